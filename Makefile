@@ -1,0 +1,52 @@
+# A newcomer's commands: `make demo`, `make test`. Each sets up .venv from the lock once, then runs.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+# Real data sets are looked for here when the folder is present; otherwise in the user's data directory.
+SHARED_DATA := $(wildcard ../shared/data)
+export UNSKEW_DATA ?= $(if $(SHARED_DATA),$(abspath $(SHARED_DATA)))
+export OMP_WAIT_POLICY ?= PASSIVE
+
+.PHONY: help setup demo test test-fast test-slow lint format bench lock clean
+
+help:  ## list the commands
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(READY)  ## create .venv from requirements.lock
+
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(READY)
+
+demo: $(READY)  ## the main job, from simulated clicks to a comparison
+	$(BIN)/unskew demo
+
+test: lint test-fast  ## lint, then every test that is not slow
+
+test-fast: $(READY)
+	$(BIN)/python -m pytest -m "not slow" -n 2
+
+test-slow: $(READY)  ## the slow science
+	$(BIN)/python -m pytest -m slow
+
+lint: $(READY)  ## ruff, mypy, import-linter, typos
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/typos
+
+format: $(READY)  ## let ruff arrange the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)  ## ratios measured on this machine, in one run
+	$(BIN)/python benchmarks/run.py
+
+lock: $(READY)  ## write what is installed into requirements.lock
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu//' > requirements.lock
+
+clean:  ## remove .venv
+	rm -rf .venv

@@ -1,0 +1,1 @@
+"""Data in: judged sets, click logs, the built-in world, feature transforms, batches."""

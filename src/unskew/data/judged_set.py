@@ -1,0 +1,145 @@
+"""JudgedSet: all judged documents of a data set in one matrix, grouped by query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from unskew.lists import JudgedLists
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedSet:
+    """Documents of queries, one after the other, with grades.
+
+    Documents of query `q` are the rows `offsets[q]:offsets[q + 1]`. Ids are kept as they were read: integers where
+    all of them are, else strings. Documents without an id are numbered within their query.
+    """
+
+    features: NDArray[np.float32]  # [documents, features]
+    grades: NDArray[np.float32]  # [documents]
+    offsets: NDArray[np.int64]  # [queries + 1]
+    query_ids: NDArray = field(default=None)  # type: ignore[assignment]  # [queries]
+    document_ids: NDArray = field(default=None)  # type: ignore[assignment]  # [documents]
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.query_ids is None:
+            object.__setattr__(self, "query_ids", np.arange(self.n_queries))
+        if self.document_ids is None:
+            numbers = np.arange(self.n_documents) - np.repeat(self.offsets[:-1], self.sizes)
+            object.__setattr__(self, "document_ids", numbers)
+        self._check()
+
+    @classmethod
+    def from_arrays(cls, X: ArrayLike, grades: ArrayLike, group: ArrayLike, name: str = "") -> JudgedSet:
+        """A set from a feature matrix, one grade a row and the number of rows of each query, as LightGBM takes them."""
+        sizes = np.asarray(group, dtype=np.int64)
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        return cls(
+            features=np.ascontiguousarray(X, dtype=np.float32),
+            grades=np.asarray(grades, dtype=np.float32),
+            offsets=offsets,
+            name=name,
+        )
+
+    @property
+    def n_queries(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def n_documents(self) -> int:
+        return self.features.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        return self.features.shape[1]
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Documents of each query."""
+        return np.diff(self.offsets)
+
+    @property
+    def max_grade(self) -> float:
+        return float(self.grades.max(initial=0.0))
+
+    def select(self, queries: ArrayLike) -> JudgedSet:
+        """The set of these queries only, by index or boolean mask, in the order given."""
+        chosen = np.asarray(queries)
+        if chosen.dtype == bool:
+            chosen = np.flatnonzero(chosen)
+        rows, offsets = ragged_rows(self.offsets, chosen)
+        return JudgedSet(
+            features=self.features[rows],
+            grades=self.grades[rows],
+            offsets=offsets,
+            query_ids=self.query_ids[chosen],
+            document_ids=self.document_ids[rows],
+            name=self.name,
+        )
+
+    def lists(self, queries: ArrayLike | None = None, n_docs: int | None = None) -> JudgedLists:
+        """These queries (default: all) as padded tensors, as wide as the longest of them or `n_docs`."""
+        chosen = np.arange(self.n_queries) if queries is None else np.asarray(queries)
+        rows, mask = padded_rows(self.offsets, chosen, n_docs)
+        features = torch.from_numpy(np.asarray(self.features))[torch.from_numpy(rows)]
+        features[~torch.from_numpy(mask)] = 0.0
+        grades = np.where(mask, self.grades[rows], np.float32(0))
+        return JudgedLists(features=features, mask=torch.from_numpy(mask), grades=torch.from_numpy(grades))
+
+    def batches(self, max_documents: int = 65_536) -> Iterator[tuple[NDArray[np.int64], JudgedLists]]:
+        """All queries in batches of similar length, each with the indices of its queries.
+
+        Sorting by length keeps padding small, so that a pass over the set costs little more than its documents.
+        """
+        order = np.argsort(self.sizes, kind="stable")
+        sizes = self.sizes[order]
+        start = 0
+        while start < len(order):
+            widths = sizes[start:] * np.arange(1, len(order) - start + 1)
+            n = max(1, int(np.searchsorted(widths, max_documents, side="right")))
+            yield order[start : start + n], self.lists(order[start : start + n])
+            start += n
+
+    def __repr__(self) -> str:
+        label = f"{self.name}: " if self.name else ""
+        return f"JudgedSet({label}{self.n_queries:,} queries, {self.n_documents:,} documents, {self.n_features} features)"
+
+    def _check(self) -> None:
+        if self.features.ndim != 2:
+            raise ValueError(f"features must be a matrix [documents, features], got shape {self.features.shape}")
+        if len(self.grades) != self.n_documents:
+            raise ValueError(f"{self.n_documents} rows of features but {len(self.grades)} grades: give one a row")
+        if len(self.document_ids) != self.n_documents or len(self.query_ids) != self.n_queries:
+            raise ValueError("ids do not match: one document id a row and one query id a query are needed")
+        sizes = np.diff(self.offsets)
+        if self.offsets[0] != 0 or (sizes < 0).any() or self.offsets[-1] != self.n_documents:
+            raise ValueError(
+                f"query sizes add up to {self.offsets[-1]}, but there are {self.n_documents} rows: "
+                "the group sizes must cover every row once"
+            )
+
+
+def ragged_rows(offsets: NDArray[np.int64], chosen: NDArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of the chosen groups, one after the other, and the offsets of the groups among them."""
+    sizes = np.diff(offsets)[chosen]
+    new_offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    rows = np.arange(new_offsets[-1]) + np.repeat(offsets[:-1][chosen] - new_offsets[:-1], sizes)
+    return rows, new_offsets
+
+
+def padded_rows(
+    offsets: NDArray[np.int64], chosen: NDArray, width: int | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Row numbers `[groups, width]` of the chosen groups and the mask of the real ones; padding points at row 0."""
+    sizes = np.diff(offsets)[chosen]
+    width = int(sizes.max(initial=0)) if width is None else width
+    columns = np.arange(width)
+    mask = columns[None, :] < sizes[:, None]
+    rows = np.where(mask, offsets[:-1][chosen][:, None] + columns[None, :], 0)
+    return rows, mask
