@@ -23,8 +23,8 @@ class JudgedSet:
     features: NDArray[np.float32]  # [documents, features]
     grades: NDArray[np.float32]  # [documents]
     offsets: NDArray[np.int64]  # [queries + 1]
-    query_ids: NDArray = field(default=None)  # type: ignore[assignment]  # [queries]
-    document_ids: NDArray = field(default=None)  # type: ignore[assignment]  # [documents]
+    query_ids: NDArray = field(default=None)  # type: ignore[arg-type]  # [queries]
+    document_ids: NDArray = field(default=None)  # type: ignore[arg-type]  # [documents]
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -108,7 +108,9 @@ class JudgedSet:
 
     def __repr__(self) -> str:
         label = f"{self.name}: " if self.name else ""
-        return f"JudgedSet({label}{self.n_queries:,} queries, {self.n_documents:,} documents, {self.n_features} features)"
+        return (
+            f"JudgedSet({label}{self.n_queries:,} queries, {self.n_documents:,} documents, {self.n_features} features)"
+        )
 
     def _check(self) -> None:
         if self.features.ndim != 2:

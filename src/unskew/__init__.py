@@ -1,0 +1,3 @@
+"""unskew: learning to rank from biased clicks."""
+
+__version__ = "0.1.0"
