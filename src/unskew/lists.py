@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -32,7 +32,7 @@ class Lists:
 
     def to(self, device: torch.device | str) -> Self:
         """The same lists on another device."""
-        moved = {}
+        moved: dict[str, Any] = {}
         for name in (entry.name for entry in fields(self)):
             value = getattr(self, name)
             if isinstance(value, Tensor):
@@ -44,7 +44,7 @@ class Lists:
 
 @dataclass(frozen=True, eq=False)
 class ClickedLists(Lists):
-    """Documents as they were shown, and how often each was clicked.
+    """Documents as they were shown, top first, and how often each was clicked.
 
     A row is one session (`sessions` = 1), one click pattern (`sessions` = its multiplicity) or all showings of one
     list; in every case `0 <= clicks <= sessions`, unless feedback is graded.

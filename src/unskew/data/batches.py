@@ -6,6 +6,7 @@ Batches of an epoch are of nearly equal size; all hold the counted rows of their
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Literal
 
@@ -27,8 +28,8 @@ class ClickBatches:
     def __init__(self, log: ClickLog, batch_size: int = 256, *, seed: int = 0, detail: ClickDetail = "counts"):
         if detail != "counts" and not log.joint:
             raise ValueError(
-                f"this method learns from {detail} of clicks, but the log only has counts of single documents: keep which "
-                "documents were clicked together (simulate with joint=True, --joint; build with joint=True)"
+                f"this method learns from {detail} of clicks, but the log only has counts of single documents: keep "
+                "which documents were clicked together (joint=True when building or simulating, --joint)"
             )
         self.log = log
         self.detail = detail
@@ -138,8 +139,6 @@ class _Order:
 
 def _tensor(array: NDArray) -> Tensor:
     """A tensor that shares the array's memory; a read-only array is only ever read here."""
-    import warnings
-
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(np.ascontiguousarray(array))

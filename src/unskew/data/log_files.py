@@ -13,7 +13,6 @@ shard. A folder appears whole or not at all.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -65,7 +64,7 @@ def write_shards(
         (scratch / "log.json").write_text(text + "\n", encoding="utf-8")
         if target.exists():
             shutil.rmtree(target)
-        os.replace(scratch, target)
+        scratch.replace(target)
         target.chmod(0o755)  # mkdtemp makes it private
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,24 @@
+"""Methods: one file each, found by name in `METHODS`."""
+
+from unskew.methods.affine import Affine
+from unskew.methods.dla import DLA
+from unskew.methods.ipw import IPW
+from unskew.methods.labelled import Labelled
+from unskew.methods.method import HyperParameter, Method, Stage, Terms, hyper_parameters
+from unskew.methods.naive import Naive
+from unskew.methods.pair_debias import PairDebias
+from unskew.methods.regression_em import RegressionEM
+from unskew.methods.two_tower import TwoTower
+
+METHODS: dict[str, type[Method]] = {
+    "naive": Naive,
+    "labelled": Labelled,
+    "ipw": IPW,
+    "dla": DLA,
+    "regression_em": RegressionEM,
+    "pair_debias": PairDebias,
+    "affine": Affine,
+    "two_tower": TwoTower,
+}
+
+__all__ = ["METHODS", "HyperParameter", "Method", "Stage", "Terms", "hyper_parameters"]

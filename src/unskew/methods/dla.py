@@ -1,0 +1,48 @@
+r"""Dual Learning Algorithm (Ai et al., SIGIR 2018, arXiv:1804.05938).
+
+Assumes $P(c) = P(o \mid k)\,P(r \mid x)$. Relevance learns from clicks divided by observation, observation from clicks
+divided by relevance, each relative to the top document of the list. The paper's propensity network on a one-hot
+position is a table of logits, which is what stands here; only ratios of it are identified. Both networks keep their
+optimizer's state from step to step, and `max_weight` bounds both kinds of weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from unskew import losses
+from unskew.lists import ClickedLists
+from unskew.methods.method import Method, Stage, Terms
+from unskew.networks.observation import PositionObservation
+from unskew.networks.problem import Problem
+
+
+class DLA(Method):
+    """Relevance and observation, each learning from clicks weighted by the other."""
+
+    paper = "Ai et al., SIGIR 2018"
+    assumes = "being seen depends on position (and bias columns) only; clicks are a product of the two"
+    click_model = "softmax"
+
+    def __init__(self, problem: Problem, *, max_weight: float | None = None, observation_rate: float = 1.0):
+        super().__init__()
+        self.relevance = problem.new_ranker()
+        self.observation = PositionObservation(problem)
+        self.max_weight = max_weight
+        self.observation_rate = observation_rate
+
+    def stages(self) -> Sequence[Stage]:
+        return [Stage("train", self.loss, {self.relevance: 1.0, self.observation: self.observation_rate})]
+
+    def loss(self, lists: ClickedLists) -> Terms:
+        relevance = self.relevance(lists.features, lists.mask)
+        observation = self.observation(lists.positions, lists.bias)
+        return losses.dual(relevance, observation, lists.clicks, lists.mask, self.max_weight)
+
+    def click_logits(self, lists: ClickedLists) -> Tensor:
+        return self.relevance(lists.features, lists.mask) + self.observation(lists.positions, lists.bias)
+
+    def examination(self) -> Tensor:
+        return self.observation.curve()

@@ -1,0 +1,80 @@
+r"""Inverse propensity weighting (Joachims et al., WSDM 2017; Wang et al., SIGIR 2016).
+
+Assumes $P(c) = P(o \mid k)\,P(r \mid x)$ with a known $P(o \mid k)$: a click at position $k$ counts
+$P(o \mid 1) / P(o \mid k)$ times, so that in expectation every document counts as if it had been seen like the top one.
+Propensities are given, or estimated from the log beforehand (`unskew.diagnosis.propensities`); only their ratios to
+the top matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from unskew import losses
+from unskew.lists import ClickedLists
+from unskew.methods.method import Method, Terms
+from unskew.networks.problem import Problem
+
+
+class IPW(Method):
+    """Clicks divided by the propensity of their position."""
+
+    paper = "Joachims et al., WSDM 2017; Wang et al., SIGIR 2016"
+    assumes = "being seen depends on position (or one bias column and position) only, and how much is known"
+    click_model = "softmax"
+    estimated = ("propensities",)
+    propensities: Tensor
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        propensities: Sequence[float] | Sequence[Sequence[float]] | None = None,
+        by: str | None = None,
+        max_weight: float | None = None,
+        loss: str = "softmax",
+    ):
+        super().__init__()
+        if propensities is None:
+            raise ValueError("ipw needs propensities: pass them, or let fit estimate them from the log")
+        if loss not in losses.LINEAR_IN_TARGET:
+            raise ValueError(f"unknown loss '{loss}', known: {', '.join(losses.LINEAR_IN_TARGET)}")
+        self.relevance = problem.new_ranker()
+        self.by = by
+        self.max_weight = max_weight
+        self.weighted_loss = losses.LINEAR_IN_TARGET[loss]
+        curves = torch.as_tensor(propensities, dtype=torch.float32).reshape(-1, problem.n_positions)
+        _check(curves, by, problem)
+        self.register_buffer("propensities", curves / curves[:, :1])
+
+    def loss(self, lists: ClickedLists) -> Terms:
+        weights = 1 / self.propensity(lists)
+        if self.max_weight is not None:
+            weights = weights.clamp(max=self.max_weight)
+        scores = self.relevance(lists.features, lists.mask)
+        return {"clicks": self.weighted_loss(scores, lists.clicks * weights, lists.sessions, lists.mask)}
+
+    def propensity(self, lists: ClickedLists) -> Tensor:
+        """Propensity of each shown document relative to the top, `[batch, docs]`."""
+        places = lists.positions.clamp(max=self.propensities.shape[1] - 1)
+        level = lists.bias[self.by] if self.by is not None else torch.zeros_like(places)
+        return self.propensities[level, places]
+
+    def click_logits(self, lists: ClickedLists) -> Tensor:
+        return self.relevance(lists.features, lists.mask) + self.propensity(lists).log()
+
+    def examination(self) -> Tensor:
+        return self.propensities.mean(0)
+
+
+def _check(curves: Tensor, by: str | None, problem: Problem) -> None:
+    if not bool(((curves > 0) & curves.isfinite()).all()):
+        raise ValueError(f"propensities must be positive and finite, got {curves.tolist()}")
+    levels = problem.bias.get(by) if by is not None else ("all",)
+    if levels is None:
+        raise ValueError(f"by='{by}' is no bias column with levels; there are: {', '.join(problem.bias) or 'none'}")
+    if len(curves) != len(levels):
+        raise ValueError(f"{len(curves)} propensity curves for {len(levels)} levels of '{by}': give one each")

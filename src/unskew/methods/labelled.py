@@ -1,0 +1,36 @@
+r"""Labeled Data: the skyline, trained on judgements instead of clicks.
+
+The loss is `naive`'s with grades in place of clicks. The reference programs weigh a document by its grade $y$;
+`gain="exponential"` weighs it by $2^y - 1$, as nDCG does. Unlike the reference it learns from all judged documents of
+a query, not from the ten that were shown.
+"""
+
+from __future__ import annotations
+
+from unskew import losses
+from unskew.lists import JudgedLists
+from unskew.methods.method import Method, Stage, Terms
+from unskew.networks.problem import Problem
+
+GAINS = {"grade": lambda grades: grades.clamp(min=0.0), "exponential": lambda grades: grades.clamp(min=0.0).exp2() - 1}
+
+
+class Labelled(Method):
+    """Listwise softmax on grades."""
+
+    paper = "skyline"
+    assumes = "judged queries are at hand (--judged DATA)"
+
+    def __init__(self, problem: Problem, *, gain: str = "grade"):
+        super().__init__()
+        if gain not in GAINS:
+            raise ValueError(f"unknown gain '{gain}', known: {', '.join(GAINS)}")
+        self.relevance = problem.new_ranker()
+        self.gain = GAINS[gain]
+
+    def stages(self) -> list[Stage]:
+        return [Stage("judgements", self.loss, {self: 1.0}, source="judgements")]
+
+    def loss(self, lists: JudgedLists) -> Terms:
+        scores = self.relevance(lists.features, lists.mask)
+        return {"grades": losses.softmax(scores, self.gain(lists.grades), lists.mask)}

@@ -1,0 +1,33 @@
+r"""Click Data: clicks taken at their word.
+
+Assumes that a click means relevance and no click means none. The baseline of every paper, and what a debiased ranker
+must beat to be worth its trouble.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from unskew import losses
+from unskew.lists import ClickedLists
+from unskew.methods.method import Method, Terms
+from unskew.networks.problem import Problem
+
+
+class Naive(Method):
+    """Listwise softmax on clicks."""
+
+    paper = "baseline"
+    assumes = "clicks are relevance; every document is seen alike"
+    click_model = "softmax"
+
+    def __init__(self, problem: Problem):
+        super().__init__()
+        self.relevance = problem.new_ranker()
+
+    def loss(self, lists: ClickedLists) -> Terms:
+        scores = self.relevance(lists.features, lists.mask)
+        return {"clicks": losses.softmax(scores, lists.clicks, lists.mask)}
+
+    def click_logits(self, lists: ClickedLists) -> Tensor:
+        return self.relevance(lists.features, lists.mask)

@@ -1,0 +1,78 @@
+r"""Regression EM (Wang et al., WSDM 2018).
+
+Assumes $P(c) = \theta_k \gamma(x)$ with $\gamma = \sigma(s)$. E-step, for a document that was not clicked:
+
+$P(E{=}1, R{=}0 \mid c{=}0) = \frac{\theta(1-\gamma)}{1-\theta\gamma}$ and
+$P(E{=}0, R{=}1 \mid c{=}0) = \frac{(1-\theta)\gamma}{1-\theta\gamma}$; a click means both seen and relevant.
+
+M-step: $s$ by cross-entropy on the posterior of relevance, $\theta_k$ by a running mean of the posterior of being seen.
+The paper samples labels from the posterior (`sample=True`); the posterior itself is the same in expectation and less
+noisy, and is the default. $\theta$ and $\gamma$ are identified up to a common scale. Lists without clicks must be in
+the log: without them $\theta$ comes out too large.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from unskew import losses
+from unskew.lists import ClickedLists
+from unskew.methods.method import Method, Terms
+from unskew.networks.problem import Problem
+from unskew.networks.running import RunningEstimate, sum_per_position
+
+SMALLEST = 1e-6
+
+
+class RegressionEM(Method):
+    """Relevance and examination by expectation maximization."""
+
+    paper = "Wang et al., WSDM 2018"
+    assumes = "being seen depends on position only; clicks are a product of the two; clickless lists are in the log"
+    click_model = "bernoulli"
+
+    def __init__(self, problem: Problem, *, sample: bool = False, step_size: float = 0.05, start: float = 0.9):
+        super().__init__()
+        self.relevance = problem.new_ranker()
+        self.sample = sample
+        self.seen = RunningEstimate(torch.full((problem.n_positions,), start), step_size)
+
+    def loss(self, lists: ClickedLists) -> Terms:
+        scores = self.relevance(lists.features, lists.mask)
+        seen, relevant = self.posteriors(scores.detach(), lists)
+        if self.training:
+            self._update(seen, lists)
+        if self.sample:
+            unclicked = lists.sessions.unsqueeze(-1) - lists.clicks
+            share = ((relevant - lists.clicks) / unclicked.clamp(min=SMALLEST)).clamp(0, 1)
+            relevant = lists.clicks + torch.binomial(unclicked.clamp(min=0).round(), share)
+        return {"relevance": losses.sigmoid(scores, relevant, lists.sessions, lists.mask)}
+
+    def posteriors(self, scores: Tensor, lists: ClickedLists) -> tuple[Tensor, Tensor]:
+        """Expected sessions in which each document was seen, and in which it was relevant, given the clicks."""
+        theta = self._theta(lists.positions)
+        gamma = scores.sigmoid()
+        neither = (1 - theta * gamma).clamp(min=SMALLEST)
+        unclicked = lists.sessions.unsqueeze(-1) - lists.clicks
+        seen = lists.clicks + unclicked * theta * (1 - gamma) / neither
+        relevant = lists.clicks + unclicked * (1 - theta) * gamma / neither
+        return seen, relevant
+
+    def click_logits(self, lists: ClickedLists) -> Tensor:
+        scores = self.relevance(lists.features, lists.mask)
+        clicked = (self._theta(lists.positions) * scores.sigmoid()).clamp(SMALLEST, 1 - SMALLEST)
+        return clicked.logit()
+
+    def examination(self) -> Tensor:
+        return self.seen.value / self.seen.value[0]
+
+    def _theta(self, positions: Tensor) -> Tensor:
+        return self.seen.value[positions.clamp(max=len(self.seen.value) - 1)]
+
+    def _update(self, seen: Tensor, lists: ClickedLists) -> None:
+        n_positions = len(self.seen.value)
+        shown = lists.sessions.unsqueeze(-1).expand_as(seen)
+        total = sum_per_position(shown, lists.positions, lists.mask, n_positions)
+        mean = sum_per_position(seen, lists.positions, lists.mask, n_positions) / total
+        self.seen.update(mean.clamp(SMALLEST, 1 - SMALLEST), total > 0)

@@ -1,0 +1,38 @@
+r"""Two towers: an additive position logit beside relevance (Guo et al., RecSys 2019; Yan et al., KDD 2022).
+
+Assumes $P(c) \propto e^{r(x)} \, e^{o_k}$, the product of relevance and observation in log space, fitted jointly by a
+listwise softmax; the ranker is $r$ alone. It is the case of LBD in which observation does not depend on the document
+(0-Lipschitz), and with a constant observation it is `naive`.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from unskew import losses
+from unskew.lists import ClickedLists
+from unskew.methods.method import Method, Terms
+from unskew.networks.observation import PositionObservation
+from unskew.networks.problem import Problem
+
+
+class TwoTower(Method):
+    """Listwise softmax on relevance plus a logit of the position."""
+
+    paper = "Guo et al., RecSys 2019 (PAL); Yan et al., KDD 2022"
+    assumes = "being seen depends on position (and bias columns) only; clicks are a product of the two"
+    click_model = "softmax"
+
+    def __init__(self, problem: Problem):
+        super().__init__()
+        self.relevance = problem.new_ranker()
+        self.observation = PositionObservation(problem)
+
+    def loss(self, lists: ClickedLists) -> Terms:
+        return {"clicks": losses.softmax(self.click_logits(lists), lists.clicks, lists.mask)}
+
+    def click_logits(self, lists: ClickedLists) -> Tensor:
+        return self.relevance(lists.features, lists.mask) + self.observation(lists.positions, lists.bias)
+
+    def examination(self) -> Tensor:
+        return self.observation.curve()

@@ -1,0 +1,1 @@
+"""Networks: rankers of documents, models of being seen, running estimates."""

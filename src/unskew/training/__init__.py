@@ -1,0 +1,1 @@
+"""Training: the one loop, its settings, checkpoints and history."""

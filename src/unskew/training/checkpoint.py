@@ -1,0 +1,98 @@
+"""Checkpoints: all that a run needs to go on as if it had never stopped, in one safetensors file.
+
+Tensors (networks, running estimates, optimizer, best state so far, random state) are stored as such, everything else
+as JSON in the file's header. Files are replaced whole: a run killed while writing finds the one before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from unskew.training.history import History
+
+
+@dataclass
+class RunState:
+    """Where a run stands."""
+
+    stage: int = 0
+    stage_step: int = 0
+    step: int = 0  # over all stages
+    unimproved: int = 0  # validations since the best one
+    skipped: int = 0  # steps in a row without an update
+    first_loss: float | None = None
+    history: History = field(default_factory=History)
+    best: dict[str, Tensor] | None = None  # state of the method at the best validation of this stage
+    best_value: float | None = None
+
+
+def save_checkpoint(
+    path: Path, run: RunState, method: nn.Module, optimizer: torch.optim.Optimizer, fingerprint: dict[str, Any]
+) -> None:
+    """Write where the run stands, atomically."""
+    tensors = {f"method.{name}": value for name, value in method.state_dict().items()}
+    tensors |= {f"best.{name}": value for name, value in (run.best or {}).items()}
+    numbers: dict[str, float] = {}
+    for parameter, entries in optimizer.state_dict()["state"].items():
+        for name, value in entries.items():
+            if isinstance(value, Tensor):
+                tensors[f"optimizer.{parameter}.{name}"] = value
+            elif value is not None:
+                numbers[f"{parameter}.{name}"] = value
+    tensors["random"] = torch.get_rng_state()
+    plain = {key: value for key, value in asdict(run).items() if key not in {"best", "history"}}
+    about = {"run": plain, "history": run.history.to_json(), "optimizer": numbers, "fingerprint": fingerprint}
+    contiguous = {name: value.detach().clone().contiguous() for name, value in tensors.items()}
+    scratch = path.with_name(f".{path.name}.part")
+    save_file(contiguous, scratch, metadata={"unskew": json.dumps(about)})
+    with scratch.open("rb") as file:
+        os.fsync(file.fileno())
+    scratch.replace(path)
+
+
+def load_checkpoint(
+    path: Path, method: nn.Module, fingerprint: dict[str, Any]
+) -> tuple[RunState, dict[str, dict[str, Any]]]:
+    """Put the method back where it was; gives the run and the optimizer's state by parameter."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = json.loads(file.metadata()["unskew"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"checkpoint {path} cannot be read ({error}): delete it to start over") from error
+    saved = about["fingerprint"]
+    differing = [key for key in fingerprint if saved.get(key) != fingerprint[key]]
+    if differing:
+        key = differing[0]
+        raise ValueError(
+            f"checkpoint {path} belongs to another run: {key} was {saved.get(key)}, now it is {fingerprint[key]}; "
+            "delete it to start over, or choose another place"
+        )
+
+    def part(prefix: str) -> dict[str, Tensor]:
+        return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+    method.load_state_dict(part("method."))
+    torch.set_rng_state(tensors["random"])
+    run = RunState(**about["run"], history=History.from_json(about["history"]), best=part("best.") or None)
+    entries: dict[str, dict[str, Any]] = {}
+    for name, value in {**part("optimizer."), **about["optimizer"]}.items():
+        parameter, key = name.split(".", 1)
+        entries.setdefault(parameter, {})[key] = value
+    return run, entries
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, entries: dict[str, dict[str, Any]]) -> None:
+    """Give a fresh optimizer the state that was saved."""
+    state = optimizer.state_dict()
+    state["state"] = {int(parameter): values for parameter, values in entries.items()}
+    optimizer.load_state_dict(state)

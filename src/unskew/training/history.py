@@ -1,0 +1,84 @@
+"""History: what training did, row by row, to be read, saved and plotted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class History:
+    """Loss terms and validation values by step."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)  # step, stage, seconds, loss terms, perhaps "validation"
+    warnings: list[str] = field(default_factory=list)
+    best_step: int | None = None
+    best_value: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        return float(self.rows[-1]["seconds"]) if self.rows else 0.0
+
+    def column(self, name: str) -> list[tuple[int, float]]:
+        """(step, value) of a loss term or of `validation`, where it was recorded."""
+        return [(row["step"], row[name]) for row in self.rows if name in row]
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """Loss terms and validation over steps, as a matplotlib figure, written to `path` when one is given."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(7, 3.5), layout="constrained")
+        axes = figure.subplots()
+        terms = [name for name in self._names() if name not in {"step", "stage", "seconds", "validation"}]
+        for name in terms:
+            axes.plot(*zip(*self.column(name), strict=True), label=name)
+        axes.set_xlabel("step")
+        axes.set_ylabel("loss, a session")
+        if validation := self.column("validation"):
+            right = axes.twinx()
+            right.plot(*zip(*validation, strict=True), color="black", marker="o", markersize=3, label="validation")
+            right.set_ylabel("validation")
+        figure.legend(loc="outside upper center", ncols=6, frameon=False)
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "warnings": self.warnings,
+            "best_step": self.best_step,
+            "best_value": self.best_value,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> History:
+        return cls(list(data["rows"]), list(data["warnings"]), data["best_step"], data["best_value"])
+
+    def _names(self) -> list[str]:
+        return list(dict.fromkeys(name for row in self.rows for name in row))
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a progress display is told."""
+
+    stage: str
+    step: int  # steps done, over all stages
+    steps: int  # steps in all
+    terms: Mapping[str, float]
+    validation: float | None
+    started: float  # time.monotonic() of the first step
+    first_step: int  # steps that were done before, when resumed
+
+    @property
+    def rate(self) -> float:
+        """Steps a second."""
+        return (self.step - self.first_step) / max(time.monotonic() - self.started, 1e-9)
+
+    @property
+    def seconds_left(self) -> float:
+        return (self.steps - self.step) / max(self.rate, 1e-9)

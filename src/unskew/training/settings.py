@@ -1,0 +1,57 @@
+"""Settings of training: everything that is not the method's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    # With an accumulator of 0 the first steps are learning_rate * sign(gradient), and every method suffers.
+    "adagrad": lambda groups, lr, decay: torch.optim.Adagrad(
+        groups, lr=lr, weight_decay=decay, initial_accumulator_value=0.1
+    ),
+    "adam": lambda groups, lr, decay: torch.optim.Adam(groups, lr=lr, weight_decay=decay),
+    "adamw": lambda groups, lr, decay: torch.optim.AdamW(groups, lr=lr, weight_decay=decay),
+    "sgd": lambda groups, lr, decay: torch.optim.SGD(groups, lr=lr, weight_decay=decay),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train."""
+
+    steps: int = 1_500  # over all stages
+    batch_size: int = 256  # lists
+    optimizer: str = "adagrad"
+    learning_rate: float = 0.05
+    weight_decay: float = 0.0
+    max_gradient_norm: float | None = 5.0  # of each network by itself
+    metric: str = "ndcg@10"  # on judged validation lists
+    validate_every: int = 100  # steps
+    patience: int | None = None  # validations without improvement before a stage ends early
+    seed: int = 0
+    device: str = "auto"  # "cuda" where there is one, else "cpu"
+
+    def __post_init__(self) -> None:
+        if self.optimizer not in OPTIMIZERS:
+            raise ValueError(f"unknown optimizer '{self.optimizer}', known: {', '.join(OPTIMIZERS)}")
+        for name in ("steps", "batch_size", "validate_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("learning_rate",):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+
+    def new_optimizer(self, groups: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
+        return OPTIMIZERS[self.optimizer](groups, self.learning_rate, self.weight_decay)
+
+    def torch_device(self) -> torch.device:
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device(self.device)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)

@@ -1,0 +1,251 @@
+"""The training loop: every method is trained here, and nowhere else.
+
+A stage is run to its end before the next begins. Everything that a stage does not train is frozen. Loss terms are
+sums over sessions and are divided once, here, by the sessions of the batch. Every network is clipped by itself: with a
+joint norm one term would starve the other.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unskew.data.batches import ClickBatches, JudgedBatches
+from unskew.data.click_log import ClickLog
+from unskew.data.judged_set import JudgedSet
+from unskew.lists import ClickedLists
+from unskew.methods.method import Method, Stage
+from unskew.training.checkpoint import RunState, load_checkpoint, restore_optimizer, save_checkpoint
+from unskew.training.history import History, Report
+from unskew.training.settings import Settings
+
+Source = ClickLog | JudgedSet
+Progress = Callable[[Report], None]
+MOST_SKIPPED = 20
+
+
+def train(
+    method: Method,
+    logs: Mapping[str, Source],
+    settings: Settings = Settings(),
+    validate: Callable[[Method], float] | None = None,
+    progress: Progress | None = None,
+    checkpoint: str | Path | None = None,
+) -> History:
+    """Train a method on its sources, `logs["clicks"]` for most; the best validated state is kept.
+
+    Args:
+        validate: a number, higher is better, asked every `settings.validate_every` steps and at the end of a stage.
+        progress: told after every step that is recorded.
+        checkpoint: file to write to on the way, and to go on from where it exists.
+    """
+    method.to(settings.torch_device())
+    plan = plan_stages(method.stages(), settings.steps)
+    sources = {stage.source: _batches(stage, logs, method, settings) for stage, _ in plan}
+    trainable = [parameter.requires_grad for parameter in method.parameters()]
+    try:
+        with _own_randomness(settings.seed):
+            return _run(method, plan, sources, settings, validate, progress, Path(checkpoint) if checkpoint else None)
+    finally:
+        for parameter, flag in zip(method.parameters(), trainable, strict=True):
+            parameter.requires_grad_(flag)
+        method.eval()
+
+
+def plan_stages(stages: Sequence[Stage], steps: int) -> list[tuple[Stage, int]]:
+    """Steps of each stage: as it asks, the rest shared; stages that ask for more than half leave half to the others."""
+    fixed = sum(stage.steps for stage in stages if stage.steps is not None)
+    n_open = sum(stage.steps is None for stage in stages)
+    limit = steps // 2 if n_open else steps
+    shrink = min(1.0, limit / fixed) if fixed else 1.0
+    share = max(1, (steps - int(fixed * shrink)) // n_open) if n_open else 0
+    return [(stage, share if stage.steps is None else max(1, int(stage.steps * shrink))) for stage in stages]
+
+
+def _run(
+    method: Method,
+    plan: Sequence[tuple[Stage, int]],
+    sources: Mapping[str, ClickBatches | JudgedBatches],
+    settings: Settings,
+    validate: Callable[[Method], float] | None,
+    progress: Progress | None,
+    checkpoint: Path | None,
+) -> History:
+    fingerprint = _fingerprint(method, plan, sources, settings)
+    run = RunState()
+    saved: dict[str, dict[str, Any]] = {}
+    if checkpoint is not None and checkpoint.exists():
+        run, saved = load_checkpoint(checkpoint, method, fingerprint)
+    started, first_step = time.monotonic(), run.step
+    earlier = run.history.seconds
+    total = sum(n for _, n in plan)
+    while run.stage < len(plan):
+        stage, n_steps = plan[run.stage]
+        optimizer, networks = _new_optimizer(method, stage, settings)
+        restore_optimizer(optimizer, saved) if saved else None
+        saved = {}
+        while run.stage_step < n_steps:
+            terms = _step(method, stage, sources[stage.source], optimizer, networks, settings, run)
+            run.step += 1
+            run.stage_step += 1
+            if run.stage_step % settings.validate_every and run.stage_step != n_steps:
+                continue
+            value = validate(method) if validate is not None and stage.selects else None
+            seconds = earlier + time.monotonic() - started
+            row = {"step": run.step, "stage": stage.name, "seconds": seconds, **terms}
+            run.history.rows.append(row if value is None else {**row, "validation": value})
+            stop = value is not None and _note_best(run, method, value, settings.patience)
+            if progress is not None:
+                progress(Report(stage.name, run.step, total, terms, value, started, first_step))
+            if stop:
+                break
+            if checkpoint is not None and run.stage_step < n_steps:
+                save_checkpoint(checkpoint, run, method, optimizer, fingerprint)
+        if run.best is not None:
+            method.load_state_dict(run.best)
+        run.stage, run.stage_step, run.best, run.best_value, run.unimproved = run.stage + 1, 0, None, None, 0
+        if checkpoint is not None:
+            nothing = torch.optim.SGD(method.parameters())  # the next stage starts with an optimizer of its own
+            save_checkpoint(checkpoint, run, method, nothing, fingerprint)
+    return run.history
+
+
+def _step(
+    method: Method,
+    stage: Stage,
+    batches: ClickBatches | JudgedBatches,
+    optimizer: torch.optim.Optimizer,
+    networks: Sequence[Sequence[nn.Parameter]],
+    settings: Settings,
+    run: RunState,
+) -> dict[str, float]:
+    """One update; gives the loss terms a session."""
+    method.train()
+    lists = batches(run.step).to(next(method.parameters()).device)
+    n_sessions = lists.sessions.sum() if isinstance(lists, ClickedLists) else torch.tensor(float(lists.n_lists))
+    terms = {name: term / n_sessions.to(term.device) for name, term in stage.loss(lists).items()}
+    loss = torch.stack(list(terms.values())).sum()
+    values = {name: float(term.detach()) for name, term in terms.items()}
+    optimizer.zero_grad(set_to_none=True)
+    if not torch.isfinite(loss):
+        _note_bad_step(run, stage, values)
+        return values
+    if loss.requires_grad:
+        loss.backward()
+        if settings.max_gradient_norm is not None:
+            for parameters in networks:
+                nn.utils.clip_grad_norm_(parameters, settings.max_gradient_norm)
+        optimizer.step()
+    run.skipped = 0
+    _watch_divergence(run, sum(values.values()))
+    return values
+
+
+def _note_bad_step(run: RunState, stage: Stage, terms: Mapping[str, float]) -> None:
+    bad = next(name for name, value in terms.items() if not torch.isfinite(torch.tensor(value)))
+    _warn(run, f"step {run.step} of stage '{stage.name}': loss term '{bad}' is {terms[bad]}; this batch was skipped")
+    run.skipped += 1
+    if run.skipped >= MOST_SKIPPED:
+        raise FloatingPointError(
+            f"{run.skipped} batches in a row, up to step {run.step}, gave no finite loss ('{bad}' in stage "
+            f"'{stage.name}'): lower the learning rate, or look at the features for extreme values"
+        )
+
+
+def _watch_divergence(run: RunState, loss: float) -> None:
+    if run.first_loss is None:
+        run.first_loss = loss
+    elif loss > 100 * abs(run.first_loss) + 100 and not any("diverge" in text for text in run.history.warnings):
+        _warn(
+            run,
+            f"training seems to diverge: the loss is {loss:.3g} at step {run.step}, it began at {run.first_loss:.3g}; "
+            "lower the learning rate",
+        )
+
+
+def _warn(run: RunState, message: str) -> None:
+    run.history.warnings.append(message)
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
+def _note_best(run: RunState, method: Method, value: float, patience: int | None) -> bool:
+    """Keep the state if it is the best of this stage; tells whether to stop."""
+    if run.best_value is None or value > run.best_value:
+        run.best_value, run.unimproved = value, 0
+        run.best = {name: tensor.detach().clone() for name, tensor in method.state_dict().items()}
+        run.history.best_step, run.history.best_value = run.step, value
+        return False
+    run.unimproved += 1
+    return patience is not None and run.unimproved >= patience
+
+
+def _new_optimizer(
+    method: Method, stage: Stage, settings: Settings
+) -> tuple[torch.optim.Optimizer, list[list[nn.Parameter]]]:
+    """An optimizer of what the stage trains, and the networks that are clipped each by itself."""
+    groups = []
+    networks: list[list[nn.Parameter]] = []
+    trained: set[int] = set()
+    for module, factor in stage.trains.items():
+        parameters = [entry for entry in module.parameters() if id(entry) not in trained]
+        trained |= {id(entry) for entry in parameters}
+        groups.append({"params": parameters, "lr": settings.learning_rate * factor})
+        parts = [list(module.parameters(recurse=False)), *(list(child.parameters()) for child in module.children())]
+        networks += [part for part in parts if part] if module is method else [parameters]
+    for entry in method.parameters():
+        entry.requires_grad_(id(entry) in trained)
+    return settings.new_optimizer([group for group in groups if group["params"]]), networks
+
+
+def _batches(
+    stage: Stage, logs: Mapping[str, Source], method: Method, settings: Settings
+) -> ClickBatches | JudgedBatches:
+    source = logs.get(stage.source)
+    if source is None:
+        raise ValueError(
+            f"stage '{stage.name}' of {type(method).__name__} learns from {stage.source}: pass logs['{stage.source}']"
+        )
+    if isinstance(source, JudgedSet):
+        return JudgedBatches(source, settings.batch_size, seed=settings.seed)
+    if source.n_clicks == 0:
+        warnings.warn("the log has no clicks: there is nothing to learn from it", RuntimeWarning, stacklevel=4)
+    return ClickBatches(source, settings.batch_size, seed=settings.seed, detail=method.detail)
+
+
+def _fingerprint(
+    method: Method,
+    plan: Sequence[tuple[Stage, int]],
+    sources: Mapping[str, ClickBatches | JudgedBatches],
+    settings: Settings,
+) -> dict[str, Any]:
+    def size(batches: ClickBatches | JudgedBatches) -> list[float]:
+        if isinstance(batches, ClickBatches):
+            return [batches.log.n_lists, batches.log.n_sessions, batches.log.n_clicks]
+        return [batches.judged.n_queries, float(batches.judged.grades.sum())]
+
+    return {
+        "method": type(method).__name__,
+        "settings": settings.to_json(),
+        "stages": [[stage.name, steps] for stage, steps in plan],
+        "data": {name: size(batches) for name, batches in sources.items()},
+        "parameters": sum(tensor.numel() for tensor in _tensors(method)),
+    }
+
+
+def _tensors(method: Method) -> Iterator[Tensor]:
+    yield from method.state_dict().values()
+
+
+@contextmanager
+def _own_randomness(seed: int) -> Iterator[None]:
+    """A random state of the run's own: the caller's is untouched."""
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(seed)
+        yield

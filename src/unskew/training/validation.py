@@ -1,0 +1,73 @@
+"""Validation: one number that tells how good a method is by now; higher is better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional as F
+
+from unskew import losses
+from unskew.data.batches import ClickBatches
+from unskew.data.click_log import ClickLog
+from unskew.data.judged_set import JudgedSet
+from unskew.evaluation.evaluate import evaluate
+from unskew.methods.method import Method
+from unskew.metrics import metric as parse_metric
+
+
+@dataclass(frozen=True)
+class Validation:
+    """A named criterion."""
+
+    name: str
+    value: Callable[[Method], float]
+    sign: float = 1.0  # -1 where lower is better
+
+    def __call__(self, method: Method) -> float:
+        """The criterion, turned so that higher is better."""
+        return self.sign * self.value(method)
+
+
+def on_judgements(judged: JudgedSet, metric: str = "ndcg@10") -> Validation:
+    """A metric on judged lists."""
+    sign = 1.0 if parse_metric(metric).higher_is_better else -1.0
+    return Validation(metric, lambda method: evaluate(method.ranker(), judged, (metric,)).mean(metric), sign)
+
+
+def on_clicks(log: ClickLog, batch_size: int = 1024) -> Validation:
+    """Log-likelihood of held-out clicks: of a click's place in its list, or of clicks and their absence."""
+    batches = ClickBatches(log, batch_size)
+    return Validation("click likelihood", lambda method: click_likelihood(method, batches))
+
+
+@torch.inference_mode()
+def click_likelihood(method: Method, batches: ClickBatches) -> float:
+    """Mean log-likelihood of clicks under what the method predicts.
+
+    A list-softmax method is judged by where in its list each click fell, a Bernoulli one by every click and absence;
+    the two numbers cannot be compared.
+    """
+    if method.click_model is None:
+        raise ValueError(
+            f"{type(method).__name__} predicts no clicks: validate it on judged data, or train without validation"
+        )
+    was_training = method.training
+    method.eval()
+    total = weight = 0.0
+    device = next(method.parameters()).device
+    for batch in batches.all():
+        lists = batch.to(device)
+        logits = method.click_logits(lists)
+        assert logits is not None
+        if method.click_model == "softmax":
+            total += float((lists.clicks * losses.log_shares(logits, lists.mask)).sum())
+            weight += float(lists.clicks.sum())
+        else:
+            unclicked = lists.sessions.unsqueeze(-1) - lists.clicks
+            likelihood = -(lists.clicks * F.softplus(-logits) + unclicked * F.softplus(logits))
+            total += float(likelihood.masked_fill(~lists.mask, 0.0).sum())
+            weight += float((lists.sessions.unsqueeze(-1) * lists.mask).sum())
+    method.train(was_training)
+    return total / weight if weight else 0.0
