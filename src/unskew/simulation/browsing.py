@@ -1,0 +1,178 @@
+r"""Browsing: what every simulated user is, and the arithmetic that users share.
+
+A user meets lists `[lists, docs]` of grades with a mask and says two things about them: what happens on average
+(`expect`, exact probabilities, never sampled) and what happens in single sessions (`browse`). Padding is never seen
+and never clicked. Positions count from 0. The curve of being seen is as long as the eye-tracking study; further down
+its last value is used again.
+
+Users are dataclasses whose fields are their hyper-parameters. `fit` returns a copy that knows the data and leaves the
+original as it was; a user that needs nothing from the data returns itself.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from unskew.data.judged_set import JudgedSet
+
+Matrix = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+# How often the results of a page were looked at, from the top down (Joachims et al. 2005, by eye tracking).
+EYE_TRACKING = (0.68, 0.61, 0.48, 0.34, 0.28, 0.20, 0.11, 0.10, 0.08, 0.06)
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """Lists as a user meets them."""
+
+    grades: Matrix  # [lists, docs]
+    mask: Flags  # [lists, docs]; False = padding
+    traits: Matrix | None = None  # [lists, docs], what besides relevance draws the eye; None: nothing does
+
+    @property
+    def n_docs(self) -> int:
+        return self.mask.shape[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Expectation:
+    """Exact probabilities of each shown document, 0 in padding."""
+
+    examination: Matrix  # [lists, docs], of being seen
+    attraction: Matrix  # [lists, docs], of being wanted
+    clicks: Matrix  # [lists, docs], of being clicked
+    clicks_on_top: Matrix | None = (
+        None  # [lists, docs], had it changed places with the first; None: depends on the page
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Browsing:
+    """What happened in single sessions."""
+
+    clicks: Flags  # [sessions, docs]
+    seen: Flags  # [sessions, docs]
+
+
+class User(ABC):
+    """Someone who looks at lists and clicks."""
+
+    independent: ClassVar[bool]  # whether clicks of one session are independent given the list
+
+    @property
+    def fitted(self) -> bool:
+        """Whether the user knows all it needs from the data."""
+        return True
+
+    def fit(self, train: JudgedSet) -> Self:  # noqa: ARG002  most users need nothing from the data
+        """The same user, knowing what it needs from the data."""
+        return self
+
+    def check(self, grades: NDArray) -> None:  # noqa: B027  a user without a scale of grades accepts all
+        """Refuse grades the user has no answer to."""
+
+    def document_traits(self, judged: JudgedSet) -> Matrix | None:  # noqa: ARG002
+        """What besides relevance draws the eye, one number a document; None: nothing does."""
+        return None
+
+    def position_curve(self, n_positions: int) -> Matrix | None:  # noqa: ARG002
+        """Probability of being seen at each position, where that depends on nothing else."""
+        return None
+
+    @abstractmethod
+    def expect(self, shown: Shown) -> Expectation:
+        """What happens on average."""
+
+    @abstractmethod
+    def browse(self, shown: Shown, lists: NDArray[np.int64], rng: Generator) -> Browsing:
+        """One session for each entry of `lists`, which says what list it shows."""
+
+
+class IndependentUser(User):
+    """A user whose clicks do not depend on each other: they can be counted without drawing single sessions."""
+
+    independent = True
+
+    def browse(self, shown: Shown, lists: NDArray[np.int64], rng: Generator) -> Browsing:
+        expected = self.expect(shown)
+        draws = rng.random((shown.n_docs, len(lists)))
+        seen, clicks = np.empty_like(draws, dtype=bool), np.empty_like(draws, dtype=bool)
+        for place, draw in enumerate(draws):
+            # One draw decides both: given u < P(seen), u < P(click) has probability P(click) / P(seen).
+            seen[place] = draw < expected.examination[:, place][lists]
+            clicks[place] = draw < expected.clicks[:, place][lists]
+        return Browsing(clicks=clicks.T, seen=seen.T)
+
+
+def count_sessions(
+    expected: Expectation, sessions: NDArray[np.int64], rng: Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Clicks and views `[lists, docs]` over all sessions of each list, drawn at once for an independent user."""
+    clicks = rng.binomial(sessions[:, None], expected.clicks)
+    tiny = np.finfo(np.float64).tiny  # where a click is certain, no session is left to look without one
+    seen_unclicked = (expected.examination - expected.clicks) / np.maximum(1 - expected.clicks, tiny)
+    return clicks, clicks + rng.binomial(sessions[:, None] - clicks, np.minimum(seen_unclicked, 1.0))
+
+
+@dataclass(kw_only=True, eq=False)
+class GradedUser(User):
+    r"""A user who wants a document of grade $y$ with probability $\epsilon + (1-\epsilon)\frac{2^y-1}{2^{y_{max}}-1}$.
+
+    Attributes:
+        noise: $\epsilon$, probability that a document of grade 0 is wanted.
+        max_grade: $y_{max}$, the highest grade of the scale.
+    """
+
+    noise: float = 0.1
+    max_grade: float = 4.0
+
+    def __post_init__(self) -> None:
+        check_probability("noise", self.noise)
+        if not self.max_grade > 0:
+            raise ValueError(f"max_grade is the highest grade of the scale and must be above 0, got {self.max_grade}")
+
+    def check(self, grades: NDArray) -> None:
+        check_grades(grades, self.max_grade)
+
+    def usefulness(self, grades: NDArray) -> Matrix:
+        """Relevance without noise, 0 for grade 0 and 1 for the highest."""
+        return (np.exp2(grades, dtype=np.float64) - 1) / (np.exp2(self.max_grade) - 1)
+
+    def attraction(self, shown: Shown) -> Matrix:
+        """Probability of being wanted, 0 in padding."""
+        return np.where(shown.mask, self.noise + (1 - self.noise) * self.usefulness(shown.grades), 0.0)
+
+
+def extend(curve: Sequence[float] | Matrix, n_positions: int) -> Matrix:
+    """A curve for this many positions: cut, or its last value used again."""
+    values = np.asarray(curve, dtype=np.float64)
+    return values[np.minimum(np.arange(n_positions), len(values) - 1)]
+
+
+def check_probability(name: str, value: float | Sequence[float] | Matrix) -> None:
+    """Refuse what is no probability."""
+    values = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    if len(values) == 0:
+        raise ValueError(f"{name} is empty: give at least one probability")
+    bad = ~((values >= 0) & (values <= 1))
+    if bad.any():
+        raise ValueError(f"{name} must be a probability between 0 and 1, got {values[bad][0]:g}")
+
+
+def check_grades(grades: NDArray, max_grade: float) -> None:
+    """Refuse grades outside the scale."""
+    bad = ~((grades >= 0) & (grades <= max_grade))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(
+            f"document {row} has grade {grades[row]:g}, outside the scale 0 to {max_grade:g}: "
+            "pass the highest grade of the data as max_grade"
+        )

@@ -1,0 +1,176 @@
+r"""Users whose eye is drawn by the document itself (LBD, Chen et al., NeurIPS 2022, section 6.1), or by its list.
+
+Ten crux features $x'$, those that a forest of extremely randomized trees finds most important for relevance, move
+being seen as well. So relevance and observation depend on the same features: they are coupled. Crux features are
+scaled on the training data to $[-1, 1]$, as in the paper, or standardized; the same coupling is far stronger on
+standardized features, so say which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Self
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+
+from unskew.data.checks import check_features
+from unskew.data.judged_set import JudgedSet
+from unskew.simulation.browsing import Expectation, Matrix, Shown
+from unskew.simulation.independent import PositionBased
+
+N_CRUX = 10
+N_TREES = 250
+# The forest only has to order the features: so many documents, drawn at random, are enough, and take seconds.
+FOREST_DOCUMENTS = 8_000
+
+# The one direction that the paper's experiments scale for every coupling, at coupling 0.1.
+FIXED_DIRECTION = np.array(
+    [-0.1, -0.005693, -0.032078, -0.061168, 0.063808, 0.1, 0.020537, -0.061057, 0.056496, -0.015535]
+)
+
+# Importances are asked for again for every coupling and seed, so they are kept as long as the data set lives.
+_known_importances: WeakKeyDictionary[JudgedSet, Matrix] = WeakKeyDictionary()
+
+
+def by_power(curve: Matrix, pull: Matrix) -> Matrix:
+    r"""The paper's form: $\theta_k^{\max(w \cdot x' + 1, 0)}$."""
+    return curve ** np.maximum(pull + 1, 0.0)
+
+
+def by_logit(curve: Matrix, pull: Matrix) -> Matrix:
+    r"""A second form: $\mathrm{logit}\,P(o) = \mathrm{logit}\,\theta_k + 2\,w \cdot x'$."""
+    odds = np.exp(2 * pull)
+    return curve * odds / (1 - curve + curve * odds)
+
+
+def minmax(values: Matrix) -> tuple[Matrix, Matrix]:
+    """Centre and half width of each column: scaled with them, it runs from -1 to 1."""
+    low, high = values.min(axis=0), values.max(axis=0)
+    return (low + high) / 2, (high - low) / 2
+
+
+def standard(values: Matrix) -> tuple[Matrix, Matrix]:
+    """Mean and standard deviation of each column."""
+    return values.mean(axis=0), values.std(axis=0)
+
+
+FORMS: dict[str, Callable[[Matrix, Matrix], Matrix]] = {"power": by_power, "logistic": by_logit}
+SCALINGS: dict[str, Callable[[Matrix], tuple[Matrix, Matrix]]] = {"minmax": minmax, "standard": standard}
+DIRECTIONS = ("fixed", "random")
+
+
+def find_crux(train: JudgedSet, n_features: int = N_CRUX) -> tuple[int, ...]:
+    """The features most important for relevance, most important first."""
+    if train not in _known_importances:
+        _known_importances[train] = _importances(train)
+    order = np.argsort(-_known_importances[train], kind="stable")
+    return tuple(int(column) for column in order[:n_features])
+
+
+def _importances(train: JudgedSet) -> Matrix:
+    """Importance of each feature in a forest that predicts the grades; the same data give the same forest."""
+    check_features(train.features)
+    rows = np.random.default_rng(0).permutation(train.n_documents)[:FOREST_DOCUMENTS]
+    rows.sort()
+    grades = train.grades[rows]
+    levels = (grades == np.floor(grades)).all()
+    forest = (ExtraTreesClassifier if levels else ExtraTreesRegressor)(N_TREES, n_jobs=2, random_state=0)
+    return forest.fit(train.features[rows], grades).feature_importances_
+
+
+@dataclass(kw_only=True, eq=False)
+class Coupled(PositionBased):
+    r"""Sees documents by position and by their crux features: $P(o) = \theta_k^{\max(w \cdot x' + 1, 0)}$.
+
+    Attributes:
+        coupling: $\eta$, largest weight of a crux feature; 0 is the position-based user.
+        form: power (the paper's) or logistic ($\mathrm{logit}\,P(o) = \mathrm{logit}\,\theta_k + 2\,w \cdot x'$).
+        crux_scale: minmax ($[-1, 1]$, the paper's) or standard.
+        direction: fixed (the reference experiment's) or random ($w$ uniform in $[-\eta, \eta]$).
+        direction_seed: draws the random direction; the same for every log of one world.
+        crux: columns of the crux features; default: found in the training data.
+    """
+
+    coupling: float = 0.1
+    form: str = "power"
+    crux_scale: str = "minmax"
+    direction: str = "fixed"
+    direction_seed: int = 0
+    crux: tuple[int, ...] | None = None
+    _centre: Matrix | None = field(default=None, init=False, repr=False)
+    _scale: Matrix | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (np.isfinite(self.coupling) and self.coupling >= 0):
+            raise ValueError(f"coupling must be at least 0 (0: position-based), got {self.coupling}")
+        for name, choices in (("form", FORMS), ("crux_scale", SCALINGS), ("direction", DIRECTIONS)):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"unknown {name} '{getattr(self, name)}': choose one of {', '.join(choices)}")
+
+    @property
+    def fitted(self) -> bool:
+        return self._centre is not None
+
+    def fit(self, train: JudgedSet) -> Self:
+        known = copy(self)
+        known.crux = find_crux(train) if self.crux is None else self.crux
+        bad = [column for column in known.crux if not 0 <= column < train.n_features]
+        if bad:
+            raise ValueError(f"crux names column {bad[0]}, but the data has columns 0 to {train.n_features - 1}")
+        columns = train.features[:, list(known.crux)].astype(np.float64)
+        known._centre, scale = SCALINGS[self.crux_scale](columns)
+        known._scale = np.where(scale > 0, scale, 1.0)  # a constant column pulls nowhere
+        return known
+
+    def weights(self, n_crux: int = N_CRUX) -> Matrix:
+        """$w$, one weight a crux feature."""
+        if self.direction == "random":
+            return self.coupling * np.random.default_rng(self.direction_seed).uniform(-1, 1, n_crux)
+        if n_crux > len(FIXED_DIRECTION):
+            raise ValueError(f"the fixed direction has {N_CRUX} weights, crux {n_crux} columns: use direction='random'")
+        return self.coupling / 0.1 * FIXED_DIRECTION[:n_crux]
+
+    def document_traits(self, judged: JudgedSet) -> Matrix | None:
+        r"""$w \cdot x'$ of each document."""
+        if self.crux is None or self._centre is None or self._scale is None:
+            raise ValueError("the user does not know the crux features yet: call fit(train) first")
+        if judged.n_features <= max(self.crux):
+            raise ValueError(
+                f"the user was fitted to data with at least {max(self.crux) + 1} features, {judged.name or 'this set'} "
+                f"has {judged.n_features}"
+            )
+        scaled = (judged.features[:, list(self.crux)] - self._centre) / self._scale
+        return scaled @ self.weights(len(self.crux))
+
+    def position_curve(self, n_positions: int) -> Matrix | None:
+        return self.base_curve(n_positions) if self.coupling == 0 else None
+
+    def pull(self, shown: Shown) -> NDArray[np.float64]:
+        """How much each shown document draws the eye, `[lists, docs]`."""
+        if shown.traits is None:
+            raise ValueError("a coupled user needs the traits of the shown documents: see document_traits")
+        return shown.traits
+
+    def expect(self, shown: Shown) -> Expectation:
+        curve = self.base_curve(shown.n_docs)
+        pull = self.pull(shown)
+        attraction = self.attraction(shown)
+        examination = np.where(shown.mask, FORMS[self.form](curve, pull), 0.0)
+        on_top = FORMS[self.form](curve[:1], pull) * attraction
+        return Expectation(examination, attraction, examination * attraction, on_top)
+
+
+@dataclass(kw_only=True, eq=False)
+class QueryContext(Coupled):
+    r"""Looks deeper for some queries than for others: $w \cdot x'$ is replaced by its mean over the shown list."""
+
+    def pull(self, shown: Shown) -> NDArray[np.float64]:
+        traits = np.where(shown.mask, super().pull(shown), 0.0)
+        mean = traits.sum(axis=1) / np.maximum(shown.mask.sum(axis=1), 1)
+        return np.broadcast_to(mean[:, None], traits.shape)

@@ -1,0 +1,100 @@
+"""Interventions: small changes of the shown order, made on purpose so that bias can be measured.
+
+Each happens in a chosen share of the sessions and is recorded in the log. A session drawn for `swap_top` draws its
+partner from all positions, the top included (LBD, section 6.3): those that changed nothing are its control group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.random import Generator
+
+from unskew.simulation.showings import SLAB, Index, Showings, concatenate
+
+
+def swap_top(showings: Showings, sizes: Index, rng: Generator) -> Showings:
+    """The first document changes places with one at a position drawn from all."""
+    lists, partner, sessions = _spread(showings.sessions, sizes, rng)
+    return _swapped(showings, lists, np.zeros_like(partner), partner, sessions)
+
+
+def swap_neighbours(showings: Showings, sizes: Index, rng: Generator) -> Showings:
+    """Two neighbours change places; a list of one document stays as it is."""
+    lists, upper, sessions = _spread(showings.sessions, np.maximum(sizes - 1, 1), rng)
+    return _swapped(showings, lists, upper, np.minimum(upper + 1, sizes[lists] - 1), sessions)
+
+
+def shuffle(showings: Showings, sizes: Index, rng: Generator) -> Showings:
+    """The shown documents stand in random order, a new one in each session."""
+    n_shown = showings.places.shape[1]
+    lists = np.repeat(np.arange(showings.n_lists), showings.sessions)
+    step = max(1, SLAB // n_shown)
+    parts = [showings.select(lists[:0])]
+    for start in range(0, len(lists), step):
+        slab = lists[start : start + step]
+        keys = np.where(np.arange(n_shown) < sizes[slab, None], rng.random((len(slab), n_shown)), np.inf)
+        order = np.argsort(keys, axis=1)
+        places = np.take_along_axis(showings.places[slab], order, axis=1)
+        shown = replace(showings.select(slab), places=places, sessions=np.ones(len(slab), dtype=np.int64))
+        parts.append(shown.merged())
+    return concatenate(parts)
+
+
+INTERVENTIONS: dict[str, Callable[[Showings, Index, Generator], Showings]] = {
+    "swap_top": swap_top,
+    "swap_neighbours": swap_neighbours,
+    "shuffle": shuffle,
+}
+
+
+def check_interventions(shares: Mapping[str, float]) -> None:
+    """Refuse unknown interventions and shares that are none."""
+    for name, share in shares.items():
+        if name not in INTERVENTIONS:
+            raise ValueError(f"unknown intervention '{name}': choose from {', '.join(INTERVENTIONS)}")
+        if not 0 <= share <= 1:
+            raise ValueError(f"intervention '{name}' in a share of {share} of the sessions: give a share from 0 to 1")
+    if sum(shares.values()) > 1 + 1e-9:
+        raise ValueError(f"interventions take {sum(shares.values()):g} of the sessions: all shares together at most 1")
+
+
+def intervene(showings: Showings, sizes: Index, shares: Mapping[str, float], rng: Generator) -> Showings:
+    """The lists after interventions, each in its share of the sessions; codes count from 1 in the order given.
+
+    Args:
+        sizes: shown documents of each list, `[lists]`.
+    """
+    if not shares:
+        return showings
+    chances = np.array([max(0.0, 1 - sum(shares.values())), *shares.values()])
+    sessions = rng.multinomial(showings.sessions, chances / chances.sum())  # [lists, 1 + interventions]
+    parts = [_nonempty(replace(showings, sessions=sessions[:, 0]))[0]]
+    for code, name in enumerate(shares, start=1):
+        drawn, lists = _nonempty(replace(showings, sessions=sessions[:, code]))
+        changed = INTERVENTIONS[name](drawn, sizes[lists], rng)
+        parts.append(replace(changed, interventions=np.full(changed.n_lists, code)))
+    return concatenate(parts)
+
+
+def _nonempty(showings: Showings) -> tuple[Showings, Index]:
+    lists = np.flatnonzero(showings.sessions)
+    return showings.select(lists), lists
+
+
+def _spread(sessions: Index, n_choices: Index, rng: Generator) -> tuple[Index, Index, Index]:
+    """Spread the sessions of each list over its choices by chance: list, choice and sessions of all that got any."""
+    widest = int(n_choices.max(initial=1))
+    chances = (np.arange(widest) < n_choices[:, None]) / n_choices[:, None]
+    counts = rng.multinomial(sessions, chances)
+    lists, choice = np.nonzero(counts)
+    return lists, choice, counts[lists, choice]
+
+
+def _swapped(showings: Showings, lists: Index, one: Index, other: Index, sessions: Index) -> Showings:
+    places = showings.places[lists]
+    rows = np.arange(len(lists))
+    places[rows, one], places[rows, other] = showings.places[lists, other], showings.places[lists, one]
+    return replace(showings.select(lists), places=places, sessions=sessions)

@@ -1,0 +1,95 @@
+"""Patterns: single sessions drawn in slabs of bounded memory and counted by what was clicked together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from unskew.data.grouping import unique_rows
+from unskew.simulation.browsing import Shown, User
+
+# Sessions drawn at once. A constant: it must not change what is drawn.
+SLAB = 65_536
+
+Index = NDArray[np.int64]
+
+
+def _none() -> Index:
+    return np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """What happened in all sessions of some lists; patterns where single sessions were drawn."""
+
+    clicks: Index  # [lists, docs]
+    seen: Index  # [lists, docs]
+    sessions: Index  # [lists]
+    pattern_lists: Index = field(default_factory=_none)  # [patterns], sorted
+    pattern_bits: NDArray[np.uint8] | None = None  # [patterns, bytes], one bit a document
+    pattern_sessions: Index = field(default_factory=_none)  # [patterns]
+
+    def pattern_clicks(self, n_docs: int) -> NDArray[np.float32]:
+        """Clicks of the patterns, `[patterns, docs]`."""
+        if self.pattern_bits is None:
+            return np.zeros((0, n_docs), dtype=np.float32)
+        return np.unpackbits(self.pattern_bits, axis=1, count=n_docs).astype(np.float32)
+
+
+def count_patterns(
+    user: User, shown: Shown, sessions: Index, rng: Generator, *, drop_clickless: bool = False
+) -> Counted:
+    """Draw every session of every list and count the distinct click patterns."""
+    n_lists = len(sessions)
+    ends = np.cumsum(sessions)
+    total = int(ends[-1]) if n_lists else 0
+    seen = np.zeros(shown.mask.shape, dtype=np.int64)
+    slabs = []
+    for start in range(0, total, SLAB):
+        lists = np.searchsorted(ends, np.arange(start, min(start + SLAB, total)), side="right")
+        browsing = user.browse(shown, lists, rng)
+        clicks, views = browsing.clicks, browsing.seen
+        if drop_clickless:
+            kept = clicks.any(axis=1)
+            lists, clicks, views = lists[kept], clicks[kept], views[kept]
+        for place in range(shown.n_docs):
+            seen[:, place] += np.bincount(lists[views[:, place]], minlength=n_lists)
+        slabs.append(_distinct(lists, np.packbits(clicks, axis=1), np.ones(len(lists), dtype=np.int64)))
+    lists, bits, counts = _merge(slabs, (shown.n_docs + 7) // 8)
+    clicked = np.zeros(shown.mask.shape, dtype=np.int64)
+    single = np.unpackbits(bits, axis=1, count=shown.n_docs)
+    for place in range(shown.n_docs):
+        weights = counts * single[:, place]
+        clicked[:, place] = np.bincount(lists, weights=weights, minlength=n_lists)
+    kept_sessions = np.bincount(lists, weights=counts, minlength=n_lists).astype(np.int64)
+    return Counted(clicked, seen, kept_sessions, lists, bits, counts)
+
+
+def _merge(slabs: list[tuple[Index, NDArray[np.uint8], Index]], n_bytes: int) -> tuple[Index, NDArray[np.uint8], Index]:
+    if not slabs:
+        return _none(), np.zeros((0, n_bytes), dtype=np.uint8), _none()
+    if len(slabs) == 1:
+        return slabs[0]
+    lists, bits, counts = (np.concatenate(entries) for entries in zip(*slabs, strict=True))
+    return _distinct(lists, bits, counts)
+
+
+def _distinct(lists: Index, bits: NDArray[np.uint8], counts: Index) -> tuple[Index, NDArray[np.uint8], Index]:
+    """Distinct patterns of each list, sorted by list and pattern, and how often each occurred."""
+    n_bytes = bits.shape[1]
+    if n_bytes <= 4:  # list and pattern fit into one number
+        code = lists.copy()
+        for column in range(n_bytes):
+            code = (code << 8) | bits[:, column]
+        _, first, kind = np.unique(code, return_index=True, return_inverse=True)
+    else:
+        first, kind = unique_rows(np.column_stack([lists, bits]))
+        order = np.lexsort((*bits[first].T[::-1], lists[first]))
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        first, kind = first[order], rank[kind]
+    total = np.bincount(kind, weights=counts, minlength=len(first)).astype(np.int64)
+    return lists[first], bits[first], total

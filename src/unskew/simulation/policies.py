@@ -1,0 +1,272 @@
+"""Policies: what was shown.
+
+A policy scores the documents of a judged set once; then each block of queries is put into one order or several. The
+same policy with the same settings scores the same data alike: its own seeds are hyper-parameters, and only orders that
+differ from session to session use the simulation's randomness.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from unskew.data.judged_set import JudgedSet
+from unskew.simulation.ranking_svm import LinearScorer, train_ranking_svm
+from unskew.simulation.showings import Candidates, Index, Showings, concatenate, one_order, sampled_orders
+from unskew.simulation.users import make
+
+Scores = NDArray[np.float64]
+
+
+class Policy(ABC):
+    """Decides which documents are shown, and in what order."""
+
+    @property
+    def fitted(self) -> bool:
+        """Whether the policy knows all it needs from the training data."""
+        return True
+
+    def fit(self, train: JudgedSet) -> Self:  # noqa: ARG002  most policies need no training
+        """The same policy, trained where it has to be."""
+        return self
+
+    @abstractmethod
+    def scores(self, judged: JudgedSet) -> Scores:
+        """Scores of all documents, `[documents]`, or of each logger, `[documents, loggers]`."""
+
+    def show(self, candidates: Candidates, sessions: Index, n_shown: int, rng: Generator) -> Showings:  # noqa: ARG002
+        """Lists shown to so many sessions of each query."""
+        return one_order(candidates, sessions, n_shown)
+
+
+@dataclass(kw_only=True, eq=False)
+class RankingSVM(Policy):
+    """A linear pairwise SVM trained on the judgements of a few queries: the field's usual production ranker.
+
+    Attributes:
+        fraction: share of the training queries it is trained on, at least one query.
+        cost: weight of the errors, shared by the queries, against a wide margin.
+        seed: draws the queries.
+    """
+
+    fraction: float = 0.01
+    cost: float = 200.0
+    seed: int = 0
+    _scorer: LinearScorer | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction <= 1:
+            raise ValueError(f"fraction of the training queries must be above 0 and at most 1, got {self.fraction}")
+        if not self.cost > 0:
+            raise ValueError(f"cost must be above 0, got {self.cost}")
+
+    @property
+    def fitted(self) -> bool:
+        return self._scorer is not None
+
+    def fit(self, train: JudgedSet) -> Self:
+        trained = copy(self)
+        trained._scorer = train_ranking_svm(train, self.fraction, self.cost, np.random.default_rng(self.seed))
+        return trained
+
+    def scores(self, judged: JudgedSet) -> Scores:
+        if self._scorer is None:
+            raise ValueError("the ranking SVM is not trained yet: call fit(train) first")
+        return self._scorer(judged)
+
+
+@dataclass(kw_only=True, eq=False)
+class Random(Policy):
+    """Shows documents in random order.
+
+    Attributes:
+        orders_per_query: sessions share so many orders; None: each session has its own.
+    """
+
+    orders_per_query: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_orders(self.orders_per_query)
+
+    def scores(self, judged: JudgedSet) -> Scores:
+        return np.zeros(judged.n_documents)
+
+    def show(self, candidates: Candidates, sessions: Index, n_shown: int, rng: Generator) -> Showings:
+        return sampled_orders(candidates, sessions, n_shown, self.orders_per_query, rng)
+
+
+@dataclass(kw_only=True, eq=False)
+class NoisyOracle(Policy):
+    r"""Ranks by the judgements blurred by noise: $s\,z + \sqrt{1-s^2}\,n$, $z$ the standardized grade.
+
+    Attributes:
+        strength: $s$, correlation of scores and grades; 0: random but the same in each session, 1: perfect.
+        seed: draws the noise.
+    """
+
+    strength: float = 0.5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.strength <= 1:
+            raise ValueError(f"strength must be between 0 (random) and 1 (perfect), got {self.strength}")
+
+    def scores(self, judged: JudgedSet) -> Scores:
+        grades = judged.grades.astype(np.float64)
+        known = (grades - grades.mean()) / (grades.std() or 1.0)
+        noise = np.random.default_rng(self.seed).normal(size=judged.n_documents)
+        blur = max(np.sqrt(1 - self.strength**2), 1e-9)  # equal grades must not keep the order of the file
+        return self.strength * known + blur * noise
+
+
+@dataclass(kw_only=True, eq=False)
+class Fixed(Policy):
+    """Ranks by the scores of a ranker you bring.
+
+    Attributes:
+        ranker: a torch module of (features, mask), or a function from a judged set to one score a document.
+    """
+
+    ranker: torch.nn.Module | Callable[[JudgedSet], Any]
+
+    def scores(self, judged: JudgedSet) -> Scores:
+        if isinstance(self.ranker, torch.nn.Module):
+            found = _module_scores(self.ranker, judged)
+        else:
+            found = np.asarray(self.ranker(judged), dtype=np.float64)
+        if found.shape != (judged.n_documents,):
+            raise ValueError(f"the ranker gave scores of shape {found.shape}: one a document, {judged.n_documents}")
+        if not np.isfinite(found).all():
+            raise ValueError(f"the ranker's score of document {int(np.argmin(np.isfinite(found)))} is not finite")
+        return found
+
+
+@dataclass(kw_only=True, eq=False)
+class PlackettLuce(Policy):
+    """Draws orders by chance from the scores of another policy, so that one query is shown in several orders.
+
+    Attributes:
+        logger: the policy whose scores are used, or its name.
+        temperature: scores are divided by it; low: nearly always the logger's own order, high: nearly random.
+        orders_per_query: sessions share so many orders; None: each session has its own.
+    """
+
+    logger: Policy | str = "svm"
+    temperature: float = 1.0
+    orders_per_query: int | None = None
+
+    def __post_init__(self) -> None:
+        self.logger = _policy(self.logger)
+        if not self.temperature > 0:
+            raise ValueError(f"temperature must be above 0, got {self.temperature}")
+        _check_orders(self.orders_per_query)
+
+    @property
+    def fitted(self) -> bool:
+        return _policy(self.logger).fitted
+
+    def fit(self, train: JudgedSet) -> Self:
+        trained = copy(self)
+        trained.logger = _policy(self.logger).fit(train)
+        return trained
+
+    def scores(self, judged: JudgedSet) -> Scores:
+        found = _policy(self.logger).scores(judged)
+        if found.ndim > 1:
+            raise ValueError("plackett_luce needs the scores of one logger: mix plackett_luce policies instead")
+        return found / self.temperature
+
+    def show(self, candidates: Candidates, sessions: Index, n_shown: int, rng: Generator) -> Showings:
+        return sampled_orders(candidates, sessions, n_shown, self.orders_per_query, rng)
+
+
+@dataclass(kw_only=True, eq=False)
+class Mixed(Policy):
+    """Several loggers take turns by chance.
+
+    Attributes:
+        loggers: policies or their names.
+        shares: share of the sessions of each; default: equal.
+    """
+
+    loggers: Sequence[Policy | str] = ("svm", "random")
+    shares: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        self.loggers = [_policy(logger) for logger in self.loggers]
+        if not self.loggers or any(isinstance(logger, Mixed) for logger in self.loggers):
+            raise ValueError("mixed needs at least one logger, and none of them mixed itself")
+        if self.shares is not None:
+            shares = np.asarray(self.shares, dtype=np.float64)
+            if len(shares) != len(self.loggers) or (shares < 0).any() or not np.isclose(shares.sum(), 1.0):
+                raise ValueError(f"shares must be {len(self.loggers)} numbers that add up to 1, got {self.shares}")
+
+    @property
+    def fitted(self) -> bool:
+        return all(_policy(logger).fitted for logger in self.loggers)
+
+    def fit(self, train: JudgedSet) -> Self:
+        trained = copy(self)
+        trained.loggers = [_policy(logger).fit(train) for logger in self.loggers]
+        return trained
+
+    def scores(self, judged: JudgedSet) -> Scores:
+        return np.stack([_policy(logger).scores(judged) for logger in self.loggers], axis=1)
+
+    def show(self, candidates: Candidates, sessions: Index, n_shown: int, rng: Generator) -> Showings:
+        n_loggers = len(self.loggers)
+        shares = np.full(n_loggers, 1 / n_loggers) if self.shares is None else np.asarray(self.shares, dtype=np.float64)
+        turns = rng.multinomial(sessions, shares / shares.sum())  # [queries, loggers]
+        parts = []
+        for number, logger in enumerate(self.loggers):
+            own = Candidates(candidates.documents, candidates.mask, candidates.scores[..., number])
+            shown = _policy(logger).show(own, turns[:, number], n_shown, rng)
+            shown.loggers[:] = number
+            parts.append(shown)
+        return concatenate(parts)
+
+
+POLICIES: dict[str, type[Policy]] = {
+    "svm": RankingSVM,
+    "random": Random,
+    "noisy_oracle": NoisyOracle,
+    "plackett_luce": PlackettLuce,
+    "mixed": Mixed,
+    "fixed": Fixed,
+}
+
+
+def make_policy(name: str, **hyper: Any) -> Policy:
+    """The policy of this name with these hyper-parameters."""
+    return make("policy", POLICIES, name, hyper)
+
+
+def _policy(chosen: Policy | str) -> Policy:
+    return make_policy(chosen) if isinstance(chosen, str) else chosen
+
+
+def _check_orders(orders_per_query: int | None) -> None:
+    if orders_per_query is not None and orders_per_query < 1:
+        raise ValueError(f"orders_per_query must be at least 1, got {orders_per_query}")
+
+
+def _module_scores(ranker: torch.nn.Module, judged: JudgedSet) -> Scores:
+    found = np.zeros(judged.n_documents)
+    training = ranker.training
+    ranker.eval()
+    with torch.no_grad():
+        for queries, lists in judged.batches():
+            scores = ranker(lists.features, lists.mask).double().numpy()
+            mask = lists.mask.numpy()
+            rows = judged.offsets[queries][:, None] + np.arange(mask.shape[1])
+            found[rows[mask]] = scores[mask]
+    ranker.train(training)
+    return found

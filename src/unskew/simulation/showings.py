@@ -1,0 +1,127 @@
+"""Showings: orders in which candidates are shown, and how often each.
+
+Candidates of a block of queries are padded rows. A shown list is a row of places among the candidates of its query,
+from the top down; it is as wide as the number shown, and where the query has fewer candidates it ends earlier.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from unskew.data.grouping import unique_rows
+from unskew.data.judged_set import JudgedSet, padded_rows
+
+# Numbers drawn at once when every session has an order of its own. A constant: it must not change what is drawn.
+SLAB = 2**21
+
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Documents of a block of queries that may be shown."""
+
+    documents: Index  # [queries, docs], rows of the judged set
+    mask: NDArray[np.bool_]  # [queries, docs]; True first, then padding
+    scores: NDArray[np.float64]  # [queries, docs] or [queries, docs, loggers]
+
+    @property
+    def sizes(self) -> Index:
+        return self.mask.sum(axis=1)
+
+    @classmethod
+    def of(cls, judged: JudgedSet, queries: Index, scores: NDArray[np.float64]) -> Self:
+        """Candidates of these queries, with the scores of a logging policy for all documents of the set."""
+        documents, mask = padded_rows(judged.offsets, queries)
+        return cls(documents=documents, mask=mask, scores=scores[documents])
+
+    def select(self, queries: Index) -> Self:
+        return replace(self, documents=self.documents[queries], mask=self.mask[queries], scores=self.scores[queries])
+
+
+@dataclass(frozen=True, eq=False)
+class Showings:
+    """Shown lists of a block of queries."""
+
+    queries: Index  # [lists], row of the candidates
+    places: Index  # [lists, shown], column of the candidates from the top down; 0 in padding
+    sessions: Index  # [lists]
+    loggers: Index  # [lists], which of several loggers showed it
+    interventions: Index  # [lists], 0: none
+
+    @classmethod
+    def plain(cls, queries: Index, places: Index, sessions: Index) -> Self:
+        """Lists of one logger, without intervention."""
+        nothing = np.zeros(len(queries), dtype=np.int64)
+        return cls(queries=queries, places=places, sessions=sessions, loggers=nothing, interventions=nothing)
+
+    @property
+    def n_lists(self) -> int:
+        return len(self.queries)
+
+    def select(self, lists: Index) -> Self:
+        return replace(self, **{name: values[lists] for name, values in vars(self).items()})
+
+    def merged(self) -> Self:
+        """The same lists with equal ones counted together, sorted by query."""
+        if (np.diff(self.queries) > 0).all():  # one list a query: nothing to merge, nothing to sort
+            return self
+        key = np.column_stack([self.queries, self.loggers, self.interventions, self.places])
+        first, kind = unique_rows(key)
+        sessions = np.bincount(kind, weights=self.sessions, minlength=len(first)).astype(np.int64)
+        once = replace(self.select(first), sessions=sessions)
+        return once.select(np.argsort(once.queries, kind="stable"))
+
+
+def concatenate(parts: list[Showings]) -> Showings:
+    """All lists of all parts."""
+    return Showings(**{name: np.concatenate([vars(part)[name] for part in parts]) for name in vars(parts[0])})
+
+
+def top(scores: NDArray[np.float64], sizes: Index, n_shown: int) -> Index:
+    """Places of the highest scores from the top down, `[lists, n_shown]`; equal scores keep the order they came in."""
+    n_docs = scores.shape[1]
+    real = np.where(np.arange(n_docs) < sizes[:, None], scores, -np.inf)
+    places = np.argsort(-real, axis=1, kind="stable")[:, :n_shown]
+    places = np.pad(places, ((0, 0), (0, max(0, n_shown - n_docs))))
+    return np.where(np.arange(n_shown) < sizes[:, None], places, 0)
+
+
+def one_order(candidates: Candidates, sessions: Index, n_shown: int) -> Showings:
+    """Every query in the order of its scores, in all its sessions."""
+    queries = np.flatnonzero((sessions > 0) & (candidates.sizes > 0))
+    chosen = candidates.select(queries)
+    return Showings.plain(queries, top(chosen.scores, chosen.sizes, n_shown), sessions[queries])
+
+
+def sampled_orders(
+    candidates: Candidates, sessions: Index, n_shown: int, orders_per_query: int | None, rng: Generator
+) -> Showings:
+    r"""Every query in orders drawn from the Plackett-Luce model of its scores, $P(\text{next} = i) \propto e^{s_i}$.
+
+    Args:
+        orders_per_query: sessions share so many orders as evenly as they can; None: each session has its own.
+    """
+    shown = np.where(candidates.sizes > 0, sessions, 0)
+    n_orders = shown if orders_per_query is None else np.minimum(shown, orders_per_query)
+    queries = np.repeat(np.arange(len(shown)), n_orders)
+    number = np.arange(len(queries)) - np.repeat(np.cumsum(n_orders) - n_orders, n_orders)
+    share, rest = np.divmod(shown[queries], n_orders[queries])
+    multiplicity = share + (number < rest)
+    step = max(1, SLAB // candidates.mask.shape[1])
+    parts = []
+    for start in range(0, len(queries), step):
+        slab = queries[start : start + step]
+        chosen = candidates.select(slab)
+        # The order of log E - s, E exponential, is a draw from the model: the race that the smallest wins.
+        waiting = np.log(rng.standard_exponential(chosen.mask.shape)) - chosen.scores
+        places = top(-waiting, chosen.sizes, n_shown)
+        parts.append(Showings.plain(slab, places, multiplicity[start : start + step]).merged())
+    if not parts:
+        return Showings.plain(queries, np.zeros((0, n_shown), dtype=np.int64), multiplicity)
+    return concatenate(parts)

@@ -1,0 +1,298 @@
+"""Simulate: judged data, a policy that shows and a user who clicks become a click log and its truth.
+
+Clicks that are independent given the list are counted at once (binomial), so that a thousand sessions cost what one
+does. With `joint`, and for users whose clicks depend on each other, single sessions are drawn and their distinct click
+patterns kept. Every block of a fixed number of queries has random streams of its own, one for what is shown and one
+for what is clicked: the same seed gives the same log whatever the number of threads or the size of chunks, and the
+same lists whatever the user. (For one version of numpy: its streams may change with a release.)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike, NDArray
+
+from unskew.data.click_log import ClickLog
+from unskew.data.impressions import BiasColumn, Patterns, compact_counts
+from unskew.data.judged_set import JudgedSet
+from unskew.simulation.browsing import Expectation, GradedUser, Shown, User, count_sessions
+from unskew.simulation.interventions import check_interventions, intervene
+from unskew.simulation.patterns import Counted, count_patterns
+from unskew.simulation.policies import POLICIES, Policy, make_policy
+from unskew.simulation.showings import Candidates, Index
+from unskew.simulation.truth import Simulation, Truth, check_target
+from unskew.simulation.users import USERS, describe, make_user
+
+# Constants of what is drawn: a change of one is a change of every seeded log.
+QUERIES_PER_BLOCK = 256
+SHOWING, CLICKING = 0, 1
+
+Progress = Callable[[int, int], None]
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class _World:
+    """All that a block of queries needs to be simulated."""
+
+    judged: JudgedSet
+    policy: Policy
+    user: User
+    scores: NDArray[np.float64]  # [documents] or [documents, loggers]
+    traits: NDArray[np.float64] | None  # [documents]
+    sessions: Index  # [queries]
+    n_shown: int
+    interventions: Mapping[str, float]
+    joint: bool
+    drop_clickless: bool
+    seed: int
+
+    def stream(self, purpose: int, block: int) -> Generator:
+        return np.random.default_rng((self.seed, purpose, block))
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Lists of a block of queries."""
+
+    documents: Index  # [lists, shown]
+    mask: NDArray[np.bool_]  # [lists, shown]
+    scores: NDArray[np.float32]  # [lists, shown]
+    loggers: Index  # [lists]
+    interventions: Index  # [lists]
+    expected: Expectation
+    counted: Counted
+
+
+def simulate(
+    judged: JudgedSet,
+    policy: Policy | str,
+    user: User | str,
+    *,
+    sessions: int | ArrayLike = 128,
+    n_shown: int = 10,
+    interventions: Mapping[str, float] | None = None,
+    joint: bool = False,
+    drop_clickless: bool = False,
+    seed: int = 0,
+    train: JudgedSet | None = None,
+    threads: int = 2,
+    chunk: int = 8_192,
+    progress: Progress | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+) -> Simulation:
+    """Show the queries of a judged set to simulated users.
+
+    Args:
+        policy: what is shown, or its name; fitted to `train` unless it is fitted already.
+        user: who clicks, or the name; fitted to `train` unless fitted already.
+        sessions: showings of each query, one number for all or one each.
+        n_shown: documents shown; shorter lists are masked.
+        interventions: share of the sessions in which the order is changed on purpose, by name.
+        joint: keep which documents were clicked together.
+        drop_clickless: leave sessions without a click out of the log; implies `joint`.
+        train: judged data that policy and user are fitted to; default: `judged` itself.
+        chunk: queries in work at a time; neither it nor `threads` changes the log.
+        progress: called with the sessions done and the sessions in all.
+        out: folder for the log; the truth is written beside it.
+    """
+    policy = make_policy(policy) if isinstance(policy, str) else policy
+    user = make_user(user) if isinstance(user, str) else user
+    shares = dict(interventions or {})
+    if out is not None:
+        check_target(out, overwrite=overwrite)
+    showings = _check(judged, user, sessions, n_shown, shares, seed, threads, chunk)
+    train = judged if train is None else train
+    policy = policy if policy.fitted else policy.fit(train)
+    user = user if user.fitted else user.fit(train)
+    world = _World(
+        judged=judged,
+        policy=policy,
+        user=user,
+        scores=policy.scores(judged),
+        traits=user.document_traits(judged),
+        sessions=showings,
+        n_shown=n_shown,
+        interventions=shares,
+        joint=joint or drop_clickless or not user.independent,
+        drop_clickless=drop_clickless,
+        seed=seed,
+    )
+    simulation = _assemble(world, list(_draw_all(world, threads, chunk, progress)))
+    if out is not None:
+        simulation.save(out, overwrite=overwrite)
+    return simulation
+
+
+def _check(
+    judged: JudgedSet,
+    user: User,
+    sessions: int | ArrayLike,
+    n_shown: int,
+    shares: Mapping[str, float],
+    seed: int,
+    threads: int,
+    chunk: int,
+) -> Index:
+    """Refuse what cannot be simulated before any work is done; sessions of each query."""
+    for name, value, least in (
+        ("n_shown", n_shown, 1),
+        ("threads", threads, 1),
+        ("chunk", chunk, 1),
+        ("seed", seed, 0),
+    ):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+    check_interventions(shares)
+    if not judged.n_documents:
+        raise ValueError("the judged set has no documents: there is nothing to show")
+    if n_shown > judged.sizes.max():
+        raise ValueError(
+            f"n_shown is {n_shown}, but no query has more than {judged.sizes.max()} documents: show at most that many"
+        )
+    showings = np.asarray(sessions)
+    if showings.ndim > 1 or (showings.ndim == 1 and len(showings) != judged.n_queries):
+        raise ValueError(f"sessions has shape {showings.shape}: give one number, or one a query, {judged.n_queries}")
+    if showings.dtype.kind not in "iu" or (showings < 0).any() or not showings.any():
+        raise ValueError(f"sessions must be whole numbers from 0, and not all of them 0, got {showings}")
+    user.check(judged.grades)
+    if isinstance(user, GradedUser) and judged.max_grade < user.max_grade:
+        logger.warning(
+            "no grade above %g occurs, but max_grade is %g, so that no document is surely wanted: "
+            "pass max_grade=%g if that is the scale",
+            judged.max_grade,
+            user.max_grade,
+            judged.max_grade,
+        )
+    return np.broadcast_to(showings, (judged.n_queries,)).astype(np.int64)
+
+
+def _draw_all(world: _World, threads: int, chunk: int, progress: Progress | None) -> Iterator[_Part]:
+    """Parts of all blocks in order, so many queries in work at a time."""
+    blocks = range(-(-world.judged.n_queries // QUERIES_PER_BLOCK))
+    blocks_at_once = max(1, chunk // QUERIES_PER_BLOCK)
+    done, total = 0, int(world.sessions.sum())
+    with ThreadPoolExecutor(threads) as workers:
+        for start in range(0, len(blocks), blocks_at_once):
+            some = blocks[start : start + blocks_at_once]
+            for block, part in zip(some, workers.map(lambda block: _draw_block(world, block), some), strict=True):
+                done += int(world.sessions[_queries(world, block)].sum())
+                if progress is not None:
+                    progress(done, total)
+                yield part
+
+
+def _queries(world: _World, block: int) -> slice:
+    return slice(block * QUERIES_PER_BLOCK, min((block + 1) * QUERIES_PER_BLOCK, world.judged.n_queries))
+
+
+def _draw_block(world: _World, block: int) -> _Part:
+    """Everything that happens to one block of queries."""
+    queries = np.arange(world.judged.n_queries)[_queries(world, block)]
+    candidates = Candidates.of(world.judged, queries, world.scores)
+    rng = world.stream(SHOWING, block)
+    plan = world.policy.show(candidates, world.sessions[queries], world.n_shown, rng)
+    lengths = np.minimum(candidates.sizes, world.n_shown)
+    plan = intervene(plan, lengths[plan.queries], world.interventions, rng).merged()
+
+    mask = np.arange(world.n_shown) < lengths[plan.queries][:, None]
+    documents = np.where(mask, candidates.documents[plan.queries[:, None], plan.places], 0)
+    scores = candidates.scores[plan.queries[:, None], plan.places]
+    if scores.ndim == 3:
+        scores = np.take_along_axis(scores, plan.loggers[:, None, None], axis=2)[:, :, 0]
+    shown = Shown(
+        grades=world.judged.grades[documents].astype(np.float64),
+        mask=mask,
+        traits=None if world.traits is None else world.traits[documents],
+    )
+    expected = world.user.expect(shown)
+    rng = world.stream(CLICKING, block)
+    if world.joint:
+        counted = count_patterns(world.user, shown, plan.sessions, rng, drop_clickless=world.drop_clickless)
+    else:
+        clicks, seen = count_sessions(expected, plan.sessions, rng)
+        counted = Counted(clicks=clicks, seen=seen, sessions=plan.sessions)
+    return _Part(
+        documents=documents,
+        mask=mask,
+        scores=np.where(mask, scores, 0.0).astype(np.float32),
+        loggers=plan.loggers,
+        interventions=plan.interventions,
+        expected=expected,
+        counted=counted,
+    )
+
+
+def _assemble(world: _World, parts: list[_Part]) -> Simulation:
+    """One log and one truth of all parts."""
+    kept = np.concatenate([part.counted.sessions for part in parts]) > 0  # a list may have lost all its sessions
+    if not kept.any():
+        raise ValueError("no session is left in the log: with drop_clickless, simulate more sessions")
+
+    def gather(values: Callable[[_Part], NDArray]) -> NDArray:
+        return np.concatenate([values(part) for part in parts])[kept]
+
+    def truth(values: Callable[[Expectation], NDArray]) -> NDArray[np.float32]:
+        return np.concatenate([values(part.expected).astype(np.float32) for part in parts])[kept]
+
+    judged = world.judged
+    levels = ("none", *world.interventions)
+    log = ClickLog(
+        features=judged.features,
+        documents=gather(lambda part: part.documents).astype(np.int32),
+        mask=gather(lambda part: part.mask),
+        clicks=compact_counts(gather(lambda part: part.counted.clicks)),
+        sessions=compact_counts(gather(lambda part: part.counted.sessions)),
+        document_queries=np.repeat(np.arange(judged.n_queries), judged.sizes),
+        query_ids=judged.query_ids,
+        document_ids=judged.document_ids,
+        patterns=_patterns(world, parts, kept) if world.joint else None,
+        policy_scores=gather(lambda part: part.scores),
+        interventions=BiasColumn(gather(lambda part: part.interventions), levels) if world.interventions else None,
+    )
+    on_top = parts[0].expected.clicks_on_top is not None
+    return Simulation(
+        log=log,
+        truth=Truth(
+            examination=truth(lambda expected: expected.examination),
+            attraction=truth(lambda expected: expected.attraction),
+            click_probability=truth(lambda expected: expected.clicks),
+            click_probability_on_top=truth(lambda expected: np.asarray(expected.clicks_on_top)) if on_top else None,
+            seen=gather(lambda part: part.counted.seen),
+            loggers=gather(lambda part: part.loggers),
+            position_curve=world.user.position_curve(world.n_shown),
+            about=_about(world),
+        ),
+    )
+
+
+def _patterns(world: _World, parts: list[_Part], kept: NDArray[np.bool_]) -> Patterns:
+    """Click patterns of all parts, with lists numbered as in the log."""
+    first_list = np.cumsum([0, *(len(part.documents) for part in parts)])
+    new_number = np.cumsum(kept) - 1
+    lists = np.concatenate([part.counted.pattern_lists + start for part, start in zip(parts, first_list, strict=False)])
+    return Patterns(
+        lists=new_number[lists],
+        clicks=np.concatenate([part.counted.pattern_clicks(world.n_shown) for part in parts]),
+        sessions=compact_counts(np.concatenate([part.counted.pattern_sessions for part in parts])),
+    )
+
+
+def _about(world: _World) -> dict[str, object]:
+    return {
+        "data": world.judged.name,
+        "user": describe(USERS, world.user),
+        "policy": describe(POLICIES, world.policy),
+        "interventions": dict(world.interventions),
+        "n_shown": world.n_shown,
+        "drop_clickless": world.drop_clickless,
+        "seed": world.seed,
+    }

@@ -1,0 +1,137 @@
+"""Truth: what a simulation knows and a log must not tell.
+
+It stands beside the log (`LOG.truth.parquet` next to the folder `LOG`), never inside it, so that nothing downstream can
+tell a simulated log from a real one. Row `i` belongs to list `i` of the log.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from unskew.data.click_log import ClickLog
+from unskew.data.log_files import write_log
+
+FORMAT = "unskew-truth"
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """Exact probabilities and what was really seen, list by list; 0 in padding."""
+
+    examination: NDArray[np.float32]  # [lists, docs], probability of being seen
+    attraction: NDArray[np.float32]  # [lists, docs], probability of being wanted
+    click_probability: NDArray[np.float32]  # [lists, docs]
+    seen: NDArray[np.int64]  # [lists, docs], sessions of the log in which the document was seen
+    loggers: NDArray[np.int64]  # [lists], which of several loggers showed it
+    click_probability_on_top: NDArray[np.float32] | None = None  # [lists, docs]; None: depends on the whole page
+    position_curve: NDArray[np.float64] | None = None  # [docs], where being seen depends on nothing but the position
+    about: dict[str, Any] = field(default_factory=dict)  # user, policy, seed and what else made the log
+
+    def mean_examination(self, log: ClickLog) -> NDArray[np.float64]:
+        """Mean probability of being seen at each position, over the sessions of the log."""
+        weights = log.sessions[:, None] * log.mask
+        return (weights * self.examination).sum(axis=0) / np.maximum(weights.sum(axis=0), 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """A log and the truth behind it."""
+
+    log: ClickLog
+    truth: Truth
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the log into this folder and the truth beside it; both appear whole or not at all."""
+        target = check_target(folder, overwrite=overwrite)
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.truth.", dir=target.parent) as scratch:
+            written = Path(scratch) / "truth.parquet"
+            _write_truth(self.truth, written)
+            write_log(self.log, target, overwrite=overwrite)
+            written.replace(truth_path(target))
+        return target
+
+
+def truth_path(folder: str | Path) -> Path:
+    """Where the truth of the log in this folder stands."""
+    return Path(folder).with_name(f"{Path(folder).name}.truth.parquet")
+
+
+def check_target(folder: str | Path, *, overwrite: bool = False) -> Path:
+    """Refuse a folder that cannot be written, before any work is done."""
+    target = Path(folder)
+    for path in (target, truth_path(target)):
+        if path.exists() and not overwrite:
+            raise FileExistsError(f"{path} exists: choose another folder, or pass overwrite=True (--overwrite)")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target.parent} is no folder: create it first, the log is written into it")
+    try:
+        tempfile.TemporaryFile(dir=target.parent).close()
+    except OSError as error:
+        raise PermissionError(f"{target.parent} cannot be written ({error}): choose another folder") from error
+    return target
+
+
+def read_truth(folder: str | Path) -> Truth:
+    """The truth behind the simulated log in this folder."""
+    path = truth_path(folder)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing: only simulated logs have a truth (make one with unskew simulate)")
+    try:
+        table = pq.read_table(path)
+        about = json.loads((table.schema.metadata or {})[b"unskew"])
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(f"{path} cannot be read as a truth ({error}): simulate the log again") from error
+    if (about["format"], about["version"]) != (FORMAT, VERSION):
+        raise ValueError(f"{path}: {about['format']} {about['version']}, this release reads {FORMAT} {VERSION}")
+
+    def matrix(name: str) -> NDArray:
+        values = table[name].combine_chunks()
+        return values.flatten().to_numpy(zero_copy_only=False).reshape(len(table), about["n_docs"])
+
+    curve = about["position_curve"]
+    return Truth(
+        examination=matrix("examination"),
+        attraction=matrix("attraction"),
+        click_probability=matrix("click_probability"),
+        seen=matrix("seen"),
+        loggers=table["logger"].to_numpy(),
+        click_probability_on_top=matrix("on_top") if "on_top" in table.column_names else None,
+        position_curve=None if curve is None else np.array(curve),
+        about=about["about"],
+    )
+
+
+def _write_truth(truth: Truth, path: Path) -> None:
+    n_docs = truth.examination.shape[1]
+
+    def column(values: NDArray) -> pa.Array:
+        return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values).reshape(-1)), n_docs)
+
+    columns = {
+        "examination": column(truth.examination),
+        "attraction": column(truth.attraction),
+        "click_probability": column(truth.click_probability),
+        "seen": column(truth.seen),
+        "logger": pa.array(truth.loggers),
+    }
+    if truth.click_probability_on_top is not None:
+        columns["on_top"] = column(truth.click_probability_on_top)
+    about = {
+        "format": FORMAT,
+        "version": VERSION,
+        "n_docs": n_docs,
+        "position_curve": None if truth.position_curve is None else truth.position_curve.tolist(),
+        "about": truth.about,
+    }
+    metadata = {"unskew": json.dumps(about, default=str)}
+    pq.write_table(pa.table(columns).replace_schema_metadata(metadata), path, compression="zstd")
