@@ -1,0 +1,1 @@
+"""How good a ranker is, query by query, and whether it is better than another."""

@@ -1,0 +1,186 @@
+"""Evaluate a ranker on judged queries: one value a query first, the mean last.
+
+A query without a relevant document says nothing about a ranker. What it counts as is the argument `undefined`:
+
+* `"skip"` (default): it is left out of the mean, and `Evaluation.n_left_out` says how many were.
+* `"zero"`: it counts as 0, as in ULTRA, TF-Ranking and scikit-learn.
+* `"one"`: it counts as 1 in metrics that any other list can bring to 1 (ndcg, ap, mrr), as in XGBoost and allRank, and
+  as 0 in the others.
+
+ARP leaves it out in every case: there is no rank to average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from unskew.data.judged_set import JudgedSet, padded_rows
+from unskew.evaluation.compare import mean_interval
+from unskew.lists import JudgedLists
+from unskew.metrics import Metric, measure, metric
+
+Scorer = Callable[[Tensor, Tensor], Tensor]  # features [batch, docs, f], mask [batch, docs] -> scores [batch, docs]
+
+METRICS_OF_PAPERS = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "arp")
+
+UNDEFINED: dict[str, Callable[[Metric], float]] = {
+    "skip": lambda _: np.nan,
+    "zero": lambda metric: 0.0 if metric.higher_is_better else np.nan,
+    "one": lambda metric: float(metric.can_reach_one) if metric.higher_is_better else np.nan,
+}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One metric over all queries."""
+
+    metric: str
+    mean: float | None  # None: every query was left out
+    low: float | None  # 95% t interval over queries
+    high: float | None
+    n_queries: int  # in the mean
+    n_left_out: int
+    higher_is_better: bool
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation:
+    """Values of metrics, query by query."""
+
+    query_ids: NDArray  # [queries], as in the judged set
+    per_query: dict[str, NDArray[np.float64]]  # metric -> [queries]; NaN = left out
+    name: str = ""
+    max_grade: float | None = None
+
+    def values(self, name: str | Metric) -> NDArray[np.float64]:
+        """The values of one metric `[queries]`, NaN where a query was left out."""
+        key = str(_with_max_grade(metric(name), self.max_grade))
+        if key not in self.per_query:
+            raise KeyError(f"'{key}' was not evaluated, only {', '.join(self.per_query)}: add it to `metrics`")
+        return self.per_query[key]
+
+    def mean(self, name: str | Metric) -> float:
+        """The mean over all queries that were not left out."""
+        values = self.values(name)
+        counted = values[~np.isnan(values)]
+        if len(counted) == 0:
+            raise ValueError(
+                f"no query is left to average {name} over: none of {len(values)} has a relevant document; "
+                "check the grades, or count such queries with undefined='zero'"
+            )
+        return float(counted.mean())
+
+    def n_left_out(self, name: str | Metric) -> int:
+        return int(np.isnan(self.values(name)).sum())
+
+    def summary(self) -> list[Summary]:
+        """One row a metric: mean, 95% interval over queries, how many queries it is about."""
+        rows = []
+        for name, values in self.per_query.items():
+            left_out = int(np.isnan(values).sum())
+            counted = len(values) - left_out
+            mean, low, high = mean_interval(values) if counted else (None, None, None)
+            rows.append(Summary(name, mean, low, high, counted, left_out, metric(name).higher_is_better))
+        return rows
+
+    def rows(self) -> list[tuple[str, str, str, str, str]]:
+        """The summary as text: metric with its direction, mean, 95% interval, queries, left out."""
+        return [
+            (
+                f"{row.metric} {'↑' if row.higher_is_better else '↓'}",
+                "–" if row.mean is None else f"{row.mean:.4f}",
+                "–" if row.low is None or not np.isfinite(row.low) else f"{row.low:.4f} to {row.high:.4f}",
+                f"{row.n_queries:,}",
+                f"{row.n_left_out:,}",
+            )
+            for row in self.summary()
+        ]
+
+    def to_table(self) -> pa.Table:
+        """One row a query: its id and one column a metric, null where it was left out."""
+        columns = {name: pa.array(values, from_pandas=True) for name, values in self.per_query.items()}
+        return pa.table({"query": pa.array(self.query_ids), **columns})
+
+    def __repr__(self) -> str:
+        lines = [("metric", "mean", "95% interval", "queries", "left out"), *self.rows()]
+        widths = [max(len(line[column]) for line in lines) for column in range(5)]
+        texts = [
+            "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))])
+            for line in lines
+        ]
+        return "\n".join([f"Evaluation of {len(self.query_ids):,} queries {self.name}".rstrip(), *texts])
+
+
+def evaluate(
+    ranker: Scorer | ArrayLike,
+    judged: JudgedSet,
+    metrics: Iterable[str | Metric] = METRICS_OF_PAPERS,
+    *,
+    undefined: str = "skip",
+    max_grade: float | None = None,
+) -> Evaluation:
+    """Rank every query of a judged set and measure each.
+
+    Args:
+        ranker: A function or module `(features, mask) -> scores`, or one score for each document of the set: the
+            predictions of another program, `-positions` for an order that was shown, zeros for chance.
+        undefined: What a query without a relevant document counts as: "skip", "zero" or "one".
+        max_grade: The highest possible grade, for `err` where its name does not say it.
+    """
+    if undefined not in UNDEFINED:
+        raise ValueError(f"unknown policy undefined='{undefined}': use one of {', '.join(UNDEFINED)}")
+    asked = [_with_max_grade(metric(name), max_grade) for name in metrics]
+    per_query = {str(entry): np.full(judged.n_queries, UNDEFINED[undefined](entry)) for entry in asked}
+    with _scorer(ranker, judged) as score, torch.inference_mode():
+        for queries, lists in judged.batches():
+            scores = _checked(score(queries, lists), lists)
+            for name, measured in measure(asked, scores, lists.grades, lists.mask).items():
+                defined = measured.defined.numpy()
+                per_query[name][queries[defined]] = measured.values.numpy()[defined]
+    return Evaluation(judged.query_ids, per_query, judged.name, max_grade)
+
+
+@contextmanager
+def _scorer(
+    ranker: Scorer | ArrayLike, judged: JudgedSet
+) -> Iterator[Callable[[NDArray[np.int64], JudgedLists], Tensor]]:
+    """A function from a batch to its scores, with a module in evaluation mode meanwhile."""
+    if not callable(ranker):
+        scores = np.asarray(ranker)
+        if scores.shape != (judged.n_documents,):
+            raise ValueError(f"scores of shape {scores.shape} for {judged.n_documents} documents: give one a document")
+        yield lambda queries, lists: torch.from_numpy(scores[padded_rows(judged.offsets, queries, lists.n_docs)[0]])
+    elif not isinstance(ranker, nn.Module):
+        yield lambda _, lists: ranker(lists.features, lists.mask)
+    else:
+        parameter = next(ranker.parameters(), torch.empty(0))
+        modes = {module: module.training for module in ranker.modules()}  # parts may differ, such as a frozen norm
+        ranker.eval()
+        try:
+            yield lambda _, lists: ranker(lists.features.to(parameter.device), lists.mask.to(parameter.device))
+        finally:
+            for module, training in modes.items():
+                module.training = training
+
+
+def _checked(scores: Tensor, lists: JudgedLists) -> Tensor:
+    if scores.shape != lists.mask.shape:
+        raise ValueError(
+            f"the ranker gave scores of shape {tuple(scores.shape)} for lists of shape {tuple(lists.mask.shape)}: "
+            "it must give one score a document, [batch, docs]; a last dimension of 1 needs squeeze(-1)"
+        )
+    return scores.cpu()
+
+
+def _with_max_grade(entry: Metric, max_grade: float | None) -> Metric:
+    if entry.name == "err" and entry.max_grade is None and max_grade is not None:
+        return replace(entry, max_grade=max_grade)
+    return entry

@@ -1,0 +1,288 @@
+r"""Metrics: how good an order of documents is, one value a query.
+
+`metric("ndcg@10")` gives a metric, `str` prints it back, and `metric(...)(scores, grades, mask)` gives one float64 a
+list. `measure` computes several metrics from one sort. Conventions, the same for all of them:
+
+* **Gain.** `ndcg` and `dcg` gain $2^y - 1$, `ndcg_linear` and `dcg_linear` gain $y$; the discount is
+  $1 / \log_2(1 + \text{rank})$. `mrr`, `ap` and `p` call a document relevant from grade 1 on; `ap(relevant=2)`
+  moves that. `err` takes grades up to 4; `err(max_grade=2)@10` moves that, and a higher grade is an error.
+* **Cut-off.** `@k` looks at the first k documents. A list shorter than k is not skipped: `p@k` divides by k, and an
+  ideal list for `ndcg@k` is as long as it is. `ap@k` divides by all relevant documents, as trec_eval does.
+  In `arp@k` every document below k counts as if it stood at k + 1, so that pushing a relevant document out of the top
+  never helps. (Dropping it from both sums instead, as some programs do, rewards exactly that.)
+* **Ties.** The value is the exact mean over all orders of documents with equal scores. So it does not depend on the
+  order in a file, which often follows the grades, and a scorer that says the same for all gets what chance gets.
+* **No relevant document** (an empty list too): the value is 0.0, never NaN, and `Metric.defined` is False there.
+  A mean should leave such queries out, as `unskew.evaluation.evaluate` does by default.
+* **Padding** never counts, whatever stands in it. Scores that are not finite are an error.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from unskew.ranking import Ranking, Ties, rank
+
+DEFAULT_MAX_GRADE = 4.0
+DEFAULT_RELEVANT = 1.0
+
+
+class Measured(NamedTuple):
+    """Values of one metric and the lists that have something to find."""
+
+    values: Tensor  # [batch] float64; 0.0 where not defined
+    defined: Tensor  # [batch] bool; False = no relevant document
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric: a name of `METRICS`, a cut-off, and the one option that some have."""
+
+    name: str
+    cutoff: int | None = None
+    max_grade: float | None = None  # err only; None = 4
+    relevant: float | None = None  # mrr, ap, p only: the lowest grade that is relevant; None = 1
+
+    def __post_init__(self) -> None:
+        if self.name not in METRICS:
+            raise ValueError(f"unknown metric '{self.name}': use one of {', '.join(METRICS)}, such as 'ndcg@10'")
+        if self.cutoff is not None and self.cutoff < 1:
+            raise ValueError(f"'{self.name}@{self.cutoff}' looks at no document: a cut-off starts at 1")
+        if self.cutoff is None and self.name == "p":
+            raise ValueError("precision needs a cut-off: write 'p@10'")
+        for option in ("max_grade", "relevant"):
+            value = getattr(self, option)
+            if value is not None and option != METRICS[self.name].option:
+                able = ", ".join(name for name, definition in METRICS.items() if definition.option == option)
+                raise ValueError(f"'{self.name}' does not take {option}, only {able} do")
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{option} of '{self.name}' must be above 0, got {value}")
+
+    def __call__(self, scores: Tensor, grades: Tensor, mask: Tensor) -> Tensor:
+        """The value of each list `[batch]`, 0.0 where `defined` is False; gradients do not pass."""
+        return measure([self], scores, grades, mask)[str(self)].values
+
+    def defined(self, grades: Tensor, mask: Tensor) -> Tensor:
+        """The lists that hold a relevant document `[batch]`."""
+        return self._relevant(grades).logical_and(mask).any(-1)
+
+    @property
+    def higher_is_better(self) -> bool:
+        return METRICS[self.name].higher_is_better
+
+    @property
+    def can_reach_one(self) -> bool:
+        """Whether the best order of any list with a relevant document has the value 1."""
+        return METRICS[self.name].can_reach_one
+
+    def _relevant(self, grades: Tensor) -> Tensor:
+        if METRICS[self.name].option == "relevant":
+            return grades >= (self.relevant or DEFAULT_RELEVANT)
+        return grades > 0
+
+    def __str__(self) -> str:
+        option = METRICS[self.name].option
+        value = getattr(self, option) if option else None
+        return (
+            self.name
+            + ("" if value is None else f"({option}={value:.15g})")
+            + ("" if self.cutoff is None else f"@{self.cutoff}")
+        )
+
+
+FORM = re.compile(r"(?P<name>\w+)(\((?P<option>\w+)=(?P<value>\d+(\.\d+)?)\))?(@(?P<cutoff>\d+))?")
+
+
+def metric(text: str | Metric) -> Metric:
+    """The metric that a text such as `"ndcg@10"`, `"arp"` or `"err(max_grade=2)@5"` names; case does not matter."""
+    if isinstance(text, Metric):
+        return text
+    form = FORM.fullmatch(text.strip().lower())
+    if form is None or form["option"] not in (None, "max_grade", "relevant"):
+        raise ValueError(
+            f"cannot read '{text}' as a metric: write name@cutoff, such as 'ndcg@10', 'err(max_grade=2)@5' or "
+            f"'ap(relevant=2)'; names are {', '.join(METRICS)}"
+        )
+    options = {form["option"]: float(form["value"])} if form["option"] else {}
+    return Metric(form["name"], int(form["cutoff"]) if form["cutoff"] else None, **options)
+
+
+@torch.no_grad()
+def measure(metrics: Iterable[str | Metric], scores: Tensor, grades: Tensor, mask: Tensor) -> dict[str, Measured]:
+    """Several metrics of the same lists, by name; the lists are sorted once."""
+    ranking = rank(scores, grades, mask)
+    results = {}
+    for entry in map(metric, metrics):
+        defined = entry._relevant(ranking.grades).any(-1)
+        values = METRICS[entry.name].compute(ranking, entry)
+        results[str(entry)] = Measured(values.masked_fill(~defined, 0.0), defined)
+    return results
+
+
+def _exponential(grades: Tensor) -> Tensor:
+    if grades.numel() and (highest := float(grades.max())) > 1000:
+        raise ValueError(
+            f"a grade of {highest:g} has no finite gain 2^y - 1: use the linear gain, such as 'ndcg_linear'"
+        )
+    return torch.exp2(grades) - 1
+
+
+def _linear(grades: Tensor) -> Tensor:
+    return grades
+
+
+def _discounts(ranking: Ranking, cutoff: int | None) -> Tensor:
+    return 1 / torch.log2(1 + ranking.ranks[:cutoff])
+
+
+def _dcg(gain: Callable[[Tensor], Tensor]) -> Compute:
+    r"""$\sum_{i \le k} \frac{gain(y_i)}{\log_2(1 + i)}$."""
+
+    def compute(ranking: Ranking, metric: Metric) -> Tensor:
+        gains = ranking.expected(gain(ranking.top(metric.cutoff)), lambda gains, ties: ties.mean(gains))
+        return gains[:, : metric.cutoff] @ _discounts(ranking, metric.cutoff)
+
+    return compute
+
+
+def _ndcg(gain: Callable[[Tensor], Tensor]) -> Compute:
+    r"""DCG@k divided by that of the list sorted by grade."""
+    dcg = _dcg(gain)
+
+    def compute(ranking: Ranking, metric: Metric) -> Tensor:
+        ideal = gain(ranking.ideal[:, : metric.cutoff]) @ _discounts(ranking, metric.cutoff)
+        return _divide(dcg(ranking, metric), ideal)
+
+    return compute
+
+
+def _arp(ranking: Ranking, metric: Metric) -> Tensor:
+    r"""$\sum_i \min(i, k + 1)\, y_i / \sum_i y_i$ over all documents."""
+    grades = ranking.expected(ranking.grades, lambda grades, ties: ties.mean(grades))
+    ranks = ranking.ranks if metric.cutoff is None else ranking.ranks.clamp(max=metric.cutoff + 1)
+    return _divide(grades @ ranks, grades.sum(-1))
+
+
+def _precision(ranking: Ranking, metric: Metric) -> Tensor:
+    """Share of relevant documents among the first k."""
+    assert metric.cutoff is not None
+    relevant = ranking.expected(_relevance(ranking, metric), lambda relevant, ties: ties.mean(relevant))
+    return relevant[:, : metric.cutoff].sum(-1) / metric.cutoff
+
+
+def _ap(ranking: Ranking, metric: Metric) -> Tensor:
+    r"""$\frac{1}{R} \sum_{i \le k} rel_i \cdot P@i$, with R relevant documents in the whole list."""
+    relevant = _relevance(ranking, metric)
+
+    def in_ties(_: Tensor, ties: Ties) -> Tensor:
+        # One of the group's r relevant documents stands at this rank with probability r / n; then each place above it
+        # in the group holds another one with probability (r - 1) / (n - 1).
+        here = relevant[ties.lists]
+        found = ties.total(here)
+        above = (here.cumsum(-1) - here).gather(1, ties.first)
+        others = ties.offset * (found - 1) / (ties.size - 1).clamp(min=1)
+        return found / ties.size * (above + 1 + others) / ranking.ranks
+
+    precisions = ranking.expected(relevant * relevant.cumsum(-1) / ranking.ranks, in_ties)
+    return _divide(precisions[:, : metric.cutoff].sum(-1), relevant.sum(-1))
+
+
+def _mrr(ranking: Ranking, metric: Metric) -> Tensor:
+    """One over the rank of the first relevant document, 0 if it stands below k."""
+
+    def in_ties(relevant: Tensor, ties: Ties) -> Tensor:
+        # After j fruitless documents of a group of n, the next is one of its r relevant ones with chance r / (n - j).
+        return (ties.total(relevant) / (ties.size - ties.offset)).clamp(max=1)
+
+    stops = ranking.expected(_relevance(ranking, metric), in_ties)
+    return _expected_reciprocal((1 - stops).cumprod(-1)[:, : metric.cutoff], ranking)
+
+
+def _err(ranking: Ranking, metric: Metric) -> Tensor:
+    r"""$\sum_{i \le k} \frac{1}{i} R_i \prod_{j < i} (1 - R_j)$ with $R = (2^y - 1) / 2^{y_{max}}$."""
+    max_grade = metric.max_grade or DEFAULT_MAX_GRADE
+    if ranking.grades.numel() and (highest := float(ranking.grades.max())) > max_grade:
+        raise ValueError(
+            f"'{metric}' takes grades up to {max_grade:g}, but there is a grade {highest:g}: "
+            f"say what the highest possible grade is, as in 'err(max_grade={math.ceil(highest)})@10'"
+        )
+    passes = 1 - (torch.exp2(ranking.grades) - 1) / 2**max_grade
+    width = passes.shape[1] if metric.cutoff is None else min(metric.cutoff, passes.shape[1])
+    if ranking.ties is None:
+        return _expected_reciprocal(passes[:, :width].cumprod(-1), ranking)
+    survival = passes.cumprod(-1).index_copy(
+        0, ranking.ties.lists, _tied_survival(passes[ranking.ties.lists], ranking.ties, width)
+    )
+    return _expected_reciprocal(survival[:, :width], ranking)
+
+
+def _tied_survival(passes: Tensor, ties: Ties, width: int) -> Tensor:
+    """Expected product of `passes` [tied, docs] down to each of the first `width` ranks.
+
+    Down to the end of a group the product does not depend on the order in it. After m of a group's n documents it is
+    the mean of all products of m of them, built up document by document: a mean over m of n documents leaves out the
+    last one in (n - m) of n cases.
+    """
+    survival = passes.cumprod(-1)
+    before = torch.nn.functional.pad(survival, (1, 0), value=1.0)[:, :-1].gather(1, ties.first)
+    offset = ties.offset
+    chosen = torch.arange(1, width + 1, device=passes.device)
+    means = torch.zeros(len(passes), width + 1, dtype=passes.dtype, device=passes.device)
+    means[:, 0] = 1.0
+    for column in range(passes.shape[1]):
+        if (ties.first[:, column] >= width).all():
+            break
+        n = offset[:, column : column + 1] + 1
+        means[:, 1:].masked_fill_(n == 1, 0.0)  # a new group
+        means[:, 1:] = ((n - chosen) * means[:, 1:] + chosen * passes[:, column : column + 1] * means[:, :-1]) / n
+        ended = (n == ties.size[:, column : column + 1]).squeeze(-1).nonzero().squeeze(-1)
+        within = ties.first[ended, :width] == ties.first[ended, column : column + 1]
+        partial = before[ended, :width] * means[ended].gather(1, offset[ended, :width] + 1)
+        survival[ended, :width] = torch.where(within, partial, survival[ended, :width])
+    return survival
+
+
+def _expected_reciprocal(survival: Tensor, ranking: Ranking) -> Tensor:
+    """Mean of one over the rank where a reader stops, who is still reading after each rank with chance `survival`."""
+    stopping = torch.nn.functional.pad(survival, (1, 0), value=1.0)[:, :-1] - survival
+    return stopping @ (1 / ranking.ranks[: survival.shape[1]])
+
+
+def _relevance(ranking: Ranking, metric: Metric) -> Tensor:
+    return metric._relevant(ranking.grades).double()
+
+
+def _divide(values: Tensor, by: Tensor) -> Tensor:
+    """A quotient that is 0 / 1 where nothing is relevant."""
+    return values / by.where(by > 0, 1.0)
+
+
+Compute = Callable[[Ranking, Metric], Tensor]
+
+
+@dataclass(frozen=True)
+class Definition:
+    compute: Compute
+    can_reach_one: bool = False
+    higher_is_better: bool = True
+    option: str | None = None
+
+
+METRICS: dict[str, Definition] = {
+    "ndcg": Definition(_ndcg(_exponential), can_reach_one=True),
+    "ndcg_linear": Definition(_ndcg(_linear), can_reach_one=True),
+    "dcg": Definition(_dcg(_exponential)),
+    "dcg_linear": Definition(_dcg(_linear)),
+    "err": Definition(_err, option="max_grade"),
+    "arp": Definition(_arp, higher_is_better=False),
+    "mrr": Definition(_mrr, can_reach_one=True, option="relevant"),
+    "ap": Definition(_ap, can_reach_one=True, option="relevant"),
+    "p": Definition(_precision, option="relevant"),
+}

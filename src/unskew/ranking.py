@@ -1,0 +1,127 @@
+"""Ranking: grades in the order of falling scores, with the documents whose order is left open.
+
+Metrics are computed from a `Ranking`, so that several of them share one sort. Documents with equal scores form a group;
+a metric takes the mean over all orders of each group.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Ties:
+    """Groups of documents with equal scores, in the lists that have some."""
+
+    lists: Tensor  # [tied] int64, which lists these are
+    first: Tensor  # [tied, docs] int64, 0-based rank at which the group of this rank begins
+    size: Tensor  # [tied, docs] int64, documents in the group of this rank
+
+    def total(self, values: Tensor) -> Tensor:
+        """At each rank the sum of `values` [tied, docs] over its group."""
+        return torch.zeros_like(values).scatter_add_(1, self.first, values).gather(1, self.first)
+
+    def mean(self, values: Tensor) -> Tensor:
+        return self.total(values) / self.size
+
+    @property
+    def offset(self) -> Tensor:
+        """0-based place of each rank within its group [tied, docs]."""
+        return torch.arange(self.first.shape[1], device=self.first.device) - self.first
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Grades in the order of falling scores."""
+
+    grades: Tensor  # [batch, docs] float64; 0 past the end of a list
+    ties: Ties | None
+
+    @cached_property
+    def ideal(self) -> Tensor:
+        """The same grades, highest first."""
+        return -_sorted(-self.grades)
+
+    @cached_property
+    def ranks(self) -> Tensor:
+        """1, 2, 3, ... [docs]."""
+        return torch.arange(1, self.grades.shape[1] + 1, dtype=torch.float64, device=self.grades.device)
+
+    def top(self, cutoff: int | None) -> Tensor:
+        """Grades that can come to stand among the first `cutoff`: with ties that may be all of them."""
+        return self.grades[:, :cutoff] if self.ties is None else self.grades
+
+    def expected(self, values: Tensor, in_ties: Callable[[Tensor, Ties], Tensor]) -> Tensor:
+        """`values` [batch, docs] with the lists that have ties replaced by `in_ties` of theirs."""
+        if self.ties is None:
+            return values
+        return values.index_copy(0, self.ties.lists, in_ties(values[self.ties.lists], self.ties))
+
+
+def rank(scores: Tensor, grades: Tensor, mask: Tensor) -> Ranking:
+    """Sort each list by falling score and find its ties."""
+    _check(scores, grades, mask)
+    scores = scores.detach()
+    scores = scores.double() if not scores.is_floating_point() else scores
+    scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+    falling = torch.where(mask, -scores, math.inf)  # padding last
+    order = _argsorted(falling)
+    falling = falling.gather(1, order)
+    ordered = torch.where(mask, grades.detach(), 0).gather(1, order).double()
+    same = (falling[:, 1:] == falling[:, :-1]) & (falling[:, 1:] < math.inf)  # as the document before it
+    tied = same.any(-1).nonzero().squeeze(-1)
+    return Ranking(ordered, _ties(same[tied], tied) if len(tied) else None)
+
+
+def _ties(same: Tensor, lists: Tensor) -> Ties:
+    begins = torch.nn.functional.pad(~same, (1, 0), value=True)
+    ranks = torch.arange(begins.shape[1], device=begins.device).expand(begins.shape)
+    first = ranks.masked_fill(~begins, 0).cummax(-1).values
+    size = torch.zeros_like(first).scatter_add_(1, first, torch.ones_like(first)).gather(1, first)
+    return Ties(lists, first, size)
+
+
+def _argsorted(keys: Tensor) -> Tensor:
+    if keys.device.type == "cpu":  # numpy sorts many short rows several times faster than torch
+        return torch.from_numpy(keys.numpy().argsort(axis=-1))
+    return keys.argsort(-1)
+
+
+def _sorted(keys: Tensor) -> Tensor:
+    if keys.device.type == "cpu":
+        keys.numpy().sort(axis=-1)
+        return keys
+    return keys.sort(-1).values
+
+
+def _check(scores: Tensor, grades: Tensor, mask: Tensor) -> None:
+    if scores.ndim != 2 or scores.shape != grades.shape or scores.shape != mask.shape:
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (scores, grades, mask))
+        raise ValueError(f"scores, grades and mask must share one shape [batch, docs], got {shapes}")
+    if mask.dtype != torch.bool:
+        raise ValueError(f"the mask must be boolean (False = padding), got {mask.dtype}")
+    if (wrong := _first_wrong(scores, mask, lambda values: values.isfinite())) is not None:
+        raise ValueError(
+            f"the score of document {wrong[1]} of list {wrong[0]} is {scores[wrong]}: only finite scores give an order; "
+            "look for a diverged training run or for NaN in the features"
+        )
+    if (wrong := _first_wrong(grades, mask, lambda values: values.isfinite() & (values >= 0))) is not None:
+        raise ValueError(
+            f"the grade of document {wrong[1]} of list {wrong[0]} is {grades[wrong]}: grades start at 0; "
+            "mask documents that were not judged"
+        )
+
+
+def _first_wrong(values: Tensor, mask: Tensor, right: Callable[[Tensor], Tensor]) -> tuple[int, int] | None:
+    """List and document of the first value that is not right, padding aside."""
+    extremes = torch.stack(torch.aminmax(values)) if values.numel() else values  # NaN shows in both
+    if right(extremes).all():  # the common case needs no mask and one cheap pass
+        return None
+    wrong = (~right(values) & mask).nonzero()
+    return (int(wrong[0, 0]), int(wrong[0, 1])) if len(wrong) else None
