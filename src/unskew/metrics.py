@@ -120,17 +120,13 @@ def measure(metrics: Iterable[str | Metric], scores: Tensor, grades: Tensor, mas
     ranking = rank(scores, grades, mask)
     results = {}
     for entry in map(metric, metrics):
-        defined = entry._relevant(ranking.grades).any(-1)
+        defined = entry._relevant(ranking.highest)
         values = METRICS[entry.name].compute(ranking, entry)
         results[str(entry)] = Measured(values.masked_fill(~defined, 0.0), defined)
     return results
 
 
 def _exponential(grades: Tensor) -> Tensor:
-    if grades.numel() and (highest := float(grades.max())) > 1000:
-        raise ValueError(
-            f"a grade of {highest:g} has no finite gain 2^y - 1: use the linear gain, such as 'ndcg_linear'"
-        )
     return torch.exp2(grades) - 1
 
 
@@ -146,6 +142,10 @@ def _dcg(gain: Callable[[Tensor], Tensor]) -> Compute:
     r"""$\sum_{i \le k} \frac{gain(y_i)}{\log_2(1 + i)}$."""
 
     def compute(ranking: Ranking, metric: Metric) -> Tensor:
+        if gain is _exponential and (highest := _highest(ranking)) > 1000:
+            raise ValueError(
+                f"2^y - 1 is not finite for a grade of {highest:g}: use the linear gain, as in 'ndcg_linear'"
+            )
         gains = ranking.expected(gain(ranking.top(metric.cutoff)), lambda gains, ties: ties.mean(gains))
         return gains[:, : metric.cutoff] @ _discounts(ranking, metric.cutoff)
 
@@ -157,15 +157,15 @@ def _ndcg(gain: Callable[[Tensor], Tensor]) -> Compute:
     dcg = _dcg(gain)
 
     def compute(ranking: Ranking, metric: Metric) -> Tensor:
-        ideal = gain(ranking.ideal[:, : metric.cutoff]) @ _discounts(ranking, metric.cutoff)
-        return _divide(dcg(ranking, metric), ideal)
+        found = dcg(ranking, metric)
+        return _divide(found, gain(ranking.ideal(metric.cutoff)) @ _discounts(ranking, metric.cutoff))
 
     return compute
 
 
 def _arp(ranking: Ranking, metric: Metric) -> Tensor:
     r"""$\sum_i \min(i, k + 1)\, y_i / \sum_i y_i$ over all documents."""
-    grades = ranking.expected(ranking.grades, lambda grades, ties: ties.mean(grades))
+    grades = ranking.expected(ranking.top(), lambda grades, ties: ties.mean(grades))
     ranks = ranking.ranks if metric.cutoff is None else ranking.ranks.clamp(max=metric.cutoff + 1)
     return _divide(grades @ ranks, grades.sum(-1))
 
@@ -208,18 +208,14 @@ def _mrr(ranking: Ranking, metric: Metric) -> Tensor:
 def _err(ranking: Ranking, metric: Metric) -> Tensor:
     r"""$\sum_{i \le k} \frac{1}{i} R_i \prod_{j < i} (1 - R_j)$ with $R = (2^y - 1) / 2^{y_{max}}$."""
     max_grade = metric.max_grade or DEFAULT_MAX_GRADE
-    if ranking.grades.numel() and (highest := float(ranking.grades.max())) > max_grade:
+    if (highest := _highest(ranking)) > max_grade:
         raise ValueError(
             f"'{metric}' takes grades up to {max_grade:g}, but there is a grade {highest:g}: "
             f"say what the highest possible grade is, as in 'err(max_grade={math.ceil(highest)})@10'"
         )
-    passes = 1 - (torch.exp2(ranking.grades) - 1) / 2**max_grade
-    width = passes.shape[1] if metric.cutoff is None else min(metric.cutoff, passes.shape[1])
-    if ranking.ties is None:
-        return _expected_reciprocal(passes[:, :width].cumprod(-1), ranking)
-    survival = passes.cumprod(-1).index_copy(
-        0, ranking.ties.lists, _tied_survival(passes[ranking.ties.lists], ranking.ties, width)
-    )
+    passes = 1 - _exponential(ranking.top(metric.cutoff)) / 2**max_grade
+    width = min(metric.cutoff or passes.shape[1], passes.shape[1])
+    survival = ranking.expected(passes.cumprod(-1), lambda _, ties: _tied_survival(passes[ties.lists], ties, width))
     return _expected_reciprocal(survival[:, :width], ranking)
 
 
@@ -253,6 +249,10 @@ def _expected_reciprocal(survival: Tensor, ranking: Ranking) -> Tensor:
     """Mean of one over the rank where a reader stops, who is still reading after each rank with chance `survival`."""
     stopping = torch.nn.functional.pad(survival, (1, 0), value=1.0)[:, :-1] - survival
     return stopping @ (1 / ranking.ranks[: survival.shape[1]])
+
+
+def _highest(ranking: Ranking) -> float:
+    return float(ranking.highest.max()) if len(ranking.highest) else 0.0
 
 
 def _relevance(ranking: Ranking, metric: Metric) -> Tensor:

@@ -40,22 +40,30 @@ class Ties:
 class Ranking:
     """Grades in the order of falling scores."""
 
-    grades: Tensor  # [batch, docs] float64; 0 past the end of a list
+    grades: Tensor  # [batch, docs] as given; 0 past the end of a list
     ties: Ties | None
 
+    def top(self, cutoff: int | None = None) -> Tensor:
+        """Grades that can come to stand among the first `cutoff`, float64: with ties that may be all of them."""
+        return self.grades[:, : cutoff if self.ties is None else None].double()
+
+    def ideal(self, cutoff: int | None = None) -> Tensor:
+        """The first `cutoff` of the same grades, highest first, float64."""
+        return -self._rising[:, :cutoff].double()
+
     @cached_property
-    def ideal(self) -> Tensor:
-        """The same grades, highest first."""
-        return -_sorted(-self.grades)
+    def highest(self) -> Tensor:
+        """The highest grade of each list [batch]; 0 in an empty one."""
+        return self.grades.amax(-1) if self.grades.shape[1] else self.grades.new_zeros(len(self.grades))
+
+    @cached_property
+    def _rising(self) -> Tensor:
+        return _sorted(-self.grades)
 
     @cached_property
     def ranks(self) -> Tensor:
-        """1, 2, 3, ... [docs]."""
+        """1, 2, 3, ... [docs], float64."""
         return torch.arange(1, self.grades.shape[1] + 1, dtype=torch.float64, device=self.grades.device)
-
-    def top(self, cutoff: int | None) -> Tensor:
-        """Grades that can come to stand among the first `cutoff`: with ties that may be all of them."""
-        return self.grades[:, :cutoff] if self.ties is None else self.grades
 
     def expected(self, values: Tensor, in_ties: Callable[[Tensor, Ties], Tensor]) -> Tensor:
         """`values` [batch, docs] with the lists that have ties replaced by `in_ties` of theirs."""
@@ -67,13 +75,11 @@ class Ranking:
 def rank(scores: Tensor, grades: Tensor, mask: Tensor) -> Ranking:
     """Sort each list by falling score and find its ties."""
     _check(scores, grades, mask)
-    scores = scores.detach()
-    scores = scores.double() if not scores.is_floating_point() else scores
-    scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+    scores, grades = _as_floats(scores), _as_floats(grades)
     falling = torch.where(mask, -scores, math.inf)  # padding last
     order = _argsorted(falling)
     falling = falling.gather(1, order)
-    ordered = torch.where(mask, grades.detach(), 0).gather(1, order).double()
+    ordered = torch.where(mask, grades, 0).gather(1, order)
     same = (falling[:, 1:] == falling[:, :-1]) & (falling[:, 1:] < math.inf)  # as the document before it
     tied = same.any(-1).nonzero().squeeze(-1)
     return Ranking(ordered, _ties(same[tied], tied) if len(tied) else None)
@@ -85,6 +91,13 @@ def _ties(same: Tensor, lists: Tensor) -> Ties:
     first = ranks.masked_fill(~begins, 0).cummax(-1).values
     size = torch.zeros_like(first).scatter_add_(1, first, torch.ones_like(first)).gather(1, first)
     return Ties(lists, first, size)
+
+
+def _as_floats(values: Tensor) -> Tensor:
+    """float32 or float64 values, the types that numpy can sort, exact for integers up to 2^53."""
+    if values.dtype in (torch.float32, torch.float64):
+        return values.detach()
+    return values.detach().to(torch.float32 if values.is_floating_point() else torch.float64)
 
 
 def _argsorted(keys: Tensor) -> Tensor:
@@ -108,8 +121,8 @@ def _check(scores: Tensor, grades: Tensor, mask: Tensor) -> None:
         raise ValueError(f"the mask must be boolean (False = padding), got {mask.dtype}")
     if (wrong := _first_wrong(scores, mask, lambda values: values.isfinite())) is not None:
         raise ValueError(
-            f"the score of document {wrong[1]} of list {wrong[0]} is {scores[wrong]}: only finite scores give an order; "
-            "look for a diverged training run or for NaN in the features"
+            f"the score of document {wrong[1]} of list {wrong[0]} is {scores[wrong]}: only finite scores give an "
+            "order; look for a diverged training run or for NaN in the features"
         )
     if (wrong := _first_wrong(grades, mask, lambda values: values.isfinite() & (values >= 0))) is not None:
         raise ValueError(
