@@ -72,5 +72,5 @@ def _softmax_of_all(scores: Tensor, targets: Tensor, sessions: Tensor, mask: Ten
     return softmax(scores, targets, mask)
 
 
-# Losses that are linear in the target, and so unbiased for an unbiased estimate of it: (scores, targets, sessions, mask).
+# Linear in the target: an unbiased estimate of it gives an unbiased gradient: (scores, targets, sessions, mask).
 LINEAR_IN_TARGET = {"softmax": _softmax_of_all, "squared": squared}

@@ -1,19 +1,21 @@
 r"""Affine correction for trust bias (Vardasbi, Oosterhuis and de Rijke, CIKM 2020, arXiv:2008.10242).
 
-People click what stands high even when it is not relevant: $P(c \mid k, x) = \theta_k(\epsilon^+_k \gamma(x) +
-\epsilon^-_k (1 - \gamma(x))) = \alpha_k \gamma(x) + \beta_k$, with $\alpha_k = \theta_k(\epsilon^+_k - \epsilon^-_k)$ and
-$\beta_k = \theta_k \epsilon^-_k$. Then $(c - \beta_k) / \alpha_k$ is an unbiased estimate of $\gamma$ for every shown
-document, clicked or not; with $\epsilon^- = 0$ it is `ipw` with propensities $\theta_k \epsilon^+_k$.
+People click what stands high even when it is not relevant:
+
+$P(c \mid k, x) = \theta_k(\epsilon^+_k \gamma(x) + \epsilon^-_k (1 - \gamma(x))) = \alpha_k \gamma(x) + \beta_k$,
+
+with $\alpha_k = \theta_k(\epsilon^+_k - \epsilon^-_k)$ and $\beta_k = \theta_k \epsilon^-_k$. Then
+$(c - \beta_k) / \alpha_k$ is an unbiased estimate of $\gamma$ for every shown document, clicked or not; with
+$\epsilon^- = 0$ it is `ipw` with propensities $\theta_k \epsilon^+_k$.
 
 The estimate can be negative, so it is no distribution: the loss is squared error, which is linear in it and bounded
 below. (`loss="softmax"` is linear too, but unbounded; it is there for the comparison with `ipw`.)
 
 `alpha` and `beta` are given, or estimated by EM in a first stage. Clicks only depend on
-$a_k = P(c \mid R{=}1, k) = \theta_k \epsilon^+_k$ and $b_k = P(c \mid R{=}0, k) = \theta_k \epsilon^-_k$, so the EM is on
-them: the posterior of relevance is $\frac{a\gamma}{a\gamma + b(1-\gamma)}$ after a click and
-$\frac{(1-a)\gamma}{(1-a)\gamma + (1-b)(1-\gamma)}$ after none; $a_k$ and $b_k$ are clicks per relevant and per irrelevant
-showing, and $\gamma = \sigma(s)$ learns the posterior, as in regression EM. (Derived here from the model; the authors'
-own estimation is described in words only.)
+$a_k = P(c \mid R{=}1, k) = \theta_k \epsilon^+_k$ and $b_k = P(c \mid R{=}0, k) = \theta_k \epsilon^-_k$, so the EM is
+on them: the posterior of relevance is $\frac{a\gamma}{a\gamma + b(1-\gamma)}$ after a click and
+$\frac{(1-a)\gamma}{(1-a)\gamma + (1-b)(1-\gamma)}$ after none; $a_k$ and $b_k$ are clicks per relevant and per
+irrelevant showing, and $\gamma = \sigma(s)$ learns the posterior, as in regression EM. (Derived here from the model.)
 """
 
 from __future__ import annotations

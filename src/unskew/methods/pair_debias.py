@@ -1,16 +1,16 @@
 r"""Pairwise debiasing, as in Unbiased LambdaMART (Hu et al., WWW 2019, arXiv:1809.05818).
 
 Assumes that a click at position $i$ means relevance with a ratio $t^+_i$, and no click at $j$ means irrelevance with a
-ratio $t^-_j$, both relative to the top. For $i$ clicked and $j$ not, with $L_{ij} = \log(1 + e^{-(s_i - s_j)})$, the loss is
-$\sum \frac{L_{ij}}{t^+_i t^-_j}$, and the ratios follow from it:
+ratio $t^-_j$, both relative to the top. For $i$ clicked and $j$ not, with $L_{ij} = \log(1 + e^{-(s_i - s_j)})$, the
+loss is $\sum \frac{L_{ij}}{t^+_i t^-_j}$, and the ratios follow from it:
 
 $t^+_i = \left(\frac{A_i}{A_1}\right)^{1/(1+p)}$, $A_i = \sum_j \frac{L_{ij}}{t^-_j}$, and
 $t^-_j = \left(\frac{B_j}{B_1}\right)^{1/(1+p)}$, $B_j = \sum_i \frac{L_{ij}}{t^+_i}$.
 
 Here they are running means over batches of those sums, the ratio taken after; a batch without a pair at the top leaves
 them as they are. The regularization $p$ is `regulation`: the authors' table was made with $p = 0$, their program ships
-other values, the toolboxes use 1. The factor $|\Delta \mathrm{nDCG}|$ of LambdaMART belongs to the trees and is not here.
-The method needs to know who was clicked *together*, a joint log.
+other values, the toolboxes use 1. The factor $|\Delta \mathrm{nDCG}|$ of LambdaMART belongs to the trees and is not
+here. The method needs to know who was clicked *together*, a joint log.
 """
 
 from __future__ import annotations
