@@ -44,7 +44,7 @@ def by_power(curve: Matrix, pull: Matrix) -> Matrix:
 
 def by_logit(curve: Matrix, pull: Matrix) -> Matrix:
     r"""A second form: $\mathrm{logit}\,P(o) = \mathrm{logit}\,\theta_k + 2\,w \cdot x'$."""
-    odds = np.exp(2 * pull)
+    odds = np.exp(np.clip(2 * pull, -500.0, 500.0))  # beyond that nothing changes but overflow
     return curve * odds / (1 - curve + curve * odds)
 
 
@@ -119,11 +119,14 @@ class Coupled(PositionBased):
 
     def fit(self, train: JudgedSet) -> Self:
         known = copy(self)
-        known.crux = find_crux(train) if self.crux is None else self.crux
+        if self.crux is None:
+            known.crux = find_crux(train) if self.coupling > 0 else ()  # without coupling nothing has to be found
+        assert known.crux is not None
         bad = [column for column in known.crux if not 0 <= column < train.n_features]
         if bad:
             raise ValueError(f"crux names column {bad[0]}, but the data has columns 0 to {train.n_features - 1}")
         columns = train.features[:, list(known.crux)].astype(np.float64)
+        check_features(columns, [str(column) for column in known.crux])
         known._centre, scale = SCALINGS[self.crux_scale](columns)
         known._scale = np.where(scale > 0, scale, 1.0)  # a constant column pulls nowhere
         return known
@@ -140,12 +143,15 @@ class Coupled(PositionBased):
         r"""$w \cdot x'$ of each document."""
         if self.crux is None or self._centre is None or self._scale is None:
             raise ValueError("the user does not know the crux features yet: call fit(train) first")
-        if judged.n_features <= max(self.crux):
+        needed = max(self.crux, default=-1) + 1
+        if judged.n_features < needed:
+            name = judged.name or "this set"
             raise ValueError(
-                f"the user was fitted to data with at least {max(self.crux) + 1} features, {judged.name or 'this set'} "
-                f"has {judged.n_features}"
+                f"the user looks at feature {needed - 1}, but {name} has only {judged.n_features} features"
             )
-        scaled = (judged.features[:, list(self.crux)] - self._centre) / self._scale
+        columns = judged.features[:, list(self.crux)]
+        check_features(columns, [str(column) for column in self.crux])
+        scaled = (columns - self._centre) / self._scale
         return scaled @ self.weights(len(self.crux))
 
     def position_curve(self, n_positions: int) -> Matrix | None:

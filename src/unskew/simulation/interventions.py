@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.random import Generator
 
-from unskew.simulation.showings import SLAB, Index, Showings, concatenate
+from unskew.simulation.showings import Index, Showings, concatenate, in_slabs
 
 
 def swap_top(showings: Showings, sizes: Index, rng: Generator) -> Showings:
@@ -30,11 +30,8 @@ def swap_neighbours(showings: Showings, sizes: Index, rng: Generator) -> Showing
 def shuffle(showings: Showings, sizes: Index, rng: Generator) -> Showings:
     """The shown documents stand in random order, a new one in each session."""
     n_shown = showings.places.shape[1]
-    lists = np.repeat(np.arange(showings.n_lists), showings.sessions)
-    step = max(1, SLAB // n_shown)
-    parts = [showings.select(lists[:0])]
-    for start in range(0, len(lists), step):
-        slab = lists[start : start + step]
+    parts = [showings.select(showings.queries[:0])]
+    for slab, _ in in_slabs(showings.sessions, n_shown):
         keys = np.where(np.arange(n_shown) < sizes[slab, None], rng.random((len(slab), n_shown)), np.inf)
         order = np.argsort(keys, axis=1)
         places = np.take_along_axis(showings.places[slab], order, axis=1)

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from unskew.data.grouping import unique_rows
 from unskew.simulation.browsing import Shown, User
+from unskew.simulation.showings import Index, in_slabs
 
 # Sessions drawn at once. A constant: it must not change what is drawn.
 SLAB = 65_536
-
-Index = NDArray[np.int64]
 
 
 def _none() -> Index:
@@ -44,12 +43,9 @@ def count_patterns(
 ) -> Counted:
     """Draw every session of every list and count the distinct click patterns."""
     n_lists = len(sessions)
-    ends = np.cumsum(sessions)
-    total = int(ends[-1]) if n_lists else 0
     seen = np.zeros(shown.mask.shape, dtype=np.int64)
     slabs = []
-    for start in range(0, total, SLAB):
-        lists = np.searchsorted(ends, np.arange(start, min(start + SLAB, total)), side="right")
+    for lists, _ in in_slabs(sessions, 1, SLAB):
         browsing = user.browse(shown, lists, rng)
         clicks, views = browsing.clicks, browsing.seen
         if drop_clickless:

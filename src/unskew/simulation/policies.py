@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -229,8 +229,7 @@ class Mixed(Policy):
         for number, logger in enumerate(self.loggers):
             own = Candidates(candidates.documents, candidates.mask, candidates.scores[..., number])
             shown = _policy(logger).show(own, turns[:, number], n_shown, rng)
-            shown.loggers[:] = number
-            parts.append(shown)
+            parts.append(replace(shown, loggers=np.full(shown.n_lists, number)))
         return concatenate(parts)
 
 

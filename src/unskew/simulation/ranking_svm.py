@@ -54,10 +54,10 @@ def train_ranking_svm(train: JudgedSet, fraction: float, cost: float, rng: Gener
     low, high = train.features.min(axis=0).astype(np.float64), train.features.max(axis=0).astype(np.float64)
     width = np.where(high > low, (high - low) / 2, 1.0)
     differences = (train.features[better].astype(np.float64) - train.features[worse]) / width
+    if len(differences) == 1:
+        differences = np.repeat(differences, 2, axis=0)
     # The classifier wants two classes: every second pair is turned round.
-    sign = np.where(np.arange(len(better)) % 2 == 0, 1.0, -1.0)
-    if len(sign) == 1:
-        differences, sign = np.concatenate([differences, -differences]), np.array([1.0, -1.0])
+    sign = np.where(np.arange(len(differences)) % 2 == 0, 1.0, -1.0)
     machine = LinearSVC(C=cost / n_used, fit_intercept=False, dual=False, tol=1e-3, max_iter=10_000)
     machine.fit(differences * sign[:, None], sign)
     weights = machine.coef_[0] / width

@@ -6,6 +6,7 @@ from the top down; it is as wide as the number shown, and where the query has fe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -109,19 +110,23 @@ def sampled_orders(
     """
     shown = np.where(candidates.sizes > 0, sessions, 0)
     n_orders = shown if orders_per_query is None else np.minimum(shown, orders_per_query)
-    queries = np.repeat(np.arange(len(shown)), n_orders)
-    number = np.arange(len(queries)) - np.repeat(np.cumsum(n_orders) - n_orders, n_orders)
-    share, rest = np.divmod(shown[queries], n_orders[queries])
-    multiplicity = share + (number < rest)
-    step = max(1, SLAB // candidates.mask.shape[1])
-    parts = []
-    for start in range(0, len(queries), step):
-        slab = queries[start : start + step]
+    parts = [Showings.plain(shown[:0], np.zeros((0, n_shown), dtype=np.int64), shown[:0])]
+    for slab, number in in_slabs(n_orders, candidates.mask.shape[1]):
+        share, rest = np.divmod(shown[slab], n_orders[slab])
         chosen = candidates.select(slab)
         # The order of log E - s, E exponential, is a draw from the model: the race that the smallest wins.
         waiting = np.log(rng.standard_exponential(chosen.mask.shape)) - chosen.scores
         places = top(-waiting, chosen.sizes, n_shown)
-        parts.append(Showings.plain(slab, places, multiplicity[start : start + step]).merged())
-    if not parts:
-        return Showings.plain(queries, np.zeros((0, n_shown), dtype=np.int64), multiplicity)
+        parts.append(Showings.plain(slab, places, share + (number < rest)).merged())
     return concatenate(parts)
+
+
+def in_slabs(repeats: Index, width: int, size: int = SLAB) -> Iterator[tuple[Index, Index]]:
+    """Each index as often as it repeats, with the number of the repetition, in slabs of at most `size` numbers."""
+    ends = np.cumsum(repeats)
+    total = int(ends[-1]) if len(ends) else 0
+    step = max(1, size // max(width, 1))
+    for start in range(0, total, step):
+        numbers = np.arange(start, min(start + step, total))
+        index = np.searchsorted(ends, numbers, side="right")
+        yield index, numbers - (ends[index] - repeats[index])

@@ -40,6 +40,9 @@ def make(what: str, choices: Mapping[str, type], name: str, hyper: Mapping[str, 
         raise ValueError(
             f"{what} '{name}' has no '{unknown[0]}': it takes {', '.join(known) if known else 'no hyper-parameters'}"
         )
+    needed = [key for key, entry in known.items() if entry.default is entry.empty and key not in hyper]
+    if needed:
+        raise ValueError(f"{what} '{name}' needs a {needed[0]}: pass {needed[0]}=... from Python")
     return choices[name](**hyper)
 
 
