@@ -202,8 +202,8 @@ for _ in range(10):
 def test_many_writers_at_once_leave_one_whole_entry(folder):
     command = [sys.executable, "-c", STORE_REPEATEDLY, str(folder)]
     writers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    assert [writer.communicate()[1] for writer in writers if writer.returncode] == []
-    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    messages = [writer.communicate()[1] for writer in writers]
+    assert [writer.returncode for writer in writers] == [0, 0, 0], messages
     loaded = ArrayCache(folder).load("key")
     assert loaded is not None
     np.testing.assert_array_equal(loaded["x"], np.arange(10_000))
