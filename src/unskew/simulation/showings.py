@@ -88,8 +88,8 @@ def top(scores: NDArray[np.float64], sizes: Index, n_shown: int) -> Index:
     """Places of the highest scores from the top down, `[lists, n_shown]`; equal scores keep the order they came in."""
     n_docs = scores.shape[1]
     real = np.where(np.arange(n_docs) < sizes[:, None], scores, -np.inf)
-    places = np.argsort(-real, axis=1, kind="stable")[:, :n_shown]
-    places = np.pad(places, ((0, 0), (0, max(0, n_shown - n_docs))))
+    places = np.zeros((len(scores), n_shown), dtype=np.int64)
+    places[:, :n_docs] = np.argsort(-real, axis=1, kind="stable")[:, :n_shown]
     return np.where(np.arange(n_shown) < sizes[:, None], places, 0)
 
 
