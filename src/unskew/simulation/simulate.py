@@ -111,6 +111,7 @@ def simulate(
         check_target(out, overwrite=overwrite)
     showings = _check(judged, user, sessions, n_shown, shares, seed, threads, chunk)
     train = judged if train is None else train
+    _warn_of_scale(user, max(judged.max_grade, train.max_grade))
     policy = policy if policy.fitted else policy.fit(train)
     user = user if user.fitted else user.fit(train)
     world = _World(
@@ -164,15 +165,18 @@ def _check(
     if showings.dtype.kind not in "iu" or (showings < 0).any() or not showings.any():
         raise ValueError(f"sessions must be whole numbers from 0, and not all of them 0, got {showings}")
     user.check(judged.grades)
-    if isinstance(user, GradedUser) and judged.max_grade < user.max_grade:
+    return np.broadcast_to(showings, (judged.n_queries,)).astype(np.int64)
+
+
+def _warn_of_scale(user: User, highest: float) -> None:
+    if isinstance(user, GradedUser) and highest < user.max_grade:
         logger.warning(
             "no grade above %g occurs, but max_grade is %g, so that no document is surely wanted: "
             "pass max_grade=%g if that is the scale",
-            judged.max_grade,
+            highest,
             user.max_grade,
-            judged.max_grade,
+            highest,
         )
-    return np.broadcast_to(showings, (judged.n_queries,)).astype(np.int64)
 
 
 def _draw_all(world: _World, threads: int, chunk: int, progress: Progress | None) -> Iterator[_Part]:
