@@ -132,7 +132,7 @@ def _mq2007(fold: int) -> Entry:
         documents=69_623,
         features=46,
         grades="0-2",
-        transform="min_max",
+        transform="minmax",
         licence=MICROSOFT_LICENCE,
         source=f"{MICROSOFT_LETOR} (LETOR 4.0, MQ2007)",
     )
@@ -146,7 +146,7 @@ def _mq2008(fold: int) -> Entry:
         documents=15_211,
         features=46,
         grades="0-2",
-        transform="min_max",
+        transform="minmax",
         licence=MICROSOFT_LICENCE,
         source=f"{MICROSOFT_LETOR} (LETOR 4.0, MQ2008)",
     )
@@ -160,7 +160,7 @@ def _ohsumed(fold: int) -> Entry:
         documents=16_140,
         features=45,
         grades="0-2",
-        transform="min_max",
+        transform="minmax",
         licence=MICROSOFT_LICENCE,
         source=f"{MICROSOFT_LETOR} (LETOR 3.0, OHSUMED, QueryLevelNorm)",
     )
@@ -206,7 +206,7 @@ CATALOGUE: dict[str, Entry] = {
         documents=709_877,
         features=700,  # of both sets together: 519 of them occur in set 1, 596 in set 2
         grades="0-4",
-        transform="min_max",
+        transform="minmax",
         licence=YAHOO_LICENCE,
         source=YAHOO,
     ),
@@ -221,7 +221,7 @@ CATALOGUE: dict[str, Entry] = {
         documents=172_870,
         features=700,
         grades="0-4",
-        transform="min_max",
+        transform="minmax",
         licence=YAHOO_LICENCE,
         source=YAHOO,
     ),
@@ -257,7 +257,7 @@ CATALOGUE: dict[str, Entry] = {
         documents=69_623,
         features=21,
         grades="0-2",
-        transform="min_max",
+        transform="minmax",
         licence=MICROSOFT_LICENCE,
         source=f"{MICROSOFT_LETOR} (LETOR 4.0, MQ2007-agg; name its five parts A1.txt to A5.txt)",
         prepare=reciprocal_ranks,
