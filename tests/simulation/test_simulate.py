@@ -179,7 +179,19 @@ def test_sessions_without_a_click_are_left_out_when_asked():
     assert kept.log.n_clicks == everything.log.n_clicks
     clickless = everything.log.patterns.clicks.sum(axis=1) == 0
     assert kept.log.n_sessions == 250 - everything.log.patterns.sessions[clickless].sum() < 250
-    assert kept.truth.examination.shape == kept.log.clicks.shape
+
+
+def test_lists_that_lose_all_their_sessions_leave_the_log_and_the_truth():
+    judged = judged_set(50)
+    everything = simulate(judged, NoisyOracle(), "position_based", sessions=1, joint=True)
+    kept = simulate(judged, NoisyOracle(), "position_based", sessions=1, drop_clickless=True)
+    clicked = everything.log.clicks.sum(axis=1) > 0
+    assert 0 < kept.log.n_lists == clicked.sum() < 50
+    np.testing.assert_array_equal(kept.log.documents, everything.log.documents[clicked])
+    np.testing.assert_array_equal(kept.log.patterns.clicks, kept.log.clicks)
+    np.testing.assert_array_equal(kept.log.patterns.lists, np.arange(kept.log.n_lists))
+    np.testing.assert_array_equal(kept.truth.examination, everything.truth.examination[clicked])
+    np.testing.assert_array_equal(kept.truth.seen, everything.truth.seen[clicked])
 
 
 def test_a_log_in_which_nothing_is_left_is_refused():
