@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -63,3 +65,18 @@ class JudgedLists(Lists):
     """Documents with their judged relevance."""
 
     grades: Tensor  # [batch, docs] float32; 0 in padding
+
+
+def shared_tensor(array: NDArray) -> Tensor:
+    """A tensor on the array's memory, to be read only: behind it may be a file that is mapped read-only."""
+    whole = np.ascontiguousarray(array)
+    return torch.from_numpy(whole if whole.flags.writeable else np.asarray(_Unlocked(whole)))
+
+
+class _Unlocked:
+    """The memory of a read-only array, kept alive: torch warns of such arrays, whatever is done with them."""
+
+    def __init__(self, array: NDArray):
+        self.array = array
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}

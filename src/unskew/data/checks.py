@@ -1,25 +1,38 @@
-"""Checks of what users hand in: every refusal names column and row and says what to do."""
+"""Checks of what users hand in: every refusal names column and row, or list, and says what to do."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from unskew.data.click_log import ClickLog
+
+LAST_POSITION = int(np.iinfo(np.int16).max)
+ROUNDING = 1e-6  # weighted clicks may exceed weighted sessions by this share
+
 
 def check_columns(table: pa.Table, needed: Sequence[str]) -> None:
-    """Refuse a table that lacks a column or has holes in one."""
-    missing = [name for name in needed if name not in table.column_names]
-    if missing:
-        raise ValueError(f"column '{missing[0]}' is missing; the table has: {', '.join(table.column_names)}")
+    """Refuse a table that lacks a column, has it twice or has holes in it."""
     for name in needed:
-        if table[name].null_count:
-            row = int(np.argmax(pc.is_null(table[name]).to_numpy(zero_copy_only=False)))
-            raise ValueError(f"column '{name}', row {row}: no value; fill it or drop the row")
+        times = table.column_names.count(name)
+        if times == 0:
+            raise ValueError(f"column '{name}' is missing; the table has: {', '.join(table.column_names)}")
+        if times > 1:
+            raise ValueError(f"column '{name}' is there {times} times: rename all but one")
+        check_present(table, name)
+
+
+def check_present(table: pa.Table, name: str) -> None:
+    """Refuse a column with holes."""
+    if table[name].null_count:
+        row = int(np.argmax(pc.is_null(table[name]).to_numpy(zero_copy_only=False)))
+        raise ValueError(f"column '{name}', row {row}: no value; fill it or drop the row")
 
 
 def check_features(features: NDArray, names: Sequence[str] = (), what: str = "document") -> None:
@@ -45,32 +58,100 @@ def check_values(values: NDArray, allowed: NDArray, column: str, rule: str) -> N
         raise ValueError(f"column '{column}', row {row}: {values[row]} is not allowed; {rule}")
 
 
-def check_top(positions: NDArray) -> None:
-    """Refuse positions that never reach 0."""
-    if len(positions) and positions.min() > 0:
+def check_same(values: NDArray, representative: NDArray[np.int64], column: str, rule: str) -> None:
+    """Refuse the first row whose value is not that of the row which represents it."""
+    same = values == values[representative]
+    if not same.all():
+        row = int(np.argmin(same))
+        other = representative[row]
+        raise ValueError(f"column '{column}', row {row}: {values[row]}, but row {other} has {values[other]}; {rule}")
+
+
+def check_places(places: NDArray, column: str, first_position: int, advice: str) -> None:
+    """Refuse positions, counted from 0, that are below 0, beyond what is stored, or never reach the top."""
+    rule = f"positions count from {first_position} and end at {LAST_POSITION}"
+    check_values(places + first_position, (places >= 0) & (places <= LAST_POSITION), column, rule)
+    if len(places) and places.min() > 0:
         raise ValueError(
-            f"nothing stands at position 0, the first position is {positions.min()}: "
-            "does the log count from 1? Then pass first_position=1"
+            f"column '{column}': nothing stands at position {first_position}, the first position is "
+            f"{places.min() + first_position}: does the log count from {places.min() + first_position}? {advice}"
         )
 
 
-def check_log(log: Any) -> None:
-    """Refuse a `ClickLog` that cannot be true."""
-    shape = log.documents.shape
-    for name in ("mask", "clicks", "positions"):
-        if getattr(log, name).shape != shape:
-            raise ValueError(f"{name} has shape {getattr(log, name).shape}, documents has {shape}: they must agree")
-    if log.sessions.shape != shape[:1]:
-        raise ValueError(f"sessions has shape {log.sessions.shape}: one number a list is needed, {shape[:1]}")
+def check_one_a_place(places: NDArray, rows: NDArray[np.int64], mask: NDArray[np.bool_], column: str) -> None:
+    """Refuse two documents at one position of a showing; `rows` is `[showings, docs]`, sorted by place."""
+    shown = places[rows]
+    twice = mask[:, 1:] & (shown[:, 1:] == shown[:, :-1])
+    if twice.any():
+        showing, place = np.argwhere(twice)[0]
+        one, other = sorted((int(rows[showing, place]), int(rows[showing, place + 1])))
+        raise ValueError(
+            f"column '{column}', rows {one} and {other}: two documents at position {shown[showing, place]} (from 0) of "
+            "one showing; each place holds one, and a list that was shown twice is two sessions"
+        )
+
+
+def check_log(log: ClickLog) -> None:
+    """Refuse a log that cannot be true."""
     if log.features.ndim != 2:
         raise ValueError(f"features must be a matrix [documents, features], got shape {log.features.shape}")
-    if log.mask.any() and int(log.documents[log.mask].max()) >= len(log.features):
-        raise ValueError("documents points beyond the feature matrix: every shown document needs a row of features")
+    _check_shapes(log)
+    _check_documents(log)
     _check_counts(log)
     _check_positions(log)
+    if log.patterns is not None:
+        _check_patterns(log)
 
 
-def _check_counts(log: Any) -> None:
+def _check_shapes(log: ClickLog) -> None:
+    if log.documents.ndim != 2:
+        raise ValueError(f"documents must be a matrix [lists, docs], got shape {log.documents.shape}")
+    per_document = {"mask": log.mask, "clicks": log.clicks, "positions": log.positions}
+    per_list = {"sessions": log.sessions}
+    if log.policy_scores is not None:
+        per_document["policy_scores"] = log.policy_scores
+    if log.interventions is not None:
+        per_list["interventions"] = log.interventions.values
+    if log.first_shown is not None:
+        per_list["first_shown"] = log.first_shown
+    for name, column in log.bias.items():
+        (per_list if column.values.ndim == 1 else per_document)[f"bias column '{name}'"] = column.values
+    shape = log.documents.shape
+    for name, values in per_document.items():
+        if values.shape != shape:
+            raise ValueError(f"{name} has shape {values.shape}, documents has {shape}: they must agree")
+    for name, values in per_list.items():
+        if values.shape != shape[:1]:
+            raise ValueError(f"{name} has shape {values.shape}: one value a list is needed, {shape[:1]}")
+    if log.feature_names and len(log.feature_names) != log.n_features:
+        raise ValueError(f"{len(log.feature_names)} feature names, but {log.n_features} features: name each or none")
+
+
+def _check_documents(log: ClickLog) -> None:
+    n_documents = len(log.features)
+    if len(log.document_ids) != n_documents or log.document_queries.shape != (n_documents,):
+        raise ValueError(
+            f"{n_documents} rows of features, but {len(log.document_ids)} document ids and the queries of "
+            f"{len(log.document_queries)} documents: one of each is needed for every document"
+        )
+    if n_documents and not 0 <= log.document_queries.min() <= log.document_queries.max() < len(log.query_ids):
+        raise ValueError("document_queries points beyond query_ids: every document needs a query")
+    sizes = log.mask.sum(1)
+    wrong = (log.mask != (np.arange(log.n_docs) < sizes[:, None])).any(1) | (sizes == 0)
+    if wrong.any():
+        raise ValueError(
+            f"list {int(np.argmax(wrong))}: a list shows at least one document and ends where padding begins"
+        )
+    shown = log.documents[log.mask]
+    if len(shown) and not 0 <= shown.min() <= shown.max() < n_documents:
+        raise ValueError("documents points beyond the feature matrix: every shown document needs a row of features")
+    mixed = log.document_queries[shown] != np.repeat(log.queries, sizes)
+    if mixed.any():
+        row = int(np.repeat(np.arange(log.n_lists), sizes)[np.argmax(mixed)])
+        raise ValueError(f"list {row}: its documents belong to different queries, a list answers one query")
+
+
+def _check_counts(log: ClickLog) -> None:
     def refuse(bad: NDArray, values: NDArray, message: str) -> None:
         if bad.any():
             place = np.argwhere(bad)[0]
@@ -82,19 +163,34 @@ def _check_counts(log: Any) -> None:
     refuse(~np.isfinite(clicks) | (clicks < 0), clicks, "clicks is {}, clicks are counted from 0")
     refuse((clicks != 0) & ~log.mask, clicks, "clicks is {} in padding, where no document stands")
     if not log.graded:
-        too_many = clicks > sessions[:, None] * (1 + 1e-6)
+        too_many = clicks > sessions[:, None] * (1 + ROUNDING)
         refuse(too_many, clicks, "{} clicks, more than the list was shown (graded=True takes dwell times and the like)")
 
 
-def _check_positions(log: Any) -> None:
-    if not log.mask.any():
-        return
-    shown = np.where(log.mask, log.positions, np.iinfo(np.int16).max)
-    if shown.min() < 0:
+def _check_positions(log: ClickLog) -> None:
+    shown = np.where(log.mask, log.positions, LAST_POSITION)
+    if shown.min(initial=0) < 0:
         row = int(np.argwhere(shown < 0)[0][0])
         raise ValueError(f"list {row}: position {shown[row].min()} is below 0, positions count from 0 at the top")
-    ordered = np.sort(shown, axis=1)
-    twice = (ordered[:, 1:] == ordered[:, :-1]) & (np.arange(1, log.n_docs) < log.mask.sum(1)[:, None])
-    if twice.any():
-        row, place = np.argwhere(twice)[0]
-        raise ValueError(f"list {row}: two documents at position {ordered[row, place]}, each place holds one")
+    disordered = (log.mask[:, 1:] & (log.positions[:, 1:] <= log.positions[:, :-1])).any(1)
+    if disordered.any():
+        row = int(np.argmax(disordered))
+        places = log.positions[row][log.mask[row]].tolist()
+        raise ValueError(f"list {row}: positions are {places}; they must rise, each place holds one document")
+
+
+def _check_patterns(log: ClickLog) -> None:
+    patterns = log.patterns
+    assert patterns is not None
+    n_patterns = len(patterns.lists)
+    if patterns.clicks.shape != (n_patterns, log.n_docs) or patterns.sessions.shape != (n_patterns,):
+        raise ValueError(
+            f"patterns have clicks {patterns.clicks.shape} and sessions {patterns.sessions.shape}: "
+            f"{(n_patterns, log.n_docs)} and {(n_patterns,)} are needed"
+        )
+    if (np.diff(patterns.lists) < 0).any():
+        raise ValueError("patterns are not sorted by list: sort them")
+    outside = n_patterns and not 0 <= patterns.lists[0] <= patterns.lists[-1] < log.n_lists
+    weight = None if outside else np.bincount(patterns.lists, weights=patterns.sessions, minlength=log.n_lists)
+    if weight is None or not np.allclose(weight, log.sessions, rtol=ROUNDING):
+        raise ValueError("patterns do not add up to the sessions of the lists: every session has one pattern")

@@ -12,24 +12,55 @@ from numpy.typing import NDArray
 
 def number_ids(ids: Any) -> tuple[NDArray, NDArray[np.int64]]:
     """Distinct ids in order of first appearance, and for each row the number of its id."""
-    values = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids)
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    if isinstance(values.type, pa.DictionaryType):
-        values = values.cast(values.type.value_type)
+    values = as_array(ids)
+    if values.null_count:
+        row = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
+        raise ValueError(f"the id in row {row} has no value: fill it or drop the row")
+    if isinstance(values.type, pa.DictionaryType):  # categories: their codes are numbered, few names are looked at
+        names, number_of_category = number_ids(values.dictionary)
+        used, codes = number_ids(number_of_category[values.indices.to_numpy(zero_copy_only=False)])
+        return names[used], codes
     encoded = pc.dictionary_encode(values)
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return plain_ids(encoded.dictionary), codes
 
 
 def plain_ids(ids: Any) -> NDArray:
-    """Ids as a numpy array of integers where they are, else of strings."""
-    values = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids)
-    if isinstance(values.type, pa.DictionaryType):
-        values = values.cast(values.type.value_type)
+    """Ids as a numpy array of integers where they are, else of strings (objects: one long id must not widen all)."""
+    values = decoded(as_array(ids))
     if pa.types.is_integer(values.type):
-        return values.to_numpy()
-    return np.asarray(pc.cast(values, pa.string()).to_numpy(zero_copy_only=False), dtype=np.str_)
+        return values.to_numpy(zero_copy_only=False)
+    return np.asarray(as_text(values).to_numpy(zero_copy_only=False), dtype=object)
+
+
+def as_array(values: Any) -> pa.Array:
+    """A list, numpy array, series or arrow column as one arrow array; numbers and text together are refused."""
+    try:
+        array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise ValueError(f"ids must be all whole numbers of up to 64 bits or all text: {error}") from error
+    if isinstance(array, pa.ChunkedArray):
+        if pa.types.is_string(array.type):
+            array = array.cast(pa.large_string())  # one array of plain strings ends at 2 GB
+        array = array.unify_dictionaries().combine_chunks()
+    return array
+
+
+def decoded(values: pa.Array) -> pa.Array:
+    """Categories written out; other arrays as they are."""
+    if not isinstance(values.type, pa.DictionaryType):
+        return values
+    names = values.dictionary
+    names = pc.cast(names, pa.large_string()) if _is_text(names.type) else names  # arrow cannot take from string views
+    return names.take(values.indices)
+
+
+def as_text(values: pa.Array) -> pa.Array:
+    """Values written as text."""
+    values = decoded(values)
+    if pa.types.is_decimal(values.type):  # arrow asks for more digits than the type has
+        return pa.array([str(entry) for entry in values.to_pylist()], pa.large_string())
+    return pc.cast(values, pa.large_string())
 
 
 def unique_rows(matrix: NDArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -57,14 +88,20 @@ def _first_appearances(codes: NDArray) -> tuple[NDArray[np.int64], NDArray[np.in
 
 
 def _hash(rows: NDArray) -> NDArray[np.uint64]:
-    if rows.dtype.kind == "f":
-        words = np.where(rows == 0, 0.0, rows.astype(np.float64)).view(np.uint64)  # -0.0 equals 0.0
-    else:
-        words = rows.astype(np.int64).view(np.uint64)
     state = np.full(len(rows), 0x9E3779B97F4A7C15, dtype=np.uint64)
-    for column in words.T:  # splitmix64, one column at a time
-        state = state ^ (column + np.uint64(0x9E3779B97F4A7C15))
+    for column in rows.T:  # splitmix64, one column at a time
+        state = state ^ (_words(column) + np.uint64(0x9E3779B97F4A7C15))
         state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         state ^= state >> np.uint64(31)
     return state
+
+
+def _words(column: NDArray) -> NDArray[np.uint64]:
+    if column.dtype.kind == "f":
+        return np.where(column == 0, 0.0, column).astype(np.float64).view(np.uint64)  # -0.0 equals 0.0
+    return np.ascontiguousarray(column, dtype=np.int64).view(np.uint64)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or str(kind) == "string_view"

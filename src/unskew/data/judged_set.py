@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.lists import JudgedLists
+from unskew.lists import JudgedLists, shared_tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +28,7 @@ class JudgedSet:
     name: str = ""
 
     def __post_init__(self) -> None:
+        self._check_offsets()
         if self.query_ids is None:
             object.__setattr__(self, "query_ids", np.arange(self.n_queries))
         if self.document_ids is None:
@@ -38,7 +39,9 @@ class JudgedSet:
     @classmethod
     def from_arrays(cls, X: ArrayLike, grades: ArrayLike, group: ArrayLike, name: str = "") -> JudgedSet:
         """A set from a feature matrix, one grade a row and the number of rows of each query, as LightGBM takes them."""
-        sizes = np.asarray(group, dtype=np.int64)
+        sizes = np.asarray(group)
+        if sizes.ndim != 1 or (len(sizes) and sizes.dtype.kind not in "iu"):
+            raise ValueError(f"group must be whole numbers, the rows of each query, got {sizes.dtype} {sizes.shape}")
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         return cls(
             features=np.ascontiguousarray(X, dtype=np.float32),
@@ -70,9 +73,7 @@ class JudgedSet:
 
     def select(self, queries: ArrayLike) -> JudgedSet:
         """The set of these queries only, by index or boolean mask, in the order given."""
-        chosen = np.asarray(queries)
-        if chosen.dtype == bool:
-            chosen = np.flatnonzero(chosen)
+        chosen = chosen_numbers(queries, self.n_queries, "queries")
         rows, offsets = ragged_rows(self.offsets, chosen)
         return JudgedSet(
             features=self.features[rows],
@@ -85,9 +86,9 @@ class JudgedSet:
 
     def lists(self, queries: ArrayLike | None = None, n_docs: int | None = None) -> JudgedLists:
         """These queries (default: all) as padded tensors, as wide as the longest of them or `n_docs`."""
-        chosen = np.arange(self.n_queries) if queries is None else np.asarray(queries)
+        chosen = np.arange(self.n_queries) if queries is None else chosen_numbers(queries, self.n_queries, "queries")
         rows, mask = padded_rows(self.offsets, chosen, n_docs)
-        features = torch.from_numpy(np.asarray(self.features))[torch.from_numpy(rows)]
+        features = shared_tensor(self.features)[torch.from_numpy(rows)]
         features[~torch.from_numpy(mask)] = 0.0
         grades = np.where(mask, self.grades[rows], np.float32(0))
         return JudgedLists(features=features, mask=torch.from_numpy(mask), grades=torch.from_numpy(grades))
@@ -112,19 +113,34 @@ class JudgedSet:
             f"JudgedSet({label}{self.n_queries:,} queries, {self.n_documents:,} documents, {self.n_features} features)"
         )
 
-    def _check(self) -> None:
+    def _check_offsets(self) -> None:
         if self.features.ndim != 2:
             raise ValueError(f"features must be a matrix [documents, features], got shape {self.features.shape}")
-        if len(self.grades) != self.n_documents:
-            raise ValueError(f"{self.n_documents} rows of features but {len(self.grades)} grades: give one a row")
+        sizes = np.diff(self.offsets)
+        if len(self.offsets) == 0 or self.offsets[0] != 0 or (sizes < 0).any() or self.offsets[-1] != self.n_documents:
+            raise ValueError(
+                f"query sizes {sizes[:10].tolist()}{' …' * (len(sizes) > 10)} add up to {sizes.sum()}, but there are "
+                f"{self.n_documents} rows: the group sizes must cover every row once"
+            )
+
+    def _check(self) -> None:
+        if self.grades.shape != (self.n_documents,):
+            raise ValueError(f"{self.n_documents} rows of features but grades {self.grades.shape}: give one a row")
+        if not np.isfinite(self.grades).all():
+            row = int(np.argmin(np.isfinite(self.grades)))
+            raise ValueError(f"the grade of row {row} is {self.grades[row]}: grades are finite, drop the row")
         if len(self.document_ids) != self.n_documents or len(self.query_ids) != self.n_queries:
             raise ValueError("ids do not match: one document id a row and one query id a query are needed")
-        sizes = np.diff(self.offsets)
-        if self.offsets[0] != 0 or (sizes < 0).any() or self.offsets[-1] != self.n_documents:
-            raise ValueError(
-                f"query sizes add up to {self.offsets[-1]}, but there are {self.n_documents} rows: "
-                "the group sizes must cover every row once"
-            )
+
+
+def chosen_numbers(chosen: ArrayLike, n: int, what: str) -> NDArray[np.int64]:
+    """Numbers of what a user chose by number or by boolean mask."""
+    numbers = np.asarray(chosen)
+    if numbers.dtype == bool:
+        if numbers.shape != (n,):
+            raise ValueError(f"the mask has shape {numbers.shape}, but there are {n} {what}: one value each is needed")
+        return np.flatnonzero(numbers)
+    return numbers.reshape(-1).astype(np.int64)
 
 
 def ragged_rows(offsets: NDArray[np.int64], chosen: NDArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -1,0 +1,120 @@
+"""Columns: what tables of pyarrow, pandas and polars hold, as numpy arrays. Every refusal names column and row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import ArrayLike, NDArray
+
+from unskew.data.checks import check_present, check_values
+from unskew.data.grouping import as_array, as_text, decoded
+
+FINITE = "features are finite; impute them first"
+
+
+def as_arrow(table: Any) -> pa.Table:
+    """A pyarrow, pandas or polars table as a pyarrow one, without a copy where that is possible."""
+    if isinstance(table, pa.Table):
+        return table
+    try:
+        if type(table).__module__.startswith("pandas"):
+            return pa.Table.from_pandas(table, preserve_index=False)  # an index must not become a feature
+        if isinstance(table, pa.RecordBatch):
+            return pa.Table.from_batches([table])
+        if hasattr(table, "__arrow_c_stream__"):
+            return pa.table(table)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        reason = "; ".join(str(part) for part in error.args)
+        raise ValueError(f"{reason}: a column holds numbers or text, not both; convert it first") from error
+    raise TypeError(f"a pyarrow, pandas or polars table is needed, got {type(table).__name__}")
+
+
+def is_table(values: Any) -> bool:
+    """Whether `as_arrow` takes it."""
+    return hasattr(values, "columns") and (hasattr(values, "__arrow_c_stream__") or hasattr(values, "iloc"))
+
+
+def is_numeric(table: pa.Table, name: str) -> bool:
+    """Whether a column can be a feature as it is; categories are not, whatever stands behind them."""
+    return _holds_numbers(table.schema.field(name).type)
+
+
+def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
+    """A numeric column as float64; booleans become 0 and 1."""
+    return np.asarray(pc.cast(_numeric(table, name), pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+
+
+def feature_values(table: pa.Table, name: str) -> NDArray[np.float32]:
+    """A numeric column as finite float32."""
+    column = _numeric(table, name)
+    if pa.types.is_float32(column.type):
+        values = column.to_numpy(zero_copy_only=False)
+    else:
+        with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which is refused here
+            values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype(np.float32)
+    check_values(values, np.isfinite(values), name, FINITE)
+    return values
+
+
+def whole_numbers(table: pa.Table, name: str) -> NDArray[np.int64]:
+    """A column of whole numbers."""
+    values = numbers(table, name)
+    check_values(values, np.isfinite(values) & (values == np.floor(values)), name, "whole numbers are needed")
+    return values.astype(np.int64)
+
+
+def levels_or_numbers(table: pa.Table, name: str) -> tuple[NDArray, tuple[str, ...] | None]:
+    """A bias column as level numbers with their names (text, booleans, integers), or as float32 (fractions)."""
+    column = decoded(as_array(table[name]))
+    if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
+        values = numbers(table, name).astype(np.float32)
+        check_values(values, np.isfinite(values), name, "finite numbers are needed")
+        return values, None
+    encoded = pc.dictionary_encode(as_text(column))
+    names, rank = np.unique(encoded.dictionary.to_numpy(zero_copy_only=False), return_inverse=True)
+    codes = rank.reshape(-1)[encoded.indices.to_numpy(zero_copy_only=False)]
+    return codes.astype(np.int64), tuple(str(entry) for entry in names)
+
+
+def microseconds(table: pa.Table, name: str) -> NDArray[np.int64]:
+    """A column of times, with or without a time zone, or of whole microseconds, as microseconds since 1970."""
+    column = decoded(as_array(table[name]))
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+    if not pa.types.is_integer(column.type):
+        raise ValueError(f"column '{name}' holds {column.type}: timestamps or whole microseconds since 1970 are needed")
+    return column.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def as_features(X: ArrayLike | Any) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+    """A matrix or table of features as float32 with the names of its columns, none for a matrix."""
+    if is_table(X):
+        table = as_arrow(X)
+        for name in table.column_names:
+            check_present(table, name)
+        values = np.empty((table.num_rows, table.num_columns), dtype=np.float32)
+        for number, name in enumerate(table.column_names):
+            values[:, number] = feature_values(table, name)
+        return values, tuple(table.column_names)
+    dense = X.toarray() if hasattr(X, "toarray") else X
+    with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which the caller refuses
+        matrix = np.ascontiguousarray(dense, dtype=np.float32)
+    if matrix.ndim != 2:
+        raise ValueError(f"X must be a matrix [rows, features], got shape {matrix.shape}")
+    return matrix, ()
+
+
+def _numeric(table: pa.Table, name: str) -> pa.Array:
+    column = decoded(as_array(table[name]))
+    if not _holds_numbers(column.type):
+        example = f", e.g. '{column[0]}' in row 0" if len(column) else ""
+        raise ValueError(f"column '{name}' holds {column.type}: numbers are needed{example}")
+    return column
+
+
+def _holds_numbers(kind: pa.DataType) -> bool:
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
+    return any(test(kind) for test in tests)
