@@ -4,6 +4,10 @@ Assumes $P(c) = P(o \mid k)\,P(r \mid x)$. Relevance learns from clicks divided 
 divided by relevance, each relative to the top document of the list. The paper's propensity network on a one-hot
 position is a table of logits, which is what stands here; only ratios of it are identified. Both networks keep their
 optimizer's state from step to step, and `max_weight` bounds both kinds of weights.
+
+`observation_rate` is the learning rate of the table relative to the ranker's. With equal rates Adagrad moves a single
+logit so slowly that the ranker, which sees features that predict the position, takes on part of the position's effect:
+the learnt curve is then too flat.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ class DLA(Method):
     assumes = "being seen depends on position (and bias columns) only; clicks are a product of the two"
     click_model = "softmax"
 
-    def __init__(self, problem: Problem, *, max_weight: float | None = None, observation_rate: float = 1.0):
+    def __init__(self, problem: Problem, *, max_weight: float | None = None, observation_rate: float = 3.0):
         super().__init__()
         self.relevance = problem.new_ranker()
         self.observation = PositionObservation(problem)

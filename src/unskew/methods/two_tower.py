@@ -3,6 +3,9 @@ r"""Two towers: an additive position logit beside relevance (Guo et al., RecSys 
 Assumes $P(c) \propto e^{r(x)} \, e^{o_k}$, the product of relevance and observation in log space, fitted jointly by a
 listwise softmax; the ranker is $r$ alone. It is the case of LBD in which observation does not depend on the document
 (0-Lipschitz), and with a constant observation it is `naive`.
+
+`observation_rate` is the learning rate of the position's logits relative to the ranker's: with equal rates Adagrad
+moves a single logit so slowly that the ranker takes on part of the position's effect.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from torch import Tensor
 
 from unskew import losses
 from unskew.lists import ClickedLists
-from unskew.methods.method import Method, Terms
+from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.observation import PositionObservation
 from unskew.networks.problem import Problem
 
@@ -23,10 +26,14 @@ class TwoTower(Method):
     assumes = "being seen depends on position (and bias columns) only; clicks are a product of the two"
     click_model = "softmax"
 
-    def __init__(self, problem: Problem):
+    def __init__(self, problem: Problem, *, observation_rate: float = 3.0):
         super().__init__()
         self.relevance = problem.new_ranker()
         self.observation = PositionObservation(problem)
+        self.observation_rate = observation_rate
+
+    def stages(self) -> list[Stage]:
+        return [Stage("train", self.loss, {self.relevance: 1.0, self.observation: self.observation_rate})]
 
     def loss(self, lists: ClickedLists) -> Terms:
         return {"clicks": losses.softmax(self.click_logits(lists), lists.clicks, lists.mask)}

@@ -1,0 +1,262 @@
+"""Fit: a method's name, a log and settings become a fitted model.
+
+The one assembly behind command line, estimator and experiments: it fits the feature transform, builds the problem,
+estimates what a method asks for, runs the stages, and gives a ranker that takes raw features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unskew.data.click_log import ClickLog
+from unskew.data.features import TRANSFORMS, Transform, fit_transform
+from unskew.data.judged_set import JudgedSet
+from unskew.diagnosis.propensities import estimate_by, estimate_propensities, propensity_matrix
+from unskew.methods import METHODS, Method, hyper_parameters
+from unskew.networks.documents import Ranker
+from unskew.networks.problem import Network, Problem
+from unskew.training.history import History
+from unskew.training.settings import Settings
+from unskew.training.train import Progress, train
+from unskew.training.validation import Validation, on_clicks, on_judgements
+
+NETWORK_NAMES = {"network": "kind", **{entry.name: entry.name for entry in fields(Network) if entry.name != "kind"}}
+SETTING_NAMES = tuple(entry.name for entry in fields(Settings))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to train and how: everything but the data."""
+
+    method: str
+    hyper_parameters: Mapping[str, Any] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
+    network: Network = field(default_factory=Network)
+    transform: str = "automatic"
+
+    def __post_init__(self) -> None:
+        known = hyper_parameters(find_method(self.method))
+        unknown = [name for name in self.hyper_parameters if name not in known]
+        if unknown:
+            raise ValueError(_unknown(unknown[0], self.method))
+        if self.transform not in TRANSFORMS:
+            raise ValueError(f"unknown feature transform '{self.transform}': choose one of {', '.join(TRANSFORMS)}")
+
+    @classmethod
+    def of(cls, method: str, **options: Any) -> Recipe:
+        """A recipe from a method's name and any of its hyper-parameters, training settings and network sizes."""
+        known = hyper_parameters(find_method(method))
+        own = {name: value for name, value in options.items() if name in known}
+        rest = {name: value for name, value in options.items() if name not in known}
+        transform = rest.pop("transform", "automatic")
+        network = {NETWORK_NAMES[name]: rest.pop(name) for name in list(rest) if name in NETWORK_NAMES}
+        settings = {name: rest.pop(name) for name in list(rest) if name in SETTING_NAMES}
+        if rest:
+            raise ValueError(_unknown(next(iter(rest)), method))
+        return cls(method, own, Settings(**settings), Network(**network), transform)
+
+
+def find_method(name: str) -> type[Method]:
+    """The method of this name."""
+    if name not in METHODS:
+        raise ValueError(f"unknown method '{name}': choose one of {', '.join(METHODS)}")
+    return METHODS[name]
+
+
+class ModelRanker(Ranker):
+    """A trained ranker with its feature transform: raw features in, scores out."""
+
+    def __init__(self, transform: Transform, ranker: Ranker):
+        super().__init__()
+        self.transform = transform
+        self.ranker = ranker
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        return self.ranker(self.transform(features, mask), mask)
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A fitted method with all that is needed to serve, explain and save it."""
+
+    recipe: Recipe
+    problem: Problem
+    method: Method
+    transform: Transform
+    history: History = field(default_factory=History)
+    feature_names: tuple[str, ...] = ()
+    trained_on: Mapping[str, Any] = field(default_factory=dict)
+
+    def ranker(self) -> ModelRanker:
+        """The ranker, on raw features."""
+        return ModelRanker(self.transform, self.method.ranker()).eval()
+
+    def examination(self) -> NDArray[np.float64] | None:
+        """The learnt examination curve relative to the top position."""
+        curve = self.method.examination()
+        return None if curve is None else curve.detach().cpu().numpy().astype(np.float64)
+
+
+def fit(
+    recipe: Recipe,
+    log: ClickLog | None = None,
+    *,
+    judged: JudgedSet | None = None,
+    interventions: ClickLog | None = None,
+    validate: JudgedSet | float | None = None,
+    progress: Progress | None = None,
+    checkpoint: str | Path | None = None,
+) -> Model:
+    """Train a method.
+
+    Args:
+        log: clicks to learn from.
+        judged: judged queries to learn from, for methods that do.
+        interventions: a log of changed orders, for methods that need one; default: those that `log` records.
+        validate: judged queries, or the share of the log's queries whose clicks are held out; None: the last state.
+        checkpoint: file to write to on the way, and to go on from where it exists.
+    """
+    source = log if log is not None else judged
+    if source is None:
+        raise ValueError(f"{recipe.method} has nothing to learn from: pass a click log (or judged data for 'labelled')")
+    _check_sources(recipe.method, log, judged)
+    transform = fit_transform(recipe.transform, source.features, _offsets(source), columns=_names(source))
+    learning, held_out = log, None
+    if isinstance(validate, float) and log is not None:
+        learning, held_out = log.split(validate, recipe.settings.seed)
+    logs = _transformed_sources(transform, learning, judged, interventions)
+    problem = _problem(log, source.n_features, recipe.network)
+    hyper = _with_estimates(recipe, learning, problem)
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(recipe.settings.seed)
+        method = find_method(recipe.method)(problem, **hyper)
+    method.prepare(logs)
+    criterion = _criterion(validate, held_out, transform, recipe.settings.metric)
+    history = train(method, logs, recipe.settings, criterion, progress, checkpoint)
+    method.finish(logs)
+    return Model(
+        recipe=replace(recipe, hyper_parameters=hyper),
+        problem=problem,
+        method=method,
+        transform=transform,
+        history=history,
+        feature_names=_names(source),
+        trained_on=_summary(log, judged, criterion),
+    )
+
+
+def transform_log(log: ClickLog, transform: Transform) -> ClickLog:
+    """The log with transformed features."""
+    offsets = _offsets(log)
+    if transform.per_query and offsets is None:  # its documents do not stand query by query
+        order = np.argsort(log.document_queries, kind="stable")
+        sizes = np.bincount(log.document_queries, minlength=len(log.query_ids))
+        features = np.empty_like(log.features)
+        features[order] = transform.apply_to(log.features[order], np.concatenate([[0], np.cumsum(sizes)]))
+        return replace(log, features=features)
+    return replace(log, features=transform.apply_to(log.features, offsets))
+
+
+def transform_judged(judged: JudgedSet, transform: Transform) -> JudgedSet:
+    """The judged set with transformed features."""
+    return replace(judged, features=transform.apply_to(judged.features, judged.offsets))
+
+
+def _transformed_sources(
+    transform: Transform, log: ClickLog | None, judged: JudgedSet | None, interventions: ClickLog | None
+) -> dict[str, ClickLog | JudgedSet]:
+    logs: dict[str, ClickLog | JudgedSet] = {}
+    if log is not None:
+        clicks = transform_log(log, transform)
+        logs["clicks"] = clicks
+        if interventions is None and clicks.interventions is not None and (clicks.interventions.values > 0).any():
+            logs["interventions"] = clicks.intervened()
+    if interventions is not None:
+        logs["interventions"] = transform_log(interventions, transform)
+    if judged is not None:
+        logs["judgements"] = transform_judged(judged, transform)
+    return logs
+
+
+def _check_sources(method: str, log: ClickLog | None, judged: JudgedSet | None) -> None:
+    if log is not None and log.n_lists == 0:
+        raise ValueError("the log is empty: there is nothing to learn from")
+    if log is None and method != "labelled":
+        raise ValueError(f"{method} learns from clicks: pass a click log")
+    if judged is None and method == "labelled":
+        raise ValueError("labelled learns from judgements: pass judged data (--judged DATA)")
+
+
+def _problem(log: ClickLog | None, n_features: int, network: Network) -> Problem:
+    if log is None:
+        return Problem(n_features, n_positions=1, network=network)
+    bias = {name: column.levels for name, column in log.bias.items()}
+    return Problem(n_features, max(log.n_positions, 1), bias, network)
+
+
+def _estimate_propensities(log: ClickLog, problem: Problem, hyper: Mapping[str, Any]) -> Any:
+    by = hyper.get("by")
+    if by is None:
+        return estimate_propensities(log, n_bootstrap=0).propensities(problem.n_positions).tolist()
+    levels = problem.bias.get(by)
+    if levels is None:
+        raise ValueError(f"by='{by}' is no bias column with levels; there are: {', '.join(problem.bias) or 'none'}")
+    return propensity_matrix(estimate_by(log, by, n_bootstrap=0), levels, problem.n_positions).tolist()
+
+
+ESTIMATES: dict[str, Callable[[ClickLog, Problem, Mapping[str, Any]], Any]] = {"propensities": _estimate_propensities}
+
+
+def _with_estimates(recipe: Recipe, log: ClickLog | None, problem: Problem) -> dict[str, Any]:
+    """Hyper-parameters, with those that the method wants estimated filled in."""
+    hyper = dict(recipe.hyper_parameters)
+    for name in find_method(recipe.method).estimated:
+        if hyper.get(name) is None and log is not None:
+            hyper[name] = ESTIMATES[name](log, problem, hyper)
+    return hyper
+
+
+def _criterion(
+    validate: JudgedSet | float | None, held_out: ClickLog | None, transform: Transform, metric: str
+) -> Validation | None:
+    if isinstance(validate, JudgedSet):
+        return on_judgements(transform_judged(validate, transform), metric)
+    return None if held_out is None else on_clicks(transform_log(held_out, transform))
+
+
+def _summary(log: ClickLog | None, judged: JudgedSet | None, criterion: Validation | None) -> dict[str, Any]:
+    summary: dict[str, Any] = {"validation": None if criterion is None else criterion.name}
+    if log is not None:
+        summary |= {"lists": log.n_lists, "sessions": log.n_sessions, "clicks": log.n_clicks}
+    if judged is not None:
+        summary |= {"judged_queries": judged.n_queries}
+    return summary
+
+
+def _offsets(source: ClickLog | JudgedSet) -> NDArray[np.int64] | None:
+    if isinstance(source, JudgedSet):
+        return source.offsets
+    owners = source.document_queries
+    if (np.diff(owners) < 0).any():
+        return None
+    return np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=len(source.query_ids)))]).astype(np.int64)
+
+
+def _names(source: ClickLog | JudgedSet) -> tuple[str, ...]:
+    return source.feature_names if isinstance(source, ClickLog) else ()
+
+
+def _unknown(name: str, method: str) -> str:
+    own = ", ".join(hyper_parameters(find_method(method))) or "none"
+    return (
+        f"unknown option '{name}' for {method}; its own: {own}; of training: {', '.join(SETTING_NAMES)}; "
+        f"of the network: {', '.join(NETWORK_NAMES)}; and transform"
+    )

@@ -1,0 +1,1 @@
+"""Serving: models saved, loaded and run outside of training."""

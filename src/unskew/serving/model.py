@@ -1,0 +1,157 @@
+"""Saved models: a folder of safetensors and JSON, data and never code.
+
+    MODEL/model.json           method, hyper-parameters, sizes, feature transform, versions, training summary
+    MODEL/weights.safetensors  networks, running estimates and the numbers of the transform
+    MODEL/history.json         loss terms and validation by step
+
+A folder appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+import unskew
+from unskew.data.features import from_spec
+from unskew.fit import Model, Recipe, find_method
+from unskew.networks.problem import Network, Problem
+from unskew.training.history import History
+from unskew.training.settings import Settings
+
+FORMAT = "unskew-model"
+VERSION = 1
+
+
+def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path:
+    """Write a model into a new folder, atomically."""
+    target = Path(folder)
+    check_target(target, overwrite=overwrite)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        parts = {"method": model.method, "transform": model.transform}
+        tensors = {
+            f"{part}.{name}": value.detach().cpu().clone().contiguous()
+            for part, module in parts.items()
+            for name, value in module.state_dict().items()
+        }
+        save_file(tensors, scratch / "weights.safetensors")
+        _write_json(scratch / "model.json", _about(model))
+        _write_json(scratch / "history.json", model.history.to_json())
+        scratch.chmod(0o755)  # mkdtemp makes it private
+        _put_in_place(scratch, target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return target
+
+
+def load_model(folder: str | Path) -> Model:
+    """Read a model; nothing in the folder is ever executed."""
+    path = Path(folder)
+    about = _read_json(path / "model.json")
+    if about.get("format") != FORMAT or about.get("version") != VERSION:
+        raise ValueError(
+            f"{path / 'model.json'} is of format {about.get('format')!r}, version {about.get('version')!r}; "
+            f"this release reads {FORMAT!r}, version {VERSION}"
+        )
+    try:
+        tensors = load_file(path / "weights.safetensors")
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path / 'weights.safetensors'} cannot be read ({error}): save the model again") from error
+    recipe = Recipe(
+        about["method"],
+        about["hyper_parameters"],
+        Settings(**about["settings"]),
+        Network(**about["problem"]["network"]),
+        about["transform"]["name"],
+    )
+    problem = Problem.from_json(about["problem"])
+    method = find_method(recipe.method)(problem, **recipe.hyper_parameters)
+    transform = from_spec(about["transform"]["spec"])
+    for part, module in {"method": method, "transform": transform}.items():
+        state = {name.removeprefix(f"{part}."): value for name, value in tensors.items() if name.startswith(f"{part}.")}
+        try:
+            module.load_state_dict(state)
+        except RuntimeError as error:
+            raise ValueError(f"{path}: weights do not fit what model.json describes: {error}") from error
+    history = path / "history.json"
+    return Model(
+        recipe=recipe,
+        problem=problem,
+        method=method.eval(),
+        transform=transform.eval(),
+        history=History.from_json(_read_json(history)) if history.exists() else History(),
+        feature_names=tuple(about["feature_names"]),
+        trained_on=about["trained_on"],
+    )
+
+
+def check_target(target: Path, *, overwrite: bool) -> None:
+    """Refuse a place that cannot be written to, before any work is done."""
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"{target} exists: choose another place, or pass --overwrite")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target.parent} does not exist: create it first")
+
+
+def _about(model: Model) -> dict[str, Any]:
+    curve = model.examination()
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "method": model.recipe.method,
+        "hyper_parameters": dict(model.recipe.hyper_parameters),
+        "settings": model.recipe.settings.to_json(),
+        "problem": asdict(model.problem),
+        "transform": {"name": model.recipe.transform, "spec": model.transform.spec()},
+        "feature_names": list(model.feature_names),
+        "examination": None if curve is None else curve.tolist(),
+        "trained_on": dict(model.trained_on),
+        "best_step": model.history.best_step,
+        "best_value": model.history.best_value,
+        "seconds": model.history.seconds,
+        "versions": {
+            "unskew": unskew.__version__,
+            "torch": torch.__version__,
+            "numpy": numpy.__version__,
+            "python": platform.python_version(),
+        },
+    }
+
+
+def _put_in_place(scratch: Path, target: Path) -> None:
+    """Rename into place; an old folder is only removed once the new one stands."""
+    if not target.exists():
+        scratch.replace(target)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+    target.replace(old)
+    scratch.replace(target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _write_json(path: Path, data: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path.parent} is no saved model: {path.name} is missing in it")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): save the model again") from error
+    if not isinstance(data, dict):
+        raise ValueError(f"{path} is damaged: it holds no object; save the model again")
+    return data
