@@ -1,0 +1,65 @@
+import numpy as np
+import pytest
+import torch
+
+from unskew.lists import ClickedLists, JudgedLists, Lists, shared_tensor
+
+
+def one_clicked_list():
+    return ClickedLists(
+        features=torch.ones(1, 2, 3),
+        mask=torch.tensor([[True, False]]),
+        positions=torch.tensor([[0, 0]]),
+        clicks=torch.tensor([[2.0, 0.0]]),
+        sessions=torch.tensor([5.0]),
+        bias={"device": torch.tensor([[1, 0]])},
+    )
+
+
+def test_lists_know_how_many_and_how_wide_they_are():
+    lists = Lists(features=torch.zeros(4, 7, 2), mask=torch.ones(4, 7, dtype=torch.bool))
+    assert (lists.n_lists, lists.n_docs) == (4, 7)
+
+
+def test_moving_lists_moves_every_tensor_and_keeps_what_is_absent_absent():
+    moved = one_clicked_list().to("meta")
+    tensors = (moved.features, moved.mask, moved.positions, moved.clicks, moved.sessions, moved.bias["device"])
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
+    assert moved.policy_scores is None
+    assert isinstance(moved, ClickedLists)
+
+
+def test_judged_lists_have_no_clicks_and_clicked_lists_no_grades():
+    assert not hasattr(one_clicked_list(), "grades")
+    assert "clicks" not in JudgedLists.__dataclass_fields__
+
+
+def test_a_tensor_of_a_writable_array_shares_its_memory():
+    array = np.zeros(3, dtype=np.float32)
+    tensor = shared_tensor(array)
+    array[1] = 7
+    assert tensor.tolist() == [0, 7, 0]
+
+
+def test_a_tensor_of_a_file_mapped_read_only_costs_no_copy_and_no_warning(tmp_path):
+    np.save(tmp_path / "features.npy", np.arange(6, dtype=np.float32).reshape(2, 3))
+    array = np.load(tmp_path / "features.npy", mmap_mode="r")
+    tensor = shared_tensor(array)
+    assert tensor.data_ptr() == array.__array_interface__["data"][0]
+    assert tensor.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0), (0,)])
+def test_empty_read_only_arrays_become_empty_tensors(shape):
+    array = np.zeros(shape, dtype=np.float32)
+    array.flags.writeable = False
+    assert tuple(shared_tensor(array).shape) == shape
+
+
+def test_the_memory_of_a_read_only_array_outlives_the_array():
+    array = np.full(1000, 3.0, dtype=np.float32)
+    array.flags.writeable = False
+    tensor = shared_tensor(array)
+    del array
+    _ = [np.zeros(1000, dtype=np.float32) for _ in range(50)]  # would take the memory if it were free
+    assert tensor.sum().item() == 3000.0
