@@ -1,3 +1,36 @@
 """unskew: learning to rank from biased clicks."""
 
 __version__ = "0.1.0"
+
+from unskew.data.catalogue import load
+from unskew.data.click_log import ClickLog
+from unskew.data.judged_set import JudgedSet
+from unskew.data.letor import read_letor
+from unskew.data.log_files import open_log, read_log, write_log
+from unskew.estimator import UnbiasedRanker
+from unskew.evaluation.compare import compare
+from unskew.evaluation.evaluate import evaluate
+from unskew.fit import Model, Recipe, fit
+from unskew.metrics import metric
+from unskew.serving.model import load_model, save_model
+from unskew.simulation.simulate import simulate
+
+__all__ = [
+    "ClickLog",
+    "JudgedSet",
+    "Model",
+    "Recipe",
+    "UnbiasedRanker",
+    "compare",
+    "evaluate",
+    "fit",
+    "load",
+    "load_model",
+    "metric",
+    "open_log",
+    "read_letor",
+    "read_log",
+    "save_model",
+    "simulate",
+    "write_log",
+]

@@ -148,6 +148,16 @@ def evaluate(
     return Evaluation(judged.query_ids, per_query, judged.name, max_grade)
 
 
+def score_documents(ranker: Scorer, judged: JudgedSet) -> NDArray[np.float64]:
+    """Scores of a ranker `[documents]`, in the order of the set."""
+    scores = np.empty(judged.n_documents)
+    with _scorer(ranker, judged) as score, torch.inference_mode():
+        for queries, lists in judged.batches():
+            rows, mask = padded_rows(judged.offsets, queries, lists.n_docs)
+            scores[rows[mask]] = _checked(score(queries, lists), lists).numpy()[mask]
+    return scores
+
+
 @contextmanager
 def _scorer(
     ranker: Scorer | ArrayLike, judged: JudgedSet

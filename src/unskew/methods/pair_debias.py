@@ -8,9 +8,9 @@ $t^+_i = \left(\frac{A_i}{A_1}\right)^{1/(1+p)}$, $A_i = \sum_j \frac{L_{ij}}{t^
 $t^-_j = \left(\frac{B_j}{B_1}\right)^{1/(1+p)}$, $B_j = \sum_i \frac{L_{ij}}{t^+_i}$.
 
 Here each batch gives one such ratio of sums, and a running mean of them is kept; a batch without a pair at the top
-leaves it as it is. The regularization $p$ is `regulation`: the authors' table was made with $p = 0$, their program ships
-other values, the toolboxes use 1. The factor $|\Delta \mathrm{nDCG}|$ of LambdaMART belongs to the trees and is not
-here. The method needs to know who was clicked *together*, a joint log.
+leaves it as it is. The regularization $p$ is `regulation`: the authors' table was made with $p = 0$, their program
+ships other values, the toolboxes use 1. The factor $|\Delta \mathrm{nDCG}|$ of LambdaMART belongs to the trees and is
+not here. The method needs to know who was clicked *together*, a joint log.
 """
 
 from __future__ import annotations

@@ -1,0 +1,208 @@
+"""UnbiasedRanker: fit and predict, as users of scikit-learn and LGBMRanker expect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from unskew.data.checks import check_features
+from unskew.data.click_log import ClickLog
+from unskew.data.grouping import number_ids
+from unskew.data.judged_set import JudgedSet
+from unskew.evaluation.evaluate import evaluate, score_documents
+from unskew.fit import Model, Recipe, fit
+
+DEFAULT_METHOD = "dla"
+
+
+class UnbiasedRanker(BaseEstimator):
+    """A ranker learnt from clicks.
+
+    Raw features go in: the transform is chosen from the training data and carried by the model.
+
+    Args:
+        method: name of a method; `unskew methods` lists them.
+        seed: two fits with the same seed are the same.
+        hyper_parameters: of the method (`max_weight=10`), of training (`steps`, `learning_rate`, `patience`, …), of the
+            network (`hidden`, `network="linear"`, …), and `transform`.
+
+    Attributes:
+        model_: the fitted model; `unskew.save_model(ranker.model_, folder)` keeps it.
+        examination_: the learnt examination curve relative to the top, where the method has one.
+        history_: loss terms and validation by step.
+    """
+
+    def __init__(self, method: str = DEFAULT_METHOD, seed: int = 0, **hyper_parameters: Any):
+        self.method = method
+        self.seed = seed
+        self.hyper_parameters = hyper_parameters
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
+        return {"method": self.method, "seed": self.seed, **self.hyper_parameters}
+
+    def set_params(self, **params: Any) -> UnbiasedRanker:
+        for name, value in params.items():
+            if name in ("method", "seed"):
+                setattr(self, name, value)
+            else:
+                self.hyper_parameters = {**self.hyper_parameters, name: value}
+        return self
+
+    def fit(
+        self,
+        X: Any,
+        clicks: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        position: ArrayLike | None = None,
+        sessions: ArrayLike | None = None,
+        *,
+        query: Any = None,
+        eval_set: Any = None,
+    ) -> UnbiasedRanker:
+        """Learn from shown lists.
+
+        Args:
+            X: a row of features for each shown document (numpy, pandas, polars or pyarrow), or a ClickLog.
+            clicks: 0 or 1 for each row, or counts when `sessions` says how often each list was shown.
+            group: rows of each list, list after list, as in LightGBM; rows within a list in any order.
+            position: 0-based place of each row; default: rows of a list stand in shown order.
+            sessions: how often each list was shown: one number a list, or one a row, equal within a list.
+            query: instead of `group`, the list's id in each row; cross-validation can slice it.
+            eval_set: `(X, grades, group)` of judged queries, or a JudgedSet, to choose the best state by.
+        """
+        recipe = Recipe.of(self.method, **{**self.hyper_parameters, "seed": self.seed})
+        names: tuple[str, ...] = ()
+        if isinstance(X, ClickLog):
+            log = X
+        else:
+            if clicks is None:
+                raise ValueError("clicks are needed: fit(X, clicks, group=sizes, position=positions)")
+            names = _column_names(X)
+            matrix = as_matrix(X)
+            lists = _list_of_rows(len(matrix), group, query)
+            log = ClickLog.from_arrays(
+                matrix, as_vector(clicks), None, _optional(position), _per_list(sessions, lists), query=lists
+            )
+        self.model_: Model = fit(recipe, log, validate=None if eval_set is None else _judged(eval_set))
+        self.history_ = self.model_.history
+        self.examination_ = self.model_.examination()
+        self.n_features_in_ = log.n_features
+        names = names or log.feature_names
+        if names:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        return self
+
+    def predict(self, X: Any, group: ArrayLike | None = None, *, query: Any = None) -> NDArray[np.float64]:
+        """A score for each row; higher ranks higher. Without `group` or `query` all rows are one list."""
+        check_is_fitted(self, "model_")
+        matrix = as_matrix(X)
+        if matrix.shape[1] != self.n_features_in_:
+            raise ValueError(f"X has {matrix.shape[1]} features, the ranker was fitted on {self.n_features_in_}")
+        check_features(matrix, _column_names(X), what="row")
+        if len(matrix) == 0:
+            return np.zeros(0)
+        lists = _list_of_rows(len(matrix), group, query) if group is not None or query is not None else None
+        order = np.arange(len(matrix)) if lists is None else np.argsort(lists, kind="stable")
+        sizes = np.array([len(matrix)]) if lists is None else np.bincount(lists)
+        scores = np.empty(len(matrix))
+        rows = JudgedSet.from_arrays(matrix[order], np.zeros(len(matrix)), sizes)
+        scores[order] = score_documents(self.model_.ranker(), rows)
+        return scores
+
+    def score(self, X: Any, y: ArrayLike, group: ArrayLike | None = None, *, query: Any = None) -> float:
+        """Mean nDCG@10 of the ranking against `y`: grades tell its quality, clicks only how well it follows clicks."""
+        matrix = as_matrix(X)
+        lists = _list_of_rows(len(matrix), group, query)
+        order = np.argsort(lists, kind="stable")
+        judged = JudgedSet.from_arrays(matrix[order], as_vector(y)[order], np.bincount(lists))
+        return evaluate(self.model_.ranker(), judged, ("ndcg@10",), undefined="skip").mean("ndcg@10")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+def as_matrix(X: Any) -> NDArray[np.float32]:
+    """A feature matrix from numpy, pandas, polars or pyarrow."""
+    if isinstance(X, pa.Table):
+        X = np.column_stack([column.to_numpy() for column in X.columns]) if X.num_columns else np.zeros((len(X), 0))
+    elif isinstance(X, torch.Tensor):
+        X = X.detach().cpu().numpy()
+    matrix = np.asarray(X)
+    if matrix.ndim != 2:
+        raise ValueError(f"X must be a matrix with a row for each document, got shape {matrix.shape}")
+    try:
+        return np.ascontiguousarray(matrix, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"X must hold numbers only: {error}") from error
+
+
+def as_vector(values: Any) -> NDArray:
+    """A column from numpy, pandas, polars, pyarrow or a list."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values.to_numpy(zero_copy_only=False)
+    return np.asarray(values).reshape(-1)
+
+
+def _optional(values: Any) -> NDArray | None:
+    return None if values is None else as_vector(values)
+
+
+def _column_names(X: Any) -> tuple[str, ...]:
+    names = X.column_names if isinstance(X, pa.Table) else getattr(X, "columns", ())
+    return tuple(names) if all(isinstance(name, str) for name in names) else ()
+
+
+def _list_of_rows(n_rows: int, group: Any, query: Any) -> NDArray[np.int64]:
+    """Number of each row's list."""
+    if (group is None) == (query is None):
+        raise ValueError("pass group (rows of each list) or query (the list's id in each row), one of them")
+    if query is not None:
+        lists = number_ids(query if isinstance(query, pa.Array | pa.ChunkedArray) else np.asarray(query))[1]
+        if len(lists) != n_rows:
+            raise ValueError(f"query has {len(lists)} values, X has {n_rows} rows: give one a row")
+        return lists
+    sizes = as_vector(group).astype(np.int64)
+    if (sizes < 1).any() or sizes.sum() != n_rows:
+        raise ValueError(f"group sizes add up to {sizes.sum()}, X has {n_rows} rows: each row is in one list")
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def _per_list(sessions: Any, lists: NDArray[np.int64]) -> NDArray | None:
+    """Sessions of each list, from one number a list or one a row."""
+    if sessions is None:
+        return None
+    values = as_vector(sessions)
+    n_lists = int(lists.max(initial=-1)) + 1
+    if len(values) == n_lists:
+        return values
+    if len(values) != len(lists):
+        raise ValueError(f"sessions has {len(values)} values: give one a list ({n_lists}) or one a row ({len(lists)})")
+    per_list = np.zeros(n_lists, dtype=np.float64)
+    per_list[lists] = values
+    if not np.array_equal(per_list[lists], values):
+        row = int(np.argmax(per_list[lists] != values))
+        raise ValueError(f"sessions, row {row}: {values[row]}, but another row of its list says {per_list[lists[row]]}")
+    return per_list
+
+
+def _judged(eval_set: Any) -> JudgedSet:
+    if isinstance(eval_set, JudgedSet):
+        return eval_set
+    if isinstance(eval_set, list) and len(eval_set) == 1:  # as LightGBM takes it
+        return _judged(eval_set[0])
+    try:
+        X, grades, group = eval_set
+    except (TypeError, ValueError) as error:
+        raise ValueError("eval_set must be (X, grades, group) of judged queries, or a JudgedSet") from error
+    return JudgedSet.from_arrays(as_matrix(X), as_vector(grades), as_vector(group))
