@@ -46,9 +46,10 @@ class IPW(Method):
         self.by = by
         self.max_weight = max_weight
         self.weighted_loss = losses.LINEAR_IN_TARGET[loss]
-        curves = torch.as_tensor(propensities, dtype=torch.float32).reshape(-1, problem.n_positions)
+        curves = torch.atleast_2d(torch.as_tensor(propensities, dtype=torch.float32))
         _check(curves, by, problem)
-        self.register_buffer("propensities", curves / curves[:, :1])
+        # One unit for all levels: where they differ within a list, what tells them apart must not be divided out.
+        self.register_buffer("propensities", curves / curves[:, 0].max())
 
     def loss(self, lists: ClickedLists) -> Terms:
         weights = 1 / self.propensity(lists)
@@ -67,13 +68,22 @@ class IPW(Method):
         return self.relevance(lists.features, lists.mask) + self.propensity(lists).log()
 
     def examination(self) -> Tensor:
-        return self.propensities.mean(0)
+        curve = self.propensities.mean(0)
+        return curve / curve[0]
 
 
 def _check(curves: Tensor, by: str | None, problem: Problem) -> None:
+    if curves.ndim != 2 or curves.shape[1] != problem.n_positions:
+        raise ValueError(
+            f"propensities of shape {tuple(curves.shape)} for {problem.n_positions} positions: give one a position"
+        )
     if not bool(((curves > 0) & curves.isfinite()).all()):
         raise ValueError(f"propensities must be positive and finite, got {curves.tolist()}")
-    levels = problem.bias.get(by) if by is not None else ("all",)
+    if by is None:
+        if len(curves) != 1:
+            raise ValueError(f"{len(curves)} propensity curves, but no bias column that tells them apart: pass by=…")
+        return
+    levels = problem.bias.get(by)
     if levels is None:
         raise ValueError(f"by='{by}' is no bias column with levels; there are: {', '.join(problem.bias) or 'none'}")
     if len(curves) != len(levels):

@@ -8,9 +8,11 @@ $t^+_i = \left(\frac{A_i}{A_1}\right)^{1/(1+p)}$, $A_i = \sum_j \frac{L_{ij}}{t^
 $t^-_j = \left(\frac{B_j}{B_1}\right)^{1/(1+p)}$, $B_j = \sum_i \frac{L_{ij}}{t^+_i}$.
 
 Here each batch gives one such ratio of sums, and a running mean of them is kept; a batch without a pair at the top
-leaves it as it is. The regularization $p$ is `regulation`: the authors' table was made with $p = 0$, their program
-ships other values, the toolboxes use 1. The factor $|\Delta \mathrm{nDCG}|$ of LambdaMART belongs to the trees and is
-not here. The method needs to know who was clicked *together*, a joint log.
+leaves it as it is, and so does a position that no list of the batch reaches. A position that was shown without a pair
+counts as 0: leaving it out would raise the ratios of rarely clicked positions. The regularization $p$ is
+`regulation`: the authors' table was made with $p = 0$, their program ships other values, the toolboxes use 1. The
+factor $|\Delta \mathrm{nDCG}|$ of LambdaMART belongs to the trees and is not here. The method needs to know who was
+clicked *together*, a joint log.
 """
 
 from __future__ import annotations
@@ -59,6 +61,8 @@ class PairDebias(Method):
         return self.clicked.value
 
     def _update(self, ratio: RunningEstimate, pair_losses: Tensor, lists: ClickedLists) -> None:
-        sums = sum_per_position(pair_losses.detach(), lists.positions, lists.mask, len(ratio.value))
-        known = (sums > 0) & (sums[0] > 0)
+        n_positions = len(ratio.value)
+        sums = sum_per_position(pair_losses.detach(), lists.positions, lists.mask, n_positions)
+        shown = sum_per_position(torch.ones_like(pair_losses), lists.positions, lists.mask, n_positions)
+        known = (shown > 0) & (sums[0] > 0)
         ratio.update((sums / sums[0]).pow(1 / (1 + self.regulation)).clamp(min=SMALLEST), known)

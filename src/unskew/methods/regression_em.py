@@ -8,8 +8,8 @@ $P(E{=}0, R{=}1 \mid c{=}0) = \frac{(1-\theta)\gamma}{1-\theta\gamma}$; a click 
 M-step: $s$ by cross-entropy on the posterior of relevance, $\theta_k$ by a running mean of the posterior of being seen.
 The paper samples labels from the posterior (`sample=True`); the posterior itself is the same in expectation and less
 noisy, and is the default. $\theta$ and $\gamma$ are identified up to a common scale. Lists without clicks must be in
-the log: without them $\theta$ comes out too large. The reference programs start at $\theta = .9$ with steps of .05; EM is
-slow from there, and counted clicks are steady enough for larger steps.
+the log: without them $\theta$ comes out too large. The reference programs start at $\theta = .9$ with steps of .05; EM
+is slow from there, and counted clicks are steady enough for larger steps.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class RegressionEM(Method):
         if self.sample:
             unclicked = lists.sessions.unsqueeze(-1) - lists.clicks
             share = ((relevant - lists.clicks) / unclicked.clamp(min=SMALLEST)).clamp(0, 1)
-            relevant = lists.clicks + torch.binomial(unclicked.clamp(min=0).round(), share)
+            draws = unclicked.ceil().clamp(min=1)  # weighted sessions need not be whole
+            relevant = lists.clicks + torch.binomial(draws, share) * unclicked / draws
         return {"relevance": losses.sigmoid(scores, relevant, lists.sessions, lists.mask)}
 
     def posteriors(self, scores: Tensor, lists: ClickedLists) -> tuple[Tensor, Tensor]:

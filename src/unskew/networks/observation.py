@@ -20,25 +20,24 @@ class PositionObservation(nn.Module):
     def __init__(self, problem: Problem):
         super().__init__()
         self.logits = nn.Parameter(torch.zeros(problem.n_positions))
-        self.levels = nn.ParameterDict()
-        self.slopes = nn.ParameterDict()
-        for name, levels in problem.bias.items():
-            if levels is None:
-                self.slopes[name] = nn.Parameter(torch.zeros(problem.n_positions))
-            else:
-                self.levels[name] = nn.Parameter(torch.zeros(len(levels), problem.n_positions))
+        sizes = {name: len(levels) for name, levels in problem.bias.items() if levels is not None}
+        # Lists, not dictionaries: torch refuses names such as "type" or "result.type" in a ParameterDict.
+        self.level_columns = tuple(sizes)
+        self.levels = nn.ParameterList([torch.zeros(size, problem.n_positions) for size in sizes.values()])
+        self.slope_columns = tuple(name for name, levels in problem.bias.items() if levels is None)
+        self.slopes = nn.ParameterList([torch.zeros(problem.n_positions) for _ in self.slope_columns])
 
     def forward(self, positions: Tensor, bias: Mapping[str, Tensor]) -> Tensor:
         """Logits of being seen, `[batch, docs]`."""
         places = positions.clamp(max=len(self.logits) - 1)  # below the last known place it is as dark as there
         logits = self.logits[places]
-        for name, table in self.levels.items():
+        for name, table in zip(self.level_columns, self.levels, strict=True):
             logits = logits + table[bias[name], places]
-        for name, slope in self.slopes.items():
+        for name, slope in zip(self.slope_columns, self.slopes, strict=True):
             logits = logits + slope[places] * bias[name]
         return logits
 
     def curve(self) -> Tensor:
-        """Examination relative to the top, at the average of all levels, `[positions]`."""
-        logits = self.logits.detach() + sum(table.detach().mean(0) for table in self.levels.values())
+        """Examination relative to the top, at the average of all levels and 0 of numeric columns, `[positions]`."""
+        logits = self.logits.detach() + sum(table.detach().mean(0) for table in self.levels)
         return (logits - logits[0]).exp()

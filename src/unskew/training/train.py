@@ -7,6 +7,7 @@ joint norm one term would starve the other.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -111,6 +112,7 @@ def _run(
         if run.best is not None:
             method.load_state_dict(run.best)
         run.stage, run.stage_step, run.best, run.best_value, run.unimproved = run.stage + 1, 0, None, None, 0
+        run.first_loss = None  # another loss, another scale
         if checkpoint is not None:
             nothing = torch.optim.SGD(method.parameters())  # the next stage starts with an optimizer of its own
             save_checkpoint(checkpoint, run, method, nothing, fingerprint)
@@ -149,7 +151,7 @@ def _step(
 
 
 def _note_bad_step(run: RunState, stage: Stage, terms: Mapping[str, float]) -> None:
-    bad = next(name for name, value in terms.items() if not torch.isfinite(torch.tensor(value)))
+    bad = next((name for name, value in terms.items() if not math.isfinite(value)), max(terms, key=terms.__getitem__))
     _warn(run, f"step {run.step} of stage '{stage.name}': loss term '{bad}' is {terms[bad]}; this batch was skipped")
     run.skipped += 1
     if run.skipped >= MOST_SKIPPED:
