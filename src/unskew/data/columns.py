@@ -85,7 +85,9 @@ def microseconds(table: pa.Table, name: str) -> NDArray[np.int64]:
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
     if not pa.types.is_integer(column.type):
-        raise ValueError(f"column '{name}' holds {column.type}: timestamps or whole microseconds since 1970 are needed")
+        raise ValueError(
+            f"column '{name}' holds {table[name].type}: timestamps or whole microseconds since 1970 are needed"
+        )
     return column.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
@@ -111,7 +113,7 @@ def _numeric(table: pa.Table, name: str) -> pa.Array:
     column = decoded(as_array(table[name]))
     if not _holds_numbers(column.type):
         example = f", e.g. '{column[0]}' in row 0" if len(column) else ""
-        raise ValueError(f"column '{name}' holds {column.type}: numbers are needed{example}")
+        raise ValueError(f"column '{name}' holds {table[name].type}: numbers are needed{example}")
     return column
 
 
