@@ -1,0 +1,79 @@
+"""Moments: mean, deviation and range of each column, from one pass over blocks of rows, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]  # [features]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What is known about each column; what was not finite is left out."""
+
+    count: Numbers
+    mean: Numbers
+    squares: Numbers  # sum of (x - mean)²
+    least: Numbers  # +inf where nothing was finite
+    greatest: Numbers
+
+    @property
+    def deviation(self) -> Numbers:
+        """The standard deviation; exactly 0 for constant columns."""
+        deviation = np.sqrt(self.squares / np.maximum(self.count, 1))
+        return np.where(self.least < self.greatest, deviation, 0.0)
+
+    @property
+    def tail(self) -> Numbers:
+        """How many standard deviations the farthest value lies from the mean; 0 for constant columns."""
+        deviation = self.deviation
+        varies = deviation > 0
+        farthest = np.maximum(self.greatest - self.mean, self.mean - self.least)
+        return np.divide(farthest, deviation, out=np.zeros_like(deviation), where=varies)
+
+    @classmethod
+    def of_block(cls, block: NDArray) -> Moments:
+        """Moments of a matrix with at least one row."""
+        known = np.isfinite(block)
+        values = np.where(known, block, 0).astype(np.float64)
+        count = known.sum(axis=0).astype(np.float64)
+        mean = values.sum(axis=0) / np.maximum(count, 1)
+        return cls(
+            count=count,
+            mean=mean,
+            squares=(np.where(known, values - mean, 0.0) ** 2).sum(axis=0),
+            least=np.where(known, values, np.inf).min(axis=0),
+            greatest=np.where(known, values, -np.inf).max(axis=0),
+        )
+
+    def join(self, other: Moments) -> Moments:
+        """Moments of both parts together.
+
+        Squares are joined by Chan's rule, which does not cancel as E[x²] - E[x]² does when the mean is large.
+        """
+        count = self.count + other.count
+        share = other.count / np.maximum(count, 1)
+        apart = other.mean - self.mean
+        return Moments(
+            count=count,
+            mean=self.mean + apart * share,
+            squares=self.squares + other.squares + apart**2 * self.count * share,
+            least=np.minimum(self.least, other.least),
+            greatest=np.maximum(self.greatest, other.greatest),
+        )
+
+
+def moments(blocks: Iterable[NDArray]) -> Moments:
+    """Moments of all rows of all blocks."""
+    joined: Moments | None = None
+    for block in blocks:
+        if len(block):
+            part = Moments.of_block(block)
+            joined = part if joined is None else joined.join(part)
+    if joined is None:
+        raise ValueError("there are no documents to fit a feature transform on: pass the training split")
+    return joined
