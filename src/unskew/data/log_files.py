@@ -15,7 +15,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,11 +111,10 @@ class LogFolder:
         """Logs of the shards, the next one read while this one is in use: two are in memory at most."""
         numbers = list(range(self.n_shards)) if order is None else list(order)
         with ThreadPoolExecutor(1) as reader:
-            upcoming = reader.submit(self.shard, numbers[0]) if numbers else None
-            for number in [*numbers[1:], None]:
-                assert upcoming is not None
-                current = upcoming.result()
-                upcoming = None if number is None else reader.submit(self.shard, number)
+            upcoming: Future[ClickLog] | None = None
+            for number, following in zip(numbers, [*numbers[1:], None], strict=False):
+                current = self.shard(number) if upcoming is None else upcoming.result()
+                upcoming = None if following is None else reader.submit(self.shard, following)
                 yield current
 
 
