@@ -1,0 +1,73 @@
+"""Networks of documents: layers in the order of the reference, choices by name, scores by document alone."""
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from unskew.networks.documents import ACTIVATIONS, mlp
+from unskew.networks.problem import Network, Problem
+
+
+def layers(network):
+    return [type(layer) for layer in network]
+
+
+def test_mlp_normalizes_before_every_linear_layer():
+    block = [nn.LayerNorm, nn.Linear, nn.ELU]
+    assert layers(mlp(5, (4, 3, 2))) == block * 3 + [nn.LayerNorm, nn.Linear]
+
+
+def test_dropout_follows_the_activation_and_norm_can_be_left_out():
+    network = mlp(5, (4,), activation="relu", dropout=0.1, norm=False)
+    assert layers(network) == [nn.Linear, nn.ReLU, nn.Dropout, nn.Linear]
+
+
+def test_sizes_go_from_inputs_over_hidden_to_outputs():
+    sizes = [(layer.in_features, layer.out_features) for layer in mlp(5, (4, 3), 2) if isinstance(layer, nn.Linear)]
+    assert sizes == [(5, 4), (4, 3), (3, 2)]
+
+
+def test_weights_start_within_one_over_the_root_of_the_inputs():
+    first = mlp(100, (500,), norm=False)[0]
+    assert float(first.weight.detach().abs().max()) == pytest.approx(0.1, abs=0.001)
+    assert float(first.weight.detach().abs().max()) <= 0.1
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_every_activation_can_be_chosen(activation):
+    problem = Problem(3, 2, network=Network(hidden=(4,), activation=activation))
+    assert problem.new_ranker()(torch.ones(2, 5, 3), torch.ones(2, 5, dtype=torch.bool)).shape == (2, 5)
+
+
+def test_an_unknown_activation_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"unknown activation 'swish', known: elu, relu"):
+        mlp(3, (2,), activation="swish")
+
+
+def test_an_unknown_network_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"unknown network 'forest', known: mlp, linear"):
+        Network(kind="forest")
+
+
+def test_a_linear_ranker_is_linear():
+    ranker = Problem(3, 2, network=Network(kind="linear")).new_ranker()
+    mask = torch.ones(1, 1, dtype=torch.bool)
+    one, two, none = (factor * torch.tensor([[[1.0, -2.0, 0.5]]]) for factor in (1, 2, 0))
+    with torch.no_grad():
+        assert_close(ranker(two, mask) - ranker(none, mask), 2 * (ranker(one, mask) - ranker(none, mask)))
+
+
+def test_a_pointwise_score_does_not_depend_on_the_other_documents():
+    ranker = Problem(3, 2, network=Network(hidden=(4,))).new_ranker()
+    features = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0))
+    mask = torch.ones(2, 4, dtype=torch.bool)
+    with torch.no_grad():
+        alone = ranker(features[:, 1:2], mask[:, 1:2])
+        assert_close(ranker(features, mask)[:, 1:2], alone)
+
+
+def test_a_problem_survives_json():
+    network = Network(hidden=[8, 4], activation="gelu", dropout=0.2, norm=False)
+    problem = Problem(7, 10, {"device": ("phone", "desk"), "age": None}, network)
+    assert Problem.from_json(problem.to_json()) == problem
