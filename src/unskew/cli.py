@@ -1,0 +1,343 @@
+"""The command line: one command, one function."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unskew import __version__
+from unskew.data.catalogue import listing, load_split
+from unskew.data.click_log import ClickLog
+from unskew.data.judged_set import JudgedSet
+from unskew.data.log_files import read_log
+from unskew.demo import run_demo
+from unskew.evaluation.evaluate import evaluate, score_documents
+from unskew.fit import Model, Recipe, fit
+from unskew.methods import METHODS, hyper_parameters
+from unskew.serving.model import check_target, load_model, save_model
+from unskew.serving.rankings import write_ranking
+from unskew.serving.weights import debiased_rows, write_rows
+from unskew.simulation.policies import make_policy
+from unskew.simulation.simulate import simulate as run_simulation
+from unskew.simulation.users import make_user
+from unskew.terminal import (
+    BAD_INPUT,
+    console,
+    counting_progress,
+    errors,
+    parse_options,
+    show_json,
+    show_table,
+    training_progress,
+)
+
+app = typer.Typer(
+    help="Learn to rank from biased clicks.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
+Overwrite = Annotated[bool, typer.Option(help="Replace what stands at the place of the output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display.")]
+Options = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option, e.g. steps=500.")]
+DATA_HELP = "A data set of the catalogue (NAME or NAME@split) or a LETOR file."
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """A command whose refusals are one clear line and exit code 2."""
+
+    @functools.wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> None:
+        try:
+            function(*args, **kwargs)
+        except (ValueError, OSError, KeyError) as error:
+            message = error.args[0] if isinstance(error, KeyError) and error.args else error
+            errors.print(f"[bold red]error:[/] {message}", highlight=False, soft_wrap=True)
+            raise typer.Exit(BAD_INPUT) from error
+
+    return app.command()(guarded)
+
+
+@command
+def demo(
+    data: Annotated[str, typer.Option(help="A world of the catalogue.")] = "world:small",
+    out: Annotated[Path, typer.Option(help="Where the report is written.")] = Path("report.html"),
+    seed: Seed = 0,
+) -> None:
+    """The main job in one go: simulate a biased log, look at it, train plain and debiased rankers, compare them."""
+    run_demo(data, out, seed)
+
+
+@command
+def simulate(
+    data: Annotated[str, typer.Argument(help=f"{DATA_HELP} Default split: train.")],
+    out: Annotated[Path, typer.Option(help="Folder for the log; the truth is written beside it.")],
+    policy: Annotated[
+        str, typer.Option(help="What is shown: svm, random, noisy_oracle, plackett_luce, mixed.")
+    ] = "svm",
+    user: Annotated[str, typer.Option(help="Who clicks: position_based, trust, coupled, …")] = "position_based",
+    sessions: Annotated[int, typer.Option(help="Sessions of each query.")] = 128,
+    coupling: Annotated[float | None, typer.Option(help="How much being seen depends on the document.")] = None,
+    intervene: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=SHARE", help="Change the order: swap_top, swap_neighbours, shuffle."),
+    ] = None,
+    policy_set: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the policy.")] = None,
+    user_set: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the user.")] = None,
+    n_shown: Annotated[int, typer.Option(help="Documents shown.")] = 10,
+    joint: Annotated[bool, typer.Option("--joint", help="Keep which documents were clicked together.")] = False,
+    drop_clickless: Annotated[
+        bool, typer.Option("--drop-clickless", help="Leave out sessions without a click.")
+    ] = False,
+    seed: Seed = 0,
+    overwrite: Overwrite = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show judged data to simulated users and write the click log."""
+    judged = load_split(data, "train")
+    user_options = parse_options(user_set or [])
+    if coupling is not None:
+        user_options["coupling"] = coupling
+    with counting_progress("simulate", "sessions", quiet=quiet or json) as progress:
+        simulation = run_simulation(
+            judged,
+            make_policy(policy, **parse_options(policy_set or [])),
+            make_user(user, **user_options),
+            sessions=sessions,
+            n_shown=n_shown,
+            interventions={name: float(share) for name, share in parse_options(intervene or []).items()},
+            joint=joint,
+            drop_clickless=drop_clickless,
+            seed=seed,
+            progress=progress,
+            out=out,
+            overwrite=overwrite,
+        )
+    _show_log(simulation.log, out, json)
+
+
+@command
+def train(
+    log: Annotated[Path, typer.Argument(help="A click log, as simulate writes it.")],
+    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    method: Annotated[str, typer.Option(help="A method; `unskew methods` lists them.")] = "dla",
+    validate: Annotated[
+        str | None, typer.Option(help=f"{DATA_HELP} Or a share of the log's queries to hold out, e.g. 0.2.")
+    ] = None,
+    judged: Annotated[str | None, typer.Option(help=f"Judged data to learn from. {DATA_HELP}")] = None,
+    interventions: Annotated[
+        Path | None, typer.Option(help="A log of changed orders, for methods that need one.")
+    ] = None,
+    options: Options = None,
+    seed: Seed = 0,
+    overwrite: Overwrite = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a ranker on a click log. A run that was cut off goes on where it was."""
+    check_target(out, overwrite=overwrite)
+    recipe = Recipe.of(method, **{"seed": seed, **parse_options(options or [])})
+    clicks = read_log(log)
+    checkpoint = out.with_name(f".{out.name}.checkpoint")
+    with training_progress(f"train {method}", quiet=quiet or json) as progress:
+        model = fit(
+            recipe,
+            clicks,
+            judged=None if judged is None else load_split(judged, "train"),
+            interventions=None if interventions is None else read_log(interventions),
+            validate=_validation(validate),
+            progress=progress,
+            checkpoint=checkpoint,
+        )
+    save_model(model, out, overwrite=overwrite)
+    checkpoint.unlink(missing_ok=True)
+    _show_model(model, out, json)
+
+
+@command
+def evaluate_command(
+    model: Annotated[Path, typer.Argument(help="A saved model.")],
+    data: Annotated[str, typer.Argument(help=f"{DATA_HELP} Default split: test.")],
+    metrics: Annotated[str, typer.Option(help="With commas between.")] = "ndcg@1,ndcg@3,ndcg@5,ndcg@10,err@10,arp",
+    undefined: Annotated[str, typer.Option(help="Queries without a relevant document: skip, zero, one.")] = "skip",
+    max_grade: Annotated[float | None, typer.Option(help="Highest possible grade, for err.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Parquet file for the values of each query.")] = None,
+    json: Json = False,
+) -> None:
+    """Measure a model on judged data."""
+    judged = load_split(data, "test")
+    names = [name.strip() for name in metrics.split(",")]
+    ranker = _checked_ranker(load_model(model), judged)
+    result = evaluate(ranker, judged, names, undefined=undefined, max_grade=max_grade)
+    if out is not None:
+        write_rows(result.to_table(), out)
+    if json:
+        show_json({row.metric: {"mean": row.mean, "low": row.low, "high": row.high} for row in result.summary()})
+    else:
+        columns = ("metric", "mean", "95 % interval", "queries", "left out")
+        show_table(f"{model} on {judged.name}", columns, result.rows())
+
+
+app.registered_commands[-1].name = "evaluate"
+
+
+@command
+def rank(
+    model: Annotated[Path, typer.Argument(help="A saved model.")],
+    data: Annotated[str, typer.Argument(help=f"{DATA_HELP} Default split: test.")],
+    out: Annotated[Path, typer.Option(help="scores.parquet, .csv, or .trec for a TREC run.")],
+    overwrite: Overwrite = False,
+) -> None:
+    """Score and rank documents, keyed by their query and document ids."""
+    check_target(out, overwrite=overwrite)
+    judged = load_split(data, "test")
+    scores = score_documents(_checked_ranker(load_model(model), judged), judged)
+    write_ranking(judged, scores, out, tag=model.name)
+    console.print(f"{judged.n_documents:,} documents of {judged.n_queries:,} queries ranked in {out}")
+
+
+@command
+def weights(
+    log: Annotated[Path, typer.Argument(help="A click log.")],
+    out: Annotated[Path, typer.Option(help="Parquet file for the rows.")],
+    method: Annotated[str, typer.Option(help="A method with an examination curve.")] = "dla",
+    options: Options = None,
+    seed: Seed = 0,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write debiased targets and weights that LightGBM and XGBoost take as they are."""
+    check_target(out, overwrite=overwrite)
+    clicks = read_log(log)
+    with training_progress(f"train {method}", quiet=quiet) as progress:
+        model = fit(
+            Recipe.of(method, **{"seed": seed, **parse_options(options or [])}), clicks, validate=0.1, progress=progress
+        )
+    rows = debiased_rows(clicks, model)
+    write_rows(rows, out)
+    console.print(f"{len(rows):,} rows with target, grade and weight in {out}")
+
+
+@command
+def methods(json: Json = False) -> None:
+    """The methods, with their paper, what they assume, and their hyper-parameters."""
+    about = {
+        name: {
+            "paper": method.paper,
+            "assumes": method.assumes,
+            "needs": method.detail,
+            "hyper_parameters": {entry.name: entry.default for entry in hyper_parameters(method).values()},
+        }
+        for name, method in METHODS.items()
+    }
+    if json:
+        show_json(about)
+        return
+    rows = [
+        (name, entry["paper"], entry["assumes"], "\n".join(f"{k}={v}" for k, v in entry["hyper_parameters"].items()))
+        for name, entry in about.items()
+    ]
+    show_table("Methods", ("name", "paper", "assumes", "hyper-parameters (--set)"), rows, left=4)
+
+
+@command
+def data(json: Json = False) -> None:
+    """The data sets of the catalogue, and which of them are here."""
+    rows = listing()
+    if json:
+        show_json([row._asdict() for row in rows])
+        return
+    cells = [
+        tuple(
+            "–"
+            if value is None
+            else f"{value:,}"
+            if isinstance(value, int) and not isinstance(value, bool)
+            else {True: "yes", False: "no"}.get(value, str(value))
+            for value in row
+        )
+        for row in rows
+    ]
+    show_table("Data sets", rows[0]._fields, cells)
+
+
+@app.callback(invoke_without_command=True)
+def main(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        console.print(f"unskew {__version__}")
+        raise typer.Exit
+
+
+def _validation(text: str | None) -> JudgedSet | float | None:
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return load_split(text, "valid")
+
+
+def _checked_ranker(model: Model, judged: JudgedSet) -> Any:
+    if judged.n_features != model.problem.n_features:
+        raise ValueError(
+            f"{judged.name or 'the data'} has {judged.n_features} features, the model was trained on "
+            f"{model.problem.n_features}: rank data with the same features"
+        )
+    return model.ranker()
+
+
+def _show_log(log: ClickLog, out: Path, json: bool) -> None:
+    rates = [
+        (log.clicks * (log.positions == place) * log.mask).sum()
+        / max((log.sessions[:, None] * (log.positions == place) * log.mask).sum(), 1)
+        for place in range(log.n_positions)
+    ]
+    if json:
+        show_json(
+            {
+                "log": out,
+                "sessions": log.n_sessions,
+                "clicks": log.n_clicks,
+                "lists": log.n_lists,
+                "joint": log.joint,
+                "compaction": log.compaction,
+                "click_rates": [float(rate) for rate in rates],
+            }
+        )
+        return
+    console.print(f"{log!r}\nwritten to {out}; {log.compaction:,.1f} sessions a row", highlight=False)
+    show_table(
+        "Clicks a session by position", ("position", "rate"), [(str(k + 1), f"{r:.4f}") for k, r in enumerate(rates)]
+    )
+
+
+def _show_model(model: Model, out: Path, json: bool) -> None:
+    curve = model.examination()
+    history = model.history
+    if json:
+        show_json(
+            {
+                "model": out,
+                "method": model.recipe.method,
+                "best_step": history.best_step,
+                "best_value": history.best_value,
+                "seconds": history.seconds,
+                "examination": None if curve is None else curve.tolist(),
+                "warnings": history.warnings,
+            }
+        )
+        return
+    best = "" if history.best_value is None else f", best {model.trained_on['validation']} {history.best_value:.4f}"
+    console.print(f"{model.recipe.method} trained in {history.seconds:.1f} s{best}; written to {out}", highlight=False)
+    if curve is not None:
+        rows = [(str(place + 1), f"{value:.3f}") for place, value in enumerate(curve)]
+        show_table("Learnt examination, relative to the top", ("position", "examination"), rows)
+
+
+assert inspect.isfunction(main)

@@ -1,0 +1,67 @@
+r"""Debiased rows for those who stay with trees.
+
+A document that was clicked in $c$ of $n$ showings at position $k$ gets the target $\frac{c}{n p_k}$, an estimate of
+relevance up to a common factor, where $p_k$ is the examination of its position relative to the top as a method learnt
+it. Its weight is $n p_k^2$, bounded variance's inverse up to a factor: rows seen often, high up, count most.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unskew.data.click_log import ClickLog
+from unskew.fit import Model
+
+N_GRADES = 5
+
+
+def debiased_rows(log: ClickLog, model: Model) -> pa.Table:
+    """One row a shown document, query by query: ids, position, target, grade, weight and the features.
+
+    `target` is for regression, `grade` (0 to 4, by equal steps of the target) for ranking objectives, which want whole
+    numbers; `group` numbers the lists.
+    """
+    curve = model.examination()
+    if curve is None:
+        raise ValueError(
+            f"{model.recipe.method} learns no examination curve: choose dla, two_tower, ipw or regression_em"
+        )
+    lists = np.repeat(np.arange(log.n_lists), log.mask.sum(1))
+    order = np.argsort(log.queries[lists], kind="stable")
+    lists = lists[order]
+    documents = log.documents[log.mask][order]
+    positions = log.positions[log.mask][order].astype(np.int64)
+    seen = curve[np.minimum(positions, len(curve) - 1)]
+    sessions = log.sessions[lists].astype(np.float64)
+    target = np.minimum(log.clicks[log.mask][order] / (sessions * seen), 1.0)
+    weight = sessions * seen**2
+    top = max(float(np.quantile(target, 0.99)), 1e-9)
+    grade = np.minimum(np.floor(target / top * N_GRADES), N_GRADES - 1).astype(np.int32)
+    names = log.feature_names or tuple(f"f{number}" for number in range(log.n_features))
+    return pa.table(
+        {
+            "query": pa.array(log.query_ids[log.document_queries[documents]]),
+            "document": pa.array(log.document_ids[documents]),
+            "group": pa.array(lists),
+            "position": pa.array(positions),
+            "target": pa.array(target),
+            "grade": pa.array(grade),
+            "weight": pa.array(weight / weight.mean()),
+            **{name: pa.array(log.features[documents, number]) for number, name in enumerate(names)},
+        }
+    )
+
+
+def write_rows(table: pa.Table, path: str | Path) -> None:
+    """Write a parquet file, whole or not at all."""
+    target = Path(path)
+    scratch = target.with_name(f".{target.name}.part")
+    try:
+        pq.write_table(table, scratch)
+        scratch.replace(target)
+    finally:
+        scratch.unlink(missing_ok=True)
