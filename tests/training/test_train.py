@@ -1,0 +1,408 @@
+"""The training loop, on methods small enough to redo each step by hand."""
+
+import math
+import time
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from unskew.data.click_log import ClickLog
+from unskew.methods import METHODS
+from unskew.methods.method import Method, Stage
+from unskew.networks.problem import Network, Problem
+from unskew.training.history import History, Report
+from unskew.training.settings import OPTIMIZERS, Settings
+from unskew.training.train import MOST_SKIPPED, plan_stages, train
+
+
+def toy_log(clicks=((1, 0), (0, 1)), sessions=(2, 2)):
+    """Lists of two documents, with one feature."""
+    n = len(clicks)
+    return ClickLog(
+        features=np.arange(2 * n, dtype=np.float32)[:, None],
+        documents=np.arange(2 * n, dtype=np.int32).reshape(n, 2),
+        mask=np.ones((n, 2), dtype=bool),
+        clicks=np.array(clicks, dtype=np.float32),
+        sessions=np.array(sessions, dtype=np.float32),
+    )
+
+
+class Number(nn.Module):
+    """A network of one weight."""
+
+    def __init__(self, start=0.0):
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(start))
+
+
+class Pulled(Method):
+    """Two numbers, each pulled with its own force; a term is force times number, so the gradient is the force."""
+
+    def __init__(self, first=1.0, second=1.0, factors=None):
+        super().__init__()
+        self.first, self.second = Number(), Number()
+        self.forces = first, second
+        self.factors = factors
+        self.steps = 0
+
+    def loss(self, lists):
+        self.steps += 1
+        n = lists.sessions.sum()
+        return {"first": n * self.forces[0] * self.first.weight, "second": n * self.forces[1] * self.second.weight}
+
+    def stages(self):
+        if self.factors is None:
+            return super().stages()
+        return [Stage("train", self.loss, dict(zip((self.first, self.second), self.factors, strict=True)))]
+
+    def ranker(self):
+        raise NotImplementedError
+
+    @property
+    def numbers(self):
+        return [float(part.weight.detach()) for part in (self.first, self.second)]
+
+
+def sgd(**changes):
+    return Settings(**{"optimizer": "sgd", "learning_rate": 0.1, "steps": 1, "max_gradient_norm": None, **changes})
+
+
+# -- steps and stages
+
+
+def stage(steps=None):
+    return Stage("any", lambda lists: {}, {}, steps=steps)
+
+
+@pytest.mark.parametrize(
+    ("asked", "budget", "planned"),
+    [
+        ([None], 10, [10]),
+        ([3, None], 10, [3, 7]),
+        ([None, None], 10, [5, 5]),
+        ([8, None], 10, [5, 5]),  # more than half: shrunk to half
+        ([6, 4, None], 10, [3, 2, 5]),
+        ([3, 4], 10, [3, 4]),
+        ([15, 5], 10, [7, 2]),
+    ],
+)
+def test_stages_get_what_they_ask_for_and_share_the_rest(asked, budget, planned):
+    plan = plan_stages([stage(steps) for steps in asked], budget)
+    assert [steps for _, steps in plan] == planned
+
+
+def test_terms_are_added_and_divided_by_sessions_once():
+    method = Pulled(first=2.0, second=-3.0)
+    history = train(method, {"clicks": toy_log(sessions=(5, 7))}, sgd())
+    assert method.numbers == pytest.approx([-0.1 * 2.0, 0.1 * 3.0])
+    assert history.rows[0]["first"] == 0.0  # the numbers stood at 0 when the terms were taken
+
+
+def test_batches_go_through_every_list_before_one_comes_again():
+    class Watching(Pulled):
+        seen = ()
+
+        def loss(self, lists):
+            self.seen = (*self.seen, *lists.features[:, 0, 0].tolist())
+            return super().loss(lists)
+
+    method = Watching()
+    log = toy_log(clicks=[(1, 0)] * 6, sessions=[1] * 6)
+    train(method, {"clicks": log}, sgd(steps=4, batch_size=3))
+    firsts = sorted(log.features[::2, 0].tolist())
+    assert sorted(method.seen[:6]) == firsts
+    assert sorted(method.seen[6:]) == firsts
+    assert method.seen[:6] != method.seen[6:]
+
+
+class TwoStages(Pulled):
+    def stages(self):
+        return [
+            Stage("one", self.loss, {self.first: 1.0}, steps=2),
+            Stage("two", self.loss, {self.second: 1.0}),
+        ]
+
+
+def test_a_stage_moves_only_what_it_trains():
+    method, after = TwoStages(), {}
+    train(
+        method,
+        {"clicks": toy_log()},
+        sgd(steps=5, validate_every=100),
+        progress=lambda report: after.update({report.stage: method.numbers}),
+    )
+    assert after["one"] == pytest.approx([-0.1 * 2, 0.0])
+    assert after["two"] == pytest.approx([-0.1 * 2, -0.1 * 3])
+
+
+def test_what_was_frozen_before_training_is_trainable_or_not_as_before():
+    method = TwoStages()
+    method.second.weight.requires_grad_(False)
+    train(method, {"clicks": toy_log()}, sgd(steps=4))
+    assert method.first.weight.requires_grad
+    assert not method.second.weight.requires_grad
+    assert not method.training
+
+
+# -- gradients and optimizers
+
+
+def test_a_network_with_a_huge_gradient_does_not_starve_the_other():
+    method = Pulled(first=1e6, second=0.5)
+    train(method, {"clicks": toy_log()}, sgd(max_gradient_norm=2.0))
+    assert method.numbers == pytest.approx([-0.1 * 2.0, -0.1 * 0.5])
+
+
+def test_networks_named_by_a_stage_are_clipped_each_by_itself():
+    method = Pulled(first=1e6, second=0.5, factors=(1.0, 1.0))
+    train(method, {"clicks": toy_log()}, sgd(max_gradient_norm=2.0))
+    assert method.numbers == pytest.approx([-0.1 * 2.0, -0.1 * 0.5])
+
+
+def test_learning_rate_factors_multiply_the_learning_rate():
+    method = Pulled(factors=(1.0, 0.25))
+    train(method, {"clicks": toy_log()}, sgd())
+    assert method.numbers == pytest.approx([-0.1, -0.025])
+
+
+def test_adagrad_starts_its_accumulator_at_a_tenth():
+    method = Pulled(first=2.0, second=0.3)
+    train(method, {"clicks": toy_log()}, sgd(optimizer="adagrad"))
+    assert method.numbers == pytest.approx([-0.1 * g / math.sqrt(0.1 + g * g) for g in (2.0, 0.3)])
+
+
+def test_an_optimizer_keeps_its_state_from_step_to_step():
+    method = Pulled(first=2.0)
+    train(method, {"clicks": toy_log()}, sgd(optimizer="adagrad", steps=2))
+    by_hand = -0.1 * 2 / math.sqrt(0.1 + 4) - 0.1 * 2 / math.sqrt(0.1 + 4 + 4)
+    assert method.numbers[0] == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
+def test_the_first_step_of_adam_is_the_learning_rate(optimizer):
+    method = Pulled(first=2.0, second=-0.3)
+    train(method, {"clicks": toy_log()}, sgd(optimizer=optimizer))
+    assert method.numbers == pytest.approx([-0.1, 0.1], rel=1e-4)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_every_optimizer_decays_weights_when_asked(optimizer):
+    method = Pulled(first=0.0)
+    nn.init.constant_(method.first.weight, 1.0)
+    train(method, {"clicks": toy_log()}, sgd(optimizer=optimizer, weight_decay=0.5))
+    assert method.numbers[0] < 1.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"optimizer": "lion"}, "unknown optimizer 'lion', known: adagrad, adam"),
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"learning_rate": 0.0}, "learning_rate must be positive"),
+        ({"learning_rate": float("nan")}, "learning_rate must be positive"),
+    ],
+)
+def test_settings_that_cannot_train_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Settings(**changes)
+
+
+# -- validation
+
+
+def scripted(values):
+    """A validation that gives these values, one after the other."""
+    left = list(values)
+    return lambda method: left.pop(0)
+
+
+def test_the_best_validated_state_is_kept():
+    method = Pulled()
+    history = train(method, {"clicks": toy_log()}, sgd(steps=5, validate_every=1), scripted([1, 3, 2, 3, 0]))
+    assert method.numbers[0] == pytest.approx(-0.1 * 2)
+    assert (history.best_step, history.best_value) == (2, 3)
+    assert history.column("validation") == [(1, 1), (2, 3), (3, 2), (4, 3), (5, 0)]
+
+
+def test_training_stops_early_when_validation_does_not_improve():
+    method = Pulled()
+    settings = sgd(steps=50, validate_every=1, patience=3)
+    history = train(method, {"clicks": toy_log()}, settings, scripted([1, 2, 0, 0, 0, 9]))
+    assert method.steps == 5
+    assert history.best_step == 2
+    assert method.numbers[0] == pytest.approx(-0.1 * 2)
+
+
+def test_without_validation_the_last_state_is_kept():
+    method = Pulled()
+    history = train(method, {"clicks": toy_log()}, sgd(steps=5, validate_every=2))
+    assert method.numbers[0] == pytest.approx(-0.1 * 5)
+    assert [row["step"] for row in history.rows] == [2, 4, 5]
+    assert history.best_step is None
+
+
+def test_a_stage_ends_with_its_best_state_and_the_next_begins_there():
+    method = TwoStages()
+    train(method, {"clicks": toy_log()}, sgd(steps=4, validate_every=1), scripted([5, 4, 1, 2]))
+    assert method.numbers == pytest.approx([-0.1 * 1, -0.1 * 2])
+
+
+def test_a_stage_that_does_not_select_is_not_validated():
+    class Unselected(Pulled):
+        def stages(self):
+            first = Stage("one", self.loss, {self.first: 1.0}, steps=2, selects=False)
+            return [first, Stage("two", self.loss, {self.second: 1.0})]
+
+    method = Unselected()
+    history = train(method, {"clicks": toy_log()}, sgd(steps=4, validate_every=1), scripted([2, 1]))
+    assert [step for step, _ in history.column("validation")] == [3, 4]
+    assert method.numbers == pytest.approx([-0.1 * 2, -0.1 * 1])
+
+
+# -- warnings
+
+
+class Faulty(Pulled):
+    """A term is not a number at some steps."""
+
+    def __init__(self, bad_steps):
+        super().__init__()
+        self.bad_steps = bad_steps
+
+    def loss(self, lists):
+        step = self.steps
+        terms = super().loss(lists)
+        return {**terms, "second": terms["second"] * float("nan")} if step in self.bad_steps else terms
+
+
+def test_a_term_that_is_no_number_is_named_and_its_batch_skipped():
+    method = Faulty({2})
+    with pytest.warns(RuntimeWarning, match=r"step 2 of stage 'train': loss term 'second' is nan"):
+        history = train(method, {"clicks": toy_log()}, sgd(steps=5))
+    assert method.numbers == pytest.approx([-0.1 * 4, -0.1 * 4])
+    assert len(history.warnings) == 1
+
+
+def test_terms_whose_sum_overflows_are_skipped_too():
+    method = Pulled()
+    nn.init.constant_(method.first.weight, 3e38)
+    nn.init.constant_(method.second.weight, 3.1e38)
+    with pytest.warns(RuntimeWarning, match="loss term 'second'"):
+        train(method, {"clicks": toy_log(sessions=(1, 1), clicks=((1, 0), (0, 1)))}, sgd(batch_size=1))
+
+
+def test_training_gives_up_when_no_batch_is_finite():
+    method = Faulty(range(1000))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(FloatingPointError, match="lower the learning rate"):
+            train(method, {"clicks": toy_log()}, sgd(steps=1000))
+    assert method.steps == MOST_SKIPPED
+
+
+def test_a_loss_that_explodes_is_warned_of_once():
+    class Growing(Pulled):
+        def loss(self, lists):
+            self.steps += 1
+            return {"first": lists.sessions.sum() * (10.0**self.steps + 0 * self.first.weight)}
+
+    with pytest.warns(RuntimeWarning, match="seems to diverge: the loss is .* lower the learning rate") as caught:
+        train(Growing(), {"clicks": toy_log()}, sgd(steps=8))
+    assert len(caught) == 1
+
+
+def test_a_stage_on_another_scale_is_no_divergence():
+    class Rescaled(TwoStages):
+        def loss(self, lists):
+            scale = 1.0 if self.steps < 2 else 1e6
+            return {name: scale * (term + lists.sessions.sum()) for name, term in super().loss(lists).items()}
+
+    train(Rescaled(), {"clicks": toy_log()}, sgd(steps=4, learning_rate=1e-9))  # a warning would be an error
+
+
+def test_a_log_without_clicks_is_warned_of():
+    with pytest.warns(RuntimeWarning, match="the log has no clicks"):
+        train(Pulled(), {"clicks": toy_log(clicks=((0, 0), (0, 0)))}, sgd())
+
+
+def test_a_missing_source_is_asked_for():
+    method = METHODS["labelled"](Problem(1, 2))
+    with pytest.raises(ValueError, match=r"learns from judgements: pass logs\['judgements'\]"):
+        train(method, {"clicks": toy_log()}, sgd())
+
+
+def test_pairs_of_clicks_are_asked_for_where_the_log_only_has_counts():
+    method = METHODS["pair_debias"](Problem(1, 2))
+    with pytest.raises(ValueError, match="joint=True"):
+        train(method, {"clicks": toy_log()}, sgd())
+
+
+# -- randomness, progress and history
+
+
+def test_the_callers_random_state_is_untouched():
+    method = METHODS["naive"](Problem(1, 2, network=Network(hidden=(4,), dropout=0.5)))
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    train(method, {"clicks": toy_log()}, sgd(steps=3))
+    assert torch.equal(torch.rand(2), expected)
+
+
+def test_another_seed_draws_another_dropout():
+    def weights(seed):
+        torch.manual_seed(0)
+        method = METHODS["naive"](Problem(1, 2, network=Network(hidden=(8,), dropout=0.5, norm=False)))
+        train(method, {"clicks": toy_log()}, sgd(steps=3, seed=seed))
+        return method.relevance.layers[0].weight.detach()
+
+    assert torch.equal(weights(1), weights(1))
+    assert not torch.equal(weights(1), weights(2))
+
+
+def test_progress_tells_stage_step_terms_and_time_left():
+    reports = []
+    train(TwoStages(), {"clicks": toy_log()}, sgd(steps=6, validate_every=2), scripted([1] * 9), reports.append)
+    assert [(report.stage, report.step, report.steps) for report in reports] == [
+        ("one", 2, 6),
+        ("two", 4, 6),
+        ("two", 6, 6),
+    ]
+    assert reports[0].terms == pytest.approx({"first": -0.1, "second": 0.0})
+    assert reports[-1].validation == 1
+    assert reports[-1].seconds_left == 0
+
+
+def test_time_left_follows_from_the_rate_of_this_run_alone():
+    report = Report("train", 60, 100, {}, None, started=time.monotonic() - 2.0, first_step=40)
+    assert report.rate == pytest.approx(10.0, rel=0.05)
+    assert report.seconds_left == pytest.approx(4.0, rel=0.05)
+
+
+def test_a_history_can_be_plotted(tmp_path):
+    history = train(Pulled(), {"clicks": toy_log()}, sgd(steps=4, validate_every=1), scripted([1, 2, 3, 4]))
+    figure = history.plot(tmp_path / "history.png")
+    assert (tmp_path / "history.png").read_bytes().startswith(b"\x89PNG")
+    assert [line.get_label() for line in figure.axes[0].lines] == ["first", "second"]
+    assert figure.axes[1].lines[0].get_ydata() == pytest.approx([1, 2, 3, 4])
+
+
+def test_a_history_survives_json():
+    history = History([{"step": 1, "stage": "train", "seconds": 2.5, "clicks": 0.5}], ["careful"], 1, 0.5)
+    assert History.from_json(history.to_json()) == history
+    assert history.seconds == 2.5
+
+
+def test_training_lowers_the_loss_of_a_real_method():
+    torch.manual_seed(0)
+    method = METHODS["naive"](Problem(1, 2, network=Network(kind="linear")))
+    log = toy_log(clicks=((0, 2), (0, 2)), sessions=(2, 2))  # the document with the larger feature is clicked
+    history = train(method, {"clicks": log}, Settings(steps=50, validate_every=1, learning_rate=0.5))
+    losses = [value for _, value in history.column("clicks")]
+    assert losses[-1] < 0.2 < losses[0]
+    assert_close(method.relevance.layers[0].weight.detach() > 0, torch.ones(1, 1, dtype=torch.bool))
