@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +13,7 @@ from unskew import __version__
 from unskew.data.catalogue import listing, load_split
 from unskew.data.click_log import ClickLog
 from unskew.data.judged_set import JudgedSet
-from unskew.data.log_files import read_log
+from unskew.data.log_files import open_log, read_log
 from unskew.demo import run_demo
 from unskew.evaluation.evaluate import evaluate, score_documents
 from unskew.fit import Model, Recipe, fit
@@ -27,6 +26,7 @@ from unskew.simulation.simulate import simulate as run_simulation
 from unskew.simulation.users import make_user
 from unskew.terminal import (
     BAD_INPUT,
+    cell,
     console,
     counting_progress,
     errors,
@@ -134,6 +134,9 @@ def train(
     interventions: Annotated[
         Path | None, typer.Option(help="A log of changed orders, for methods that need one.")
     ] = None,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Read the log shard by shard: it may exceed memory.")
+    ] = False,
     options: Options = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
@@ -143,7 +146,7 @@ def train(
     """Train a ranker on a click log. A run that was cut off goes on where it was."""
     check_target(out, overwrite=overwrite)
     recipe = Recipe.of(method, **{"seed": seed, **parse_options(options or [])})
-    clicks = read_log(log)
+    clicks = open_log(log) if stream else read_log(log)
     checkpoint = out.with_name(f".{out.name}.checkpoint")
     with training_progress(f"train {method}", quiet=quiet or json) as progress:
         model = fit(
@@ -227,21 +230,21 @@ def weights(
 @command
 def methods(json: Json = False) -> None:
     """The methods, with their paper, what they assume, and their hyper-parameters."""
-    about = {
-        name: {
-            "paper": method.paper,
-            "assumes": method.assumes,
-            "needs": method.detail,
-            "hyper_parameters": {entry.name: entry.default for entry in hyper_parameters(method).values()},
-        }
+    defaults = {
+        name: {entry.name: entry.default for entry in hyper_parameters(method).values()}
         for name, method in METHODS.items()
     }
     if json:
-        show_json(about)
+        show_json(
+            {
+                name: {"paper": m.paper, "assumes": m.assumes, "needs": m.detail, "hyper_parameters": defaults[name]}
+                for name, m in METHODS.items()
+            }
+        )
         return
     rows = [
-        (name, entry["paper"], entry["assumes"], "\n".join(f"{k}={v}" for k, v in entry["hyper_parameters"].items()))
-        for name, entry in about.items()
+        (name, method.paper, method.assumes, "\n".join(f"{key}={value}" for key, value in defaults[name].items()))
+        for name, method in METHODS.items()
     ]
     show_table("Methods", ("name", "paper", "assumes", "hyper-parameters (--set)"), rows, left=4)
 
@@ -252,19 +255,8 @@ def data(json: Json = False) -> None:
     rows = listing()
     if json:
         show_json([row._asdict() for row in rows])
-        return
-    cells = [
-        tuple(
-            "–"
-            if value is None
-            else f"{value:,}"
-            if isinstance(value, int) and not isinstance(value, bool)
-            else {True: "yes", False: "no"}.get(value, str(value))
-            for value in row
-        )
-        for row in rows
-    ]
-    show_table("Data sets", rows[0]._fields, cells)
+    else:
+        show_table("Data sets", rows[0]._fields, [[cell(value) for value in row] for row in rows])
 
 
 @app.callback(invoke_without_command=True)
@@ -338,6 +330,3 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
     if curve is not None:
         rows = [(str(place + 1), f"{value:.3f}") for place, value in enumerate(curve)]
         show_table("Learnt examination, relative to the top", ("position", "examination"), rows)
-
-
-assert inspect.isfunction(main)

@@ -33,21 +33,16 @@ def run_demo(data: str, out: Path, seed: int) -> None:
     for name in METHODS_SHOWN:
         with training_progress(f"train {name}") as report:
             models[name] = fit(Recipe.of(name, seed=seed), log, validate=world.valid, progress=report)
-    curves = {name: model.examination() for name, model in models.items()}
+    learnt = {name: curve for name, model in models.items() if (curve := model.examination()) is not None}
     true = np.asarray(truth.position_curve) / truth.position_curve[0]
     rates = log.clicks.sum(0) / log.sessions.sum()
-    rows = [
-        (str(k + 1), f"{rates[k]:.3f}", f"{true[k]:.3f}", *(f"{c[k]:.3f}" for c in curves.values() if c is not None))
-        for k in range(log.n_positions)
-    ]
-    learnt = [name for name, curve in curves.items() if curve is not None]
+    curves = [rates / rates[0], true, *learnt.values()]
+    rows = [[str(place + 1), *(f"{curve[place]:.3f}" for curve in curves)] for place in range(log.n_positions)]
     show_table("3. The bias: examination relative to the top", ("position", "clicks", "true", *learnt), rows)
     results = {name: evaluate(model.ranker(), world.test) for name, model in models.items()}
-    production = evaluate(policy.scores(world.test), world.test)
-    everything = {"production (shown order)": production, **results}
-    metrics = list(production.per_query)
-    table = [(name, *(f"{result.mean(metric):.4f}" for metric in metrics)) for name, result in everything.items()]
+    everything = {"production (shown order)": evaluate(policy.scores(world.test), world.test), **results}
+    metrics = list(results["naive"].per_query)
+    table = [[name, *(f"{result.mean(metric):.4f}" for metric in metrics)] for name, result in everything.items()]
     show_table("4. The rankers, on judged test queries", ("ranker", *metrics), table)
-    compared = compare({name: r.values("ndcg@10")[None] for name, r in everything.items()}, "naive")
-    console.print(compared)
+    compared = compare({name: result.values("ndcg@10") for name, result in everything.items()}, "naive")
     console.print(out)

@@ -6,7 +6,7 @@ estimates what a method asks for, runs the stages, and gives a ranker that takes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unskew.data.batches import ShardBatches
 from unskew.data.click_log import ClickLog
 from unskew.data.features import TRANSFORMS, Transform, fit_transform
 from unskew.data.judged_set import JudgedSet
+from unskew.data.log_files import LogFolder
 from unskew.diagnosis.propensities import estimate_by, estimate_propensities, propensity_matrix
 from unskew.methods import METHODS, Method, hyper_parameters
 from unskew.networks.documents import Ranker
 from unskew.networks.problem import Network, Problem
 from unskew.training.history import History
 from unskew.training.settings import Settings
-from unskew.training.train import Progress, train
+from unskew.training.train import Progress, Source, train
 from unskew.training.validation import Validation, on_clicks, on_judgements
 
 NETWORK_NAMES = {"network": "kind", **{entry.name: entry.name for entry in fields(Network) if entry.name != "kind"}}
@@ -107,7 +109,7 @@ class Model:
 
 def fit(
     recipe: Recipe,
-    log: ClickLog | None = None,
+    log: ClickLog | LogFolder | None = None,
     *,
     judged: JudgedSet | None = None,
     interventions: ClickLog | None = None,
@@ -118,7 +120,7 @@ def fit(
     """Train a method.
 
     Args:
-        log: clicks to learn from.
+        log: clicks to learn from, in memory or, from `open_log`, read shard by shard.
         judged: judged queries to learn from, for methods that do.
         interventions: a log of changed orders, for methods that need one; default: those that `log` records.
         validate: judged queries, or the share of the log's queries whose clicks are held out; None: the last state.
@@ -128,11 +130,9 @@ def fit(
     if source is None:
         raise ValueError(f"{recipe.method} has nothing to learn from: pass a click log (or judged data for 'labelled')")
     _check_sources(recipe.method, log, judged)
-    transform = fit_transform(recipe.transform, source.features, _offsets(source), columns=_names(source))
-    learning, held_out = log, None
-    if isinstance(validate, float) and log is not None:
-        learning, held_out = log.split(validate, recipe.settings.seed)
-    logs = _transformed_sources(transform, learning, judged, interventions)
+    transform = _fitted_transform(recipe.transform, source)
+    learning, held_out = _split(log, validate, recipe.settings.seed)
+    logs = _transformed_sources(recipe, transform, learning, judged, interventions)
     problem = _problem(log, source.n_features, recipe.network)
     hyper = _with_estimates(recipe, learning, problem)
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
@@ -170,11 +170,51 @@ def transform_judged(judged: JudgedSet, transform: Transform) -> JudgedSet:
     return replace(judged, features=transform.apply_to(judged.features, judged.offsets))
 
 
+@dataclass(frozen=True)
+class _ShardFeatures:
+    """Features of a log on disk, block after block, as often as asked."""
+
+    folder: LogFolder
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        return (shard.features for shard in self.folder.shards())
+
+
+def _fitted_transform(name: str, source: ClickLog | LogFolder | JudgedSet) -> Transform:
+    if isinstance(source, LogFolder):
+        return fit_transform(name, _ShardFeatures(source), columns=_names(source))
+    return fit_transform(name, source.features, _offsets(source), columns=_names(source))
+
+
+def _split(
+    log: ClickLog | LogFolder | None, validate: JudgedSet | float | None, seed: int
+) -> tuple[ClickLog | LogFolder | None, ClickLog | None]:
+    """What is learnt from, and what is held out."""
+    if not isinstance(validate, float) or log is None:
+        return log, None
+    if isinstance(log, LogFolder):
+        raise ValueError("clicks can be held out of a log in memory only: validate on judged data, or do not stream")
+    return log.split(validate, seed)
+
+
 def _transformed_sources(
-    transform: Transform, log: ClickLog | None, judged: JudgedSet | None, interventions: ClickLog | None
-) -> dict[str, ClickLog | JudgedSet]:
-    logs: dict[str, ClickLog | JudgedSet] = {}
-    if log is not None:
+    recipe: Recipe,
+    transform: Transform,
+    log: ClickLog | LogFolder | None,
+    judged: JudgedSet | None,
+    interventions: ClickLog | None,
+) -> dict[str, Source]:
+    logs: dict[str, Source] = {}
+    if isinstance(log, LogFolder):
+        settings, detail = recipe.settings, find_method(recipe.method).detail
+        logs["clicks"] = ShardBatches(
+            log,
+            settings.batch_size,
+            seed=settings.seed,
+            detail=detail,
+            prepare=lambda shard: transform_log(shard, transform),
+        )
+    elif log is not None:
         clicks = transform_log(log, transform)
         logs["clicks"] = clicks
         if interventions is None and clicks.interventions is not None and (clicks.interventions.values > 0).any():
@@ -186,8 +226,8 @@ def _transformed_sources(
     return logs
 
 
-def _check_sources(method: str, log: ClickLog | None, judged: JudgedSet | None) -> None:
-    if log is not None and log.n_lists == 0:
+def _check_sources(method: str, log: ClickLog | LogFolder | None, judged: JudgedSet | None) -> None:
+    if log is not None and not log.n_sessions:
         raise ValueError("the log is empty: there is nothing to learn from")
     if log is None and method != "labelled":
         raise ValueError(f"{method} learns from clicks: pass a click log")
@@ -195,10 +235,13 @@ def _check_sources(method: str, log: ClickLog | None, judged: JudgedSet | None) 
         raise ValueError("labelled learns from judgements: pass judged data (--judged DATA)")
 
 
-def _problem(log: ClickLog | None, n_features: int, network: Network) -> Problem:
+def _problem(log: ClickLog | LogFolder | None, n_features: int, network: Network) -> Problem:
     if log is None:
         return Problem(n_features, n_positions=1, network=network)
-    bias = {name: column.levels for name, column in log.bias.items()}
+    if isinstance(log, LogFolder):
+        bias = {name: None if levels is None else tuple(levels) for name, levels in log.about["bias"].items()}
+    else:
+        bias = {name: column.levels for name, column in log.bias.items()}
     return Problem(n_features, max(log.n_positions, 1), bias, network)
 
 
@@ -215,11 +258,13 @@ def _estimate_propensities(log: ClickLog, problem: Problem, hyper: Mapping[str, 
 ESTIMATES: dict[str, Callable[[ClickLog, Problem, Mapping[str, Any]], Any]] = {"propensities": _estimate_propensities}
 
 
-def _with_estimates(recipe: Recipe, log: ClickLog | None, problem: Problem) -> dict[str, Any]:
+def _with_estimates(recipe: Recipe, log: ClickLog | LogFolder | None, problem: Problem) -> dict[str, Any]:
     """Hyper-parameters, with those that the method wants estimated filled in."""
     hyper = dict(recipe.hyper_parameters)
     for name in find_method(recipe.method).estimated:
         if hyper.get(name) is None and log is not None:
+            if isinstance(log, LogFolder):
+                raise ValueError(f"{name} are estimated from a log in memory only: pass {name}=, or do not stream")
             hyper[name] = ESTIMATES[name](log, problem, hyper)
     return hyper
 
@@ -232,10 +277,13 @@ def _criterion(
     return None if held_out is None else on_clicks(transform_log(held_out, transform))
 
 
-def _summary(log: ClickLog | None, judged: JudgedSet | None, criterion: Validation | None) -> dict[str, Any]:
+def _summary(
+    log: ClickLog | LogFolder | None, judged: JudgedSet | None, criterion: Validation | None
+) -> dict[str, Any]:
     summary: dict[str, Any] = {"validation": None if criterion is None else criterion.name}
     if log is not None:
-        summary |= {"lists": log.n_lists, "sessions": log.n_sessions, "clicks": log.n_clicks}
+        n_lists = sum(log.n_lists) if isinstance(log, LogFolder) else log.n_lists
+        summary |= {"lists": n_lists, "sessions": log.n_sessions, "clicks": log.n_clicks}
     if judged is not None:
         summary |= {"judged_queries": judged.n_queries}
     return summary
@@ -250,7 +298,10 @@ def _offsets(source: ClickLog | JudgedSet) -> NDArray[np.int64] | None:
     return np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=len(source.query_ids)))]).astype(np.int64)
 
 
-def _names(source: ClickLog | JudgedSet) -> tuple[str, ...]:
+def _names(source: ClickLog | LogFolder | JudgedSet) -> tuple[str, ...]:
+    if isinstance(source, LogFolder):
+        names = source.about["features"]
+        return () if isinstance(names, int) else tuple(names)
     return source.feature_names if isinstance(source, ClickLog) else ()
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unskew.data.batches import ClickBatches, JudgedBatches
+from unskew.data.batches import ClickBatches, JudgedBatches, ShardBatches
 from unskew.data.click_log import ClickLog
 from unskew.data.judged_set import JudgedSet
 from unskew.lists import ClickedLists
@@ -27,7 +27,8 @@ from unskew.training.checkpoint import RunState, load_checkpoint, restore_optimi
 from unskew.training.history import History, Report
 from unskew.training.settings import Settings
 
-Source = ClickLog | JudgedSet
+Source = ClickLog | JudgedSet | ShardBatches  # the last: a log larger than memory
+Batches = ClickBatches | JudgedBatches | ShardBatches
 Progress = Callable[[Report], None]
 MOST_SKIPPED = 20
 
@@ -73,7 +74,7 @@ def plan_stages(stages: Sequence[Stage], steps: int) -> list[tuple[Stage, int]]:
 def _run(
     method: Method,
     plan: Sequence[tuple[Stage, int]],
-    sources: Mapping[str, ClickBatches | JudgedBatches],
+    sources: Mapping[str, Batches],
     settings: Settings,
     validate: Callable[[Method], float] | None,
     progress: Progress | None,
@@ -122,7 +123,7 @@ def _run(
 def _step(
     method: Method,
     stage: Stage,
-    batches: ClickBatches | JudgedBatches,
+    batches: Batches,
     optimizer: torch.optim.Optimizer,
     networks: Sequence[Sequence[nn.Parameter]],
     settings: Settings,
@@ -206,14 +207,14 @@ def _new_optimizer(
     return settings.new_optimizer([group for group in groups if group["params"]]), networks
 
 
-def _batches(
-    stage: Stage, logs: Mapping[str, Source], method: Method, settings: Settings
-) -> ClickBatches | JudgedBatches:
+def _batches(stage: Stage, logs: Mapping[str, Source], method: Method, settings: Settings) -> Batches:
     source = logs.get(stage.source)
     if source is None:
         raise ValueError(
             f"stage '{stage.name}' of {type(method).__name__} learns from {stage.source}: pass logs['{stage.source}']"
         )
+    if isinstance(source, ShardBatches):
+        return source
     if isinstance(source, JudgedSet):
         return JudgedBatches(source, settings.batch_size, seed=settings.seed)
     if source.n_clicks == 0:
@@ -224,12 +225,14 @@ def _batches(
 def _fingerprint(
     method: Method,
     plan: Sequence[tuple[Stage, int]],
-    sources: Mapping[str, ClickBatches | JudgedBatches],
+    sources: Mapping[str, Batches],
     settings: Settings,
 ) -> dict[str, Any]:
-    def size(batches: ClickBatches | JudgedBatches) -> list[float]:
+    def size(batches: Batches) -> list[float]:
         if isinstance(batches, ClickBatches):
             return [batches.log.n_lists, batches.log.n_sessions, batches.log.n_clicks]
+        if isinstance(batches, ShardBatches):
+            return [sum(batches.folder.n_lists), batches.folder.n_sessions, batches.folder.n_clicks]
         return [batches.judged.n_queries, float(batches.judged.grades.sum())]
 
     return {
