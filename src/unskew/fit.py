@@ -138,7 +138,7 @@ def fit(
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(recipe.settings.seed)
         method = find_method(recipe.method)(problem, **hyper)
-    method.prepare(logs)
+    logs = dict(method.prepare(logs))
     criterion = _criterion(validate, held_out, transform, recipe.settings.metric)
     history = train(method, logs, recipe.settings, criterion, progress, checkpoint)
     method.finish(logs)

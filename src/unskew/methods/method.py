@@ -60,8 +60,9 @@ class Method(nn.Module, ABC):
         """Predicted clicks of each document, as `click_model` says; None: the method predicts none."""
         return None
 
-    def prepare(self, logs: Mapping[str, Any]) -> None:
-        """Steps before training that are no gradient; default: none."""
+    def prepare(self, logs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Steps before training that are no gradient; gives what is trained on, by default the logs as they are."""
+        return logs
 
     def finish(self, logs: Mapping[str, Any]) -> None:
         """Steps after training that are no gradient; default: none."""
