@@ -14,7 +14,7 @@ from unskew.data.catalogue import listing, load_split
 from unskew.data.click_log import ClickLog
 from unskew.data.judged_set import JudgedSet
 from unskew.data.log_files import open_log, read_log
-from unskew.demo import run_demo
+from unskew.demo import click_rates, run_demo
 from unskew.evaluation.evaluate import evaluate, score_documents
 from unskew.fit import Model, Recipe, fit
 from unskew.methods import METHODS, hyper_parameters
@@ -285,11 +285,7 @@ def _checked_ranker(model: Model, judged: JudgedSet) -> Any:
 
 
 def _show_log(log: ClickLog, out: Path, json: bool) -> None:
-    rates = [
-        (log.clicks * (log.positions == place) * log.mask).sum()
-        / max((log.sessions[:, None] * (log.positions == place) * log.mask).sum(), 1)
-        for place in range(log.n_positions)
-    ]
+    rates = click_rates(log)
     if json:
         show_json(
             {

@@ -22,7 +22,8 @@ BAD_INPUT = 2  # exit code: what was asked cannot be done; nothing was written
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
     """An aligned table; the first `left` columns are text, the others numbers."""
-    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    console.print(f"\n[bold]{title}[/]", highlight=False)
+    table = Table(box=None, header_style="bold", pad_edge=False)
     for number, name in enumerate(columns):
         table.add_column(name, justify="left" if number < left else "right", overflow="fold")
     for row in rows:

@@ -1,0 +1,84 @@
+"""Saved models: the same scores come back, and nothing else can get in."""
+
+import json
+
+import numpy as np
+import pytest
+
+from unskew import Recipe, fit, load_model, save_model
+from unskew.evaluation.evaluate import score_documents
+from unskew.methods import METHODS
+
+FAST = {"steps": 6, "hidden": (8,), "batch_size": 64}
+
+
+@pytest.fixture(scope="module")
+def model(log):
+    return fit(Recipe.of("dla", **FAST), log)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in {"hte"}])
+def test_every_method_ranks_the_same_after_saving(name, log, world, tmp_path):
+    judged = world.train if name == "labelled" else None
+    model = fit(Recipe.of(name, **FAST), log, judged=judged)
+    loaded = load_model(save_model(model, tmp_path / "model"))
+    expected = score_documents(model.ranker(), world.test)
+    np.testing.assert_array_equal(score_documents(loaded.ranker(), world.test), expected)
+    assert loaded.recipe == model.recipe
+    if model.examination() is not None:
+        np.testing.assert_array_equal(loaded.examination(), model.examination())
+
+
+def test_the_folder_holds_json_and_safetensors_only(model, tmp_path):
+    folder = save_model(model, tmp_path / "model")
+    assert sorted(path.name for path in folder.iterdir()) == ["history.json", "model.json", "weights.safetensors"]
+    about = json.loads((folder / "model.json").read_text())
+    assert about["method"] == "dla"
+    assert about["versions"]["unskew"]
+    assert about["trained_on"]["sessions"] > 0
+
+
+def test_an_existing_model_is_not_overwritten_unless_asked(model, tmp_path):
+    folder = save_model(model, tmp_path / "model")
+    with pytest.raises(FileExistsError, match="overwrite"):
+        save_model(model, folder)
+    save_model(model, folder, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_failed_save_leaves_the_old_model(model, tmp_path, monkeypatch):
+    folder = save_model(model, tmp_path / "model")
+    before = (folder / "weights.safetensors").read_bytes()
+
+    def full(*_, **__):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("unskew.serving.model.save_file", full)
+    with pytest.raises(OSError, match="No space"):
+        save_model(model, folder, overwrite=True)
+    assert (folder / "weights.safetensors").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_cut_file_says_so(model, tmp_path):
+    folder = save_model(model, tmp_path / "model")
+    weights = folder / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"weights\.safetensors cannot be read .* save the model again"):
+        load_model(folder)
+    (folder / "model.json").write_text('{"format"')
+    with pytest.raises(ValueError, match=r"model\.json is damaged"):
+        load_model(folder)
+
+
+def test_a_folder_that_is_no_model_says_what_is_missing(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"is no saved model: model\.json is missing"):
+        load_model(tmp_path)
+
+
+def test_weights_of_another_size_are_refused(model, log, tmp_path):
+    folder = save_model(model, tmp_path / "model")
+    other = save_model(fit(Recipe.of("dla", **{**FAST, "hidden": (4,)}), log), tmp_path / "other")
+    (folder / "weights.safetensors").write_bytes((other / "weights.safetensors").read_bytes())
+    with pytest.raises(ValueError, match="weights do not fit"):
+        load_model(folder)

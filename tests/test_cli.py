@@ -1,0 +1,143 @@
+"""The commands, as a person types them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from unskew.cli import app
+
+FAST = ["--set", "steps=20", "--set", "hidden=8"]
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def clicks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli") / "clicks"
+    run(
+        "simulate",
+        "world:tiny",
+        "--sessions",
+        16,
+        "--seed",
+        1,
+        "--joint",
+        "--intervene",
+        "shuffle=0.2",
+        "--out",
+        folder,
+    )
+    return folder
+
+
+def test_simulate_writes_a_log_and_its_truth_and_prints_json(tmp_path):
+    out = run(
+        "simulate",
+        "world:tiny",
+        "--user",
+        "coupled",
+        "--coupling",
+        0.3,
+        "--sessions",
+        4,
+        "--out",
+        tmp_path / "log",
+        "--json",
+    )
+    about = json.loads(out)
+    assert about["sessions"] == 4 * 200
+    assert len(about["click_rates"]) == 10
+    assert (tmp_path / "log.truth.parquet").exists()
+    assert (tmp_path / "log" / "log.json").exists()
+
+
+def test_train_evaluate_and_rank(clicks, tmp_path):
+    model = tmp_path / "model"
+    run("train", clicks, "--method", "dla", *FAST, "--validate", "world:tiny", "--out", model)
+    results = json.loads(run("evaluate", model, "world:tiny", "--metrics", "ndcg@10,err@10,arp", "--json"))
+    assert set(results) == {"ndcg@10", "err@10", "arp"}
+    assert "world:tiny@valid" in run("evaluate", model, "world:tiny@valid")
+    run("rank", model, "world:tiny", "--out", tmp_path / "scores.parquet")
+    assert pq.read_table(tmp_path / "scores.parquet").column_names == ["query", "document", "score", "rank"]
+    assert not list(tmp_path.glob(".*")), "no scratch file is left"
+
+
+def test_weights_are_rows_that_trees_take(clicks, tmp_path):
+    run("weights", clicks, "--method", "two_tower", *FAST, "--out", tmp_path / "rows.parquet")
+    rows = pq.read_table(tmp_path / "rows.parquet")
+    assert rows.column_names[:7] == ["query", "document", "group", "position", "target", "grade", "weight"]
+    assert len(rows) > 0
+
+
+def test_methods_and_data_list_what_there_is():
+    methods = json.loads(run("methods", "--json"))
+    assert methods["dla"]["hyper_parameters"]["max_weight"] is None
+    assert "two_tower" in run("methods")
+    assert any(row["name"] == "world:small" for row in json.loads(run("data", "--json")))
+    assert run("--version").startswith("unskew ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["simulate", "world:huge", "--out", "log"], "world"),
+        (["simulate", "world:tiny", "--user", "ghost", "--out", "log"], "ghost"),
+        (["simulate", "world:tiny", "--intervene", "shuffle=2", "--out", "log"], "shuffle"),
+        (["train", "nowhere", "--out", "model"], "nowhere is no click log"),
+        (["evaluate", "nowhere", "world:tiny"], "nowhere is no saved model"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_exit_code_2(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    output = run(*arguments, code=2)
+    assert message in output
+    assert "Traceback" not in output
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_method_or_option_is_refused_before_any_work(clicks, tmp_path):
+    assert "choose one of naive" in run("train", clicks, "--method", "magic", "--out", tmp_path / "m", code=2)
+    assert "unknown option 'stepz'" in run("train", clicks, "--set", "stepz=3", "--out", tmp_path / "m", code=2)
+    assert "name=value" in run("train", clicks, "--set", "steps", "--out", tmp_path / "m", code=2)
+
+
+def test_a_killed_training_run_goes_on_to_the_same_weights(clicks, tmp_path):
+    def command(out):
+        options = ["--set", "steps=400", "--set", "validate_every=5", "--set", "hidden=16", "--quiet"]
+        return [
+            sys.executable,
+            "-m",
+            "unskew",
+            "train",
+            str(clicks),
+            *options,
+            "--validate",
+            "world:tiny",
+            "--out",
+            str(out),
+        ]
+
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run(command(tmp_path / "whole"), check=True, env=environment, stdout=subprocess.DEVNULL)
+    killed = subprocess.Popen(command(tmp_path / "killed"), env=environment, stdout=subprocess.DEVNULL)
+    checkpoint = tmp_path / ".killed.checkpoint"
+    while not checkpoint.exists() and killed.poll() is None:
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert not (tmp_path / "killed").exists(), "killed on the way"
+    subprocess.run(command(tmp_path / "killed"), check=True, env=environment, stdout=subprocess.DEVNULL)
+    name = "weights.safetensors"
+    assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert not checkpoint.exists()

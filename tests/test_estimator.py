@@ -1,0 +1,145 @@
+"""UnbiasedRanker: the contract of scikit-learn and of LGBMRanker."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, GroupKFold
+
+from unskew import UnbiasedRanker
+
+FAST = {"steps": 20, "hidden": (8,)}
+
+
+@pytest.fixture
+def rows():
+    """Thirty lists of four documents, one session each; the first feature is relevance."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 3))
+    position = np.tile(np.arange(4), 30)
+    clicks = (rng.random(120) < 1 / (1 + np.exp(-2 * X[:, 0])) / (1 + position)).astype(int)
+    return X, clicks, np.full(30, 4), position
+
+
+def test_a_clone_keeps_the_hyper_parameters():
+    ranker = UnbiasedRanker("dla", seed=3, max_weight=7.0, hidden=(8,))
+    assert clone(ranker).get_params() == {"method": "dla", "seed": 3, "max_weight": 7.0, "hidden": (8,)}
+
+
+def test_an_unknown_option_names_the_known_ones(rows):
+    X, clicks, group, _ = rows
+    with pytest.raises(ValueError, match=r"unknown option 'max_wieght' for dla; its own: max_weight.*steps.*hidden"):
+        UnbiasedRanker("dla", max_wieght=3).fit(X, clicks, group)
+
+
+def test_rows_of_a_list_may_come_in_any_order(rows):
+    X, clicks, group, position = rows
+    shuffled = np.concatenate([start + np.random.default_rng(start).permutation(4) for start in range(0, 120, 4)])
+    one = UnbiasedRanker("two_tower", **FAST).fit(X, clicks, group, position)
+    other = UnbiasedRanker("two_tower", **FAST).fit(X[shuffled], clicks[shuffled], group, position[shuffled])
+    np.testing.assert_allclose(one.predict(X), other.predict(X), rtol=1e-5)
+
+
+def test_query_ids_say_the_same_as_group_sizes(rows):
+    X, clicks, group, position = rows
+    query = np.repeat([f"q{number}" for number in range(30)], 4)
+    by_size = UnbiasedRanker("two_tower", **FAST).fit(X, clicks, group, position)
+    by_id = UnbiasedRanker("two_tower", **FAST).fit(X, clicks, position=position, query=query)
+    np.testing.assert_array_equal(by_size.predict(X), by_id.predict(X))
+    np.testing.assert_array_equal(by_id.predict(X, query=query), by_id.predict(X, group=group))
+
+
+def test_counts_with_sessions_equal_repeated_sessions():
+    X = np.array([[1.0], [0.0]])
+    repeated = UnbiasedRanker("naive", **FAST).fit(np.tile(X, (4, 1)), [1, 0, 1, 0, 0, 1, 0, 0], group=[2, 2, 2, 2])
+    counted = UnbiasedRanker("naive", **FAST).fit(X, [2, 1], group=[2], sessions=[4])
+    np.testing.assert_allclose(repeated.predict(X), counted.predict(X), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "kind", [np.asarray, pd.DataFrame, pl.DataFrame, lambda X: pa.table({"abc"[i]: X[:, i] for i in range(3)})]
+)
+def test_any_table_goes_in(rows, kind):
+    X, clicks, group, position = rows
+    ranker = UnbiasedRanker("naive", **FAST).fit(kind(X), clicks, group, position)
+    np.testing.assert_array_equal(
+        ranker.predict(kind(X)), UnbiasedRanker("naive", **FAST).fit(X, clicks, group, position).predict(X)
+    )
+
+
+def test_raw_features_with_heavy_tails_counts_and_constants_go_in(rows):
+    X, clicks, group, position = rows
+    raw = np.column_stack([np.exp(8 * X[:, 0]), np.full(120, 5.0), np.round(1e6 * np.abs(X[:, 1]))])
+    scores = UnbiasedRanker("dla", **FAST).fit(raw, clicks, group, position).predict(raw)
+    assert np.isfinite(scores).all()
+    assert scores.std() > 0
+
+
+def test_a_grid_search_slices_query_ids(rows):
+    X, clicks, _, position = rows
+    query = np.repeat(np.arange(30), 4)
+    with sklearn.config_context(enable_metadata_routing=True):
+        ranker = UnbiasedRanker("dla", **FAST).set_fit_request(query=True, position=True).set_score_request(query=True)
+        search = GridSearchCV(ranker, {"max_weight": [2.0, 10.0]}, cv=GroupKFold(3))
+        search.fit(X, clicks, query=query, position=position, groups=query)
+    assert search.best_params_["max_weight"] in (2.0, 10.0)
+    assert 0 < search.best_score_ <= 1
+
+
+def test_the_learnt_curve_is_relative_to_the_top(rows):
+    X, clicks, group, position = rows
+    ranker = UnbiasedRanker("two_tower", **FAST).fit(X, clicks, group, position)
+    assert ranker.examination_.shape == (4,)
+    assert ranker.examination_[0] == 1
+    assert UnbiasedRanker("naive", **FAST).fit(X, clicks, group).examination_ is None
+
+
+def test_an_eval_set_chooses_the_best_state(rows):
+    X, clicks, group, position = rows
+    grades = (X[:, 0] > 0).astype(int)
+    ranker = UnbiasedRanker("dla", **FAST, validate_every=5).fit(
+        X, clicks, group, position, eval_set=(X, grades, group)
+    )
+    best = max(value for _, value in ranker.history_.column("validation"))
+    assert ranker.score(X, grades, group) == pytest.approx(best)
+
+
+def test_a_click_log_goes_in(log, world):
+    ranker = UnbiasedRanker("ipw", **FAST).fit(log)
+    assert ranker.n_features_in_ == log.n_features
+    assert ranker.predict(world.test.features, group=world.test.sizes).shape == (world.test.n_documents,)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"group": [4] * 29}, "group sizes add up to 116, X has 120 rows"),
+        ({}, "pass group .* or query"),
+        ({"group": [4] * 30, "position": np.tile([1, 2, 3, 4], 30)}, "does the log count from 1"),
+        ({"group": [4] * 30, "position": np.zeros(120)}, "two documents at position 0"),
+        ({"group": [4] * 30, "sessions": [1] * 7}, "one a list .30. or one a row .120."),
+    ],
+)
+def test_wrong_input_says_what_to_do(rows, arguments, message):
+    X, clicks, _, _ = rows
+    with pytest.raises(ValueError, match=message):
+        UnbiasedRanker(**FAST).fit(X, clicks, **arguments)
+
+
+def test_nan_features_are_refused_with_row_and_column(rows):
+    X, clicks, group, _ = rows
+    X = X.copy()
+    X[17, 2] = np.nan
+    with pytest.raises(ValueError, match="feature number 2 of row 17 is nan"):
+        UnbiasedRanker(**FAST).fit(X, clicks, group)
+
+
+def test_predicting_with_other_features_is_refused(rows):
+    X, clicks, group, _ = rows
+    ranker = UnbiasedRanker("naive", **FAST).fit(X, clicks, group)
+    with pytest.raises(ValueError, match="X has 2 features, the ranker was fitted on 3"):
+        ranker.predict(X[:, :2])
+    assert ranker.predict(X[:0]).shape == (0,)

@@ -1,0 +1,108 @@
+"""The one assembly: recipes, estimates, validation, streams."""
+
+import numpy as np
+import pytest
+
+from unskew import ClickLog, Recipe, fit, open_log, write_log
+from unskew.evaluation.evaluate import score_documents
+from unskew.fit import NETWORK_NAMES, SETTING_NAMES
+from unskew.methods import METHODS, hyper_parameters
+
+FAST = {"steps": 20, "hidden": (8,)}
+
+
+def test_options_find_their_place():
+    recipe = Recipe.of("dla", max_weight=5.0, steps=7, hidden=[16, 8], network="mlp", transform="standard", seed=2)
+    assert recipe.hyper_parameters == {"max_weight": 5.0}
+    assert (recipe.settings.steps, recipe.settings.seed) == (7, 2)
+    assert (recipe.network.kind, recipe.network.hidden) == ("mlp", (16, 8))
+    assert recipe.transform == "standard"
+
+
+def test_unknown_names_list_the_known_ones():
+    with pytest.raises(ValueError, match="unknown method 'dlaa': choose one of naive"):
+        Recipe.of("dlaa")
+    with pytest.raises(ValueError, match="unknown feature transform 'none'"):
+        Recipe.of("dla", transform="none")
+    with pytest.raises(ValueError, match="unknown optimizer 'lion', known: adagrad"):
+        Recipe.of("dla", optimizer="lion")
+
+
+def test_the_ranker_takes_raw_features(log, world):
+    model = fit(Recipe.of("naive", **FAST), log)
+    raw = score_documents(model.ranker(), world.test)
+    transformed = model.transform.apply_to(world.test.features)
+    assert not np.allclose(transformed, world.test.features)
+    assert np.isfinite(raw).all()
+
+
+def test_ipw_estimates_its_propensities_from_a_shuffled_log(log):
+    model = fit(Recipe.of("ipw", **FAST), log)
+    curve = np.asarray(model.recipe.hyper_parameters["propensities"])
+    truth = np.array([0.68, 0.61, 0.48, 0.34, 0.28, 0.20, 0.11, 0.10, 0.08, 0.06]) / 0.68
+    assert curve[0] == pytest.approx(1)
+    assert np.abs(curve - truth).max() < 0.35  # 1,280 shuffled sessions: a few clicks a position
+
+
+def test_ipw_refuses_a_log_without_interventions():
+    log = ClickLog.from_arrays(np.eye(4), [1, 0, 0, 1], group=[2, 2])
+    with pytest.raises(ValueError, match="position"):
+        fit(Recipe.of("ipw", **FAST), log)
+
+
+def test_held_out_clicks_validate_without_labels(log):
+    model = fit(Recipe.of("two_tower", **FAST, validate_every=5), log, validate=0.2)
+    assert model.trained_on["validation"] == "click likelihood"
+    assert model.history.best_value == max(value for _, value in model.history.column("validation"))
+
+
+def test_a_method_that_predicts_no_clicks_says_so(log):
+    with pytest.raises(ValueError, match="predicts no clicks: validate it on judged data"):
+        fit(Recipe.of("pair_debias", **FAST), log, validate=0.2)
+
+
+def test_pairs_need_a_joint_log(log):
+    with pytest.raises(ValueError, match="joint"):
+        fit(Recipe.of("pair_debias", **FAST), log.marginal())
+
+
+def test_labelled_needs_judgements_and_others_need_clicks(log, world):
+    with pytest.raises(ValueError, match="--judged"):
+        fit(Recipe.of("labelled", **FAST), log)
+    with pytest.raises(ValueError, match="naive learns from clicks"):
+        fit(Recipe.of("naive", **FAST), judged=world.train)
+    fit(Recipe.of("labelled", **FAST), judged=world.train)
+
+
+def test_a_streamed_log_of_one_shard_gives_the_same_ranker(log, world, tmp_path):
+    recipe = Recipe.of("two_tower", **FAST, batch_size=10_000)
+    folder = open_log(write_log(log, tmp_path / "log"))
+    streamed = fit(recipe, folder)
+    whole = fit(recipe, log)
+    expected = score_documents(whole.ranker(), world.test)
+    np.testing.assert_allclose(score_documents(streamed.ranker(), world.test), expected, atol=1e-3)
+
+
+def test_a_streamed_log_of_many_shards_is_learnt_from(log, world, tmp_path):
+    folder = open_log(write_log(log, tmp_path / "log", n_shards=5))
+    model = fit(Recipe.of("two_tower", **FAST, batch_size=16), folder, validate=world.valid)
+    assert model.trained_on["lists"] == log.n_lists
+    with pytest.raises(ValueError, match="validate on judged data"):
+        fit(Recipe.of("two_tower", **FAST), folder, validate=0.2)
+    with pytest.raises(ValueError, match="pass propensities="):
+        fit(Recipe.of("ipw", **FAST), folder)
+
+
+def test_the_same_seed_gives_the_same_ranker_and_another_seed_another(log, world):
+    def scores(seed):
+        return score_documents(fit(Recipe.of("dla", **FAST, seed=seed), log).ranker(), world.test)
+
+    np.testing.assert_array_equal(scores(0), scores(0))
+    assert not np.allclose(scores(0), scores(1))
+
+
+def test_no_hyper_parameter_hides_a_setting_of_training_or_network():
+    shared = {*SETTING_NAMES, *NETWORK_NAMES, "transform", "method"}
+    assert {name: set(hyper_parameters(method)) & shared for name, method in METHODS.items()} == dict.fromkeys(
+        METHODS, set()
+    )
