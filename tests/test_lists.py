@@ -52,13 +52,13 @@ def test_a_tensor_of_a_file_mapped_read_only_costs_no_copy_and_no_warning(tmp_pa
 @pytest.mark.parametrize("shape", [(0, 3), (2, 0), (0,)])
 def test_empty_read_only_arrays_become_empty_tensors(shape):
     array = np.zeros(shape, dtype=np.float32)
-    array.flags.writeable = False
+    array.setflags(write=False)
     assert tuple(shared_tensor(array).shape) == shape
 
 
 def test_the_memory_of_a_read_only_array_outlives_the_array():
     array = np.full(1000, 3.0, dtype=np.float32)
-    array.flags.writeable = False
+    array.setflags(write=False)
     tensor = shared_tensor(array)
     del array
     _ = [np.zeros(1000, dtype=np.float32) for _ in range(50)]  # would take the memory if it were free

@@ -70,7 +70,8 @@ class JudgedLists(Lists):
 def shared_tensor(array: NDArray) -> Tensor:
     """A tensor on the array's memory, to be read only: behind it may be a file that is mapped read-only."""
     whole = np.ascontiguousarray(array)
-    return torch.from_numpy(whole if whole.flags.writeable else np.asarray(_Unlocked(whole)))
+    _, read_only = whole.__array_interface__["data"]
+    return torch.from_numpy(np.asarray(_Unlocked(whole)) if read_only else whole)
 
 
 class _Unlocked:

@@ -175,7 +175,7 @@ def test_logs_without_features_give_batches_without_features():
 def test_arrays_mapped_read_only_are_read_without_a_warning():
     log = ClickLog.from_table(session_table())
     for array in (log.features, log.mask, log.documents, log.clicks, log.patterns.clicks):
-        array.flags.writeable = False
+        array.setflags(write=False)
     assert ClickBatches(log, detail="pairs")(0).n_lists == 15
 
 

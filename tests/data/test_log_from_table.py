@@ -267,7 +267,7 @@ def test_a_list_is_first_shown_at_its_earliest_session(times):
 @pytest.mark.parametrize(
     ("changes", "arguments", "message"),
     [
-        ({}, {"click": "klick"}, "column 'klick' is missing; the table has: session, query"),
+        ({}, {"click": "clicked"}, "column 'clicked' is missing; the table has: session, query"),
         ({}, {"features": ["weight"]}, "column 'weight' is missing"),
         ({"position": [0, 0, 0, 1, 0, 1]}, {}, r"column 'position', rows 0 and 1: two documents at position 0"),
         ({"position": [0, -1, 0, 1, 0, 1]}, {}, "column 'position', row 1: -1 is not allowed"),
