@@ -103,6 +103,6 @@ def test_the_same_seed_gives_the_same_ranker_and_another_seed_another(log, world
 
 def test_no_hyper_parameter_hides_a_setting_of_training_or_network():
     shared = {*SETTING_NAMES, *NETWORK_NAMES, "transform", "method"}
-    assert {name: set(hyper_parameters(method)) & shared for name, method in METHODS.items()} == dict.fromkeys(
-        METHODS, set()
-    )
+    assert {name: set(hyper_parameters(method)) & shared for name, method in METHODS.items()} == {
+        name: set() for name in METHODS
+    }

@@ -6,21 +6,33 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from torch import nn
+
 from unskew.networks.documents import PointwiseRanker, Ranker, mlp
+from unskew.networks.listwise import ListwiseRanker
+
+LISTWISE_WIDTH = 64
 
 
 @dataclass(frozen=True)
 class Network:
     """Architecture of a ranker."""
 
-    kind: str = "mlp"  # or "linear"
+    kind: str = "mlp"  # or "linear", "listwise"
     hidden: tuple[int, ...] = (128, 64)  # the reference programs use (512, 256, 128)
     activation: str = "elu"
     dropout: float = 0.0
     norm: bool = True  # LayerNorm before every layer
+    expand: int | None = None  # a linear layer to this size before all others; "listwise": 64 where it is None
+    layers: int = 2  # of the encoder of "listwise"
+    heads: int = 4  # of attention of "listwise"; they divide `expand`
+    shown_order: bool = False  # "listwise" is told the order in which documents are given
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", tuple(int(size) for size in self.hidden))
+        sizes = (self.hidden,) if isinstance(self.hidden, int) else tuple(self.hidden)
+        if not all(isinstance(size, int) and size > 0 for size in sizes):
+            raise ValueError(f"hidden must be sizes of layers, e.g. 128,64, got {self.hidden}")
+        object.__setattr__(self, "hidden", sizes)
         if self.kind not in RANKERS:
             raise ValueError(f"unknown network '{self.kind}', known: {', '.join(RANKERS)}")
 
@@ -49,12 +61,14 @@ class Problem:
 def _mlp_ranker(problem: Problem) -> Ranker:
     network = problem.network
     layers = mlp(
-        problem.n_features,
+        network.expand or problem.n_features,
         network.hidden,
         activation=network.activation,
         dropout=network.dropout,
         norm=network.norm,
     )
+    if network.expand:
+        layers.insert(0, nn.Linear(problem.n_features, network.expand))
     return PointwiseRanker(layers)
 
 
@@ -62,4 +76,24 @@ def _linear_ranker(problem: Problem) -> Ranker:
     return PointwiseRanker(mlp(problem.n_features, ()))
 
 
-RANKERS: dict[str, Callable[[Problem], Ranker]] = {"mlp": _mlp_ranker, "linear": _linear_ranker}
+def listwise_ranker(problem: Problem) -> ListwiseRanker:
+    """A listwise-input ranker of the problem's sizes, whatever kind of network it asks for."""
+    network = problem.network
+    return ListwiseRanker(
+        problem.n_features,
+        width=network.expand or LISTWISE_WIDTH,
+        layers=network.layers,
+        heads=network.heads,
+        hidden=network.hidden,
+        activation=network.activation,
+        dropout=network.dropout,
+        norm=network.norm,
+        n_places=problem.n_positions if network.shown_order else 0,
+    )
+
+
+RANKERS: dict[str, Callable[[Problem], Ranker]] = {
+    "mlp": _mlp_ranker,
+    "linear": _linear_ranker,
+    "listwise": listwise_ranker,
+}

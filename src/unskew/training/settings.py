@@ -39,11 +39,13 @@ class Settings:
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"unknown optimizer '{self.optimizer}', known: {', '.join(OPTIMIZERS)}")
         for name in ("steps", "batch_size", "validate_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("learning_rate",):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a whole number from 1, got {value!r}")
+        for name in ("learning_rate", "weight_decay"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or value < 0:
+                raise ValueError(f"{name} must be a number from 0, got {value!r}")
 
     def new_optimizer(self, groups: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
         return OPTIMIZERS[self.optimizer](groups, self.learning_rate, self.weight_decay)
