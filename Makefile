@@ -7,7 +7,7 @@ SHARED_DATA := $(wildcard ../shared/data)
 export UNSKEW_DATA ?= $(if $(SHARED_DATA),$(abspath $(SHARED_DATA)))
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: help setup demo test test-fast test-slow lint format bench lock clean
+.PHONY: help setup demo test test-fast test-slow browser lint format bench lock clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -25,8 +25,13 @@ demo: $(READY)  ## the main job, from simulated clicks to a comparison
 
 test: lint test-fast  ## lint, then every test that is not slow
 
-test-fast: $(READY)
+test-fast: $(READY) browser
 	$(BIN)/python -m pytest -m "not slow" -n 2
+
+browser:  # reports are opened in a real one, where it can be had
+	@command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && \
+	  apt-get install -y -qq --no-install-recommends chromium; } > /dev/null 2>&1 || \
+	  echo "no chromium, and none can be installed: the browser test will be skipped"
 
 test-slow: $(READY)  ## the slow science
 	$(BIN)/python -m pytest -m slow
