@@ -1,5 +1,6 @@
 """Logs from tables: a slow reference in pandas, tables of every library, and what must be refused."""
 
+import tracemalloc
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -136,6 +137,28 @@ def test_ids_keep_their_type():
     log = ClickLog.from_table(table(query=[2**62] * 6, document=["日本", "ü"] * 2 + ["ü", "日本"]))
     assert log.query_ids.tolist() == [2**62]
     assert log.document_ids.tolist() == ["日本", "ü"]
+
+
+def test_feature_columns_are_in_memory_one_at_a_time():
+    n_rows = 50_000
+    base = {
+        "session": np.arange(n_rows) // 10,
+        "query": np.zeros(n_rows, dtype=int),
+        "document": np.arange(n_rows) % 10,
+        "position": np.arange(n_rows) % 10,
+        "click": np.zeros(n_rows, dtype=int),
+    }
+
+    def peak(n_features):
+        columns = {f"f{number}": (np.arange(n_rows) % 10).astype(float) for number in range(n_features)}
+        impressions = pa.table({**base, **columns})
+        tracemalloc.start()
+        ClickLog.from_table(impressions)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    assert peak(60) - peak(1) < 5 * n_rows * 8  # five columns, not sixty
 
 
 def test_the_same_document_of_another_query_is_another_document():
