@@ -58,7 +58,13 @@ def test_weights_of_patterns_sum_to_sessions_and_their_clicks_to_clicks(sessions
 
 @pytest.mark.parametrize(
     ("counts", "dtype"),
-    [([0, 1, 2**24], np.float32), ([2**24 + 1], np.float64), ([0.5], np.float32), ([0.1], np.float64), ([], np.float32)],
+    [
+        ([0, 1, 2**24], np.float32),
+        ([2**24 + 1], np.float64),
+        ([0.5], np.float32),
+        ([0.1], np.float64),
+        ([], np.float32),
+    ],
 )
 def test_counts_are_float32_only_where_that_is_exact(counts, dtype):
     compact = compact_counts(np.array(counts))
