@@ -1,0 +1,185 @@
+r"""Heterogeneous treatment effects (HTE; Tian et al., 2020, arXiv:2007.09798), as the LBD paper compares with it.
+
+Position is a treatment whose effect depends on the document: $\tau_k(x) = E[c \mid 1, x] - E[c \mid k, x]$ is what a
+click chance loses at position $k$ against the top. It is estimated from an intervention log, in which documents changed
+places with the top one by chance, and added to the clicks logged at $k$: then every document has about the clicks that
+it would have had on top, and a ranker is trained on them plainly. (So the LBD paper describes it. The original redraws
+clicks from the corrected rates, which has the same mean and more noise.)
+
+It takes clicks on top for relevance. That is right only where all documents are seen alike on top.
+
+$E[c \mid k, x]$ comes from gradient-boosted trees with the position as one more feature and a Poisson loss, in whose
+log link $r(x)\,\theta_k$ is a sum. Effects of a query come from trees that never saw it (cross-fitting): a click
+must not correct itself. Corrected clicks are fractions and may exceed the sessions, since cutting them off would bias
+the mean; a log of them is `graded`, without click patterns.
+
+`correct_clicks` serves any method: with `oracle_effects` of a simulation and `naive` it is the paper's HTE-oracle, with
+`lbd` its LBD-HTE-oracle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from unskew import losses
+from unskew.data.click_log import ClickLog
+from unskew.lists import ClickedLists
+from unskew.methods.method import Method, Terms
+from unskew.networks.problem import Problem
+from unskew.simulation.truth import Truth
+
+Matrix = NDArray[np.float64]
+
+HOW_TO_INTERVENE = (
+    "make a log in which documents change places with the top one: unskew simulate ... --intervene swap_top=0.2 "
+    "(in Python simulate(..., interventions={'swap_top': 0.2})), or record such swaps in your own logs"
+)
+
+
+class HTE(Method):
+    """Listwise softmax on clicks raised to what they would have been on top.
+
+    Args:
+        folds: parts of the queries; the effects of each come from the others.
+        trees: rounds of boosting.
+        max_leaves: leaves of a tree.
+    """
+
+    paper = "Tian et al., 2020"
+    assumes = "on top all documents are seen alike; an intervention log tells what other positions take away"
+
+    def __init__(self, problem: Problem, *, folds: int = 3, trees: int = 100, max_leaves: int = 31):
+        super().__init__()
+        for name, value, least in (("folds", folds, 2), ("trees", trees, 1), ("max_leaves", max_leaves, 2)):
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}")
+        self.relevance = problem.new_ranker()
+        self.folds = folds
+        self.trees = trees
+        self.max_leaves = max_leaves
+
+    def prepare(self, logs: Mapping[str, Any]) -> dict[str, Any]:
+        """The logs with corrected clicks."""
+        if logs.get("interventions") is None:
+            raise ValueError(
+                f"hte learns effects of positions from interventions, and there are none: {HOW_TO_INTERVENE}"
+            )
+        clicks = logs.get("clicks")
+        if not isinstance(clicks, ClickLog):
+            raise ValueError("hte corrects a click log that is in memory: read it with read_log rather than stream it")
+        effects = estimate_effects(
+            clicks, logs["interventions"], folds=self.folds, trees=self.trees, max_leaves=self.max_leaves
+        )
+        return {**logs, "clicks": correct_clicks(clicks, effects)}
+
+    def loss(self, lists: ClickedLists) -> Terms:
+        scores = self.relevance(lists.features, lists.mask)
+        return {"clicks": losses.softmax(scores, lists.clicks, lists.mask)}
+
+
+def correct_clicks(log: ClickLog, effects: NDArray) -> ClickLog:
+    """The log with clicks as they would have been on top; usable with any method that takes counts.
+
+    Args:
+        effects: what the position took from each document's chance of a click, `[lists, docs]`.
+    """
+    if effects.shape != log.mask.shape:
+        raise ValueError(
+            f"effects have shape {effects.shape}, the log's lists {log.mask.shape}: one effect is needed for every "
+            "shown document, in the log's order"
+        )
+    if not np.isfinite(effects[log.mask]).all():
+        raise ValueError("effects must be finite: a document of the log has none")
+    added = log.sessions[:, None] * np.where(log.mask, effects, 0.0)
+    corrected = np.maximum(log.clicks + added, 0.0)  # less than no click is a misestimate
+    return replace(log.marginal(), clicks=corrected, graded=True)
+
+
+def oracle_effects(truth: Truth) -> Matrix:
+    r"""The true effects $r(x)(o_1(x) - o_k(x))$ of a simulation, `[lists, docs]`."""
+    if truth.click_probability_on_top is None:
+        raise ValueError(
+            "this user's clicks depend on the whole page, so that there is no click probability on top: simulate one "
+            "of the users whose clicks depend on the document and its position, e.g. coupled"
+        )
+    return truth.click_probability_on_top.astype(np.float64) - truth.click_probability
+
+
+def estimate_effects(
+    log: ClickLog, interventions: ClickLog, *, folds: int = 3, trees: int = 100, max_leaves: int = 31
+) -> Matrix:
+    r"""$\tau_k(x)$ of every shown document at its position, `[lists, docs]`; 0 on top and in padding.
+
+    Args:
+        log: whose clicks are to be corrected; features transformed as those of `interventions`.
+        interventions: a log in which documents change places with the top one; it may be a part of `log`.
+        folds: parts of the queries; the effects of each come from the others.
+    """
+    _check_interventions(log, interventions)
+    fold_of_list, fold_of_intervention = _folds(log, interventions, folds)
+    effects = np.zeros(log.mask.shape)
+    for fold in range(folds):
+        chosen = (log.mask & (log.positions > 0)) & (fold_of_list == fold)[:, None]
+        if not chosen.any():
+            continue
+        learner = _learn_rates(interventions.select(fold_of_intervention != fold), trees, max_leaves)
+        features, places = log.features[log.documents[chosen]], log.positions[chosen]
+        on_top = _predict(learner, features, np.zeros_like(places), graded=log.graded)
+        effects[chosen] = on_top - _predict(learner, features, places, graded=log.graded)
+    return effects
+
+
+def _check_interventions(log: ClickLog, interventions: ClickLog) -> None:
+    if interventions.n_features != log.n_features:
+        raise ValueError(
+            f"the intervention log has {interventions.n_features} features, the click log {log.n_features}: both must "
+            "describe documents alike"
+        )
+    shown = interventions.positions[interventions.mask]
+    if not (shown == 0).any() or not (shown > 0).any():
+        raise ValueError(f"the intervention log shows no document on top and others below: {HOW_TO_INTERVENE}")
+    if not interventions.n_clicks:
+        raise ValueError("the intervention log has no clicks: the effects of positions cannot be learnt from it")
+
+
+def _folds(log: ClickLog, interventions: ClickLog, folds: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The fold of each list of both logs; a query, known by its id, is in one fold everywhere."""
+    of_lists = log.query_ids[log.queries]
+    of_interventions = interventions.query_ids[interventions.queries]
+    distinct, number = np.unique(np.concatenate([of_lists, of_interventions]), return_inverse=True)
+    if len(np.unique(of_interventions)) < folds:
+        raise ValueError(
+            f"the intervention log has {len(np.unique(of_interventions))} queries, too few for {folds} folds: "
+            "collect more, or lower folds"
+        )
+    # Query ids are sorted and often grouped by source: neighbours go into different folds.
+    fold = (np.arange(len(distinct)) % folds)[number]
+    return fold[: len(of_lists)], fold[len(of_lists) :]
+
+
+def _learn_rates(log: ClickLog, trees: int, max_leaves: int) -> HistGradientBoostingRegressor:
+    """Click rates by features and position."""
+    features, places = log.features[log.documents[log.mask]], log.positions[log.mask]
+    sessions = np.repeat(log.sessions, log.mask.sum(axis=1)).astype(np.float64)
+    rates = log.clicks[log.mask] / sessions
+    if not rates.any():
+        raise ValueError("a part of the intervention log has no clicks: collect more interventions, or lower folds")
+    learner = HistGradientBoostingRegressor(
+        loss="poisson", max_iter=trees, max_leaf_nodes=max_leaves, early_stopping=False, random_state=0
+    )
+    return learner.fit(_with_places(features, places), rates, sample_weight=sessions)
+
+
+def _predict(learner: HistGradientBoostingRegressor, features: NDArray, places: NDArray, *, graded: bool) -> Matrix:
+    rates = learner.predict(_with_places(features, places))
+    return rates if graded else np.minimum(rates, 1.0)
+
+
+def _with_places(features: NDArray, places: NDArray) -> NDArray[np.float32]:
+    return np.column_stack([features, places.astype(np.float32)])

@@ -1,0 +1,290 @@
+r"""Lipschitz and Bernoulli Decoupling (LBD; Chen et al., NeurIPS 2022).
+
+Assumes $c_k(x) = r(x)\,o_k(x)$: being seen depends on the position and on the document. Both factors are functions of
+the same features, so a free model of both is not identified ("Unlimited"). LBD limits observation in two ways:
+
+* Lipschitz: a penalty $\lambda \sum_k \lVert\nabla_x \hat o_k(x)\rVert_2$ on every shown document (`penalty` is
+  $\lambda$), or a network that cannot be steeper than $\beta$ (`lipschitz="certified"`).
+* Bernoulli: in training $\log \hat o$ is cancelled with probability $t$ (`cancel`), so that relevance learns to explain
+  clicks without it as well. The ranker is $\hat r$ alone; outside training nothing is cancelled.
+
+The loss is the listwise softmax cross-entropy on $\log \hat r + \gamma \log \hat o_k$, $\gamma \sim$ Bernoulli$(1-t)$.
+(The paper's Eq. 2 lacks the logarithm.) With $t = 1$ this is `naive`; with $t = 0$ and no dependence on the document it
+is `two_tower`. The paper's ablations are in `PRESETS`.
+
+**Scale.** The softmax leaves the scale of $\hat o$ free, theory and penalty do not: Theorems 2 to 4 need
+$\hat o \le 1$, and a model that may shrink $\hat o$ as a whole escapes the penalty. So
+$\hat o_k(x) = \sigma(\mathrm{logit}\,p_k + g_k(x))$, that is $\log \hat o_k(x) = b_k + h_k(x)$ with $b_k = \log p_k$,
+$h_k = g_k - \log(1 + p_k(e^{g_k} - 1))$: at most 1 by construction, and $h = 0$ where $g = 0$. $p$ is a table whose
+largest entry is fixed (`top_seen`), $g$ a network less its mean over the documents of the batch (outside training: a
+running mean). So $p_k$ is how surely the average document is seen, and neither can drift to 0 as a whole. The penalty
+trains $g$ only: as $\nabla \hat o = \hat o\,\nabla \log \hat o$ it would else pull on the position table as well.
+
+**Differences.** The penalty is estimated without bias from one random position of a random share of the documents
+(`exact`: from all of them), and unlike the reference program's does not change with the batch size. Relevance and
+observation are separate networks, clipped separately; in one trunk (`shared`, as in the reference) the penalty flattens
+relevance too. The reference draws $\gamma$ for every position of a document, but only the shown one enters the loss:
+that is `cancel_by="document"`. The paper's second set of outputs ("variance") is used nowhere and not built here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from unskew import losses
+from unskew.lists import ClickedLists
+from unskew.methods.method import Method, Stage, Terms
+from unskew.networks.documents import Ranker, mlp
+from unskew.networks.lipschitz import LipschitzNetwork
+from unskew.networks.observation import PositionObservation
+from unskew.networks.problem import Problem
+from unskew.networks.running import RunningEstimate
+
+# The paper's variants, as arguments of LBD.
+PRESETS: dict[str, dict[str, float]] = {
+    "lbd": {},
+    "lbd_lips": {"cancel": 0.0},
+    "lbd_ber": {"penalty": 0.0},
+    "unlimited": {"cancel": 0.0, "penalty": 0.0},
+}
+CANCELLED_TOGETHER = {"document": lambda mask: mask.shape, "list": lambda mask: (mask.shape[0], 1)}
+PENALIZED = {"probability": torch.exp, "log": lambda log_seen: log_seen}
+LIPSCHITZ = ("penalty", "certified")
+SHARED_KINDS = ("mlp", "linear")
+POSITION_RATE = 3.0  # learning-rate factor: Adagrad moves a table of logits more slowly than a network
+STEEPEST_SIGMOID = 0.25
+CENTRE_RATE = 0.05
+# Not 0, or the penalty would start at 0, and what is normal for it later would look like divergence.
+START = 0.3  # of the usual weights of the last layer
+
+
+class LBD(Method):
+    r"""Listwise softmax on relevance plus an observation that depends on the document, but little.
+
+    Args:
+        penalty: $\lambda$, weight of the gradient of observation; 0 for none.
+        cancel: $t$, probability that observation is cancelled in training; 1 is `naive`.
+        cancel_by: what is cancelled together, a document or a whole list.
+        penalize: the gradient of the probability (the paper), or of its log, which has no scale.
+        share: of the documents of a batch, those whose penalty is computed.
+        exact: compute the penalty of all documents at all positions.
+        lipschitz: penalty, or certified: no penalty, but no $\hat o_k$ steeper than `beta`, by construction.
+        beta: $\beta$, Lipschitz constant of a certified observation with respect to the transformed features.
+        shared: one network for relevance and observation, as in the reference program.
+        observation_hidden: layers of the network of observation; default: as the ranker's, none for a linear one.
+        top_seen: how surely the average document is seen where it is seen best; sets the scale of all.
+    """
+
+    paper = "Chen et al., NeurIPS 2022"
+    assumes = "being seen depends on position and, smoothly, on the document; clicks are a product of the two"
+    click_model = "softmax"
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        penalty: float = 0.1,
+        cancel: float = 0.1,
+        cancel_by: str = "document",
+        penalize: str = "probability",
+        share: float = 0.25,
+        exact: bool = False,
+        lipschitz: str = "penalty",
+        beta: float | None = None,
+        shared: bool = False,
+        observation_hidden: Sequence[int] | None = None,
+        top_seen: float = 0.9,
+    ):
+        super().__init__()
+        _check_number("penalty", penalty, penalty >= 0, "at least 0")
+        _check_number("cancel", cancel, 0 <= cancel <= 1, "from 0 to 1")
+        _check_number("share", share, 0 < share <= 1, "above 0 and at most 1")
+        _check_number("top_seen", top_seen, 0 < top_seen < 1, "between 0 and 1")
+        if shared and observation_hidden is not None:
+            raise ValueError("a shared network has the ranker's layers: leave out observation_hidden, or shared=True")
+        _check_choice("cancel_by", cancel_by, CANCELLED_TOGETHER)
+        _check_choice("penalize", penalize, PENALIZED)
+        _check_choice("lipschitz", lipschitz, LIPSCHITZ)
+        _check_certified(lipschitz, beta, shared=shared)
+        certified = lipschitz == "certified"
+        self.penalty = 0.0 if certified else penalty
+        self.cancel = cancel
+        self.cancelled_together = CANCELLED_TOGETHER[cancel_by]
+        self.penalized = PENALIZED[penalize]
+        self.share = share
+        self.exact = exact
+        self.top_seen = top_seen
+        self.n_positions = problem.n_positions
+        self.observation = PositionObservation(problem)
+        self.centre = RunningEstimate(torch.zeros(problem.n_positions), CENTRE_RATE)
+        self.relevance = SharedRanker(problem) if shared else problem.new_ranker()
+        if not shared:
+            self.dependence = _dependence(problem, observation_hidden, beta if certified else None)
+
+    def stages(self) -> list[Stage]:
+        return [Stage("train", self.loss, {self.observation: POSITION_RATE, self: 1.0})]
+
+    def loss(self, lists: ClickedLists) -> Terms:
+        scores, outputs = self._forward(lists.features, lists.mask)
+        centre = self._centre_of(outputs, lists)
+        logits = scores + self._kept(lists.mask).to(scores.dtype) * self._log_seen(outputs, centre, lists)
+        terms = {"clicks": losses.softmax(logits, lists.clicks, lists.mask)}
+        if self.penalty:
+            terms["penalty"] = self.penalty * self.steepness(lists, centre)
+        return terms
+
+    def click_logits(self, lists: ClickedLists) -> Tensor:
+        scores, outputs = self._forward(lists.features, lists.mask)
+        return scores + self._log_seen(outputs, self.centre.value, lists)
+
+    def examination(self) -> Tensor:
+        """How much the average document, that of the mean of $g$, is seen relative to the top."""
+        return self.observation.curve()
+
+    def seen(self, features: Tensor) -> Tensor:
+        r"""$\hat o_k(x)$ of documents `[..., features]` at all positions, `[..., positions]`.
+
+        At the average of all levels of bias columns. The scale is `top_seen`'s, not the log's.
+        """
+        curve = self.examination()
+        log_average = (curve / curve.max()).log() + math.log(self.top_seen)
+        return log_odds(log_average).add(self.deviation(features)).sigmoid()
+
+    def deviation(self, features: Tensor) -> Tensor:
+        """$g_k(x)$, how much more a document is seen than the average one, in log odds, `[..., positions]`."""
+        return self._outputs(features) - self.centre.value
+
+    def steepness(self, lists: ClickedLists, centre: Tensor) -> Tensor:
+        r"""$\sum_x \sum_k \lVert\nabla_x \hat o_k(x)\rVert_2$ over the showings of the batch, exact or estimated."""
+        rows, places, times = self._penalized_rows(lists.mask)
+        bias = {name: values.flatten()[rows] for name, values in lists.bias.items()}
+        average = self._log_average(places, bias).detach()
+        with torch.enable_grad():
+            features = lists.features.detach().flatten(0, 1)[rows].requires_grad_()
+            outputs = self._outputs(features).gather(-1, places.unsqueeze(-1)).squeeze(-1)
+            seen = self.penalized(F.logsigmoid(log_odds(average) + outputs - centre[places]))
+            (slopes,) = torch.autograd.grad(seen.sum(), features, create_graph=True)
+        showings = lists.sessions.unsqueeze(-1).expand_as(lists.mask).flatten()[rows]
+        return times * (showings * torch.linalg.vector_norm(slopes, dim=-1)).sum()
+
+    def _penalized_rows(self, mask: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Documents, a position for each, and how many such pairs each one stands for."""
+        real = mask.flatten().nonzero().squeeze(-1)
+        if self.exact:
+            places = torch.arange(self.n_positions, device=mask.device).repeat(len(real))
+            return real.repeat_interleave(self.n_positions), places, 1.0
+        n_drawn = math.ceil(self.share * len(real))
+        drawn = real[torch.randperm(len(real), device=mask.device)[:n_drawn]]
+        places = torch.randint(self.n_positions, (n_drawn,), device=mask.device)
+        return drawn, places, self.n_positions * len(real) / max(n_drawn, 1)
+
+    def _kept(self, mask: Tensor) -> Tensor:
+        r"""$\gamma$: False where observation is cancelled."""
+        if not self.training:
+            return mask
+        return torch.rand(self.cancelled_together(mask), device=mask.device) >= self.cancel
+
+    def _forward(self, features: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores `[batch, docs]` and the outputs of observation `[batch, docs, positions]`."""
+        if isinstance(self.relevance, SharedRanker):
+            both = self.relevance.layers(features)
+            return both[..., 0], both[..., 1:]
+        return self.relevance(features, mask), self.dependence(features)
+
+    def _outputs(self, features: Tensor) -> Tensor:
+        """Outputs of observation, `[..., positions]`."""
+        if isinstance(self.relevance, SharedRanker):
+            return self.relevance.layers(features)[..., 1:]
+        return self.dependence(features)
+
+    def _centre_of(self, outputs: Tensor, lists: ClickedLists) -> Tensor:
+        """Mean outputs of the showings of the batch, `[positions]`; outside training the running mean."""
+        if not self.training:
+            return self.centre.value
+        weights = (lists.sessions.unsqueeze(-1) * lists.mask).unsqueeze(-1)
+        total = weights.sum()
+        centre = (weights * outputs).sum((0, 1)) / total.clamp(min=torch.finfo(total.dtype).tiny)
+        self.centre.update(centre.detach(), total > 0)
+        return centre
+
+    def _log_seen(self, outputs: Tensor, centre: Tensor, lists: ClickedLists) -> Tensor:
+        r"""$\log \hat o$ of each document where it was shown, `[batch, docs]`."""
+        places = lists.positions.clamp(max=self.n_positions - 1)
+        deviation = (outputs - centre).gather(-1, places.unsqueeze(-1)).squeeze(-1)
+        return F.logsigmoid(log_odds(self._log_average(places, lists.bias)) + deviation)
+
+    def _log_average(self, places: Tensor, bias: Mapping[str, Tensor]) -> Tensor:
+        """$b_k$, log probability that the average document is seen at these places."""
+        tables = self.observation
+        highest = (tables.logits + sum(table.amax(0) for table in tables.levels)).amax()
+        relative = tables(places, bias) - highest
+        if len(tables.slopes):
+            relative = relative.clamp(max=0.0)  # a numeric column has no largest value to be normalized by
+        return relative + math.log(self.top_seen)
+
+
+class SharedRanker(Ranker):
+    """One network with 1 + positions outputs: the first is relevance, the others are observation."""
+
+    def __init__(self, problem: Problem):
+        super().__init__()
+        network = problem.network
+        if network.kind not in SHARED_KINDS:
+            raise ValueError(f"a '{network.kind}' network cannot be shared: take {' or '.join(SHARED_KINDS)}")
+        hidden = () if network.kind == "linear" else network.hidden
+        self.layers = mlp(
+            problem.n_features,
+            hidden,
+            1 + problem.n_positions,
+            activation=network.activation,
+            dropout=network.dropout,
+            norm=network.norm,
+        )
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:  # noqa: ARG002
+        return self.layers(features)[..., 0]
+
+
+def log_odds(log_probability: Tensor) -> Tensor:
+    r"""$\log\frac{p}{1 - p}$ of $\log p < 0$."""
+    return log_probability - torch.log(-torch.expm1(log_probability))
+
+
+def _dependence(problem: Problem, hidden: Sequence[int] | None, beta: float | None) -> nn.Module:
+    """The network of observation; nearly flat at the start, so that training begins close to `two_tower`."""
+    network = problem.network
+    if hidden is None:
+        hidden = () if network.kind == "linear" else network.hidden
+    if beta is not None:
+        return LipschitzNetwork(problem.n_features, hidden, problem.n_positions, constant=beta / STEEPEST_SIGMOID)
+    layers = mlp(problem.n_features, hidden, problem.n_positions, activation=network.activation, norm=network.norm)
+    last = layers[-1]
+    assert isinstance(last, nn.Linear)
+    with torch.no_grad():
+        last.weight *= START
+    return layers
+
+
+def _check_number(name: str, value: float, allowed: bool, rule: str) -> None:
+    if not (allowed and math.isfinite(value)):
+        raise ValueError(f"{name} must be {rule}, got {value}")
+
+
+def _check_choice(name: str, value: str, known: Sequence[str] | Mapping) -> None:
+    if value not in known:
+        raise ValueError(f"unknown {name} '{value}', known: {', '.join(known)}")
+
+
+def _check_certified(lipschitz: str, beta: float | None, *, shared: bool) -> None:
+    certified = lipschitz == "certified"
+    if certified and (beta is None or not (beta >= 0 and math.isfinite(beta))):
+        raise ValueError(f"lipschitz='certified' needs beta, the largest slope of observation, at least 0; got {beta}")
+    if not certified and beta is not None:
+        raise ValueError("beta is only kept by lipschitz='certified': pass that as well, or penalty=... instead")
+    if certified and shared:
+        raise ValueError("a shared network cannot be certified: relevance may be steep; leave out shared=True")

@@ -1,0 +1,441 @@
+"""LBD: its limits are naive and two_tower, its penalty is the gradient's length, its certificate holds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from unskew.data.world import make_world
+from unskew.fit import Recipe, fit
+from unskew.lists import ClickedLists
+from unskew.methods.lbd import LBD, PRESETS, log_odds
+from unskew.methods.naive import Naive
+from unskew.methods.two_tower import TwoTower
+from unskew.networks.problem import Network, Problem
+from unskew.simulation.simulate import simulate
+
+N_POSITIONS, N_FEATURES = 4, 3
+DEVICES = {"device": ("desk", "phone")}
+
+
+def problem(bias=DEVICES, **network):
+    return Problem(N_FEATURES, N_POSITIONS, bias, Network(**{"hidden": (6,), **network}))
+
+
+def clicked_lists(n_lists=5, seed=0, dtype=torch.float64):
+    """Lists of 2 to 4 documents, shown a few times each."""
+    rng = np.random.default_rng(seed)
+    mask = np.arange(N_POSITIONS) < rng.integers(2, N_POSITIONS + 1, n_lists)[:, None]
+    sessions = rng.integers(1, 6, n_lists)
+    clicks = rng.binomial(sessions[:, None], 0.4, mask.shape) * mask
+    return ClickedLists(
+        features=torch.tensor(rng.normal(size=(*mask.shape, N_FEATURES)), dtype=dtype),
+        mask=torch.tensor(mask),
+        positions=torch.tensor(np.where(mask, np.arange(N_POSITIONS), 0)),
+        clicks=torch.tensor(clicks, dtype=dtype),
+        sessions=torch.tensor(sessions, dtype=dtype),
+        bias={"device": torch.tensor(rng.integers(0, 2, mask.shape))},
+    )
+
+
+def new_lbd(seed=0, *, flat=False, bias=DEVICES, network=None, **hyper):
+    """LBD with random tables, and unless it is `flat` a random dependence on the document."""
+    torch.manual_seed(seed)
+    method = LBD(problem(bias, **(network or {})), **hyper).double().train()
+    with torch.no_grad():
+        for parameter in method.observation.parameters():
+            parameter.normal_()
+        if hasattr(method, "dependence"):
+            for parameter in method.dependence.parameters():
+                parameter.normal_()
+        if flat:
+            method.dependence[-1].weight.zero_()
+    return method
+
+
+def gradients(method, term):
+    method.zero_grad()
+    term.backward()
+    return {
+        name: torch.zeros_like(entry) if entry.grad is None else entry.grad.clone()
+        for name, entry in method.named_parameters()
+    }
+
+
+def only(prefix, values):
+    return {name: value for name, value in values.items() if name.startswith(prefix)}
+
+
+# -- limits
+
+
+def test_cancelled_for_sure_it_is_naive():
+    method, naive = new_lbd(cancel=1.0), Naive(problem()).double()
+    naive.relevance.load_state_dict(method.relevance.state_dict())
+    lists = clicked_lists()
+    terms, plain = method.loss(lists), naive.loss(lists)
+    assert torch.equal(terms["clicks"], plain["clicks"])
+    learnt = gradients(method, sum(terms.values()))
+    for name, gradient in gradients(naive, plain["clicks"]).items():
+        assert torch.equal(learnt[name], gradient), name
+
+
+def test_never_cancelled_and_the_same_for_all_documents_it_is_two_tower():
+    method, plain = new_lbd(cancel=0.0, penalty=0.0, flat=True), TwoTower(problem()).double()
+    plain.relevance.load_state_dict(method.relevance.state_dict())
+    plain.observation.load_state_dict(method.observation.state_dict())
+    lists = clicked_lists()
+    terms, expected = method.loss(lists), plain.loss(lists)
+    assert_close(terms, expected, rtol=1e-12, atol=1e-12)
+    learnt = gradients(method, terms["clicks"])
+    for name, gradient in gradients(plain, expected["clicks"]).items():
+        assert_close(learnt[name], gradient, rtol=1e-9, atol=1e-12)
+    assert_close(method.examination(), plain.examination())
+
+
+def test_the_ablations_of_the_paper_are_arguments():
+    lists = clicked_lists()
+    assert set(new_lbd(**PRESETS["lbd"]).loss(lists)) == {"clicks", "penalty"}
+    assert set(new_lbd(**PRESETS["lbd_lips"]).loss(lists)) == {"clicks", "penalty"}
+    assert set(new_lbd(**PRESETS["lbd_ber"]).loss(lists)) == {"clicks"}
+    assert set(new_lbd(**PRESETS["unlimited"]).loss(lists)) == {"clicks"}
+    assert [LBD(problem(), **preset).cancel for preset in PRESETS.values()] == [0.1, 0.0, 0.1, 0.0]
+
+
+# -- scale
+
+
+def test_nothing_is_seen_more_surely_than_surely():
+    method = new_lbd().eval()
+    method.dependence[-1].weight.data *= 100
+    seen = method.seen(torch.randn(200, N_FEATURES, dtype=torch.float64))
+    assert float(seen.detach().min()) < 0.01
+    assert 0.99 < float(seen.detach().max()) <= 1.0
+    lists = clicked_lists()
+    observed = method.click_logits(lists) - method.relevance(lists.features, lists.mask)
+    assert float(observed.detach().max()) <= 0.0
+
+
+def test_the_average_document_is_seen_as_the_table_says():
+    method = new_lbd(flat=True, bias={}, top_seen=0.8).eval()
+    with torch.no_grad():
+        method.dependence[-1].bias.zero_()
+        method.observation.logits.copy_(torch.tensor([1.0, 0.5, 0.25, 0.125]).log())
+    assert_close(method.seen(torch.zeros(N_FEATURES).double()), 0.8 * torch.tensor([1.0, 0.5, 0.25, 0.125]).double())
+    assert_close(method.examination(), torch.tensor([1.0, 0.5, 0.25, 0.125]).double())
+
+
+def test_observation_cannot_shrink_as_a_whole_to_escape_the_penalty():
+    method, lists = new_lbd(cancel=0.0, exact=True), clicked_lists()
+    before = method.loss(lists)
+    method.dependence[-1].bias.data -= 7.0
+    method.observation.logits.data -= 7.0
+    assert_close(method.loss(lists), before)
+
+
+def test_outside_training_documents_are_compared_with_the_mean_of_training():
+    method, lists = new_lbd(cancel=0.0, penalty=0.0), clicked_lists()
+    for _ in range(400):  # a running mean forgets 5 % of its past at each step: .95^400 is 1e-9
+        method.loss(lists)
+    learnt = method.loss(lists)["clicks"]
+    assert_close(method.eval().loss(lists)["clicks"], learnt, rtol=1e-6, atol=0)
+
+
+def test_log_odds_of_a_half_are_zero():
+    assert_close(
+        log_odds(torch.tensor([0.5, 0.2, 1e-9]).log()), torch.tensor([0.5, 0.2, 1e-9]).logit(), atol=1e-6, rtol=1e-6
+    )
+
+
+def test_a_numeric_column_cannot_lift_observation_above_one():
+    method = new_lbd(bias={"age": None})
+    lists = replace(clicked_lists(), bias={"age": torch.full((5, N_POSITIONS), 100.0, dtype=torch.float64)})
+    observed = method.eval().click_logits(lists) - method.relevance(lists.features, lists.mask)
+    assert float(observed.detach().max()) <= 0.0
+
+
+# -- cancelling
+
+
+def cancelled(method, lists, n_draws):
+    """Whether each document's observation was cancelled, in many draws, `[draws, batch, docs]`."""
+    return torch.stack([~method._kept(lists.mask).expand_as(lists.mask) for _ in range(n_draws)])
+
+
+def test_documents_are_cancelled_with_the_chance_asked_for():
+    method, lists = new_lbd(cancel=0.3), clicked_lists(50)
+    torch.manual_seed(1)
+    share = cancelled(method, lists, 100).float().mean((0, 1))  # 5,000 draws at each place: standard error .0065
+    assert_close(share, torch.full((N_POSITIONS,), 0.3), rtol=0, atol=0.03)
+
+
+def test_lists_are_cancelled_as_a_whole_when_asked():
+    method, lists = new_lbd(cancel=0.5, cancel_by="list"), clicked_lists(50)
+    draws = cancelled(method, lists, 10)
+    assert bool((draws == draws[..., :1]).all())
+    assert bool(draws.any())
+    assert not bool(draws.all())
+    by_document = cancelled(new_lbd(cancel=0.5), lists, 10)
+    assert not bool((by_document == by_document[..., :1]).all())
+
+
+def test_a_cancelled_document_competes_as_if_it_were_surely_seen(monkeypatch):
+    method, lists = new_lbd(cancel=0.5, penalty=0.0), clicked_lists()
+    kept = torch.tensor([False, True, True, True]).expand_as(lists.mask)
+    monkeypatch.setattr(method, "_kept", lambda mask: kept)
+    loss = method.loss(lists)["clicks"]
+
+    scores, outputs = method._forward(lists.features, lists.mask)
+    seen = method._log_seen(outputs, method._centre_of(outputs, lists), lists)
+    logits = (scores + torch.where(kept, seen, 0.0)).masked_fill(~lists.mask, -torch.inf)
+    assert_close(loss, -(lists.clicks * logits.log_softmax(-1)).nan_to_num(0.0).sum())
+
+
+def test_nothing_is_cancelled_outside_training():
+    method, lists = new_lbd(cancel=0.5).eval(), clicked_lists()
+    first = method.loss(lists)["clicks"]
+    assert all(torch.equal(method.loss(lists)["clicks"], first) for _ in range(5))
+    logits = method.click_logits(lists).masked_fill(~lists.mask, -torch.inf)
+    assert_close(first, -(lists.clicks * logits.log_softmax(-1)).nan_to_num(0.0).sum())
+
+
+# -- penalty
+
+
+def slopes_by_differences(method, features, transform, step=1e-6):
+    """Length of the gradient at every position by central differences, `[docs, positions]`."""
+    squares = 0.0
+    for column in range(features.shape[-1]):
+        nudge = torch.zeros(features.shape[-1], dtype=features.dtype)
+        nudge[column] = step
+        ahead, behind = (transform(method.seen(features + sign * nudge)) for sign in (1, -1))
+        squares = squares + ((ahead - behind) / (2 * step)) ** 2
+    return squares.sqrt()
+
+
+@pytest.mark.parametrize(("penalize", "transform"), [("probability", lambda seen: seen), ("log", torch.log)])
+def test_the_exact_penalty_is_the_length_of_the_gradient_by_finite_differences(penalize, transform):
+    method, lists = new_lbd(exact=True, penalize=penalize, penalty=3.0, bias={}).eval(), clicked_lists()
+    with torch.no_grad():
+        slopes = slopes_by_differences(method, lists.features, transform).sum(-1)  # over positions
+        expected = 3.0 * (lists.sessions.unsqueeze(-1) * slopes)[lists.mask].sum()
+    assert_close(method.loss(lists)["penalty"], expected, rtol=1e-6, atol=0)
+
+
+def test_the_gradient_of_the_penalty_agrees_with_finite_differences():
+    method, lists = new_lbd(exact=True, penalty=1.0), clicked_lists()
+    weight = method.dependence[-1].weight
+    learnt = gradients(method, method.loss(lists)["penalty"])[
+        "dependence." + str(len(method.dependence) - 1) + ".weight"
+    ]
+    for place in [(0, 0), (1, 3), (3, 5)]:
+        values = []
+        for step in (1e-6, -1e-6):
+            weight.data[place] += step
+            values.append(method.loss(lists)["penalty"].detach())
+            weight.data[place] -= step
+        assert_close(learnt[place], (values[0] - values[1]) / 2e-6, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("share", [0.25, 1.0])
+def test_the_estimated_penalty_and_its_gradient_are_right_on_average(share):
+    method, lists = new_lbd(share=share, penalty=1.0), clicked_lists()
+    name = "dependence.1.weight"
+
+    def both():
+        term = method.loss(lists)["penalty"]
+        return torch.cat([term.detach().reshape(1), gradients(method, term)[name].flatten()])
+
+    method.exact = True
+    exact = both()
+    method.exact = False
+    torch.manual_seed(0)
+    draws = torch.stack([both() for _ in range(300)])
+    error = draws.std(0) / 300**0.5
+    assert bool(((draws.mean(0) - exact).abs() <= 4.5 * error).all())
+    assert float(error[0] / exact[0]) < 0.08  # the comparison above means something
+
+
+def test_penalized_documents_are_as_many_as_asked_for():
+    method = new_lbd(share=0.25)
+    mask = torch.ones(20, N_POSITIONS, dtype=torch.bool)
+    mask[:, 3] = False  # 60 documents: 15 are drawn, and each stands for 4 documents at 4 positions
+    rows, places, times = method._penalized_rows(mask)
+    assert (len(rows), len(places), times) == (15, 15, 16.0)
+    assert len(set(rows.tolist())) == 15
+    assert bool(mask.flatten()[rows].all())
+
+
+def repeated(lists, times):
+    def again(tensor):
+        return torch.cat([tensor] * times)
+
+    return ClickedLists(
+        features=again(lists.features),
+        mask=again(lists.mask),
+        positions=again(lists.positions),
+        clicks=again(lists.clicks),
+        sessions=again(lists.sessions),
+        bias={name: again(column) for name, column in lists.bias.items()},
+    )
+
+
+def test_neither_batch_size_nor_traffic_changes_the_penalty_of_a_session():
+    method, lists = new_lbd(exact=True), clicked_lists()
+    results = []
+    for change in (lists, repeated(lists, 7), replace(lists, sessions=10 * lists.sessions)):
+        penalty = method.loss(change)["penalty"] / change.sessions.sum()
+        results.append(({"penalty": penalty.detach()}, gradients(method, penalty)))
+    assert_close(results[1], results[0])
+    assert_close(results[2], results[0])
+
+
+def test_the_penalty_trains_the_dependence_on_the_document_and_nothing_else():
+    method, lists = new_lbd(), clicked_lists()
+    learnt = gradients(method, method.loss(lists)["penalty"])
+    assert all(not bool(gradient.any()) for gradient in only("relevance", learnt).values())
+    assert all(not bool(gradient.any()) for gradient in only("observation", learnt).values())
+    assert any(bool(gradient.any()) for gradient in only("dependence", learnt).values())
+
+
+def test_a_flat_observation_has_no_penalty_and_no_nan():
+    method, lists = new_lbd(flat=True, exact=True, cancel=0.0), clicked_lists()
+    terms = method.loss(lists)
+    assert float(terms["penalty"].detach()) == 0.0
+    learnt = gradients(method, sum(terms.values()))
+    assert all(bool(gradient.isfinite().all()) for gradient in learnt.values())
+    assert any(bool(gradient.any()) for gradient in only("dependence", learnt).values())  # clicks can still move it
+
+
+def test_what_stands_in_padding_changes_nothing():
+    method, lists = new_lbd(exact=True, cancel=0.0), clicked_lists()
+    garbage = torch.where(lists.mask.unsqueeze(-1), lists.features, 1e3)
+    assert_close(method.loss(replace(lists, features=garbage)), method.loss(lists), rtol=1e-12, atol=1e-12)
+
+
+# -- architectures
+
+
+def test_a_shared_network_has_relevance_as_its_first_output():
+    method, lists = new_lbd(shared=True, cancel=1.0, exact=True), clicked_lists()
+    outputs = method.relevance.layers(lists.features)
+    assert outputs.shape == (*lists.mask.shape, 1 + N_POSITIONS)
+    assert_close(method.ranker()(lists.features, lists.mask), outputs[..., 0])
+    logits = outputs[..., 0].masked_fill(~lists.mask, -torch.inf)
+    terms = method.loss(lists)
+    assert_close(terms["clicks"], -(lists.clicks * logits.log_softmax(-1)).nan_to_num(0.0).sum())
+    learnt = gradients(method, terms["penalty"])
+    assert bool(learnt["relevance.layers.1.weight"].any())  # why separate networks are the default
+
+
+def test_a_linear_ranker_comes_with_a_linear_observation():
+    method = new_lbd(network={"kind": "linear"})
+    assert [type(layer).__name__ for layer in method.dependence] == ["Linear"]
+    assert set(method.loss(clicked_lists())) == {"clicks", "penalty"}
+    deep = LBD(problem(kind="linear"), observation_hidden=(5,))
+    assert [layer.out_features for layer in deep.dependence if hasattr(layer, "out_features")] == [5, N_POSITIONS]
+
+
+def steepest_observation(method, n_starts=128, n_steps=60):
+    """The largest slope of any observation that climbing finds."""
+    points = torch.randn(n_starts, N_FEATURES) * torch.logspace(-2, 1.5, n_starts).unsqueeze(1)
+    best = 0.0
+    for _ in range(n_steps):
+        points = points.detach().requires_grad_()
+        seen = method.seen(points)
+        slopes = torch.stack(
+            [torch.autograd.grad(one.sum(), points, create_graph=True)[0].norm(dim=1) for one in seen.unbind(1)]
+        )
+        best = max(best, float(slopes.detach().max()))
+        climb = torch.autograd.grad(slopes.sum(), points)[0]
+        points = points + 0.2 * climb / climb.norm(dim=1, keepdim=True).clamp(min=1e-9)
+    return best
+
+
+@pytest.mark.parametrize("beta", [0.01, 0.5, 20.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_certified_observation_is_never_steeper_than_beta(beta, seed):
+    torch.manual_seed(seed)
+    method = LBD(problem(hidden=(8, 6)), lipschitz="certified", beta=beta).eval()  # float32, as it is trained
+    with torch.no_grad():
+        for parameter in method.parameters():
+            parameter.normal_(std=10.0 ** (seed - 1))
+        method.observation.logits.normal_()
+    assert 0 < steepest_observation(method) <= beta * (1 + 1e-5)
+
+
+def test_a_certified_observation_can_be_as_steep_as_beta():
+    method = LBD(problem(kind="linear"), lipschitz="certified", beta=0.5, top_seen=0.5).eval()
+    with torch.no_grad():
+        method.dependence.layers[-1].weight[:] = torch.tensor([30.0, 40.0, 0.0])  # length 50, cut to 1
+    # Every observation of the average document is .5, where the sigmoid has its slope of 1/4; 4 * .5 * 1/4 = .5.
+    features = torch.zeros(1, N_FEATURES, requires_grad=True)
+    (slope,) = torch.autograd.grad(method.seen(features)[0, 0], features)
+    assert_close(slope, 0.5 * torch.tensor([[0.6, 0.8, 0.0]]), rtol=1e-5, atol=0)
+
+
+def test_a_certified_observation_stays_so_while_it_is_trained():
+    torch.manual_seed(0)
+    method = LBD(problem(hidden=(8, 6)), lipschitz="certified", beta=0.3, cancel=0.0)
+    lists = clicked_lists(40, dtype=torch.float32)
+    optimizer = torch.optim.Adagrad(method.parameters(), lr=0.5)
+    first = method.loss(lists)
+    assert set(first) == {"clicks"}
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = method.loss(lists)["clicks"]
+        loss.backward()
+        optimizer.step()
+    assert float(loss.detach()) < float(first["clicks"].detach())
+    assert 0.03 < steepest_observation(method.eval()) <= 0.3 * (1 + 1e-5)
+
+
+# -- refusals
+
+
+@pytest.mark.parametrize(
+    ("hyper", "message"),
+    [
+        ({"penalty": -1.0}, "penalty must be at least 0, got -1.0"),
+        ({"penalty": float("inf")}, "penalty must be at least 0, got inf"),
+        ({"cancel": 1.5}, "cancel must be from 0 to 1, got 1.5"),
+        ({"share": 0.0}, "share must be above 0 and at most 1"),
+        ({"top_seen": 1.0}, "top_seen must be between 0 and 1"),
+        ({"cancel_by": "row"}, "unknown cancel_by 'row', known: document, list"),
+        ({"penalize": "odds"}, "unknown penalize 'odds', known: probability, log"),
+        ({"lipschitz": "yes"}, "unknown lipschitz 'yes', known: penalty, certified"),
+        ({"lipschitz": "certified"}, "needs beta"),
+        ({"lipschitz": "certified", "beta": -1.0}, "needs beta"),
+        ({"lipschitz": "certified", "beta": 1.0, "shared": True}, "leave out shared=True"),
+        ({"beta": 1.0}, "beta is only kept by lipschitz='certified'"),
+        ({"shared": True, "observation_hidden": (4,)}, "leave out observation_hidden"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused(hyper, message):
+    with pytest.raises(ValueError, match=message):
+        LBD(problem(), **hyper)
+
+
+# -- science
+
+
+@pytest.mark.slow
+def test_a_large_penalty_leaves_two_tower_and_without_limits_clicks_fit_best():
+    world = make_world("small", seed=0)
+    log = simulate(world.train, "svm", "coupled", sessions=128, seed=1).log
+    variants = {"flat": {**PRESETS["lbd_lips"], "penalty": 100.0}, **PRESETS}
+    models = {name: fit(Recipe.of("lbd", **hyper), log) for name, hyper in variants.items()}
+    plain = fit(Recipe.of("two_tower"), log)
+    assert np.abs(models["flat"].examination() - plain.examination()).max() < 0.05
+
+    features = torch.from_numpy(log.features[:5000])
+    with torch.inference_mode():
+        spread = {
+            name: float(
+                model.method.deviation(model.transform(features, torch.ones(5000, dtype=torch.bool))).std(0).mean()
+            )
+            for name, model in models.items()
+        }
+    assert spread["flat"] < 0.05 < spread["unlimited"]
