@@ -6,12 +6,14 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from unskew.experiments.run import State
 from unskew.training.history import Report
 
 console = Console()
@@ -72,6 +74,45 @@ def counting_progress(label: str, unit: str, *, quiet: bool = False) -> Iterator
             bar.update(task, completed=done, total=total, detail=detail)
 
         yield update
+
+
+@contextmanager
+def experiment_progress(label: str, *, quiet: bool = False) -> Iterator[Callable[[State], None]]:
+    """A bar over runs, with what is running, what failed and the time left; plain lines where there is no terminal."""
+    with _bar(quiet) as bar:
+        task = bar.add_task(label, total=None, detail="")
+        failed: set[str] = set()
+        told = 0
+
+        def update(state: State) -> None:
+            nonlocal told
+            left = "" if state.seconds_left is None else f"about {timedelta(seconds=round(state.seconds_left))} left"
+            parts = [f"{len(state.running)} running", f"{len(state.failed)} failed", left]
+            detail = ", ".join(part for part in parts if part)
+            bar.update(task, completed=state.done, total=state.total, detail=f"{detail}: {'; '.join(state.running)}")
+            for title in state.failed:
+                if title not in failed and not quiet:
+                    errors.print(f"[red]failed:[/] {title}", highlight=False)
+                    failed.add(title)
+            if not quiet and not errors.is_terminal and state.done > told:
+                told = state.done
+                errors.print(
+                    f"{label}: {state.done}/{state.total} runs done, {detail}", highlight=False, soft_wrap=True
+                )
+
+        yield update
+
+
+def parse_grids(pairs: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
+    """`method.name=value,value` pairs: method -> hyper-parameter -> values to choose from."""
+    grids: dict[str, dict[str, list[Any]]] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        method, dot, option = name.partition(".")
+        if not (equals and dot and method and option and text):
+            raise ValueError(f"'{pair}' is no grid: write method.name=value,value, e.g. lbd.penalty=0.1,1,10")
+        grids.setdefault(method, {})[option.replace("-", "_")] = [_value(value) for value in text.split(",")]
+    return grids
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
