@@ -2,8 +2,10 @@
 
 from unskew.methods.affine import Affine
 from unskew.methods.dla import DLA
+from unskew.methods.hte import HTE
 from unskew.methods.ipw import IPW
 from unskew.methods.labelled import Labelled
+from unskew.methods.lbd import LBD
 from unskew.methods.method import HyperParameter, Method, Stage, Terms, hyper_parameters
 from unskew.methods.naive import Naive
 from unskew.methods.pair_debias import PairDebias
@@ -19,6 +21,8 @@ METHODS: dict[str, type[Method]] = {
     "pair_debias": PairDebias,
     "affine": Affine,
     "two_tower": TwoTower,
+    "lbd": LBD,
+    "hte": HTE,
 }
 
 __all__ = ["METHODS", "HyperParameter", "Method", "Stage", "Terms", "hyper_parameters"]
