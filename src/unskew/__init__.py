@@ -1,6 +1,6 @@
 """unskew: learning to rank from biased clicks."""
 
-__version__ = "0.1.0"
+from importlib.metadata import version
 
 from unskew.data.catalogue import load
 from unskew.data.click_log import ClickLog
@@ -14,6 +14,8 @@ from unskew.fit import Model, Recipe, fit
 from unskew.metrics import metric
 from unskew.serving.model import load_model, save_model
 from unskew.simulation.simulate import simulate
+
+__version__ = version("unskew")
 
 __all__ = [
     "ClickLog",

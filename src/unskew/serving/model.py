@@ -15,6 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-import unskew
 from unskew.data.features import from_spec
 from unskew.fit import Model, Recipe, find_method
 from unskew.networks.problem import Network, Problem
@@ -122,7 +122,7 @@ def _about(model: Model) -> dict[str, Any]:
         "best_value": model.history.best_value,
         "seconds": model.history.seconds,
         "versions": {
-            "unskew": unskew.__version__,
+            "unskew": version("unskew"),
             "torch": torch.__version__,
             "numpy": numpy.__version__,
             "python": platform.python_version(),
