@@ -68,6 +68,16 @@ def dual(
     }
 
 
+def distillation(student: Tensor, teacher: Tensor, sessions: Tensor, mask: Tensor) -> Tensor:
+    r"""Listwise distillation: $-n \sum_i f_i \log h_i$, with shares $f$ of the teacher and $h$ of the student.
+
+    The teacher is a constant. Less $n$ times its entropy this is $n \, \mathrm{KL}(f \Vert h)$; the gradient is
+    $n\,(h_i - f_i)$.
+    """
+    shares = log_shares(teacher.detach(), mask).exp()
+    return softmax(student, sessions.unsqueeze(-1) * shares, mask)  # padding has log share 0
+
+
 def _softmax_of_all(scores: Tensor, targets: Tensor, sessions: Tensor, mask: Tensor) -> Tensor:  # noqa: ARG001
     return softmax(scores, targets, mask)
 

@@ -1,0 +1,127 @@
+r"""Contextual Dual Learning with Listwise Distillation (CDLA-LD; Yu et al., 2024, arXiv:2408.09817).
+
+Assumes $P(c) = P(o \mid k)\,P(r \mid x, \text{list})$: being seen depends on the position, what a document is worth on
+its neighbours. A teacher $f$ with listwise input and the propensities $g$ learn by dual learning (Eq. 5); at the same
+time a pointwise student $h$ learns the teacher's distribution over each list (Eq. 6), and is served:
+
+$-\sum_i c_i \frac{g_1}{g_i} \log f_i$, $-\sum_i c_i \frac{f_1}{f_i} \log g_i$ and $-\sum_i f_i \log h_i$.
+
+Here $f$, $g$, $h$ are shares, the softmax over the list, in ratios too (Eq. 5 as printed divides scores), and both the
+ratios and the teacher's distribution are constants: no gradient flows through them. In Eq. 6 the student is printed
+with the list as its input, but it sees one document at a time. Distillation counts once a session.
+
+The teacher scores its vectors with a network of the same hidden layers as the student's; the paper's are
+`hidden=(32, 16, 8)` after a linear layer to 64 (`expand=64`), with one to four `layers` and two to eight `heads`. The
+ablations are in `PRESETS`: CDLA serves the teacher; in C-DLA-LD the teacher fits clicks as they are, and its
+distribution takes the place of clicks in the dual learning of student and propensities.
+
+`observation_rate` is the learning rate of the position table relative to the student's (see `dla`), `teacher_rate` that
+of the teacher: attention is more easily upset than a plain network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from unskew import losses
+from unskew.lists import ClickedLists
+from unskew.methods.method import Method, Stage, Terms
+from unskew.networks.documents import Ranker
+from unskew.networks.observation import PositionObservation
+from unskew.networks.problem import Problem, listwise_ranker
+
+# The paper's variants: arguments of CDLALD.
+PRESETS: dict[str, dict[str, str]] = {
+    "cdla_ld": {},
+    "cdla": {"serve": "teacher"},
+    "c_dla_ld": {"debias": "student"},
+}
+
+
+class CDLALD(Method):
+    """A listwise teacher by dual learning, and a pointwise student that learns from it."""
+
+    paper = "Yu et al., 2024 (CDLA-LD)"
+    assumes = "being seen depends on position (and bias columns) only; relevance on the document and its list"
+    click_model = "softmax"
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        serve: str = "student",
+        debias: str = "teacher",
+        max_weight: float | None = None,
+        observation_rate: float = 3.0,
+        teacher_rate: float = 0.2,
+    ):
+        """
+        Args:
+            serve: student, or teacher (CDLA).
+            debias: who learns together with the propensities: teacher, or student (C-DLA-LD).
+            max_weight: largest weight of a click, of either kind.
+            observation_rate: learning rate of the position table relative to the student's.
+            teacher_rate: learning rate of the teacher relative to the student's.
+        """
+        super().__init__()
+        for name, value, known in (("serve", serve, SERVED), ("debias", debias, LOSSES)):
+            if value not in known:
+                raise ValueError(f"unknown {name} '{value}', known: {', '.join(known)}")
+        if problem.network.kind == "listwise":
+            raise ValueError(
+                "the student looks at one document at a time: choose network 'mlp' or 'linear'; "
+                "layers and heads are the teacher's in any case"
+            )
+        self.relevance = problem.new_ranker()
+        self.teacher = listwise_ranker(problem)
+        self.observation = PositionObservation(problem)
+        self.serve = serve
+        self.debias = debias
+        self.max_weight = max_weight
+        self.rates = {self.relevance: 1.0, self.teacher: teacher_rate, self.observation: observation_rate}
+
+    def stages(self) -> Sequence[Stage]:
+        return [Stage("train", self.loss, self.rates)]
+
+    def loss(self, lists: ClickedLists) -> Terms:
+        teacher = self.teacher(lists.features, lists.mask)
+        student = self.relevance(lists.features, lists.mask)
+        observation = self.observation(lists.positions, lists.bias)
+        return LOSSES[self.debias](teacher, student, observation, lists, self.max_weight)
+
+    def ranker(self) -> Ranker:
+        return SERVED[self.serve](self)
+
+    def click_logits(self, lists: ClickedLists) -> Tensor:
+        return self.ranker()(lists.features, lists.mask) + self.observation(lists.positions, lists.bias)
+
+    def examination(self) -> Tensor:
+        return self.observation.curve()
+
+
+def _debias_teacher(
+    teacher: Tensor, student: Tensor, observation: Tensor, lists: ClickedLists, max_weight: float | None
+) -> Terms:
+    return {
+        **losses.dual(teacher, observation, lists.clicks, lists.mask, max_weight),
+        "distillation": losses.distillation(student, teacher, lists.sessions, lists.mask),
+    }
+
+
+def _debias_student(
+    teacher: Tensor, student: Tensor, observation: Tensor, lists: ClickedLists, max_weight: float | None
+) -> Terms:
+    predicted = lists.sessions.unsqueeze(-1) * losses.log_shares(teacher.detach(), lists.mask).exp() * lists.mask
+    return {
+        "clicks": losses.softmax(teacher, lists.clicks, lists.mask),
+        **losses.dual(student, observation, predicted, lists.mask, max_weight),
+    }
+
+
+LOSSES: dict[str, Callable[..., Terms]] = {"teacher": _debias_teacher, "student": _debias_student}
+SERVED: dict[str, Callable[[CDLALD], Ranker]] = {
+    "student": lambda method: method.relevance,
+    "teacher": lambda method: method.teacher,
+}

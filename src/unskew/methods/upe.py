@@ -1,0 +1,220 @@
+r"""Unconfounded Propensity Estimation (UPE; Luo et al., SIGIR 2024, arXiv:2305.09918).
+
+What is relevant is shown on top, so relevance $x$ drives both position and clicks, and propensities learnt from clicks
+take on part of relevance. UPE models being seen *given the document* and then asks what would be seen at a position
+whatever stood there (backdoor adjustment): $P(o \mid do(k)) = E_x[P(o \mid x, k)]$. Three stages:
+
+1. policy: $u_0(d(x))$ learns the order of the policy that made the lists, by listwise softmax; $d$ is a network of the
+   document, $u_0$ scores its vector.
+2. propensity: $e(x, k) = u(d(x) + p_k)$. The vectors $p_k$ of positions and $u$ learn, from clicks weighted by inverse
+   relevance as in `dla`; the documents' part $d$ does not. The ranker learns from clicks weighted by inverse
+   $P(o \mid do(k))$.
+3. ranking: propensities are as they are, the ranker goes on.
+
+So the loss of propensities reaches neither document network nor ranker; the authors' program sends one summed gradient
+into all parts, their paper does not. Chosen here:
+
+* $u$ is a network of its own (`scoring="own"`). With the frozen $u_0$ in its place (`scoring="policy"`: only $p_k$
+  learns) what the policy thought of a document is taken for how well it is seen, and $p_k$ must undo it: on simulated
+  position-based clicks the adjusted curve then *rises* towards the bottom.
+* The average over $x$ is over the documents of each list: it is turned through all its rotations, so that every
+  document stands once at every position, instead of through random permutations. Shares are summed over the sessions
+  of a batch before a ratio is formed, for each position over the lists that reach it: lists may be of any length.
+* $d$ is a network of one document; the paper encodes the list as a set, the authors' later program does not.
+* Scores of the policy are standardized within their list, since a policy's scale means nothing. A log without them is
+  taken by its order: the target is then $\propto 1/k$, and the network is the estimate of the policy's scores.
+
+With a constant document vector propensities and weights are those of `dla` with the table $u(d + p_k)$.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from unskew import losses
+from unskew.lists import ClickedLists
+from unskew.methods.method import Method, Stage, Terms
+from unskew.networks.problem import Problem
+from unskew.networks.running import RunningEstimate, sum_per_position
+
+TINY = 1e-12  # a share below this, and a spread of scores below this, is none
+
+
+class UPE(Method):
+    """Dual learning with propensities of which the document's part is averaged out."""
+
+    paper = "Luo et al., SIGIR 2024 (UPE)"
+    assumes = "being seen depends on position only, but the policy's order hides it; clicks are a product of two"
+    click_model = "softmax"
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        policy_steps: int = 200,
+        width: int = 64,
+        hidden: int = 256,
+        scoring: str = "own",
+        max_weight: float | None = None,
+        position_rate: float = 3.0,
+    ):
+        """
+        Args:
+            policy_steps: steps in which the policy is learnt; the other two stages share the rest.
+            width: size of the vectors of documents and positions.
+            hidden: units of the networks before and after them.
+            scoring: what scores a document at a position: a network of its own, or that of the policy, frozen.
+            max_weight: largest weight of a click, of either kind.
+            position_rate: learning rate of propensities relative to the ranker's.
+        """
+        super().__init__()
+        if scoring not in SCORING:
+            raise ValueError(f"unknown scoring '{scoring}', known: {', '.join(SCORING)}")
+        self.relevance = problem.new_ranker()
+        self.policy = PolicyNetwork(problem.n_features, width, hidden)
+        self.position = PositionVectors(problem.n_positions, width, SCORING[scoring](width, hidden))
+        self.policy_steps = policy_steps
+        self.max_weight = max_weight
+        self.position_rate = position_rate
+
+    def stages(self) -> Sequence[Stage]:
+        return [
+            Stage("policy", self.policy_loss, {self.policy: 1.0}, steps=self.policy_steps, selects=False),
+            # A ranker that is good early must not stop propensities half way.
+            Stage("propensity", self.loss, {self.position: self.position_rate, self.relevance: 1.0}, selects=False),
+            Stage("ranking", self.ranking_loss, {self.relevance: 1.0}),
+        ]
+
+    def policy_loss(self, lists: ClickedLists) -> Terms:
+        """The policy's order, from the documents alone."""
+        scores = self.policy(lists.features, lists.mask)
+        return {"policy": losses.distillation(scores, policy_scores(lists), lists.sessions, lists.mask)}
+
+    def loss(self, lists: ClickedLists) -> Terms:
+        """Vectors of positions from clicks over relevance, the ranker from clicks over adjusted propensities."""
+        documents = self.policy.vectors(lists.features, lists.mask).detach()
+        positions = self.position(lists.positions)
+        seen = self._seen(documents + positions)
+        relevance = self.relevance(lists.features, lists.mask)
+        inverse_relevance = losses.inverse_share(relevance, lists.mask, self.max_weight)
+        shares = self._adjusted_shares(documents, positions, lists)
+        curve = self.position.curve.relative(shares, lists, keep=self.training)
+        return {
+            "observation": losses.softmax(seen, lists.clicks * inverse_relevance, lists.mask),
+            "relevance": losses.softmax(relevance, lists.clicks * self._weights(curve, lists), lists.mask),
+        }
+
+    def ranking_loss(self, lists: ClickedLists) -> Terms:
+        """The ranker from clicks over the propensities of the stage before."""
+        relevance = self.relevance(lists.features, lists.mask)
+        weights = self._weights(self.position.curve.value(), lists)
+        return {"relevance": losses.softmax(relevance, lists.clicks * weights, lists.mask)}
+
+    def _seen(self, vectors: Tensor) -> Tensor:
+        """Logits of being seen."""
+        score = self.policy.output if self.position.score is None else self.position.score
+        return score(vectors).squeeze(-1)
+
+    @torch.no_grad()
+    def _adjusted_shares(self, documents: Tensor, positions: Tensor, lists: ClickedLists) -> Tensor:
+        """Shares of being seen at each place of a list, the mean over its rotations, `[batch, docs]`."""
+        # Every document at every place: [batch, documents, places].
+        logits = self._seen(documents.unsqueeze(2) + positions.unsqueeze(1))
+        n_docs = lists.n_docs
+        length = lists.mask.sum(-1).clamp(min=1).view(-1, 1, 1)
+        turn, place = torch.meshgrid(torch.arange(n_docs), torch.arange(n_docs), indexing="ij")
+        turn, place = turn.to(length.device), place.to(length.device)
+        stands = ((turn + place) % length).expand(len(logits), -1, -1)  # [batch, turns, places]: who stands there
+        turned = logits.gather(1, stands)
+        shares = losses.log_shares(turned, lists.mask.unsqueeze(1).expand_as(turned)).exp()
+        real_turn = lists.mask.unsqueeze(-1)  # a list has as many turns as documents
+        return (shares * real_turn).sum(1) / length.squeeze(-1) * lists.mask
+
+    def _weights(self, curve: Tensor, lists: ClickedLists) -> Tensor:
+        places = lists.positions.clamp(max=len(curve) - 1)
+        return losses.inverse_share(curve.log()[places], lists.mask, self.max_weight)
+
+    def click_logits(self, lists: ClickedLists) -> Tensor:
+        curve = self.position.curve.value()
+        places = lists.positions.clamp(max=len(curve) - 1)
+        return self.relevance(lists.features, lists.mask) + curve.log()[places]
+
+    def examination(self) -> Tensor:
+        return self.position.curve.value()
+
+
+class PolicyNetwork(nn.Module):
+    """What the policy thought of a document: a vector of it, and the score of a vector."""
+
+    def __init__(self, n_features: int, width: int, hidden: int):
+        super().__init__()
+        self.documents = nn.Sequential(
+            nn.LayerNorm(n_features), nn.Linear(n_features, hidden), nn.LeakyReLU(), nn.Linear(hidden, width)
+        )
+        self.output = scoring_layers(width, hidden)
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        """Scores without position, `[batch, docs]`."""
+        return self.output(self.vectors(features, mask)).squeeze(-1)
+
+    def vectors(self, features: Tensor, mask: Tensor) -> Tensor:
+        """Vectors of documents, `[batch, docs, width]`."""
+        return self.documents(features.masked_fill(~mask.unsqueeze(-1), 0.0))
+
+
+class PositionVectors(nn.Module):
+    """Vectors of positions, 0 at the start, what scores them beside a document, and the curve that follows."""
+
+    def __init__(self, n_positions: int, width: int, score: nn.Module | None):
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(n_positions, width))
+        self.score = score
+        self.curve = AdjustedCurve(n_positions)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        return self.table[positions.clamp(max=len(self.table) - 1)]
+
+
+class AdjustedCurve(nn.Module):
+    """Adjusted propensities relative to the top, of a batch and as a running mean."""
+
+    def __init__(self, n_positions: int, rate: float = 0.1):
+        super().__init__()
+        self.mean = RunningEstimate(torch.ones(n_positions), rate)
+
+    def relative(self, shares: Tensor, lists: ClickedLists, *, keep: bool) -> Tensor:
+        """The curve of a batch; positions that it does not reach are as they were on average."""
+        n_positions = len(self.mean.value)
+        weights = lists.sessions.unsqueeze(-1)
+        here = sum_per_position(weights * shares, lists.positions, lists.mask, n_positions)
+        top = sum_per_position((weights * shares[:, :1]).expand_as(shares), lists.positions, lists.mask, n_positions)
+        known = top > TINY
+        ratio = here.clamp(min=TINY) / top.clamp(min=TINY)
+        if keep:
+            self.mean.update(ratio, known)
+        return torch.where(known, ratio, self.mean.value)
+
+    def value(self) -> Tensor:
+        return self.mean.value
+
+
+def scoring_layers(width: int, hidden: int) -> nn.Module:
+    """The network that scores a vector."""
+    return nn.Sequential(nn.Linear(width, hidden), nn.LeakyReLU(), nn.Linear(hidden, 1))
+
+
+SCORING: dict[str, Callable[[int, int], nn.Module | None]] = {"own": scoring_layers, "policy": lambda *_: None}
+
+
+def policy_scores(lists: ClickedLists) -> Tensor:
+    """Scores of the policy, standardized within lists; without any, the order that it made, `[batch, docs]`."""
+    if lists.policy_scores is None:
+        return -(1.0 + lists.positions).to(lists.features.dtype).log()
+    count = lists.mask.sum(-1, keepdim=True).clamp(min=1)
+    scores = lists.policy_scores.masked_fill(~lists.mask, 0.0)
+    centred = (scores - scores.sum(-1, keepdim=True) / count).masked_fill(~lists.mask, 0.0)
+    spread = (centred.square().sum(-1, keepdim=True) / count).sqrt()
+    return centred / spread.clamp(min=TINY)

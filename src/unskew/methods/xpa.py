@@ -1,0 +1,167 @@
+r"""Cross-Positional Attention (XPA; Zhuang et al., WWW 2021), experimental.
+
+Assumes $P(c_i) \propto e^{r(x_i)}\,e^{o_i}$ where $o_i$, how well the place $i$ is seen, depends on its position and on
+what stands at the *other* positions. Both are fitted jointly by a listwise softmax; the ranker is $r$ alone.
+
+No program of the authors is public and the paper is known here by description only. Chosen here:
+
+* $o_i = b_{k_i} + w^\top a_i$: a table of logits as in `two_tower`, and what attention gathers. $w$ starts at 0, so
+  that training starts as `two_tower`, and without attention (`attention=False`) it stays that.
+* $a_i$ is multi-head attention of torch. The query is an embedding of the position $k_i$ and nothing else; keys and
+  values are embeddings of the other positions plus a linear map of what is displayed there. The document itself is
+  left out of both: its own features could otherwise pass from relevance into observation, and the two would no longer
+  be told apart. What neighbours tell of it, they may.
+* What is displayed is all features (`displayed="features"`), since logs seldom say what of them people see; or the
+  bias columns (`"bias"`), such as types of results; or nothing, and attention learns who stands where (`"nothing"`).
+* Relevance and observation are added in the exponent, as the other listwise methods here do.
+
+The reported examination is relative to the top and a mean over sessions: it differs from list to list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from unskew import losses
+from unskew.lists import ClickedLists
+from unskew.methods.method import Method, Stage, Terms
+from unskew.networks.context import AverageCurve
+from unskew.networks.observation import PositionObservation
+from unskew.networks.problem import Problem
+
+SMALLEST_LOGIT, LARGEST_LOGIT = -30.0, 30.0  # of the reported curve only
+
+
+class XPA(Method):
+    """Listwise softmax on relevance plus a logit of position and neighbours."""
+
+    paper = "Zhuang et al., WWW 2021 (XPA)"
+    assumes = "being seen depends on position and on what stands around; clicks are a product of that and relevance"
+    click_model = "softmax"
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        attention: bool = True,
+        displayed: str = "features",
+        width: int = 16,
+        heads: int = 2,
+        position_rate: float = 3.0,
+        attention_rate: float = 1.0,
+    ):
+        """
+        Args:
+            attention: look at the other positions; without, this is `two_tower`.
+            displayed: what of them is seen: features, bias (columns), or nothing but that they are there.
+            width: of the vectors that attend and are attended to.
+            heads: of attention; they divide the width.
+            position_rate: learning rate of the position table relative to the ranker's (see `dla`).
+            attention_rate: learning rate of attention relative to the ranker's.
+        """
+        super().__init__()
+        if displayed not in DISPLAYED:
+            raise ValueError(f"unknown displayed '{displayed}', known: {', '.join(DISPLAYED)}")
+        self.relevance = problem.new_ranker()
+        self.position = PositionObservation(problem)
+        self.context = ContextObservation(problem, displayed, width, heads) if attention else None
+        self.position_rate = position_rate
+        self.attention_rate = attention_rate
+
+    def stages(self) -> Sequence[Stage]:
+        trains: dict[nn.Module, float] = {self.relevance: 1.0, self.position: self.position_rate}
+        if self.context is not None:
+            trains[self.context] = self.attention_rate
+        return [Stage("train", self.loss, trains)]
+
+    def loss(self, lists: ClickedLists) -> Terms:
+        observation = self.observation(lists)
+        if self.training and self.context is not None:
+            top = observation[:, :1]
+            self.context.curve.update((observation - top).clamp(SMALLEST_LOGIT, LARGEST_LOGIT).exp(), lists)
+        logits = self.relevance(lists.features, lists.mask) + observation
+        return {"clicks": losses.softmax(logits, lists.clicks, lists.mask)}
+
+    def observation(self, lists: ClickedLists) -> Tensor:
+        """Logits of being seen, `[batch, docs]`."""
+        logits = self.position(lists.positions, lists.bias)
+        return logits if self.context is None else logits + self.context(lists)
+
+    def click_logits(self, lists: ClickedLists) -> Tensor:
+        return self.relevance(lists.features, lists.mask) + self.observation(lists)
+
+    def examination(self) -> Tensor:
+        return self.position.curve() if self.context is None else self.context.curve.relative()
+
+
+class ContextObservation(nn.Module):
+    """What the other positions of a list do to how well a place is seen; 0 at the start."""
+
+    def __init__(self, problem: Problem, displayed: str, width: int, heads: int):
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"{heads} heads do not divide a width of {width}: choose a width that they divide")
+        self.displayed = displayed
+        self.levels = {name: None if levels is None else len(levels) for name, levels in problem.bias.items()}
+        self.n_positions = problem.n_positions
+        self.asking = nn.Embedding(problem.n_positions, width)
+        self.asked = nn.Embedding(problem.n_positions, width)
+        n_inputs = DISPLAYED_SIZES[displayed](problem)
+        self.display = nn.Linear(n_inputs, width, bias=False) if n_inputs else None
+        self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
+        self.score = nn.Linear(width, 1, bias=False)  # no bias: a constant cancels in a list
+        nn.init.zeros_(self.score.weight)
+        self.curve = AverageCurve(problem.n_positions)
+
+    def forward(self, lists: ClickedLists) -> Tensor:
+        """Logits to be added, `[batch, docs]`."""
+        places = lists.positions.clamp(max=self.n_positions - 1)
+        others = self.asked(places)
+        if self.display is not None:
+            shown = DISPLAYED[self.displayed](self, lists)
+            others = others + self.display(shown.masked_fill(~lists.mask.unsqueeze(-1), 0.0))
+        hidden, alone = hidden_from(lists.mask)
+        gathered, _ = self.attention(
+            self.asking(places),
+            others,
+            others,
+            attn_mask=hidden.repeat_interleave(self.attention.num_heads, 0),
+            need_weights=False,
+        )
+        return self.score(gathered).squeeze(-1).masked_fill(alone, 0.0)
+
+
+def hidden_from(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Whom a document may not attend to, `[batch, docs, docs]`: itself and padding; and who has no other to look at.
+
+    Those see everything instead, since a softmax needs something; what they gather is to be dropped.
+    """
+    itself = torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
+    hidden = itself | ~mask.unsqueeze(1)
+    alone = hidden.all(-1)
+    return hidden & ~alone.unsqueeze(-1), alone
+
+
+def _bias_columns(context: ContextObservation, lists: ClickedLists) -> Tensor:
+    columns = []
+    for name, size in context.levels.items():
+        values = lists.bias[name]
+        # A number may have any scale, and nothing is known of it here: asinh keeps sign and order.
+        columns.append(values.asinh().unsqueeze(-1) if size is None else F.one_hot(values, size))
+    return torch.cat([column.to(lists.features.dtype) for column in columns], -1)
+
+
+DISPLAYED: dict[str, Callable[[ContextObservation, ClickedLists], Tensor]] = {
+    "features": lambda _, lists: lists.features,
+    "bias": _bias_columns,
+    "nothing": lambda _, lists: lists.features[..., :0],
+}
+DISPLAYED_SIZES: dict[str, Callable[[Problem], int]] = {
+    "features": lambda problem: problem.n_features,
+    "bias": lambda problem: sum(1 if levels is None else len(levels) for levels in problem.bias.values()),
+    "nothing": lambda _: 0,
+}

@@ -1,0 +1,70 @@
+"""A listwise-input ranker: what a document is worth beside the others of its list.
+
+A linear layer, a Transformer encoder over the list, and a network that scores each document's vector. Without
+encoding of the shown order the list is a set: permuting the documents permutes the scores. The encoder normalizes
+before attention and before its feed-forward part (pre-norm): after them, as first published, it does not bear the
+learning rates of the other rankers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from unskew.networks.documents import Ranker, mlp
+
+FEED_FORWARD = 4  # hidden units of the encoder's feed-forward part, in widths
+
+
+class ListwiseRanker(Ranker):
+    """A score for each document from the features of its whole list.
+
+    Args:
+        width: size of a document's vector in the encoder.
+        hidden: layers of the network that scores a vector.
+        n_places: encode this many places of the list, in the order in which documents are given; 0: the list is a set.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        *,
+        width: int = 64,
+        layers: int = 2,
+        heads: int = 4,
+        hidden: Sequence[int] = (32, 16, 8),
+        activation: str = "elu",
+        dropout: float = 0.0,
+        norm: bool = True,
+        n_places: int = 0,
+    ):
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"{heads} heads do not divide a width of {width}: choose a width that they divide")
+        if layers < 1:
+            raise ValueError(f"an encoder has at least one layer, got {layers}: take network 'mlp' for none")
+        self.expand = nn.Linear(n_features, width)
+        layer = nn.TransformerEncoderLayer(
+            width, heads, FEED_FORWARD * width, dropout, batch_first=True, norm_first=True
+        )
+        self.encoder = nn.TransformerEncoder(layer, layers, norm=nn.LayerNorm(width), enable_nested_tensor=False)
+        self.score = mlp(width, hidden, activation=activation, dropout=dropout, norm=norm)
+        self.places = nn.Embedding(n_places, width) if n_places else None
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        return self.score(self.encode(features, mask)).squeeze(-1)
+
+    def encode(self, features: Tensor, mask: Tensor) -> Tensor:
+        """Vectors of documents in their list, `[batch, docs, width]`."""
+        vectors = self.expand(features.masked_fill(~mask.unsqueeze(-1), 0.0))
+        if self.places is not None:
+            place = torch.arange(mask.shape[1], device=mask.device).clamp(max=self.places.num_embeddings - 1)
+            vectors = vectors + self.places(place)
+        return self.encoder(vectors, src_key_padding_mask=hidden_keys(mask))
+
+
+def hidden_keys(mask: Tensor) -> Tensor:
+    """Documents that none may attend to; in a list of padding only nothing is hidden: a softmax needs something."""
+    return ~mask & mask.any(-1, keepdim=True)
