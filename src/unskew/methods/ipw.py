@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,7 +47,7 @@ class IPW(Method):
         self.by = by
         self.max_weight = max_weight
         self.weighted_loss = losses.LINEAR_IN_TARGET[loss]
-        curves = torch.atleast_2d(torch.as_tensor(propensities, dtype=torch.float32))
+        curves = torch.atleast_2d(torch.as_tensor(np.asarray(propensities), dtype=torch.float32))
         _check(curves, by, problem)
         # One unit for all levels: where they differ within a list, what tells them apart must not be divided out.
         self.register_buffer("propensities", curves / curves[:, 0].max())
