@@ -71,8 +71,9 @@ def only(prefix, values):
 # -- limits
 
 
-def test_cancelled_for_sure_it_is_naive():
-    method, naive = new_lbd(cancel=1.0), Naive(problem()).double()
+@pytest.mark.parametrize("hyper", [{}, {"cancel_to": "sure"}, {"cancel_by": "list"}])
+def test_always_cancelled_it_is_naive(hyper):
+    method, naive = new_lbd(cancel=1.0, **hyper), Naive(problem()).double()
     naive.relevance.load_state_dict(method.relevance.state_dict())
     lists = clicked_lists()
     terms, plain = method.loss(lists), naive.loss(lists)
@@ -181,16 +182,30 @@ def test_lists_are_cancelled_as_a_whole_when_asked():
     assert not bool((by_document == by_document[..., :1]).all())
 
 
-def test_a_cancelled_document_competes_as_if_it_were_surely_seen(monkeypatch):
-    method, lists = new_lbd(cancel=0.5, penalty=0.0), clicked_lists()
+@pytest.mark.parametrize("level", ["sure", "average"])
+def test_a_cancelled_document_competes_as_if_it_were_seen_surely_or_as_the_mean(monkeypatch, level):
+    method, lists = new_lbd(cancel=0.5, cancel_to=level, penalty=0.0), clicked_lists()
     kept = torch.tensor([False, True, True, True]).expand_as(lists.mask)
     monkeypatch.setattr(method, "_kept", lambda mask: kept)
     loss = method.loss(lists)["clicks"]
 
     scores, outputs = method._forward(lists.features, lists.mask)
     seen = method._log_seen(outputs, method._centre_of(outputs, lists), lists)
-    logits = (scores + torch.where(kept, seen, 0.0)).masked_fill(~lists.mask, -torch.inf)
+    shown = (lists.sessions.unsqueeze(-1) * lists.mask).double()
+    mean = (shown * seen).sum() / shown.sum()
+    logits = scores + torch.where(kept, seen, mean if level == "average" else torch.zeros_like(mean))
+    logits = logits.masked_fill(~lists.mask, -torch.inf)
     assert_close(loss, -(lists.clicks * logits.log_softmax(-1)).nan_to_num(0.0).sum())
+
+
+def test_whole_lists_do_not_care_to_what_they_are_cancelled():
+    lists = clicked_lists()
+    losses = []
+    for level in ("sure", "average"):
+        method = new_lbd(cancel=0.5, cancel_by="list", cancel_to=level, penalty=0.0)
+        torch.manual_seed(3)
+        losses.append(method.loss(lists)["clicks"])
+    assert_close(losses[0], losses[1])
 
 
 def test_nothing_is_cancelled_outside_training():
@@ -404,6 +419,7 @@ def test_a_certified_observation_stays_so_while_it_is_trained():
         ({"share": 0.0}, "share must be above 0 and at most 1"),
         ({"top_seen": 1.0}, "top_seen must be between 0 and 1"),
         ({"cancel_by": "row"}, "unknown cancel_by 'row', known: document, list"),
+        ({"cancel_to": "none"}, "unknown cancel_to 'none', known: average, sure"),
         ({"penalize": "odds"}, "unknown penalize 'odds', known: probability, log"),
         ({"lipschitz": "yes"}, "unknown lipschitz 'yes', known: penalty, certified"),
         ({"lipschitz": "certified"}, "needs beta"),

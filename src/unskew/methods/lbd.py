@@ -20,6 +20,12 @@ largest entry is fixed (`top_seen`), $g$ a network less its mean over the docume
 running mean). So $p_k$ is how surely the average document is seen, and neither can drift to 0 as a whole. The penalty
 trains $g$ only: as $\nabla \hat o = \hat o\,\nabla \log \hat o$ it would else pull on the position table as well.
 
+**Cancelling.** Within a list some documents are cancelled and others are not, so that scale matters there, too. With
+$\hat o \le 1$ a cancelled document counts as surely seen (`cancel_to="sure"`, as in the theorems): it then overshadows
+its whole list, and the position curve comes out far too flat. In the reference program the scale is free and is learnt.
+The default takes it from the batch: a cancelled document counts as seen as the mean of $\log \hat o$ over all showings.
+That is the same as cancelling to 1 an $\hat o$ of another scale; for whole lists (`cancel_by="list"`) it cancels out.
+
 **Differences.** The penalty is estimated without bias from one random position of a random share of the documents
 (`exact`: from all of them), and unlike the reference program's does not change with the batch size. Relevance and
 observation are separate networks, clipped separately; in one trunk (`shared`, as in the reference) the penalty flattens
@@ -30,7 +36,7 @@ that is `cancel_by="document"`. The paper's second set of outputs ("variance") i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -53,6 +59,10 @@ PRESETS: dict[str, dict[str, float]] = {
     "unlimited": {"cancel": 0.0, "penalty": 0.0},
 }
 CANCELLED_TOGETHER = {"document": lambda mask: mask.shape, "list": lambda mask: (mask.shape[0], 1)}
+LEVELS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "average": lambda log_seen, weights: weighted_mean(log_seen, weights, (0, 1)),
+    "sure": lambda log_seen, _: torch.zeros((), dtype=log_seen.dtype, device=log_seen.device),
+}
 PENALIZED = {"probability": torch.exp, "log": lambda log_seen: log_seen}
 LIPSCHITZ = ("penalty", "certified")
 SHARED_KINDS = ("mlp", "linear")
@@ -70,6 +80,7 @@ class LBD(Method):
         penalty: $\lambda$, weight of the gradient of observation; 0 for none.
         cancel: $t$, probability that observation is cancelled in training; 1 is `naive`.
         cancel_by: what is cancelled together, a document or a whole list.
+        cancel_to: as what a cancelled document counts, average (seen as the mean of the batch) or sure (surely seen).
         penalize: the gradient of the probability (the paper), or of its log, which has no scale.
         share: of the documents of a batch, those whose penalty is computed.
         exact: compute the penalty of all documents at all positions.
@@ -91,6 +102,7 @@ class LBD(Method):
         penalty: float = 0.1,
         cancel: float = 0.1,
         cancel_by: str = "document",
+        cancel_to: str = "average",
         penalize: str = "probability",
         share: float = 0.25,
         exact: bool = False,
@@ -108,6 +120,7 @@ class LBD(Method):
         if shared and observation_hidden is not None:
             raise ValueError("a shared network has the ranker's layers: leave out observation_hidden, or shared=True")
         _check_choice("cancel_by", cancel_by, CANCELLED_TOGETHER)
+        _check_choice("cancel_to", cancel_to, LEVELS)
         _check_choice("penalize", penalize, PENALIZED)
         _check_choice("lipschitz", lipschitz, LIPSCHITZ)
         _check_certified(lipschitz, beta, shared=shared)
@@ -115,6 +128,7 @@ class LBD(Method):
         self.penalty = 0.0 if certified else penalty
         self.cancel = cancel
         self.cancelled_together = CANCELLED_TOGETHER[cancel_by]
+        self.level = LEVELS[cancel_to]
         self.penalized = PENALIZED[penalize]
         self.share = share
         self.exact = exact
@@ -132,7 +146,9 @@ class LBD(Method):
     def loss(self, lists: ClickedLists) -> Terms:
         scores, outputs = self._forward(lists.features, lists.mask)
         centre = self._centre_of(outputs, lists)
-        logits = scores + self._kept(lists.mask).to(scores.dtype) * self._log_seen(outputs, centre, lists)
+        log_seen = self._log_seen(outputs, centre, lists)
+        kept = self._kept(lists.mask).to(scores.dtype)
+        logits = scores + kept * (log_seen - self.level(log_seen, showings(lists)))
         terms = {"clicks": losses.softmax(logits, lists.clicks, lists.mask)}
         if self.penalty:
             terms["penalty"] = self.penalty * self.steepness(lists, centre)
@@ -169,8 +185,8 @@ class LBD(Method):
             outputs = self._outputs(features).gather(-1, places.unsqueeze(-1)).squeeze(-1)
             seen = self.penalized(F.logsigmoid(log_odds(average) + outputs - centre[places]))
             (slopes,) = torch.autograd.grad(seen.sum(), features, create_graph=True)
-        showings = lists.sessions.unsqueeze(-1).expand_as(lists.mask).flatten()[rows]
-        return times * (showings * torch.linalg.vector_norm(slopes, dim=-1)).sum()
+        lengths = torch.linalg.vector_norm(slopes, dim=-1)
+        return times * (showings(lists).flatten()[rows] * lengths).sum()
 
     def _penalized_rows(self, mask: Tensor) -> tuple[Tensor, Tensor, float]:
         """Documents, a position for each, and how many such pairs each one stands for."""
@@ -206,10 +222,8 @@ class LBD(Method):
         """Mean outputs of the showings of the batch, `[positions]`; outside training the running mean."""
         if not self.training:
             return self.centre.value
-        weights = (lists.sessions.unsqueeze(-1) * lists.mask).unsqueeze(-1)
-        total = weights.sum()
-        centre = (weights * outputs).sum((0, 1)) / total.clamp(min=torch.finfo(total.dtype).tiny)
-        self.centre.update(centre.detach(), total > 0)
+        centre = weighted_mean(outputs, showings(lists).unsqueeze(-1), (0, 1))
+        self.centre.update(centre.detach(), lists.mask.any())
         return centre
 
     def _log_seen(self, outputs: Tensor, centre: Tensor, lists: ClickedLists) -> Tensor:
@@ -248,6 +262,16 @@ class SharedRanker(Ranker):
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:  # noqa: ARG002
         return self.layers(features)[..., 0]
+
+
+def showings(lists: ClickedLists) -> Tensor:
+    """How often each document was shown, `[batch, docs]`; 0 in padding."""
+    return lists.sessions.unsqueeze(-1) * lists.mask
+
+
+def weighted_mean(values: Tensor, weights: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """The mean over these dimensions; 0 where there are no weights."""
+    return (weights * values).sum(dims) / weights.sum(dims).clamp(min=torch.finfo(values.dtype).tiny)
 
 
 def log_odds(log_probability: Tensor) -> Tensor:
