@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from unskew.data.catalogue import load
+from unskew.data.judged_set import JudgedSet
+from unskew.experiments.drawing import Drawn
+from unskew.experiments.plan import folds_of
+from unskew.experiments.plots import draw
+from unskew.experiments.report import Section, write_report
 from unskew.experiments.run import Results
 from unskew.experiments.settings import Experiment
 from unskew.experiments.statistics import Table, Verdict, judge
-from unskew.experiments.tables import Sheet, chosen_sheet, latex, markdown, result_sheets, test_sheet
+from unskew.experiments.tables import (
+    NOTHING,
+    Sheet,
+    Shown,
+    chosen_sheet,
+    latex,
+    markdown,
+    options_text,
+    result_sheets,
+    test_sheet,
+)
+from unskew.experiments.tasks import versions
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,17 +37,169 @@ class Written:
     """What was made of the results."""
 
     sheets: tuple[Sheet, ...]
+    figures: tuple[Drawn, ...]
     verdicts: tuple[Verdict, ...]
-    report: Path | None
+    report: Path
 
 
-def write_outputs(experiment: Experiment, data: str, results: Results, out: Path, command: str) -> Written:  # noqa: ARG001
+def write_outputs(experiment: Experiment, data: str, results: Results, out: Path, command: str) -> Written:
     """Write tables, figures and the report of an experiment."""
-    table = Table(results.results)
-    sheets = [*result_sheets(experiment, table, data), test_sheet(experiment, table), chosen_sheet(experiment, table)]
-    kept = tuple(sheet for sheet in sheets if sheet is not None)
-    for sheet in kept:
+    sheets = [sheet for sheet in SHEETS[experiment.task](experiment, results, data) if sheet is not None]
+    for sheet in sheets:
         (out / f"{sheet.name}.md").write_text(markdown(sheet), encoding="utf-8")
         (out / f"{sheet.name}.tex").write_text(latex(sheet), encoding="utf-8")
-    verdicts = tuple(judge(claim, table, experiment.metric) for claim in experiment.claims)
-    return Written(kept, verdicts, None)
+    figures = [drawn for entry in experiment.figures if (drawn := draw(entry, experiment, results)) is not None]
+    for figure in figures:
+        figure.save(out)
+    table = Table(results.results)
+    verdicts = [judge(claim, table, experiment.metric) for claim in experiment.claims]
+    sections = _sections(experiment, data, results, sheets, figures, verdicts, command)
+    lead = f"{experiment.paper}. Data: {data}." if experiment.paper else f"Data: {data}."
+    report = write_report(out / "report.html", experiment.title, sections, lead)
+    return Written(tuple(sheets), tuple(figures), tuple(verdicts), report)
+
+
+def _sections(
+    experiment: Experiment,
+    data: str,
+    results: Results,
+    sheets: Sequence[Sheet],
+    figures: Sequence[Drawn],
+    verdicts: Sequence[Verdict],
+    command: str,
+) -> list[Section]:
+    main = [sheet for sheet in sheets if sheet.name not in ("tests", "chosen")]
+    details = [sheet for sheet in sheets if sheet.name in ("tests", "chosen")]
+    sections = [Section("The question", [experiment.question.strip()])]
+    if verdicts:
+        sections.append(Section("What held and what did not", verdicts=verdicts))
+    sections.append(Section("Results", sheets=main, figures=figures))
+    if details:
+        sections.append(Section("Tests and choices", sheets=details))
+    if results.failed:
+        failed = [f"{run.title}: {error}" for run, error in results.failed]
+        sections.append(Section(f"Runs that failed ({len(failed)})", failed))
+    sections.append(Section("The setting", experiment.notes, _facts(experiment, data, results)))
+    sections.append(Section("To repeat it", _provenance(results), versions(), command))
+    return sections
+
+
+def _facts(experiment: Experiment, data: str, results: Results) -> dict[str, str]:
+    simulation = experiment.simulation
+    seeds = sorted({result.run.repetition.seed for result in results.results})
+    seconds = [result.outcome.about["seconds"] for result in (*results.results, *results.tried)]
+    facts = {"data": data}
+    if experiment.methods:
+        facts |= {
+            "shown by": options_text(simulation.policy).removeprefix("name "),
+            "clicked by": options_text(simulation.user).removeprefix("name "),
+            "sessions": f"{simulation.sessions} a query, {simulation.n_shown} documents shown",
+            "training": options_text(experiment.training),
+            "settings": _settings_text(experiment),
+            "methods": ", ".join(f"{entry.label} ({entry.method})" for entry in experiment.methods),
+            "chosen by": f"{experiment.metric} on validation queries, on the first repetition",
+            "seeds": ", ".join(map(str, seeds)),
+            "time of a run": f"{np.median(seconds):.1f} s (median of {len(seconds)})" if seconds else NOTHING,
+        }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _settings_text(experiment: Experiment) -> str:
+    parts = []
+    for entry in experiment.settings:
+        changes = {key: value for key, value in entry.simulation.items() if not isinstance(value, dict)}
+        for part in entry.simulation.values():
+            changes |= part if isinstance(part, dict) else {}
+        parts.append(f"{entry.name}: {options_text(entry.options | changes)}")
+    return "; ".join(parts)
+
+
+def _provenance(results: Results) -> list[str]:
+    if not results.other_code:
+        return []
+    return [f"{results.other_code} of the rows were made by an earlier state of the code; --fresh runs them again."]
+
+
+def _training_sheets(experiment: Experiment, results: Results, data: str) -> list[Sheet | None]:
+    table = Table(results.results)
+    return [*result_sheets(experiment, table, data), test_sheet(experiment, table), chosen_sheet(experiment, table)]
+
+
+def _time_sheets(experiment: Experiment, results: Results, data: str) -> list[Sheet | None]:
+    """Scoring times relative to an ordinary ranker."""
+    rows = []
+    for (_, label), repetitions in Table(results.results).results.items():
+        abouts = [result.outcome.about for result in repetitions.values()]
+        own, scalar, ratio = (
+            float(np.median([about[key] for about in abouts])) for key in ("time", "scalar_time", "ratio")
+        )
+        paper = next((entry.values[label] for entry in experiment.expected if label in entry.values), None)
+        rows.append(
+            (
+                Shown(label),
+                Shown(f"{own * 1000:.2f} ms", own),
+                Shown(f"{scalar * 1000:.2f} ms", scalar),
+                Shown(f"{ratio:.3f}", ratio),
+                Shown(f"{paper[2]:g}" if paper else NOTHING, paper[2] if paper else None),
+            )
+        )
+    columns = ("ranker", "its time", "scalar ranker", "ratio", "ratio in the paper")
+    note = "Medians of repeats in turns, on processors; the paper measured 0.136 s and 0.112 s on a Tesla K80."
+    return [Sheet("results", f"{experiment.title}, on {data}", columns, tuple(rows), note)]
+
+
+def _matrix_sheets(experiment: Experiment, results: Results, data: str) -> list[Sheet | None]:
+    """Singular values of the matrix of click rates."""
+    rows = []
+    for result in results.results[:1]:
+        values = result.outcome.about["singular_values"]
+        paper = next((entry.values.get("singular values") for entry in experiment.expected), None) or []
+        for number, value in enumerate(values):
+            known = paper[number] if number < len(paper) else None
+            rows.append(
+                (
+                    Shown(str(number + 1), number + 1),
+                    Shown(f"{value:.3f}", value),
+                    Shown(f"{known:g}" if known else NOTHING, known),
+                )
+            )
+    note = "A matrix that factors into examination and relevance has one singular value above 0."
+    return [
+        Sheet("results", f"{experiment.title}, on {data}", ("singular value", "of the log", "paper"), tuple(rows), note)
+    ]
+
+
+def _data_sheets(experiment: Experiment, results: Results, data: str) -> list[Sheet | None]:  # noqa: ARG001
+    """What a data set holds, beside what the papers report of theirs."""
+    columns = ("data set", "queries", "documents", "features", "relevance levels", "documents a query")
+    rows = []
+    for name in folds_of(data)[:1]:
+        splits = load(name)
+        parts: dict[str, JudgedSet] = {split: getattr(splits, split) for split in ("train", "valid", "test")}
+        for split, part in parts.items():
+            rows.append(_data_row(f"{name}@{split}", part.n_queries, part.n_documents, part))
+        n_queries, n_documents = (sum(getattr(p, key) for p in parts.values()) for key in ("n_queries", "n_documents"))
+        rows.append(_data_row(name, n_queries, n_documents, *parts.values()))
+    for entry in experiment.expected:
+        for label, values in entry.values.items():
+            mean = values[1] / values[0]
+            shown = [Shown(f"{int(value):,}", value) for value in values[:4]]
+            rows.append((Shown(f"{label} ({entry.data})"), *shown, Shown(f"{mean:.2f}", mean)))
+    return [Sheet("results", experiment.title, columns, tuple(rows))]
+
+
+def _data_row(name: str, n_queries: int, n_documents: int, *parts: JudgedSet) -> tuple[Shown, ...]:
+    levels = len(np.unique(np.concatenate([part.grades for part in parts])))
+    numbers: list[Any] = [n_queries, n_documents, parts[0].n_features, levels]
+    mean = n_documents / n_queries
+    return (Shown(name), *(Shown(f"{value:,}", value) for value in numbers), Shown(f"{mean:.2f}", mean))
+
+
+# What the tables of a task show.
+SHEETS: dict[str, Callable[[Experiment, Results, str], list[Sheet | None]]] = {
+    "train": _training_sheets,
+    "embeddings": _training_sheets,
+    "inference_time": _time_sheets,
+    "click_matrix": _matrix_sheets,
+    "data_statistics": _data_sheets,
+}

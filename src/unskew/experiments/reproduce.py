@@ -20,11 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.data.catalogue import load_split
-from unskew.experiments.outputs import Written, write_outputs
+from unskew.experiments.outputs import SHEETS, Written, write_outputs
 from unskew.experiments.plan import Group, plan
 from unskew.experiments.run import Progress, Result, Results, run_plan
 from unskew.experiments.settings import Entry, Experiment, Options, load_experiment, shipped
-from unskew.experiments.tasks import TASKS
 from unskew.fit import find_method
 
 DEFAULT_JOBS = 2
@@ -71,8 +70,8 @@ def reproduce(
     experiment = load_experiment(name)
     data = data or experiment.data
     experiment = experiment.varied(experiment.variant_for(data) if variant is None else variant)
-    if experiment.task not in TASKS:
-        raise ValueError(f"{experiment.name}: unknown task '{experiment.task}', known: {', '.join(TASKS)}")
+    if experiment.task not in SHEETS:
+        raise ValueError(f"{experiment.name}: unknown task '{experiment.task}', known: {', '.join(SHEETS)}")
     groups = plan(experiment, data, seeds)
     folder = _writable(Path(out or f"runs/{experiment.name}-{_file_name(data)}"))
     command = _command("reproduce", name, data=data, seeds=seeds, variant=variant, out=out)

@@ -215,8 +215,12 @@ def _judge_similar(claim: Claim, table: Table, settings: Sequence[str], name: st
     ]
 
 
+def signed(difference: float) -> str:
+    return f"{difference:+.4f}".replace("-", "−")
+
+
 def _difference_text(where: str, name: str, difference: float, p: float) -> str:
-    return f"{where} {difference:+.4f} {name} (p {'< .001' if p < 0.001 else f'= {p:.3f}'})"
+    return f"{where} {signed(difference)} {name} (p {'< .001' if p < 0.001 else f'= {p:.3f}'})"
 
 
 def _judge_trend(sign: int) -> Judge:

@@ -6,9 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from unskew.experiments.run import Result
 from unskew.experiments.settings import Expected, Experiment
-from unskew.experiments.statistics import Cell, Table, pick_baseline, summarize
+from unskew.experiments.statistics import Cell, Table, pick_baseline, signed, summarize
 from unskew.metrics import metric
 
 NOTHING = "–"
@@ -35,10 +34,20 @@ class Sheet:
     rows: tuple[tuple[Shown, ...], ...]
     note: str = ""
 
+    @property
+    def is_text(self) -> list[bool]:
+        """Which columns hold no number at all."""
+        return [all(row[place].value is None for row in self.rows) for place in range(len(self.columns))]
+
 
 def markdown(sheet: Sheet) -> str:
     """The table in Markdown."""
-    lines = [f"**{sheet.title}**", "", _line(sheet.columns), _line(["---", *["---:"] * (len(sheet.columns) - 1)])]
+    lines = [
+        f"**{sheet.title}**",
+        "",
+        _line(sheet.columns),
+        _line(["---" if text else "---:" for text in sheet.is_text]),
+    ]
     lines += [_line([f"**{cell.text}**" if cell.best else cell.text for cell in row]) for row in sheet.rows]
     return "\n".join([*lines, *(["", sheet.note] if sheet.note else [])]) + "\n"
 
@@ -54,7 +63,7 @@ def latex(sheet: Sheet) -> str:
             [
                 r"\begin{table}",
                 r"\centering",
-                rf"\begin{{tabular}}{{l{'r' * (len(sheet.columns) - 1)}}}",
+                rf"\begin{{tabular}}{{{''.join('l' if text else 'r' for text in sheet.is_text)}}}",
                 r"\toprule",
                 " & ".join(map(_escaped, sheet.columns)) + r" \\",
                 r"\midrule",
@@ -88,7 +97,7 @@ def test_sheet(experiment: Experiment, table: Table) -> Sheet | None:
                 (
                     Shown(f"{setting}: {cell.label}" if setting else cell.label),
                     Shown(str(baseline)),
-                    Shown(f"{cell.difference:+.4f}", cell.difference),
+                    Shown(signed(cell.difference), cell.difference),
                     *(_p(value) for value in (cell.p, cell.p_randomization, cell.p_repetitions)),
                 )
             )
@@ -106,9 +115,11 @@ def chosen_sheet(experiment: Experiment, table: Table) -> Sheet | None:
         run = next(iter(results.values())).run
         grids = [entry.grid for entry in experiment.methods if entry.label == label]
         if run.point and grids and any(len(values) > 1 for values in grids[0].values()):
-            rows.append((Shown(f"{setting}: {label}" if setting else label), Shown(_options(run.point)), Shown("ours")))
+            rows.append(
+                (Shown(f"{setting}: {label}" if setting else label), Shown(options_text(run.point)), Shown("ours"))
+            )
     for where, options in experiment.chosen_in_paper.items():
-        rows.append((Shown(where), Shown(_options(options)), Shown("paper")))
+        rows.append((Shown(where), Shown(options_text(options)), Shown("paper")))
     if not rows:
         return None
     note = "Chosen on validation queries, on the first repetition, then used in all."
@@ -117,18 +128,6 @@ def chosen_sheet(experiment: Experiment, table: Table) -> Sheet | None:
 
 def baseline_of(experiment: Experiment, table: Table, setting: str) -> str | None:
     return pick_baseline(table, setting, experiment.baseline, experiment.metric)
-
-
-def field_sheet(name: str, title: str, results: Sequence[Result], fields: Mapping[str, str], note: str = "") -> Sheet:
-    """Numbers that runs of a task left, one row a run."""
-    rows = [
-        (
-            Shown(result.run.title),
-            *(Shown(f"{float(result.outcome.about[key]):.4g}", float(result.outcome.about[key])) for key in fields),
-        )
-        for result in results
-    ]
-    return Sheet(name, title, ("run", *fields.values()), tuple(rows), note)
 
 
 def _by_metric(experiment: Experiment, table: Table, setting: str, data: str) -> Sheet:
@@ -224,8 +223,10 @@ def _with_direction(name: str) -> str:
     return f"{name} {'↑' if metric(name).higher_is_better else '↓'}"
 
 
-def _options(options: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} {json.dumps(value)}" for name, value in options.items())
+def options_text(options: Mapping[str, object]) -> str:
+    """Options as a reader likes them: `penalty 0.1, cancel 0.2`."""
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in options.items()}
+    return ", ".join(f"{name} {text}" for name, text in texts.items())
 
 
 def _file_name(stem: str, setting: str) -> str:

@@ -28,6 +28,7 @@ from unskew.evaluation.evaluate import Evaluation, evaluate
 from unskew.experiments.plan import as_json
 from unskew.experiments.rows import Outcome
 from unskew.fit import Model, Recipe, fit
+from unskew.methods.hte import correct_clicks, oracle_effects
 from unskew.networks.problem import Network
 from unskew.simulation.browsing import User
 from unskew.simulation.policies import Policy, make_policy
@@ -179,8 +180,6 @@ def fit_model(definition: Definition) -> tuple[Model, Simulation | None]:
 
 def _with_true_effects(simulation: Simulation) -> ClickLog:
     """Clicks raised to what they would have been on top, by the truth."""
-    from unskew.methods.hte import correct_clicks, oracle_effects
-
     return correct_clicks(simulation.log, oracle_effects(simulation.truth))
 
 

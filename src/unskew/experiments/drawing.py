@@ -1,0 +1,137 @@
+"""Drawing in one style: readable in print, in grey and by the colour-blind.
+
+Colours are those of Okabe and Ito; every line also has a marker and a dash pattern of its own.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+Line = tuple[Sequence[float], Sequence[float]]  # x and y, or low and high
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2)))
+TRUTH = "#555555"
+STYLE: Any = {  # matplotlib wants its own kind of keys
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "svg.fonttype": "none",  # text stays text: it can be found, read aloud and restyled
+    "svg.hashsalt": "unskew",  # the same figure gives the same file
+}
+WIDTH, HEIGHT = 6.4, 3.6
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """A figure with its caption."""
+
+    file: str
+    title: str
+    figure: Figure
+
+    def svg(self) -> str:
+        """The figure as an element to be put into a page."""
+        with matplotlib.rc_context(STYLE):
+            buffer = io.StringIO()
+            self.figure.savefig(buffer, format="svg", metadata={"Date": None})
+        return _for_page(buffer.getvalue(), self.title, self.file)
+
+    def save(self, folder: Path) -> list[Path]:
+        """SVG and PNG in this folder."""
+        paths = [folder / f"{self.file}.{kind}" for kind in ("svg", "png")]
+        with matplotlib.rc_context(STYLE):
+            for path in paths:
+                self.figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
+        return paths
+
+
+def line_figure(
+    lines: Mapping[str, Line],
+    *,
+    x_label: str,
+    y_label: str,
+    bands: Mapping[str, Line] | None = None,
+    reference: Mapping[str, Line] | None = None,
+) -> Figure:
+    """Lines of (x, y) with shaded bands of (low, high); references are drawn in grey without a marker."""
+    with matplotlib.rc_context(STYLE):
+        figure, axes = new_figure()
+        for number, (label, (x, y)) in enumerate(lines.items()):
+            axes.plot(x, y, label=label, **look(number))
+            if bands and label in bands:
+                axes.fill_between(x, *bands[label], color=COLOURS[number % len(COLOURS)], alpha=0.15, linewidth=0)
+        for number, (label, (x, y)) in enumerate((reference or {}).items()):
+            axes.plot(x, y, label=label, color=TRUTH, linestyle=DASHES[number % len(DASHES)], linewidth=2.5, alpha=0.6)
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        _legend(figure, axes)
+        return figure
+
+
+def heatmap(axes: Axes, values: np.ndarray, columns: list[str], rows: list[str], digits: int = 4) -> None:
+    """Numbers in shaded fields, the largest framed."""
+    axes.imshow(values, cmap="Blues", aspect="auto")
+    axes.grid(False)
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(rows)), rows)
+    middle = (np.nanmin(values) + np.nanmax(values)) / 2
+    for (row, column), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            colour = "white" if value > middle else "black"
+            axes.text(
+                column, row, f"{value:.{digits}f}".lstrip("0"), ha="center", va="center", fontsize=7, color=colour
+            )
+    best = np.unravel_index(np.nanargmax(values), values.shape)
+    frame = Rectangle((best[1] - 0.5, best[0] - 0.5), 1, 1, fill=False, edgecolor=COLOURS[1], linewidth=2)
+    axes.add_patch(frame)
+
+
+def new_figure() -> tuple[Figure, Axes]:
+    """A figure of one panel."""
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def look(number: int) -> dict[str, Any]:
+    """Colour, marker and dashes of the line of this number."""
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "marker": MARKERS[number % len(MARKERS)],
+        "linestyle": DASHES[number % len(DASHES)],
+        "markersize": 4.5,
+        "linewidth": 1.4,
+    }
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", fontsize=8, handlelength=3)
+
+
+def _for_page(svg: str, title: str, name: str) -> str:
+    """An SVG document as an element: no prologue, ids of its own, scaled by the page, named for readers."""
+    element = svg[svg.index("<svg") :]
+    stem = "".join(character if character.isalnum() else "-" for character in name)
+    element = re.sub(r'\bid="([^"]+)"', rf'id="{stem}-\1"', element)
+    element = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{stem}-", element)
+    element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
+    element = re.sub(r'<svg ([^>]*?)width="[^"]+" height="[^"]+"', r"<svg \1", element, count=1)
+    text = title.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+    return element.replace("<svg ", f'<svg role="img" aria-label="{text}" ', 1)
