@@ -41,8 +41,8 @@ def test_the_same_seed_gives_the_same_world(tiny: World):
 def test_the_world_is_still_the_one_of_earlier_results(tiny: World):
     """Results that were written down belong to these numbers: change the generator only with new results."""
     assert tiny.train.n_documents == 4993
-    assert_array_equal(np.bincount(tiny.train.grades.astype(int)), [2667, 1571, 514, 175, 66])
-    first = [0.014786, -0.924386, -6.91484, -4.70629, 0, 35, 0, 1.4819, -0.558827, 0.637818]
+    assert_array_equal(np.bincount(tiny.train.grades.astype(int)), [2665, 1570, 520, 177, 61])
+    first = [0.0145874, -0.885897, -6.88432, -4.698, 0.0, 29.0, 0.0, 1.37449, -0.576326, 0.637818]
     assert_allclose(tiny.train.features[0, ::12], first, rtol=1e-5)
 
 
@@ -143,7 +143,7 @@ def test_there_is_room_to_learn(seed: int):
     world = make_world("small", seed)
     linear = labelled_ndcg(world, Network("linear"))
     network = labelled_ndcg(world, Network("mlp", (128, 64), norm=False))
-    assert 0.81 < network < 0.83
+    assert 0.81 < network < 0.84
     assert 0.78 < linear < network - 0.02
 
 
