@@ -1,8 +1,10 @@
 """Methods: one file each, found by name in `METHODS`."""
 
 from unskew.methods.affine import Affine
+from unskew.methods.cdla_ld import CDLALD
 from unskew.methods.dla import DLA
 from unskew.methods.hte import HTE
+from unskew.methods.iobm import IOBM
 from unskew.methods.ipw import IPW
 from unskew.methods.labelled import Labelled
 from unskew.methods.lbd import LBD
@@ -11,6 +13,8 @@ from unskew.methods.naive import Naive
 from unskew.methods.pair_debias import PairDebias
 from unskew.methods.regression_em import RegressionEM
 from unskew.methods.two_tower import TwoTower
+from unskew.methods.upe import UPE
+from unskew.methods.xpa import XPA
 
 METHODS: dict[str, type[Method]] = {
     "naive": Naive,
@@ -23,6 +27,10 @@ METHODS: dict[str, type[Method]] = {
     "two_tower": TwoTower,
     "lbd": LBD,
     "hte": HTE,
+    "cdla_ld": CDLALD,
+    "xpa": XPA,
+    "upe": UPE,
+    "iobm": IOBM,
 }
 
 __all__ = ["METHODS", "HyperParameter", "Method", "Stage", "Terms", "hyper_parameters"]
