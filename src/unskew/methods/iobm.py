@@ -35,7 +35,7 @@ from unskew.networks.context import AverageCurve
 from unskew.networks.observation import PositionObservation
 from unskew.networks.problem import Problem
 
-START = 0.1  # probability of being seen at the start, in the scale of targets
+START = 0.5  # probability of being seen at the start
 
 
 class IOBM(Method):
@@ -73,7 +73,7 @@ class IOBM(Method):
         self.relevance = problem.new_ranker()
         self.position = PositionObservation(problem)
         with torch.no_grad():
-            self.position.logits.fill_(torch.tensor(START).logit())
+            self.position.logits.fill_(torch.tensor(START / max_weight).logit())
         self.context = OtherClicks(problem, embedding, units, use_clicks=use_clicks, use_context=use_context)
         self.max_weight = max_weight
         self.position_rate = position_rate
@@ -87,11 +87,12 @@ class IOBM(Method):
         relevance = self.relevance(lists.features, lists.mask)
         observation = self.observation(lists)
         if self.training:
-            self.context.curve.update(observation.sigmoid(), lists)
+            self.context.curve.update(self.max_weight * observation.sigmoid(), lists)
         targets = lists.clicks * losses.inverse_share(relevance, lists.mask, self.max_weight) / self.max_weight
         return {
             "relevance": losses.softmax(relevance, lists.clicks * self.weights(observation), lists.mask),
-            "observation": losses.sigmoid(observation, targets, lists.sessions, lists.mask),
+            # Times the bound again: a click then counts as much as for relevance.
+            "observation": self.max_weight * losses.sigmoid(observation, targets, lists.sessions, lists.mask),
         }
 
     def observation(self, lists: ClickedLists) -> Tensor:
@@ -100,7 +101,7 @@ class IOBM(Method):
 
     def weights(self, observation: Tensor) -> Tensor:
         """Inverse propensities relative to the average top, without gradient."""
-        top = self.context.curve.seen.value[0]
+        top = self.context.curve.seen.value[0] / self.max_weight
         inverse = (-F.logsigmoid(observation.detach())).clamp(max=losses.LARGEST_EXPONENT).exp()
         return (top * inverse).clamp(max=self.max_weight)
 

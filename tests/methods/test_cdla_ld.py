@@ -1,0 +1,194 @@
+"""CDLA-LD: the formulas by hand, and who learns from what."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from unskew import losses
+from unskew.lists import ClickedLists
+from unskew.methods.cdla_ld import CDLALD, PRESETS
+from unskew.networks.documents import Ranker
+from unskew.networks.problem import Network, Problem
+
+PROBLEM = Problem(3, 3, network=Network(hidden=(4,), expand=8, layers=1, heads=2))
+MASK = torch.tensor([[True, True, True], [True, True, False]])
+TEACHER = torch.tensor([[0.5, 0.3, 0.2], [0.25, 0.75, 1.0]], dtype=torch.float64)  # shares; padding is no share
+STUDENT = torch.tensor([[0.2, 0.2, 0.6], [0.5, 0.5, 1.0]], dtype=torch.float64)
+SEEN = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+
+
+class Fixed(Ranker):
+    """Gives the same scores whatever it sees."""
+
+    def __init__(self, shares):
+        super().__init__()
+        self.scores = nn.Parameter(shares.log())
+
+    def forward(self, features, mask):
+        return self.scores
+
+
+def lists():
+    generator = torch.Generator().manual_seed(0)
+    return ClickedLists(
+        features=torch.randn(2, 3, 3, generator=generator, dtype=torch.float64),
+        mask=MASK,
+        positions=torch.tensor([[0, 1, 2], [0, 1, 0]]),
+        clicks=torch.tensor([[1.0, 2.0, 0.0], [0.0, 3.0, 0.0]], dtype=torch.float64),
+        sessions=torch.tensor([4.0, 5.0], dtype=torch.float64),
+    )
+
+
+def new_method(preset):
+    torch.manual_seed(0)
+    return CDLALD(PROBLEM, **PRESETS[preset]).double()
+
+
+def terms_of(method):
+    return {name: term.detach() for name, term in method.loss(lists()).items()}
+
+
+def fixed_method(preset):
+    method = new_method(preset)
+    method.teacher, method.relevance = Fixed(TEACHER), Fixed(STUDENT)
+    with torch.no_grad():
+        method.observation.logits.copy_(SEEN.log())
+    return method
+
+
+def learners(method, term):
+    """Which networks a term of the loss teaches."""
+    method.zero_grad()
+    method.loss(lists())[term].backward()
+    networks = {"teacher": method.teacher, "student": method.relevance, "observation": method.observation}
+    return {name for name, network in networks.items() if any(p.grad is not None for p in network.parameters())}
+
+
+# -- distillation
+
+
+def test_distillation_is_sessions_times_cross_entropy_from_teacher_to_student():
+    by_hand = -4 * (0.5 * math.log(0.2) + 0.3 * math.log(0.2) + 0.2 * math.log(0.6)) - 5 * math.log(0.5)
+    value = losses.distillation(STUDENT.log(), TEACHER.log(), lists().sessions, MASK)
+    assert float(value) == pytest.approx(by_hand)
+
+
+def less_entropy(student, teacher):
+    sessions = lists().sessions
+    return float(
+        losses.distillation(student, teacher, sessions, MASK) - losses.distillation(teacher, teacher, sessions, MASK)
+    )
+
+
+def test_less_the_teachers_entropy_it_is_zero_only_where_the_distributions_are_equal():
+    assert less_entropy(TEACHER.log() + torch.tensor([[3.0], [-2.0]]), TEACHER.log()) == pytest.approx(0.0, abs=1e-12)
+    slightly = TEACHER.log() + torch.tensor([[0.1, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    assert less_entropy(slightly, TEACHER.log()) > 1e-3
+    assert less_entropy(STUDENT.log(), TEACHER.log()) > 1e-3
+
+
+def test_its_gradient_is_the_students_share_less_the_teachers():
+    student = STUDENT.log().requires_grad_()
+    teacher = TEACHER.log().requires_grad_()
+    losses.distillation(student, teacher, lists().sessions, MASK).backward()
+    by_hand = torch.tensor([[4 * (0.2 - 0.5), 4 * (0.2 - 0.3), 4 * (0.6 - 0.2)], [5 * 0.25, 5 * -0.25, 0.0]])
+    assert_close(student.grad, by_hand.double())
+    assert teacher.grad is None
+
+
+def test_its_gradient_is_that_of_finite_differences():
+    student = STUDENT.log().requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda scores: losses.distillation(scores, TEACHER.log(), lists().sessions, MASK), student
+    )
+
+
+# -- CDLA-LD
+
+
+def test_teacher_and_propensities_learn_by_dual_learning_and_the_student_from_the_teacher():
+    terms = terms_of(fixed_method("cdla_ld"))
+    relevance = -(1 * math.log(0.5) + 2 * (0.5 / 0.3) * math.log(0.3) + 3 * (0.5 / 0.3) * math.log(0.75))
+    shares = (0.5 / 0.8, 0.3 / 0.8)  # of the two places of the second list
+    seen = -(1 * math.log(0.5) + 2 * (0.5 / 0.3) * math.log(0.3) + 3 * (0.25 / 0.75) * math.log(shares[1]))
+    assert float(terms["relevance"]) == pytest.approx(relevance)
+    assert float(terms["observation"]) == pytest.approx(seen)
+    assert_close(terms["distillation"], losses.distillation(STUDENT.log(), TEACHER.log(), lists().sessions, MASK))
+
+
+@pytest.mark.parametrize("preset", ["cdla_ld", "cdla"])
+def test_every_term_teaches_one_network_only(preset):
+    method = new_method(preset)
+    assert learners(method, "relevance") == {"teacher"}
+    assert learners(method, "observation") == {"observation"}
+    assert learners(method, "distillation") == {"student"}
+
+
+def test_weights_are_constants_for_the_gradient():
+    """Through the ratios of Eq. 5 no gradient flows: finite differences with the weights held fixed."""
+    method = fixed_method("cdla_ld")
+    clicks = lists().clicks
+
+    def with_fixed_weights(scores):
+        weights = torch.tensor([[1.0, 0.5 / 0.3, 0.5 / 0.2]], dtype=torch.float64)
+        return -float((clicks * weights * losses.log_shares(scores, MASK)).sum())
+
+    method.loss(lists())["relevance"].backward()
+    step = 1e-6
+    differences = torch.zeros(2, 3, dtype=torch.float64)
+    for place in MASK.nonzero():
+        change = torch.zeros(2, 3, dtype=torch.float64)
+        change[tuple(place)] = step
+        up, down = (with_fixed_weights(TEACHER.log() + sign * change) for sign in (1, -1))
+        differences[tuple(place)] = (up - down) / (2 * step)
+    assert_close(method.teacher.scores.grad, differences, rtol=1e-6, atol=1e-6)
+
+
+# -- ablations
+
+
+def test_the_student_is_served_and_in_cdla_the_teacher():
+    method, cdla = new_method("cdla_ld"), new_method("cdla")
+    assert method.ranker() is method.relevance
+    assert cdla.ranker() is cdla.teacher
+
+
+def test_in_c_dla_ld_the_teachers_distribution_takes_the_place_of_clicks():
+    terms = terms_of(fixed_method("c_dla_ld"))
+    predicted = [[4 * 0.5, 4 * 0.3, 4 * 0.2], [5 * 0.25, 5 * 0.75]]
+    student, seen = [[0.2, 0.2, 0.6], [0.5, 0.5]], [[0.5, 0.3, 0.2], [0.5 / 0.8, 0.3 / 0.8]]
+    pairs = [(row, place) for row in range(2) for place in range(len(predicted[row]))]
+    relevance = -sum(predicted[r][i] * seen[r][0] / seen[r][i] * math.log(student[r][i]) for r, i in pairs)
+    observation = -sum(predicted[r][i] * student[r][0] / student[r][i] * math.log(seen[r][i]) for r, i in pairs)
+    clicks = -(1 * math.log(0.5) + 2 * math.log(0.3) + 3 * math.log(0.75))
+    assert float(terms["clicks"]) == pytest.approx(clicks)
+    assert float(terms["relevance"]) == pytest.approx(relevance)
+    assert float(terms["observation"]) == pytest.approx(observation)
+
+
+def test_in_c_dla_ld_the_teacher_learns_from_clicks_alone():
+    method = new_method("c_dla_ld")
+    assert learners(method, "clicks") == {"teacher"}
+    assert learners(method, "relevance") == {"student"}
+    assert learners(method, "observation") == {"observation"}
+    assert method.ranker() is method.relevance
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"serve": "both"}, "unknown serve 'both', known: student, teacher"),
+        ({"debias": "nobody"}, "unknown debias 'nobody', known: teacher, student"),
+    ],
+)
+def test_unknown_choices_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        CDLALD(PROBLEM, **options)
+
+
+def test_a_listwise_student_is_refused():
+    with pytest.raises(ValueError, match="choose network 'mlp' or 'linear'"):
+        CDLALD(Problem(3, 3, network=Network("listwise")))
