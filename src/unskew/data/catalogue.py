@@ -27,7 +27,7 @@ from unskew.data.judged_set import JudgedSet
 from unskew.data.letor import read_letor
 
 WORLD = "world"
-WORLD_TRANSFORM = "log1p"
+WORLD_TRANSFORM = "automatic"
 PACKED = ".gz"
 
 
