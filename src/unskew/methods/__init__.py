@@ -1,6 +1,7 @@
 """Methods: one file each, found by name in `METHODS`."""
 
 from unskew.methods.affine import Affine
+from unskew.methods.affine_softmax import AffineSoftmax
 from unskew.methods.cdla_ld import CDLALD
 from unskew.methods.dla import DLA
 from unskew.methods.hte import HTE
@@ -14,6 +15,7 @@ from unskew.methods.pair_debias import PairDebias
 from unskew.methods.regression_em import RegressionEM
 from unskew.methods.two_tower import TwoTower
 from unskew.methods.upe import UPE
+from unskew.methods.vectorization import Vectorization
 from unskew.methods.xpa import XPA
 
 METHODS: dict[str, type[Method]] = {
@@ -27,6 +29,8 @@ METHODS: dict[str, type[Method]] = {
     "two_tower": TwoTower,
     "lbd": LBD,
     "hte": HTE,
+    "affine_softmax": AffineSoftmax,
+    "vectorization": Vectorization,
     "cdla_ld": CDLALD,
     "xpa": XPA,
     "upe": UPE,

@@ -1,0 +1,251 @@
+r"""Vectorization (Chen et al., KDD 2022, arXiv:2206.01702): clicks as a dot product, ranked by a base vector.
+
+Assumes $P(c) \propto \exp(r(x)^\top o(t))$ with a relevance embedding $r(x) \in \mathbb{R}^d$ and an observation
+embedding $o(t) \in \mathbb{R}^d$ of the bias factors $t$: the position, and bias columns where the log has them. The
+product stands in an exponent (Eq. 9), so that $d = 1$ is the logit $r(x)\,o_k$, which position-based clicks are not
+(but in the limit of ever longer vectors); they are $[\log\gamma, 1]^\top [1, \log\theta_k]$, $d = 2$.
+
+Vectors cannot be sorted. A base model learns which observation embeddings a document comes with, as a Gaussian
+$\mathcal{N}(\mu(x), \sigma^2(x))$ (Eq. 10), and the documents of a query are projected onto the vector that is most
+probable for all of them (Eq. 8):
+
+$\tilde o_q = \frac{\sum_i \mu(x_i) / \sigma^2(x_i)}{\sum_i 1 / \sigma^2(x_i)}$, $s(x_i) = r(x_i)^\top \tilde o_q$.
+
+The ranker therefore takes whole lists. Training: relevance first while observation is frozen, then both, then the base
+model alone. The base model also learns in the joint stage, from embeddings without gradient, so that every state that
+validation can choose has one that belongs to it.
+
+What is ours: the base model may be a head on the ranker's trunk (gradient stopped), which costs next to nothing; its
+$\log\sigma^2$ is bent into a safe range; training starts from $[r(x), 1, \dots]^\top [1, 0, \dots]$, a naive ranker on
+its way to the position-based model, rather than from observations of ones, where chance alone tells the dimensions
+apart. `observation_rate` and `base_rate` are learning rates relative to the ranker's: a table of numbers needs a higher
+one with Adagrad (3 by default, 1 for a network of bias columns), a variance a lower one, or it collapses at first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from unskew import losses
+from unskew.lists import ClickedLists
+from unskew.methods.method import Method, Stage, Terms
+from unskew.networks.documents import Ranker, mlp
+from unskew.networks.embeddings import RelevanceEmbedding, observation_embedding, starting_at
+from unskew.networks.problem import Problem
+from unskew.networks.running import RunningEstimate
+
+LARGEST_LOG_VARIANCE = 4.0  # of either sign; embeddings are of order 1, and σ stays between e^-2 and e^2
+BASE_SIZES = (256, 64)  # the paper's base network
+
+
+class Vectorization(Method):
+    """Listwise softmax on the dot product of relevance and observation embeddings."""
+
+    paper = "Chen et al., KDD 2022"
+    assumes = "clicks are a function of the document and of position (and bias columns), whichever it is"
+    click_model = "softmax"
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        dimensions: int = 2,
+        base: str = "head",
+        base_position: int = 0,
+        base_decay: float = 0.001,
+        base_rate: float = 0.3,
+        observation_rate: float | None = None,
+        warm_up_steps: int = 100,
+        base_steps: int = 200,
+    ):
+        super().__init__()
+        _check(problem, dimensions, base, base_position)
+        start = F.one_hot(torch.tensor(0), dimensions).float()  # 1, 0, 0, …
+        self.embedding = RelevanceEmbedding(problem, dimensions, constant=1)
+        self.observation = observation_embedding(problem, start)
+        self.base = LEARNT_BASES[base](problem, self.embedding, start) if base in LEARNT_BASES else None
+        self.fixed_base = FIXED_BASES.get(base)
+        self.moments = RunningEstimate(torch.eye(dimensions + 1), rate=0.02) if base == "pca" else None
+        self.base_position = base_position
+        self.base_decay = base_decay
+        self.base_rate = base_rate
+        self.observation_rate = self.observation.usual_rate if observation_rate is None else observation_rate
+        self.warm_up_steps = warm_up_steps
+        self.base_steps = base_steps
+
+    def stages(self) -> list[Stage]:
+        relevance: dict[nn.Module, float] = {self.embedding: 1.0}
+        if self.moments is not None:
+            relevance[self.moments] = 1.0
+        both = {**relevance, self.observation: self.observation_rate}
+        # Observation starts the same at all positions; relevance must settle before it moves.
+        warm_up = Stage("warm-up", self.click_loss, relevance, steps=self.warm_up_steps, selects=False)
+        if self.base is None:
+            return [warm_up, Stage("joint", self.loss, both)]
+        return [
+            warm_up,
+            Stage("joint", self.loss, {**both, self.base: self.base_rate}),
+            Stage("base", self.base_loss, {self.base: self.base_rate}, steps=self.base_steps),
+        ]
+
+    def loss(self, lists: ClickedLists) -> Terms:
+        return {**self.click_loss(lists), **(self.base_loss(lists) if self.base is not None else {})}
+
+    def click_loss(self, lists: ClickedLists) -> Terms:
+        """Eq. 9."""
+        relevance = self.embedding(lists.features, lists.mask)
+        if self.training and self.moments is not None:
+            self.moments.update(_moments(relevance.detach(), lists))
+        logits = (relevance * self.observation(lists.positions, lists.bias)).sum(-1)
+        return {"clicks": losses.softmax(logits, lists.clicks, lists.mask)}
+
+    def base_loss(self, lists: ClickedLists) -> Terms:
+        """Eq. 10; the penalty counts once a session."""
+        assert self.base is not None
+        with torch.no_grad():
+            trunk = self.embedding.trunk(lists.features, lists.mask)
+            observed = self.observation(lists.positions, lists.bias)
+        mean, log_variance = self.base(lists.features, trunk)
+        impressions = lists.sessions.unsqueeze(-1) * lists.mask
+        squares = torch.stack([parameter.square().sum() for parameter in self.base.parameters()]).sum()
+        return {
+            "base": gaussian(mean, log_variance, observed, impressions),
+            "base decay": self.base_decay * squares * lists.sessions.sum(),
+        }
+
+    def click_logits(self, lists: ClickedLists) -> Tensor:
+        return (self.embedding(lists.features, lists.mask) * self.observation(lists.positions, lists.bias)).sum(-1)
+
+    def ranker(self) -> ProjectedRanker:
+        if self.base is not None:
+            return ProjectedRanker(self.embedding, self.base)
+        assert self.fixed_base is not None
+        return ProjectedRanker(self.embedding, FixedBase(self.fixed_base(self)))
+
+
+class BaseModel(nn.Module):
+    """Which observation embeddings a document comes with: mean and log variance of each dimension.
+
+    It starts where observation does, so that every state of training has a ranker.
+    """
+
+    def __init__(self, layers: nn.Sequential, start: Tensor):
+        super().__init__()
+        self.layers = starting_at(torch.cat([start, torch.zeros_like(start)]), layers)
+
+    def forward(self, features: Tensor, trunk: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log variance, `[batch, docs, d]` each."""
+        mean, free = self.layers(self.inputs(features, trunk)).chunk(2, -1)
+        # Bent rather than cut: beyond a cut there would be no gradient to come back.
+        return mean, LARGEST_LOG_VARIANCE * (free / LARGEST_LOG_VARIANCE).tanh()
+
+    def inputs(self, features: Tensor, trunk: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def vector(self, features: Tensor, trunk: Tensor, mask: Tensor) -> Tensor:
+        """The base vector of each list, `[batch, d]`."""
+        mean, log_variance = self(features, trunk)
+        return base_vector(mean, log_variance, mask)
+
+
+class BaseNetwork(BaseModel):
+    """The paper's: a network of its own on the features."""
+
+    def __init__(self, problem: Problem, embedding: RelevanceEmbedding, start: Tensor):  # noqa: ARG002
+        super().__init__(mlp(problem.n_features, BASE_SIZES, 2 * len(start), norm=False), start)
+
+    def inputs(self, features: Tensor, trunk: Tensor) -> Tensor:  # noqa: ARG002
+        return features
+
+
+class BaseHead(BaseModel):
+    """A linear layer on what the ranker makes of the features; the ranker does not learn from it."""
+
+    def __init__(self, problem: Problem, embedding: RelevanceEmbedding, start: Tensor):  # noqa: ARG002
+        super().__init__(nn.Sequential(nn.Linear(embedding.last.in_features, 2 * len(start))), start)
+
+    def inputs(self, features: Tensor, trunk: Tensor) -> Tensor:  # noqa: ARG002
+        return trunk.detach()
+
+
+class FixedBase(nn.Module):
+    """One base vector for all lists."""
+
+    value: Tensor
+
+    def __init__(self, value: Tensor):
+        super().__init__()
+        self.register_buffer("value", value.detach().clone())
+
+    def vector(self, features: Tensor, trunk: Tensor, mask: Tensor) -> Tensor:  # noqa: ARG002
+        """The base vector, `[1, d]`."""
+        return self.value.unsqueeze(0)
+
+
+class ProjectedRanker(Ranker):
+    """Scores of relevance embeddings projected onto the base vector of their list (Algorithm 2)."""
+
+    def __init__(self, embedding: RelevanceEmbedding, base: BaseModel | FixedBase):
+        super().__init__()
+        self.embedding = embedding
+        self.base = base
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        trunk = self.embedding.trunk(features, mask)
+        base = self.base.vector(features, trunk, mask)
+        return (self.embedding.last(trunk) * base.unsqueeze(1)).sum(-1)
+
+
+def base_vector(mean: Tensor, log_variance: Tensor, mask: Tensor) -> Tensor:
+    r"""Eq. 8 over the real documents of each list: means weighted by $1/\sigma^2$, `[batch, d]`."""
+    precision = (-log_variance).masked_fill(~mask.unsqueeze(-1), torch.finfo(log_variance.dtype).min)
+    return (precision.softmax(1) * mean).sum(1)
+
+
+def gaussian(mean: Tensor, log_variance: Tensor, observed: Tensor, weights: Tensor) -> Tensor:
+    r"""$\frac{1}{2} \sum_i w_i \left(\frac{(\mu_i - o_i)^2}{\sigma_i^2} + \log\sigma_i^2\right)$, all dimensions."""
+    cost = (mean - observed).square() * (-log_variance).exp() + log_variance
+    return 0.5 * (weights * cost.sum(-1)).sum()
+
+
+def _moments(relevance: Tensor, lists: ClickedLists) -> Tensor:
+    """Mean of [r, 1] [r, 1]^T over impressions, `[d + 1, d + 1]`."""
+    weights = (lists.sessions.unsqueeze(-1) * lists.mask).reshape(-1, 1)
+    vectors = F.pad(relevance, (0, 1), value=1.0).flatten(0, 1)
+    return (weights * vectors).T @ vectors / weights.sum()
+
+
+def _principal_direction(method: Vectorization) -> Tensor:
+    """The direction in which relevance embeddings vary most, turned to where clicks grow."""
+    assert method.moments is not None
+    moments = method.moments.value
+    mean = moments[-1, :-1]
+    _, directions = torch.linalg.eigh(moments[:-1, :-1] - mean.outer(mean))  # ascending
+    direction = directions[:, -1]
+    clicks_grow = method.observation.at_positions().detach().mean(0) @ direction >= 0
+    return torch.where(clicks_grow, direction, -direction)
+
+
+LEARNT_BASES: dict[str, Callable[[Problem, RelevanceEmbedding, Tensor], BaseModel]] = {
+    "network": BaseNetwork,
+    "head": BaseHead,
+}
+FIXED_BASES: dict[str, Callable[[Vectorization], Tensor]] = {
+    "position": lambda method: method.observation.at_positions()[method.base_position],
+    "mean": lambda method: method.observation.at_positions().mean(0),
+    "pca": _principal_direction,
+}
+
+
+def _check(problem: Problem, dimensions: int, base: str, base_position: int) -> None:
+    known = [*LEARNT_BASES, *FIXED_BASES]
+    if dimensions < 1:
+        raise ValueError(f"dimensions must be at least 1, got {dimensions}")
+    if base not in known:
+        raise ValueError(f"unknown base '{base}', known: {', '.join(known)}")
+    if not 0 <= base_position < problem.n_positions:
+        raise ValueError(f"base_position must be one of 0 to {problem.n_positions - 1}, got {base_position}")
