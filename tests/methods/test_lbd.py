@@ -7,14 +7,17 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from unskew.data.batches import ClickBatches
 from unskew.data.world import make_world
-from unskew.fit import Recipe, fit
+from unskew.fit import Recipe, fit, transform_log
 from unskew.lists import ClickedLists
 from unskew.methods.lbd import LBD, PRESETS, log_odds
 from unskew.methods.naive import Naive
 from unskew.methods.two_tower import TwoTower
 from unskew.networks.problem import Network, Problem
 from unskew.simulation.simulate import simulate
+from unskew.simulation.users import make_user
+from unskew.training.validation import click_likelihood
 
 N_POSITIONS, N_FEATURES = 4, 3
 DEVICES = {"device": ("desk", "phone")}
@@ -440,18 +443,16 @@ def test_arguments_that_mean_nothing_are_refused(hyper, message):
 @pytest.mark.slow
 def test_a_large_penalty_leaves_two_tower_and_without_limits_clicks_fit_best():
     world = make_world("small", seed=0)
-    log = simulate(world.train, "svm", "coupled", sessions=128, seed=1).log
-    variants = {"flat": {**PRESETS["lbd_lips"], "penalty": 100.0}, **PRESETS}
-    models = {name: fit(Recipe.of("lbd", **hyper), log) for name, hyper in variants.items()}
-    plain = fit(Recipe.of("two_tower"), log)
+    log = simulate(world.train, "svm", make_user("coupled", coupling=0.2), sessions=128, seed=1).log
+    variants = {**PRESETS, "flat": {**PRESETS["lbd_lips"], "penalty": 100.0}}
+    models = {name: fit(Recipe.of("lbd", steps=600, **hyper), log) for name, hyper in variants.items()}
+    plain = fit(Recipe.of("two_tower", steps=600), log)
     assert np.abs(models["flat"].examination() - plain.examination()).max() < 0.05
 
-    features = torch.from_numpy(log.features[:5000])
+    transformed = transform_log(log, plain.transform)
+    batches, features = ClickBatches(transformed), torch.from_numpy(transformed.features[:5000])
     with torch.inference_mode():
-        spread = {
-            name: float(
-                model.method.deviation(model.transform(features, torch.ones(5000, dtype=torch.bool))).std(0).mean()
-            )
-            for name, model in models.items()
-        }
+        spread = {name: float(model.method.deviation(features).std(0).mean()) for name, model in models.items()}
+    fitted = {name: click_likelihood(model.method, batches) for name, model in models.items()}
     assert spread["flat"] < 0.05 < spread["unlimited"]
+    assert max(fitted, key=fitted.__getitem__) == "unlimited"

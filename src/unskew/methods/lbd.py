@@ -66,7 +66,6 @@ LEVELS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 PENALIZED = {"probability": torch.exp, "log": lambda log_seen: log_seen}
 LIPSCHITZ = ("penalty", "certified")
 SHARED_KINDS = ("mlp", "linear")
-POSITION_RATE = 3.0  # learning-rate factor: Adagrad moves a table of logits more slowly than a network
 STEEPEST_SIGMOID = 0.25
 CENTRE_RATE = 0.05
 # Not 0, or the penalty would start at 0, and what is normal for it later would look like divergence.
@@ -77,7 +76,8 @@ class LBD(Method):
     r"""Listwise softmax on relevance plus an observation that depends on the document, but little.
 
     Args:
-        penalty: $\lambda$, weight of the gradient of observation; 0 for none.
+        penalty: $\lambda$, weight of the gradient of observation; 0 for none. Sums over positions and documents, as in
+            the paper, but not the reference's scale: with 0.01 observation hardly depends on the document any more.
         cancel: $t$, probability that observation is cancelled in training; 1 is `naive`.
         cancel_by: what is cancelled together, a document or a whole list.
         cancel_to: as what a cancelled document counts, average (seen as the mean of the batch) or sure (surely seen).
@@ -89,6 +89,7 @@ class LBD(Method):
         shared: one network for relevance and observation, as in the reference program.
         observation_hidden: layers of the network of observation; default: as the ranker's, none for a linear one.
         top_seen: how surely the average document is seen where it is seen best; sets the scale of all.
+        observation_rate: learning-rate factor of the position table: Adagrad moves it more slowly than a network.
     """
 
     paper = "Chen et al., NeurIPS 2022"
@@ -99,7 +100,7 @@ class LBD(Method):
         self,
         problem: Problem,
         *,
-        penalty: float = 0.1,
+        penalty: float = 0.001,
         cancel: float = 0.1,
         cancel_by: str = "document",
         cancel_to: str = "average",
@@ -111,6 +112,7 @@ class LBD(Method):
         shared: bool = False,
         observation_hidden: Sequence[int] | None = None,
         top_seen: float = 0.9,
+        observation_rate: float = 3.0,
     ):
         super().__init__()
         _check_number("penalty", penalty, penalty >= 0, "at least 0")
@@ -133,6 +135,7 @@ class LBD(Method):
         self.share = share
         self.exact = exact
         self.top_seen = top_seen
+        self.observation_rate = observation_rate
         self.n_positions = problem.n_positions
         self.observation = PositionObservation(problem)
         self.centre = RunningEstimate(torch.zeros(problem.n_positions), CENTRE_RATE)
@@ -141,7 +144,7 @@ class LBD(Method):
             self.dependence = _dependence(problem, observation_hidden, beta if certified else None)
 
     def stages(self) -> list[Stage]:
-        return [Stage("train", self.loss, {self.observation: POSITION_RATE, self: 1.0})]
+        return [Stage("train", self.loss, {self.observation: self.observation_rate, self: 1.0})]
 
     def loss(self, lists: ClickedLists) -> Terms:
         scores, outputs = self._forward(lists.features, lists.mask)
