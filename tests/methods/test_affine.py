@@ -38,6 +38,7 @@ def gradient(method, lists):
 
 @pytest.mark.parametrize("loss", ["softmax", "squared"])
 def test_without_clicks_on_irrelevant_documents_it_is_ipw_up_to_a_factor(loss):
+    torch.manual_seed(0)
     curve = THETA * TRUSTED
     affine = Affine(PROBLEM, alpha=curve.tolist(), beta=[0.0, 0.0, 0.0], loss=loss).double()
     ipw = IPW(PROBLEM, propensities=curve.tolist(), loss=loss).double()
@@ -51,7 +52,8 @@ def test_without_clicks_on_irrelevant_documents_it_is_ipw_up_to_a_factor(loss):
     else:
         of_nothing = [0.0, 0.0]
     gradients = [gradient(method, lists) - base for method, base in zip((affine, ipw), of_nothing, strict=True)]
-    assert_close(gradients[0] * float(curve[0]), gradients[1], rtol=1e-6, atol=1e-9)
+    largest = float(gradients[1].abs().max())
+    assert_close(gradients[0] * float(curve[0]), gradients[1], rtol=0, atol=1e-5 * largest)  # curves are in float32
 
 
 def test_the_corrected_click_is_relevance_on_average():

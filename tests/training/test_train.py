@@ -1,5 +1,6 @@
 """The training loop, on methods small enough to redo each step by hand."""
 
+import json
 import math
 import time
 import warnings
@@ -139,6 +140,20 @@ def test_a_stage_moves_only_what_it_trains():
     assert after["two"] == pytest.approx([-0.1 * 2, -0.1 * 3])
 
 
+def test_no_gradient_reaches_what_a_stage_does_not_train():
+    class Watching(TwoStages):
+        trainable = ()
+
+        def loss(self, lists):
+            flags = (self.first.weight.requires_grad, self.second.weight.requires_grad)
+            self.trainable = (*self.trainable, flags)
+            return super().loss(lists)
+
+    method = Watching()
+    train(method, {"clicks": toy_log()}, sgd(steps=4))
+    assert method.trainable == ((True, False),) * 2 + ((False, True),) * 2
+
+
 def test_what_was_frozen_before_training_is_trainable_or_not_as_before():
     method = TwoStages()
     method.second.weight.requires_grad_(False)
@@ -201,15 +216,22 @@ def test_every_optimizer_decays_weights_when_asked(optimizer):
     ("changes", "message"),
     [
         ({"optimizer": "lion"}, "unknown optimizer 'lion', known: adagrad, adam"),
-        ({"steps": 0}, "steps must be at least 1"),
-        ({"batch_size": 0}, "batch_size must be at least 1"),
-        ({"learning_rate": 0.0}, "learning_rate must be positive"),
-        ({"learning_rate": float("nan")}, "learning_rate must be positive"),
+        ({"steps": 0}, "steps must be a whole number from 1, got 0"),
+        ({"batch_size": 2.5}, "batch_size must be a whole number from 1, got 2.5"),
+        ({"validate_every": "often"}, "validate_every must be a whole number from 1, got 'often'"),
+        ({"learning_rate": 0.0}, "learning_rate must be a number above 0"),
+        ({"learning_rate": float("nan")}, "learning_rate must be a number above 0, got nan"),
+        ({"weight_decay": -0.1}, "weight_decay must be a number from 0, got -0.1"),
     ],
 )
 def test_settings_that_cannot_train_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         Settings(**changes)
+
+
+def test_settings_take_the_numbers_of_numpy():
+    settings = Settings(steps=np.int64(3), learning_rate=np.float32(0.5))
+    assert json.loads(json.dumps(settings.to_json())) == Settings(steps=3, learning_rate=0.5).to_json()
 
 
 # -- validation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -23,11 +24,11 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 class Settings:
     """How to train."""
 
-    steps: int = 1_500  # over all stages
+    steps: int = 1_000  # over all stages
     batch_size: int = 256  # lists
     optimizer: str = "adagrad"
     learning_rate: float = 0.05
-    weight_decay: float = 0.0
+    weight_decay: float = 0.001  # without it rankers over-fit small logs
     max_gradient_norm: float | None = 5.0  # of each network by itself
     metric: str = "ndcg@10"  # on judged validation lists
     validate_every: int = 100  # steps
@@ -40,12 +41,15 @@ class Settings:
             raise ValueError(f"unknown optimizer '{self.optimizer}', known: {', '.join(OPTIMIZERS)}")
         for name in ("steps", "batch_size", "validate_every"):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
+            if not isinstance(value, Integral) or value < 1:
                 raise ValueError(f"{name} must be a whole number from 1, got {value!r}")
-        for name in ("learning_rate", "weight_decay"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or value < 0:
-                raise ValueError(f"{name} must be a number from 0, got {value!r}")
+            object.__setattr__(self, name, int(value))  # numpy's numbers cannot be written as JSON
+        if not isinstance(self.learning_rate, Real) or not 0 < self.learning_rate < float("inf"):
+            raise ValueError(f"learning_rate must be a number above 0, got {self.learning_rate!r}")
+        if not isinstance(self.weight_decay, Real) or not 0 <= self.weight_decay < float("inf"):
+            raise ValueError(f"weight_decay must be a number from 0, got {self.weight_decay!r}")
+        object.__setattr__(self, "learning_rate", float(self.learning_rate))
+        object.__setattr__(self, "weight_decay", float(self.weight_decay))
 
     def new_optimizer(self, groups: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
         return OPTIMIZERS[self.optimizer](groups, self.learning_rate, self.weight_decay)
