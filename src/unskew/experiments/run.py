@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from unskew.experiments.plan import Group, Run
 from unskew.experiments.rows import Outcome, code_digest, error_path, read_row, write_error, write_row
@@ -256,6 +257,7 @@ def _new_pool(jobs: int) -> ProcessPoolExecutor:
 
 def _start_worker(threads: int) -> None:
     torch.set_num_threads(threads)
+    threadpool_limits(threads)  # forests and matrix products outside torch
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

@@ -29,6 +29,7 @@ from unskew.experiments.plan import as_json
 from unskew.experiments.rows import Outcome
 from unskew.fit import Model, Recipe, fit
 from unskew.methods.hte import correct_clicks, oracle_effects
+from unskew.methods.vectorization import FixedBase, ProjectedRanker
 from unskew.networks.problem import Network
 from unskew.simulation.browsing import User
 from unskew.simulation.policies import Policy, make_policy
@@ -121,8 +122,6 @@ def click_matrix(definition: Definition) -> Outcome:
 
 def embeddings(definition: Definition) -> Outcome:
     """What Vectorization learns: embeddings of documents and positions, and what each position's ranks by."""
-    from unskew.methods.vectorization import FixedBase, ProjectedRanker
-
     model, _ = fit_model(definition)
     method: Any = model.method
     test = _judged(definition, "test")
@@ -130,8 +129,8 @@ def embeddings(definition: Definition) -> Outcome:
     n_documents = definition["task_options"].get("documents", 600)
     some = np.random.default_rng(0).permutation(test.n_documents)[:n_documents]
     with torch.inference_mode():
-        features = torch.from_numpy(model.transform.apply_to(test.features, test.offsets)[some])
-        relevance = method.embedding(features.unsqueeze(0)).squeeze(0)
+        features = torch.from_numpy(model.transform.apply_to(test.features, test.offsets)[some]).unsqueeze(0)
+        relevance = method.embedding(features, torch.ones(1, len(some), dtype=torch.bool)).squeeze(0)
     metric = definition["metric"]
     by_position = [
         _evaluate(definition, _Transformed(model, ProjectedRanker(method.embedding, FixedBase(vector))), test).mean(
@@ -213,7 +212,7 @@ def _mean_base(model: Model, judged: JudgedSet) -> Tensor:
     features, mask = _batch(judged, 256)
     with torch.inference_mode():
         transformed = model.transform(features, mask)
-        return ranker.base.vector(transformed, ranker.embedding.trunk(transformed), mask).mean(0)
+        return ranker.base.vector(transformed, ranker.embedding.trunk(transformed, mask), mask).mean(0)
 
 
 def _batch(judged: JudgedSet, n_lists: int) -> tuple[Tensor, Tensor]:
