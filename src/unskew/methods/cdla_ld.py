@@ -13,7 +13,9 @@ with the list as its input, but it sees one document at a time. Distillation cou
 The teacher scores its vectors with a network of the same hidden layers as the student's; the paper's are
 `hidden=(32, 16, 8)` after a linear layer to 64 (`expand=64`), with one to four `layers` and two to eight `heads`. The
 ablations are in `PRESETS`: CDLA serves the teacher; in C-DLA-LD the teacher fits clicks as they are, and its
-distribution takes the place of clicks in the dual learning of student and propensities.
+distribution takes the place of clicks in the dual learning of student and propensities. A teacher that sees a list as
+a set knows of positions only what features betray, so C-DLA-LD's propensities are too flat, unless it is told the shown
+order (`shown_order=True`).
 
 `observation_rate` is the learning rate of the position table relative to the student's (see `dla`), `teacher_rate` that
 of the teacher: attention is more easily upset than a plain network.

@@ -1,0 +1,122 @@
+"""Result pages: which are kept, how they are split, and judged queries by frequency."""
+
+import gzip
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from unskew.data.click_log import ClickLog
+from unskew.data.judged_set import JudgedSet
+from unskew.data.result_pages import (
+    JudgedQueries,
+    complete_pages,
+    frequency_buckets,
+    numbered_lines,
+    split_pages,
+)
+
+
+def pages_of(*pages):
+    """A table of pages, each a list of (position, click)."""
+    rows = [(session, *row) for session, page in enumerate(pages) for row in page]
+    session, position, click = zip(*rows, strict=True)
+    query = [f"q{number % 7}" for number in session]
+    document = [f"d{place}" for place in position]
+    bm25 = [float(place) for place in position]
+    return pa.table(
+        {"session": session, "query": query, "document": document, "position": position, "click": click, "bm25": bm25}
+    )
+
+
+def test_pages_with_every_position_and_a_click_are_kept():
+    pages = pages_of(
+        [(0, 0), (1, 1), (2, 0)],
+        [(0, 1), (2, 0)],  # a place is missing
+        [(0, 0), (1, 0), (2, 0)],  # no click
+        [(0, 0), (1, 0), (2, 0), (3, 1)],  # no click on the three
+        [(0, 1), (1, 1), (2, 0), (3, 1)],
+        [(0, 1), (1, 1), (1, 0), (2, 0)],  # a place twice
+    )
+    kept = complete_pages(pages, n_positions=3)
+    assert kept["session"].to_pylist() == [0, 0, 0, 4, 4, 4]
+    assert kept["click"].to_pylist() == [0, 1, 0, 1, 1, 0]
+
+
+def test_what_is_kept_becomes_a_log():
+    pages = pages_of([(0, 0), (1, 1)], [(0, 1), (1, 0)], [(1, 1)])
+    log = ClickLog.from_table(complete_pages(pages, n_positions=2))
+    assert (log.n_sessions, log.n_clicks, log.n_positions, log.feature_names) == (2, 2, 2, ("bm25",))
+
+
+def test_if_nothing_is_left_the_reason_is_told():
+    with pytest.raises(ValueError, match="of 2 pages 1 show all of the first 2 positions"):
+        complete_pages(pages_of([(0, 0), (1, 0)], [(1, 1)]), n_positions=2)
+
+
+def test_sessions_are_split_whole_and_by_their_shares():
+    pages = pages_of(*[[(0, 1), (1, 0), (2, 0)]] * 100)
+    parts = split_pages(pages, seed=3)
+    sessions = [set(part["session"].to_pylist()) for part in parts]
+    assert [len(part) for part in sessions] == [80, 10, 10]
+    assert [part.num_rows for part in parts] == [240, 30, 30]
+    assert set.union(*sessions) == set(range(100))
+    assert sessions[0] != set(range(80))  # at random
+    assert sessions == [set(part["session"].to_pylist()) for part in split_pages(pages, seed=3)]
+    assert sessions != [set(part["session"].to_pylist()) for part in split_pages(pages, seed=4)]
+
+
+def test_shares_that_do_not_add_up_are_refused():
+    with pytest.raises(ValueError, match="add up to 1"):
+        split_pages(pages_of([(0, 1)]), shares=(0.5, 0.4))
+
+
+def judged_queries(bucket):
+    n_queries = len(bucket)
+    judged = JudgedSet.from_arrays(np.arange(2.0 * n_queries)[:, None], np.zeros(2 * n_queries), [2] * n_queries)
+    return JudgedQueries(judged, np.asarray(bucket))
+
+
+def test_judged_queries_are_split_twenty_to_eighty():
+    queries = judged_queries(np.arange(50) % 10)
+    valid, test = queries.split(seed=1)
+    assert (valid.judged.n_queries, test.judged.n_queries) == (10, 40)
+    assert sorted([*valid.judged.query_ids, *test.judged.query_ids]) == list(range(50))
+    assert (valid.bucket == valid.judged.query_ids % 10).all()
+
+
+def test_a_split_that_leaves_a_side_empty_is_refused():
+    with pytest.raises(ValueError, match="leaves one side empty"):
+        judged_queries([0, 1]).split(0.1)
+
+
+def test_slices_are_three_tenths_four_tenths_and_three_tenths():
+    slices = judged_queries(range(10)).slices()
+    members = {name: judged.query_ids.tolist() for name, judged in slices.items()}
+    assert members == {"head": [0, 1, 2], "middle": [3, 4, 5, 6], "tail": [7, 8, 9]}
+    assert set(judged_queries([1, 8]).slices()) == {"head", "tail"}
+
+
+def test_a_bucket_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="query 1 is in frequency bucket 10"):
+        judged_queries([0, 10])
+
+
+def test_buckets_are_tenths_from_the_most_frequent():
+    assert frequency_buckets(np.array([1, 50, 3, 20, 7, 30, 2, 9, 40, 5])).tolist() == [9, 0, 7, 3, 5, 2, 8, 4, 1, 6]
+    assert frequency_buckets(np.array([5, 5, 1, 1])).tolist() == [0, 0, 5, 5]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_lines_are_read_plain_and_packed_with_where_they_stand(tmp_path, packed):
+    path = tmp_path / "text"
+    content = b"one\r\n\ntwo\n"
+    path.write_bytes(gzip.compress(content) if packed else content)
+    assert list(numbered_lines(path)) == [(f"{path}, line 1", "one"), (f"{path}, line 3", "two")]
+
+
+def test_what_is_no_text_is_refused(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="is no text"):
+        list(numbered_lines(path))
