@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unskew.data.catalogue import load
 from unskew.data.click_log import ClickLog
+from unskew.diagnosis.curve import Curve, NotIdentified
+from unskew.diagnosis.propensities import estimate_propensities
 from unskew.evaluation.compare import compare
 from unskew.evaluation.evaluate import Evaluation, evaluate
+from unskew.experiments.drawing import Drawn, line_figure
+from unskew.experiments.report import Section, write_report
+from unskew.experiments.tables import Sheet, Shown
 from unskew.fit import Model, Recipe, fit
+from unskew.serving.model import check_target
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Simulation
@@ -19,41 +26,82 @@ from unskew.simulation.users import make_user
 from unskew.terminal import console, counting_progress, show_table, training_progress
 
 TRAINED = ("naive", "two_tower", "dla")
-PRODUCTION = "production (as shown)"
+PRODUCTION = "production"
+RANDOMIZED = 0.05  # share of the sessions that are shuffled, so that the bias can be estimated without a model
+Rows = list[list[str]]
 
 
 def run_demo(data: str, out: Path, seed: int) -> None:
-    """Simulate a biased log, look at it, train plain and debiased rankers, compare them."""
+    """Simulate a biased log, look at it, train plain and debiased rankers, compare them, write the report."""
+    check_target(out, overwrite=True)
     world = load(data)
     console.print(f"1. The world: {world.train!r}", highlight=False)
     policy = make_policy("svm").fit(world.train)
     with counting_progress("simulate", "sessions") as progress:
-        simulation = simulate(world.train, policy, make_user("position_based"), seed=seed, progress=progress)
-    console.print(f"2. The log: {simulation.log!r}\n", highlight=False)
+        simulation = simulate(
+            world.train,
+            policy,
+            make_user("position_based"),
+            interventions={"shuffle": RANDOMIZED},
+            seed=seed,
+            progress=progress,
+        )
+    console.print(f"2. The log: {simulation.log!r}", highlight=False)
     models: dict[str, Model] = {}
     for name in TRAINED:
         with training_progress(f"train {name}") as report:
             models[name] = fit(Recipe.of(name, seed=seed), simulation.log, validate=world.valid, progress=report)
-    _show_bias(simulation, models)
-    rankers = {PRODUCTION: policy.scores(world.test), **{name: model.ranker() for name, model in models.items()}}
-    _show_comparison({name: evaluate(ranker, world.test) for name, ranker in rankers.items()})
+    curves = _curves(simulation, models)
+    bias = _bias_rows(curves, simulation.log.n_positions)
+    show_table("3. The bias: what is seen at each position, relative to the top", ("position", *curves), bias)
+    results = {PRODUCTION: evaluate(policy.scores(world.test), world.test)}
+    results |= {name: evaluate(model.ranker(), world.test) for name, model in models.items()}
+    columns, table = _comparison(results)
+    show_table("4. The rankers, on judged test queries that nobody trained on", columns, table)
+    lead = f"{world.train!r}; {simulation.log!r}; {RANDOMIZED:.0%} of the sessions shuffled; seed {seed}."
+    sections = [
+        Section(
+            "The bias",
+            figures=[_figure(curves)],
+            sheets=[_sheet("Seen, relative to the top", ("position", *curves), bias)],
+        ),
+        Section("The rankers", sheets=[_sheet("Judged test queries", columns, table)]),
+        Section("Again", command=f"unskew demo --data {data} --seed {seed}"),
+    ]
+    write_report(out, "unskew demo: learning to rank from biased clicks", sections, lead)
+    console.print(f"\nReport: {out}", highlight=False)
 
 
-def _show_bias(simulation: Simulation, models: Mapping[str, Model]) -> None:
-    """Clicks by position beside the true and the learnt examination, all relative to the top."""
+def click_rates(log: ClickLog) -> NDArray[np.float64]:
+    """Clicks a showing at each position."""
+    shown = np.where(log.mask, log.sessions[:, None], 0.0)
+    places = np.where(log.mask, log.positions, 0).ravel()
+    clicks = np.bincount(places, weights=log.clicks.ravel(), minlength=log.n_positions)
+    return clicks / np.maximum(np.bincount(places, weights=shown.ravel(), minlength=log.n_positions), 1e-9)
+
+
+def _curves(simulation: Simulation, models: Mapping[str, Model]) -> dict[str, NDArray[np.float64]]:
+    """Clicks by position beside the true, the estimated and the learnt examination, all relative to the top."""
     curves = {"clicks": click_rates(simulation.log)}
     if simulation.truth.position_curve is not None:
-        curves["true"] = np.asarray(simulation.truth.position_curve)
+        curves["true"] = np.asarray(simulation.truth.position_curve, dtype=np.float64)
+    try:
+        estimate: Curve = estimate_propensities(simulation.log)
+        curves[estimate.estimator] = estimate.propensities(simulation.log.n_positions)
+    except NotIdentified as reason:
+        console.print(f"No estimate without a model: {reason}", highlight=False)
     for name, model in models.items():
         curve = model.examination()
         if curve is not None:
             curves[name] = curve
-    places = range(simulation.log.n_positions)
-    rows = [[str(place + 1), *(f"{curve[place] / curve[0]:.3f}" for curve in curves.values())] for place in places]
-    show_table("3. The bias: how much is seen at each position, relative to the top", ("position", *curves), rows)
+    return {name: curve / curve[0] for name, curve in curves.items()}
 
 
-def _show_comparison(results: Mapping[str, Evaluation]) -> None:
+def _bias_rows(curves: Mapping[str, NDArray[np.float64]], n_positions: int) -> Rows:
+    return [[str(place + 1), *(f"{curve[place]:.3f}" for curve in curves.values())] for place in range(n_positions)]
+
+
+def _comparison(results: Mapping[str, Evaluation]) -> tuple[tuple[str, ...], Rows]:
     """Metrics of all rankers, and what they gain over plain clicks."""
     against = compare({name: result.values("ndcg@10") for name, result in results.items()}, "naive")
     metrics = list(results["naive"].per_query)
@@ -66,13 +114,24 @@ def _show_comparison(results: Mapping[str, Evaluation]) -> None:
         ]
         for row in against
     ]
-    columns = ("ranker", *metrics, "ndcg@10 over naive", "p (Holm)")
-    show_table("4. The rankers, on judged test queries that nobody trained on", columns, rows)
+    return ("ranker", *metrics, "over naive", "p (Holm)"), rows
 
 
-def click_rates(log: ClickLog) -> np.ndarray:
-    """Clicks a showing at each position."""
-    shown = np.where(log.mask, log.sessions[:, None], 0.0)
-    places = np.where(log.mask, log.positions, 0).ravel()
-    clicks = np.bincount(places, weights=log.clicks.ravel(), minlength=log.n_positions)
-    return clicks / np.maximum(np.bincount(places, weights=shown.ravel(), minlength=log.n_positions), 1e-9)
+def _figure(curves: Mapping[str, NDArray[np.float64]]) -> Drawn:
+    places = list(range(1, len(next(iter(curves.values()))) + 1))
+    lines = {name: (places, curve.tolist()) for name, curve in curves.items()}
+    truth = {"true": lines.pop("true")} if "true" in lines else None
+    figure = line_figure(lines, x_label="position", y_label="seen, relative to the top", reference=truth)
+    return Drawn("bias", "What is seen at each position: clicks alone, the truth, and what was learnt", figure)
+
+
+def _sheet(title: str, columns: Sequence[str], rows: Rows) -> Sheet:
+    cells = tuple(tuple(Shown(text, _number(text)) for text in row) for row in rows)
+    return Sheet(title.lower().replace(" ", "-"), title, tuple(columns), cells)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
