@@ -93,32 +93,43 @@ class Vectorization(Method):
         ]
 
     def loss(self, lists: ClickedLists) -> Terms:
-        return {**self.click_loss(lists), **(self.base_loss(lists) if self.base is not None else {})}
+        trunk, observed = self._trunk_and_observation(lists)
+        clicks = self._click_terms(trunk, observed, lists)
+        return clicks if self.base is None else {**clicks, **self._base_terms(trunk, observed, lists)}
 
     def click_loss(self, lists: ClickedLists) -> Terms:
         """Eq. 9."""
-        relevance = self.embedding(lists.features, lists.mask)
-        if self.training and self.moments is not None:
-            self.moments.update(_moments(relevance.detach(), lists))
-        logits = (relevance * self.observation(lists.positions, lists.bias)).sum(-1)
-        return {"clicks": losses.softmax(logits, lists.clicks, lists.mask)}
+        return self._click_terms(*self._trunk_and_observation(lists), lists)
 
     def base_loss(self, lists: ClickedLists) -> Terms:
         """Eq. 10; the penalty counts once a session."""
-        assert self.base is not None
         with torch.no_grad():
-            trunk = self.embedding.trunk(lists.features, lists.mask)
-            observed = self.observation(lists.positions, lists.bias)
-        mean, log_variance = self.base(lists.features, trunk)
+            trunk, observed = self._trunk_and_observation(lists)
+        return self._base_terms(trunk, observed, lists)
+
+    def _trunk_and_observation(self, lists: ClickedLists) -> tuple[Tensor, Tensor]:
+        trunk = self.embedding.trunk(lists.features, lists.mask)
+        return trunk, self.observation(lists.positions, lists.bias)
+
+    def _click_terms(self, trunk: Tensor, observed: Tensor, lists: ClickedLists) -> Terms:
+        relevance = self.embedding.last(trunk)
+        if self.training and self.moments is not None:
+            self.moments.update(_moments(relevance.detach(), lists))
+        return {"clicks": losses.softmax((relevance * observed).sum(-1), lists.clicks, lists.mask)}
+
+    def _base_terms(self, trunk: Tensor, observed: Tensor, lists: ClickedLists) -> Terms:
+        assert self.base is not None
+        mean, log_variance = self.base(lists.features, trunk.detach())
         impressions = lists.sessions.unsqueeze(-1) * lists.mask
         squares = torch.stack([parameter.square().sum() for parameter in self.base.parameters()]).sum()
         return {
-            "base": gaussian(mean, log_variance, observed, impressions),
+            "base": gaussian(mean, log_variance, observed.detach(), impressions),
             "base decay": self.base_decay * squares * lists.sessions.sum(),
         }
 
     def click_logits(self, lists: ClickedLists) -> Tensor:
-        return (self.embedding(lists.features, lists.mask) * self.observation(lists.positions, lists.bias)).sum(-1)
+        trunk, observed = self._trunk_and_observation(lists)
+        return (self.embedding.last(trunk) * observed).sum(-1)
 
     def ranker(self) -> ProjectedRanker:
         if self.base is not None:
@@ -169,7 +180,7 @@ class BaseHead(BaseModel):
         super().__init__(nn.Sequential(nn.Linear(embedding.last.in_features, 2 * len(start))), start)
 
     def inputs(self, features: Tensor, trunk: Tensor) -> Tensor:  # noqa: ARG002
-        return trunk.detach()
+        return trunk
 
 
 class FixedBase(nn.Module):
