@@ -69,7 +69,16 @@ class Pulled(Method):
 
 
 def sgd(**changes):
-    return Settings(**{"optimizer": "sgd", "learning_rate": 0.1, "steps": 1, "max_gradient_norm": None, **changes})
+    return Settings(
+        **{
+            "optimizer": "sgd",
+            "learning_rate": 0.1,
+            "steps": 1,
+            "max_gradient_norm": None,
+            "weight_decay": 0.0,
+            **changes,
+        }
+    )
 
 
 # -- steps and stages
@@ -424,7 +433,7 @@ def test_training_lowers_the_loss_of_a_real_method():
     torch.manual_seed(0)
     method = METHODS["naive"](Problem(1, 2, network=Network(kind="linear")))
     log = toy_log(clicks=((0, 2), (0, 2)), sessions=(2, 2))  # the document with the larger feature is clicked
-    history = train(method, {"clicks": log}, Settings(steps=50, validate_every=1, learning_rate=0.5))
+    history = train(method, {"clicks": log}, sgd(steps=50, validate_every=1, optimizer="adagrad", learning_rate=0.5))
     losses = [value for _, value in history.column("clicks")]
     assert losses[-1] < 0.2 < losses[0]
     assert_close(method.relevance.layers[0].weight.detach() > 0, torch.ones(1, 1, dtype=torch.bool))
