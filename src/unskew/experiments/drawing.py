@@ -29,6 +29,7 @@ STYLE: Any = {  # matplotlib wants its own kind of keys
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.color": "#DDDDDD",
     "grid.linewidth": 0.6,
     "legend.frameon": False,

@@ -2,7 +2,7 @@
 
 Hyper-parameters are chosen first, on the first repetition and on validation queries only; then the chosen ones are run
 on the others. Rows that are there already are not run again, so an interrupted experiment goes on where it was. A run
-that fails leaves its traceback and does not stop the others; one whose process dies is tried once more.
+that fails leaves its traceback and does not stop the others; one whose process dies is tried once more, alone.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,7 +28,6 @@ from unskew.experiments.rows import Outcome, code_digest, error_path, read_row, 
 from unskew.experiments.tasks import perform
 from unskew.metrics import metric
 
-MOST_DEATHS = 2  # of the process of one run
 DIED = "its process died, perhaps for lack of memory: try fewer jobs"
 
 
@@ -168,54 +168,40 @@ def _one_by_one(runs: Iterable[Run], board: _Board) -> None:
         _note(run, board, *_perform_and_write(run, board.folder))
 
 
-def _side_by_side(waiting: list[Run], board: _Board) -> None:
-    """Keep all processes busy until nothing waits."""
-    deaths: dict[str, int] = {}
-    while waiting:
-        pool = _new_pool(board.jobs)
-        try:
-            waiting = _drain(waiting, board, pool, deaths)
-        except BaseException:  # an interrupted experiment must leave no process behind
-            _stop(pool)
-            raise
-        pool.shutdown(wait=True)
+def _side_by_side(waiting: Sequence[Run], board: _Board) -> None:
+    """Keep all processes busy until nothing waits; who was at work when a process died is then run alone."""
+    left = list(waiting)
+    while left:
+        with _pool(board.jobs) as pool:
+            suspects, left = _drain(left, board, pool, board.jobs)
+        for run in suspects:
+            with _pool(1) as pool:
+                for guilty in _drain([run], board, pool, 1)[0]:
+                    write_error(board.folder, guilty.key, guilty.title, guilty.definition, DIED)
+                    _note(guilty, board, None, 0.0, DIED)
 
 
-def _drain(waiting: list[Run], board: _Board, pool: ProcessPoolExecutor, deaths: dict[str, int]) -> list[Run]:
-    """Run until nothing waits or a process has died; gives what is left then."""
-    queue = list(reversed(waiting))
+def _drain(runs: Sequence[Run], board: _Board, pool: ProcessPoolExecutor, jobs: int) -> tuple[list[Run], list[Run]]:
+    """Run until nothing waits or a process has died: who was at work then, and who still waits."""
+    queue = list(reversed(runs))
     at_work: dict[Future, Run] = {}
-    died: list[Run] = []
-    while (queue and not died) or at_work:
-        while queue and not died and len(at_work) < board.jobs:
+    suspects: list[Run] = []
+    while at_work or (queue and not suspects):
+        while queue and not suspects and len(at_work) < jobs:
             run = queue.pop()
             try:
                 at_work[pool.submit(_perform_and_write, run, board.folder)] = run
             except BrokenProcessPool:
-                died.append(run)
+                suspects.append(run)
         board.running = {run.key: run.title for run in at_work.values()}
         board.tell()
-        finished, _ = wait(at_work, return_when=FIRST_COMPLETED)
-        for future in finished:
+        for future in wait(at_work, return_when=FIRST_COMPLETED).done:
             run = at_work.pop(future)
             try:
                 _note(run, board, *future.result())
             except BrokenProcessPool:
-                died.append(run)
-    return _blame(died, deaths, board) + list(reversed(queue))
-
-
-def _blame(died: list[Run], deaths: dict[str, int], board: _Board) -> list[Run]:
-    """Which of the runs whose process died are tried again; they go first, so that few others suffer."""
-    again = []
-    for run in died:
-        deaths[run.key] = deaths.get(run.key, 0) + 1
-        if deaths[run.key] < MOST_DEATHS:
-            again.append(run)
-        else:
-            write_error(board.folder, run.key, run.title, run.definition, DIED)
-            _note(run, board, None, 0.0, DIED)
-    return again
+                suspects.append(run)
+    return suspects, list(reversed(queue))
 
 
 def _note(run: Run, board: _Board, outcome: Outcome | None, seconds: float, error: str) -> None:
@@ -249,10 +235,21 @@ def _try_to_write_error(run: Run, folder: Path) -> None:
         error_path(folder, run.key).unlink(missing_ok=True)  # a full disk: the error is reported all the same
 
 
-def _new_pool(jobs: int) -> ProcessPoolExecutor:
-    threads = max(1, len(os.sched_getaffinity(0)) // jobs) if hasattr(os, "sched_getaffinity") else 1
+@contextmanager
+def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes with their share of the threads; an interrupted experiment leaves none behind."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(jobs, mp_context=context, initializer=_start_worker, initargs=(threads,))
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_start_worker, initargs=(max(1, cores // jobs),))
+    try:
+        yield pool
+    except BaseException:
+        processes = list((pool._processes or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+        raise
+    pool.shutdown(wait=True)
 
 
 def _start_worker(threads: int) -> None:
@@ -268,10 +265,3 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
-
-
-def _stop(pool: ProcessPoolExecutor) -> None:
-    processes = list((pool._processes or {}).values())
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in processes:
-        process.terminate()
