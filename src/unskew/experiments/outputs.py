@@ -23,11 +23,11 @@ from unskew.experiments.tables import (
     Sheet,
     Shown,
     chosen_sheet,
+    difference_sheet,
     latex,
     markdown,
     options_text,
     result_sheets,
-    test_sheet,
 )
 from unskew.experiments.tasks import versions
 
@@ -122,7 +122,11 @@ def _provenance(results: Results) -> list[str]:
 
 def _training_sheets(experiment: Experiment, results: Results, data: str) -> list[Sheet | None]:
     table = Table(results.results)
-    return [*result_sheets(experiment, table, data), test_sheet(experiment, table), chosen_sheet(experiment, table)]
+    return [
+        *result_sheets(experiment, table, data),
+        difference_sheet(experiment, table),
+        chosen_sheet(experiment, table),
+    ]
 
 
 def _time_sheets(experiment: Experiment, results: Results, data: str) -> list[Sheet | None]:

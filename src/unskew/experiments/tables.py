@@ -85,7 +85,7 @@ def result_sheets(experiment: Experiment, table: Table, data: str) -> list[Sheet
     return [_by_metric(experiment, table, setting, data) for setting in table.settings]
 
 
-def test_sheet(experiment: Experiment, table: Table) -> Sheet | None:
+def difference_sheet(experiment: Experiment, table: Table) -> Sheet | None:
     """Differences from the baseline with the p-values of all tests, by the main metric."""
     rows = []
     for setting in table.settings:

@@ -1,0 +1,87 @@
+"""The report: complete in itself, safe against what it shows, and working in a browser."""
+
+import re
+import shutil
+
+import pytest
+
+from unskew.experiments.drawing import Drawn, line_figure
+from unskew.experiments.report import Section, write_report
+from unskew.experiments.statistics import Verdict
+from unskew.experiments.tables import Sheet, Shown
+
+ROWS = (
+    (Shown("DLA"), Shown("0.75 ± 0.01 ++", 0.75)),
+    (Shown("LBD"), Shown("0.80", 0.80, best=True)),
+    (Shown("clicks"), Shown("0.70", 0.70)),
+    (Shown("nobody"), Shown("–")),
+)
+
+
+@pytest.fixture
+def page(tmp_path):
+    lines = {"DLA": ([1, 2, 3], [1.0, 0.5, 0.2]), "truth": ([1, 2, 3], [1.0, 0.6, 0.3])}
+    figures = [
+        Drawn(name, "Curves <of> two", line_figure(lines, x_label="position", y_label="seen")) for name in ("a", "b")
+    ]
+    sections = [
+        Section("The question", ["Is <script>alert(1)</script> shown as text?"]),
+        Section(
+            "Verdicts", verdicts=[Verdict("it works", "holds", "p < .001"), Verdict("x", "does not hold here", "")]
+        ),
+        Section(
+            "Results", sheets=[Sheet("results", "Rankers", ("method", "ndcg@10"), ROWS, "A note.")], figures=figures
+        ),
+        Section("To repeat it", (), {"torch": "2"}, "unskew reproduce x"),
+    ]
+    return write_report(tmp_path / "report.html", "A report", sections, "lead")
+
+
+def test_a_report_fetches_nothing_and_shows_text_as_text(page):
+    text = page.read_text()
+    assert not re.search(r"(src|href)=[\"']?(https?:)?//", text)
+    assert "default-src 'none'" in text
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+
+
+def test_figures_on_one_page_do_not_share_ids(page):
+    ids = re.findall(r'\bid="([^"]+)"', page.read_text())
+    assert len(ids) == len(set(ids))
+    referred = re.findall(r'(?:xlink:href="|url\()#([^")]+)', page.read_text())
+    assert set(referred) <= set(ids)
+
+
+def test_a_figure_is_the_same_file_each_time(tmp_path):
+    drawn = [Drawn("a", "t", line_figure({"x": ([1, 2], [1, 2])}, x_label="x", y_label="y")) for _ in range(2)]
+    assert drawn[0].svg() == drawn[1].svg()
+    assert [path.suffix for path in drawn[0].save(tmp_path)] == [".svg", ".png"]
+    assert (tmp_path / "a.png").stat().st_size > 1_000
+
+
+def test_a_browser_shows_the_report_sorts_a_column_and_has_nothing_to_complain_of(page):
+    sync_api = pytest.importorskip("playwright.sync_api")
+    browser_path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if browser_path is None:
+        pytest.skip("there is no chromium here: apt-get install chromium")
+    said, asked = [], []
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        try:
+            tab = browser.new_page()
+            tab.on("console", lambda message: said.append(message.text))
+            tab.on("pageerror", lambda error: said.append(str(error)))
+            tab.on("request", lambda request: asked.append(request.url))
+            tab.goto(page.as_uri())
+            first = tab.locator("#table-results tbody tr td:first-child")
+            tab.get_by_role("button", name="ndcg@10").click()
+            falling = first.all_inner_texts()
+            tab.get_by_role("button", name="ndcg@10").click()
+            rising = first.all_inner_texts()
+            widths = [box["width"] for box in (tab.locator("figure svg").nth(n).bounding_box() for n in range(2))]
+        finally:
+            browser.close()
+    assert falling == ["LBD", "DLA", "clicks", "nobody"]
+    assert rising == ["clicks", "DLA", "LBD", "nobody"]
+    assert (said, asked) == ([], [page.as_uri()])
+    assert min(widths) > 200
