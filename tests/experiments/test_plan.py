@@ -78,7 +78,7 @@ def test_repetitions_go_through_the_folds():
     ("experiment", "data", "message"),
     [
         (replace(EXPERIMENT, methods=(Entry("a", "lambdarank"),)), "world:tiny", "unknown method 'lambdarank'"),
-        (replace(EXPERIMENT, training={"stesp": 1}), "world:tiny", "unknown option 'stesp' for naive"),
+        (replace(EXPERIMENT, training={"pace": 1}), "world:tiny", "unknown option 'pace' for naive"),
         (replace(EXPERIMENT, simulation=Simulation(user={"name": "martian"})), "world:tiny", "unknown user 'martian'"),
         (replace(EXPERIMENT, simulation=Simulation(policy={"name": "fate"})), "world:tiny", "unknown policy 'fate'"),
         (EXPERIMENT, "world:gigantic", "unknown world 'world:gigantic'"),

@@ -50,8 +50,8 @@ NAMES = [
         ),
         ("[methods]\nlabel = 'a'", r"x.toml, methods must be a list of tables, as in \[\[methods\]\]"),
         (
-            "[[settings]]\nname = 's'\nsimulation = { uesr = {} }",
-            r"unknown key 'uesr' of simulation, known: policy, user",
+            "[[settings]]\nname = 's'\nsimulation = { people = {} }",
+            r"unknown key 'people' of simulation, known: policy, user",
         ),
         ("[[settings]]\nname = 's'\n[[settings]]\nname = 's'", r"settings: 's' occurs twice"),
         ("[[claims]]\ntext = 'c'\nrelation = 'beats'", r"unknown relation 'beats', known: better, similar"),
