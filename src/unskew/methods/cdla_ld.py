@@ -57,7 +57,7 @@ class CDLALD(Method):
         debias: str = "teacher",
         max_weight: float | None = None,
         observation_rate: float = 3.0,
-        teacher_rate: float = 0.2,
+        teacher_rate: float = 0.5,
     ):
         """
         Args:
