@@ -106,3 +106,20 @@ def test_no_hyper_parameter_hides_a_setting_of_training_or_network():
     assert {name: set(hyper_parameters(method)) & shared for name, method in METHODS.items()} == {
         name: set() for name in METHODS
     }
+
+
+def test_a_run_with_other_hyper_parameters_does_not_go_on_from_a_checkpoint(log, tmp_path):
+    def stop(report):
+        raise KeyboardInterrupt
+
+    options = {**FAST, "validate_every": 5}
+    with pytest.raises(KeyboardInterrupt):
+        fit(Recipe.of("dla", **options, max_weight=5.0), log, checkpoint=tmp_path / "run", progress=_after(2, stop))
+    with pytest.raises(ValueError, match="belongs to another run: hyper_parameters"):
+        fit(Recipe.of("dla", **options, max_weight=6.0), log, checkpoint=tmp_path / "run")
+    fit(Recipe.of("dla", **options, max_weight=5.0), log, checkpoint=tmp_path / "run")
+
+
+def _after(n, function):
+    calls = iter(range(n))
+    return lambda report: next(calls, None) is None and function(report)

@@ -6,6 +6,7 @@ estimates what a method asks for, runs the stages, and gives a ranker that takes
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -140,7 +141,8 @@ def fit(
         method = find_method(recipe.method)(problem, **hyper)
     logs = dict(method.prepare(logs))
     criterion = _criterion(validate, held_out, transform, recipe.settings.metric)
-    history = train(method, logs, recipe.settings, criterion, progress, checkpoint)
+    same = {"hyper_parameters": json.loads(json.dumps(hyper)), "features": _checksum(logs)}
+    history = train(method, logs, recipe.settings, criterion, progress, checkpoint, same)
     method.finish(logs)
     return Model(
         recipe=replace(recipe, hyper_parameters=hyper),
@@ -287,6 +289,15 @@ def _summary(
     if judged is not None:
         summary |= {"judged_queries": judged.n_queries}
     return summary
+
+
+def _checksum(logs: Mapping[str, Source]) -> dict[str, float]:
+    """A number that other features would change."""
+    return {
+        name: float(source.features.sum(dtype=np.float64))
+        for name, source in logs.items()
+        if not isinstance(source, ShardBatches)
+    }
 
 
 def _offsets(source: ClickLog | JudgedSet) -> NDArray[np.int64] | None:

@@ -214,11 +214,21 @@ def test_the_first_step_of_adam_is_the_learning_rate(optimizer):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_every_optimizer_decays_weights_when_asked(optimizer):
-    method = Pulled(first=0.0)
-    nn.init.constant_(method.first.weight, 1.0)
+def test_every_optimizer_decays_matrices_but_no_offsets_or_tables(optimizer):
+    method = Pulled(first=0.0, second=0.0)
+    method.first.weight = nn.Parameter(torch.ones(1, 1))
+    method.second.weight = nn.Parameter(torch.ones(1))
+    method.loss = lambda lists: {"nothing": 0.0 * (method.first.weight.sum() + method.second.weight.sum())}
     train(method, {"clicks": toy_log()}, sgd(optimizer=optimizer, weight_decay=0.5))
-    assert method.numbers[0] < 1.0
+    assert method.first.weight.item() < 1.0
+    assert method.second.weight.item() == 1.0
+
+
+def test_a_validation_that_is_no_number_is_not_the_best():
+    values = iter([float("nan"), 0.5, 0.4])
+    with pytest.warns(RuntimeWarning, match="validation is not a number at step 1"):
+        history = train(Pulled(), {"clicks": toy_log()}, sgd(steps=3, validate_every=1), lambda _: next(values))
+    assert (history.best_step, history.best_value) == (2, 0.5)
 
 
 @pytest.mark.parametrize(

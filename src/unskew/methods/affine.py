@@ -32,6 +32,7 @@ from unskew.networks.problem import Problem
 from unskew.networks.running import RunningEstimate, sum_per_position
 
 SMALLEST = 1e-4
+LEAST_ALPHA = 0.01  # where EM finds relevance to matter less than this, it knows nothing: no weight beyond 100
 
 
 class Affine(Method):
@@ -93,7 +94,7 @@ class Affine(Method):
         if self.given:
             return self.alpha, self.beta
         relevant, irrelevant = self.estimate.click_rates()
-        return (relevant - irrelevant).clamp(min=SMALLEST), irrelevant
+        return (relevant - irrelevant).clamp(min=LEAST_ALPHA), irrelevant
 
     def examination(self) -> Tensor:
         alpha, _ = self.affine()

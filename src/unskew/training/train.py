@@ -40,6 +40,7 @@ def train(
     validate: Callable[[Method], float] | None = None,
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
+    fingerprint: Mapping[str, Any] | None = None,
 ) -> History:
     """Train a method on its sources, `logs["clicks"]` for most; the best validated state is kept.
 
@@ -47,6 +48,7 @@ def train(
         validate: a number, higher is better, asked every `settings.validate_every` steps and at the end of a stage.
         progress: told after every step that is recorded.
         checkpoint: file to write to on the way, and to go on from where it exists.
+        fingerprint: what else must be the same for a run to go on, e.g. hyper-parameters.
     """
     method.to(settings.torch_device())
     plan = plan_stages(method.stages(), settings.steps)
@@ -54,7 +56,9 @@ def train(
     trainable = [parameter.requires_grad for parameter in method.parameters()]
     try:
         with _own_randomness(settings.seed):
-            return _run(method, plan, sources, settings, validate, progress, Path(checkpoint) if checkpoint else None)
+            same = {**_fingerprint(method, plan, sources, settings), **(fingerprint or {})}
+            place = Path(checkpoint) if checkpoint else None
+            return _run(method, plan, sources, settings, validate, progress, place, same)
     finally:
         for parameter, flag in zip(method.parameters(), trainable, strict=True):
             parameter.requires_grad_(flag)
@@ -79,8 +83,8 @@ def _run(
     validate: Callable[[Method], float] | None,
     progress: Progress | None,
     checkpoint: Path | None,
+    fingerprint: dict[str, Any],
 ) -> History:
-    fingerprint = _fingerprint(method, plan, sources, settings)
     run = RunState()
     saved: dict[str, dict[str, Any]] = {}
     if checkpoint is not None and checkpoint.exists():
@@ -180,7 +184,9 @@ def _warn(run: RunState, message: str) -> None:
 
 def _note_best(run: RunState, method: Method, value: float, patience: int | None) -> bool:
     """Keep the state if it is the best of this stage; tells whether to stop."""
-    if run.best_value is None or value > run.best_value:
+    if value != value:
+        _warn(run, f"validation is not a number at step {run.step}; this state was not considered")
+    elif run.best_value is None or value > run.best_value:
         run.best_value, run.unimproved = value, 0
         run.best = {name: tensor.detach().clone() for name, tensor in method.state_dict().items()}
         run.history.best_step, run.history.best_value = run.step, value
@@ -199,7 +205,10 @@ def _new_optimizer(
     for module, factor in stage.trains.items():
         parameters = [entry for entry in module.parameters() if id(entry) not in trained]
         trained |= {id(entry) for entry in parameters}
-        groups.append({"params": parameters, "lr": settings.learning_rate * factor})
+        rate = settings.learning_rate * factor
+        groups.append({"params": [entry for entry in parameters if entry.ndim >= 2], "lr": rate})
+        # Offsets, norms and tables of positions are not decayed: that would flatten the learnt curve.
+        groups.append({"params": [entry for entry in parameters if entry.ndim < 2], "lr": rate, "weight_decay": 0.0})
         parts = [list(module.parameters(recurse=False)), *(list(child.parameters()) for child in module.children())]
         networks += [part for part in parts if part] if module is method else [parameters]
     for entry in method.parameters():
