@@ -31,7 +31,7 @@ def lists(**changes):
 
 def new_method(**options):
     torch.manual_seed(0)
-    method = UPE(PROBLEM, width=4, hidden=8, **options).double()
+    method = UPE(PROBLEM, width=4, units=8, **options).double()
     nn.init.normal_(method.position.table)  # else all positions are alike
     return method
 

@@ -34,7 +34,7 @@ def new_method(**options):
 
 def attentive(**options):
     """A method whose observation does listen to its neighbours."""
-    method = new_method(width=4, heads=2, **options)
+    method = new_method(width=4, attention_heads=2, **options)
     torch.nn.init.normal_(method.context.score.weight)
     return method
 
@@ -138,7 +138,7 @@ def test_the_curve_is_the_mean_over_sessions():
     ("options", "message"),
     [
         ({"displayed": "thumbnails"}, "unknown displayed 'thumbnails', known: features, bias, nothing"),
-        ({"width": 10, "heads": 4}, "4 heads do not divide a width of 10"),
+        ({"width": 10, "attention_heads": 4}, "4 heads do not divide a width of 10"),
     ],
 )
 def test_what_cannot_be_is_refused(options, message):

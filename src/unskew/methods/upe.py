@@ -56,7 +56,7 @@ class UPE(Method):
         *,
         policy_steps: int = 200,
         width: int = 64,
-        hidden: int = 256,
+        units: int = 256,
         scoring: str = "own",
         max_weight: float | None = None,
         position_rate: float = 3.0,
@@ -65,7 +65,7 @@ class UPE(Method):
         Args:
             policy_steps: steps in which the policy is learnt; the other two stages share the rest.
             width: size of the vectors of documents and positions.
-            hidden: units of the networks before and after them.
+            units: units of the networks before and after them.
             scoring: what scores a document at a position: a network of its own, or that of the policy, frozen.
             max_weight: largest weight of a click, of either kind.
             position_rate: learning rate of propensities relative to the ranker's.
@@ -74,8 +74,8 @@ class UPE(Method):
         if scoring not in SCORING:
             raise ValueError(f"unknown scoring '{scoring}', known: {', '.join(SCORING)}")
         self.relevance = problem.new_ranker()
-        self.policy = PolicyNetwork(problem.n_features, width, hidden)
-        self.position = PositionVectors(problem.n_positions, width, SCORING[scoring](width, hidden))
+        self.policy = PolicyNetwork(problem.n_features, width, units)
+        self.position = PositionVectors(problem.n_positions, width, SCORING[scoring](width, units))
         self.policy_steps = policy_steps
         self.max_weight = max_weight
         self.position_rate = position_rate

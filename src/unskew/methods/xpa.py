@@ -50,7 +50,7 @@ class XPA(Method):
         attention: bool = True,
         displayed: str = "features",
         width: int = 16,
-        heads: int = 2,
+        attention_heads: int = 2,
         position_rate: float = 3.0,
         attention_rate: float = 1.0,
     ):
@@ -59,7 +59,7 @@ class XPA(Method):
             attention: look at the other positions; without, this is `two_tower`.
             displayed: what of them is seen: features, bias (columns), or nothing but that they are there.
             width: of the vectors that attend and are attended to.
-            heads: of attention; they divide the width.
+            attention_heads: of attention; they divide the width.
             position_rate: learning rate of the position table relative to the ranker's (see `dla`).
             attention_rate: learning rate of attention relative to the ranker's.
         """
@@ -68,7 +68,7 @@ class XPA(Method):
             raise ValueError(f"unknown displayed '{displayed}', known: {', '.join(DISPLAYED)}")
         self.relevance = problem.new_ranker()
         self.position = PositionObservation(problem)
-        self.context = ContextObservation(problem, displayed, width, heads) if attention else None
+        self.context = ContextObservation(problem, displayed, width, attention_heads) if attention else None
         self.position_rate = position_rate
         self.attention_rate = attention_rate
 
