@@ -31,8 +31,8 @@ def test_a_clone_keeps_the_hyper_parameters():
 
 def test_an_unknown_option_names_the_known_ones(rows):
     X, clicks, group, _ = rows
-    with pytest.raises(ValueError, match=r"unknown option 'max_wieght' for dla; its own: max_weight.*steps.*hidden"):
-        UnbiasedRanker("dla", max_wieght=3).fit(X, clicks, group)
+    with pytest.raises(ValueError, match=r"unknown option 'maximal_weight' for dla; its own: max_weight.*steps.*hidden"):
+        UnbiasedRanker("dla", maximal_weight=3).fit(X, clicks, group)
 
 
 def test_rows_of_a_list_may_come_in_any_order(rows):
