@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from unskew import __version__
 from unskew.data.catalogue import listing, load_split
@@ -15,12 +16,14 @@ from unskew.data.click_log import ClickLog
 from unskew.data.judged_set import JudgedSet
 from unskew.data.log_files import open_log, read_log
 from unskew.demo import click_rates, run_demo
-from unskew.evaluation.evaluate import evaluate, score_documents
+from unskew.evaluation.evaluate import Scorer, evaluate, score_documents
 from unskew.experiments.reproduce import Reproduction, compare_methods, descriptions
 from unskew.experiments.reproduce import reproduce as run_reproduction
 from unskew.fit import Model, Recipe, fit
 from unskew.methods import METHODS, hyper_parameters
+from unskew.serving.export import export_model
 from unskew.serving.model import check_target, load_model, save_model
+from unskew.serving.onnx_file import OnnxRanker
 from unskew.serving.rankings import write_ranking
 from unskew.serving.weights import debiased_rows, write_rows
 from unskew.simulation.policies import make_policy
@@ -49,6 +52,7 @@ Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Overwrite = Annotated[bool, typer.Option(help="Replace what stands at the place of the output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display.")]
 Options = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option, e.g. steps=500.")]
+RANKER_HELP = "A saved model, or an exported .onnx file, which onnxruntime runs."
 DATA_HELP = "A data set of the catalogue (NAME or NAME@split) or a LETOR file."
 
 
@@ -59,9 +63,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     def guarded(*args: Any, **kwargs: Any) -> None:
         try:
             function(*args, **kwargs)
-        except (ValueError, OSError, KeyError) as error:
-            message = error.args[0] if isinstance(error, KeyError) and error.args else error
-            errors.print(f"[bold red]error:[/] {message}", highlight=False, soft_wrap=True)
+        except (ValueError, OSError, KeyError, ModuleNotFoundError) as error:
+            message = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+            errors.print(f"[bold red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
             raise typer.Exit(BAD_INPUT) from error
 
     return app.command()(guarded)
@@ -169,7 +173,7 @@ def train(
 
 @command
 def evaluate_command(
-    model: Annotated[Path, typer.Argument(help="A saved model.")],
+    model: Annotated[Path, typer.Argument(help=RANKER_HELP)],
     data: Annotated[str, typer.Argument(help=f"{DATA_HELP} Default split: test.")],
     metrics: Annotated[str, typer.Option(help="With commas between.")] = "ndcg@1,ndcg@3,ndcg@5,ndcg@10,err@10,arp",
     undefined: Annotated[str, typer.Option(help="Queries without a relevant document: skip, zero, one.")] = "skip",
@@ -180,7 +184,7 @@ def evaluate_command(
     """Measure a model on judged data."""
     judged = load_split(data, "test")
     names = [name.strip() for name in metrics.split(",")]
-    ranker = _checked_ranker(load_model(model), judged)
+    ranker = _checked_ranker(model, judged)
     result = evaluate(ranker, judged, names, undefined=undefined, max_grade=max_grade)
     if out is not None:
         write_rows(result.to_table(), out)
@@ -196,7 +200,7 @@ app.registered_commands[-1].name = "evaluate"
 
 @command
 def rank(
-    model: Annotated[Path, typer.Argument(help="A saved model.")],
+    model: Annotated[Path, typer.Argument(help=RANKER_HELP)],
     data: Annotated[str, typer.Argument(help=f"{DATA_HELP} Default split: test.")],
     out: Annotated[Path, typer.Option(help="scores.parquet, .csv, or .trec for a TREC run.")],
     overwrite: Overwrite = False,
@@ -204,9 +208,22 @@ def rank(
     """Score and rank documents, keyed by their query and document ids."""
     check_target(out, overwrite=overwrite)
     judged = load_split(data, "test")
-    scores = score_documents(_checked_ranker(load_model(model), judged), judged)
+    scores = score_documents(_checked_ranker(model, judged), judged)
     write_ranking(judged, scores, out, tag=model.name)
     console.print(f"{judged.n_documents:,} documents of {judged.n_queries:,} queries ranked in {out}")
+
+
+@command
+def export(
+    model: Annotated[Path, typer.Argument(help="A saved model.")],
+    to: Annotated[
+        Path, typer.Option(help="model.onnx, or model.json: a linear ranker for Elasticsearch and OpenSearch.")
+    ],
+    overwrite: Overwrite = False,
+) -> None:
+    """Write a model for serving, checked against torch."""
+    exported = export_model(load_model(model), to, overwrite=overwrite)
+    console.print(str(exported), markup=False, highlight=False, soft_wrap=True)
 
 
 @command
@@ -354,13 +371,21 @@ def _validation(text: str | None) -> JudgedSet | float | None:
         return load_split(text, "valid")
 
 
-def _checked_ranker(model: Model, judged: JudgedSet) -> Any:
-    if judged.n_features != model.problem.n_features:
+def _checked_ranker(path: Path, judged: JudgedSet) -> Scorer:
+    """The ranker of a saved model, through torch, or of an exported file, through onnxruntime."""
+    if path.suffix == ".onnx":
+        exported = OnnxRanker(path)
+        ranker: Scorer = exported
+        n_features = exported.n_features
+    else:
+        model = load_model(path)
+        ranker, n_features = model.ranker(), model.problem.n_features
+    if judged.n_features != n_features:
         raise ValueError(
             f"{judged.name or 'the data'} has {judged.n_features} features, the model was trained on "
-            f"{model.problem.n_features}: rank data with the same features"
+            f"{n_features}: rank data with the same features"
         )
-    return model.ranker()
+    return ranker
 
 
 def _show_log(log: ClickLog, out: Path, json: bool) -> None:

@@ -1,0 +1,106 @@
+"""Agreement: what is exported must score as torch does, on lists made to find differences.
+
+The lists are random, of several sizes down to one document, with padding that holds NaN, and some are padding only.
+Their features are drawn where the transform of the model works, not where it clips: noise, with the transform undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unskew.data.transforms import Chain, HeavyTailLog, MinMax, Reciprocal, SignedLog, Standard, Transform
+from unskew.fit import ModelRanker
+
+Scores = Callable[[Tensor, Tensor], Tensor]  # features [batch, docs, f], mask [batch, docs] -> [batch, docs]
+
+SHAPES = ((1, 1), (1, 6), (2, 1), (5, 12), (8, 40))  # lists and documents
+PADDING_SHARE = 0.3
+MISSING_SHARE = 0.1  # where the transform takes NaN
+TOLERANCE = 1e-4  # of the largest score: float32 sums in another order differ by less, a wrong graph by more
+FLOOR = 1e-5  # scores that are all about 0 differ by rounding only
+LARGEST_EXPONENT = 60.0  # float32 ends at e^88
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far two rankers are apart."""
+
+    largest: float  # difference of a score; NaN where one gives none
+    allowed: float
+    n_documents: int
+
+    @property
+    def holds(self) -> bool:
+        return self.largest <= self.allowed  # False for NaN
+
+    def __str__(self) -> str:
+        return (
+            f"largest difference to torch {self.largest:.2g} on {self.n_documents} documents "
+            f"(allowed: {self.allowed:.2g})"
+        )
+
+
+def compare(ranker: ModelRanker, other: Scores, n_features: int, rng: np.random.Generator) -> Agreement:
+    """How far another program's scores are from torch's."""
+    largest, size, n_documents = [], [], 0
+    for features, mask in sample_lists(ranker.transform, n_features, rng):
+        with torch.inference_mode():
+            expected = ranker(features, mask)
+        difference = (other(features, mask) - expected).abs()
+        # What padding gets means nothing, but it must be a number: a NaN would spread in the caller's sorting.
+        largest.append(difference.masked_fill(~mask & difference.isfinite(), 0.0).max())
+        size.append(expected.masked_fill(~mask, 0.0).abs().max())
+        n_documents += int(mask.sum())
+    allowed = max(TOLERANCE * float(torch.stack(size).max()), FLOOR)
+    return Agreement(float(torch.stack(largest).max()), allowed, n_documents)
+
+
+def sample_lists(transform: Transform, n_features: int, rng: np.random.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+    """Lists of raw features and their masks."""
+    for n_lists, n_docs in SHAPES:
+        mask = torch.from_numpy(rng.random((n_lists, n_docs)) >= PADDING_SHARE)
+        mask[-1, 0] = True
+        if n_lists > 1:
+            mask[0] = False
+        features = undo(transform, torch.from_numpy(rng.standard_normal((n_lists, n_docs, n_features)))).float()
+        if transform.takes_missing:
+            missing = torch.from_numpy(rng.random(features.shape) < MISSING_SHARE)
+            features = features.masked_fill(missing, torch.nan)
+        yield features.masked_fill(~mask.unsqueeze(-1), torch.nan), mask
+    yield torch.full((1, 3, n_features), torch.nan), torch.zeros(1, 3, dtype=torch.bool)
+
+
+def undo(transform: Transform, values: Tensor) -> Tensor:
+    """Raw features which the transform turns into about these values, or values where it has no inverse."""
+    if isinstance(transform, Chain):
+        for step in reversed(transform.steps):
+            assert isinstance(step, Transform)
+            values = undo(step, values)
+        return values
+    for kind, inverse in INVERSES.items():
+        if isinstance(transform, kind):
+            return inverse(transform, values)
+    return values
+
+
+def _undo_scale(values: Tensor, centre: Tensor, inverse: Tensor) -> Tensor:
+    """Columns that were constant in training vary here: what is served may vary."""
+    return centre + values / torch.where(inverse > 0, inverse, 1.0)
+
+
+def _undo_log(values: Tensor) -> Tensor:
+    return values.sign() * values.abs().clamp(max=LARGEST_EXPONENT).expm1()
+
+
+INVERSES: dict[type[Transform], Callable[..., Tensor]] = {
+    Standard: lambda step, values: _undo_scale(values, step.mean, step.inverse_deviation),
+    MinMax: lambda step, values: _undo_scale(values, step.centre, step.inverse_radius),
+    SignedLog: lambda _, values: _undo_log(values),
+    HeavyTailLog: lambda step, values: torch.where(step.heavy, step.unit * _undo_log(values), values),
+    Reciprocal: lambda step, values: step.constant * values.abs(),
+}
