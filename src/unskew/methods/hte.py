@@ -19,8 +19,8 @@ the mean; a log of them is `graded`, without click patterns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,8 @@ from unskew.networks.problem import Problem
 from unskew.simulation.truth import Truth
 
 Matrix = NDArray[np.float64]
+
+QUANTILES = np.linspace(0, 1, 255)[1:-1]  # of a feature; the trees tell no more levels apart
 
 HOW_TO_INTERVENE = (
     "make a log in which documents change places with the top one: unskew simulate ... --intervene swap_top=0.2 "
@@ -128,10 +130,13 @@ def estimate_effects(
         chosen = (log.mask & (log.positions > 0)) & (fold_of_list == fold)[:, None]
         if not chosen.any():
             continue
-        learner = _learn_rates(interventions.select(fold_of_intervention != fold), trees, max_leaves)
-        features, places = log.features[log.documents[chosen]], log.positions[chosen]
-        on_top = _predict(learner, features, np.zeros_like(places), graded=log.graded)
-        effects[chosen] = on_top - _predict(learner, features, places, graded=log.graded)
+        rates = _learn_rates(interventions.select(fold_of_intervention != fold), trees, max_leaves)
+        documents, places, member = _distinct_showings(log, chosen)
+        most = np.inf if log.graded else 1.0
+        on_top, in_place = (
+            np.minimum(rates(log.features[documents], at), most) for at in (np.zeros_like(places), places)
+        )
+        effects[chosen] = (on_top - in_place)[member]
     return effects
 
 
@@ -163,23 +168,42 @@ def _folds(log: ClickLog, interventions: ClickLog, folds: int) -> tuple[NDArray[
     return fold[: len(of_lists)], fold[len(of_lists) :]
 
 
-def _learn_rates(log: ClickLog, trees: int, max_leaves: int) -> HistGradientBoostingRegressor:
+@dataclass(frozen=True, eq=False)
+class _Rates:
     """Click rates by features and position."""
-    features, places = log.features[log.documents[log.mask]], log.positions[log.mask]
-    sessions = np.repeat(log.sessions, log.mask.sum(axis=1)).astype(np.float64)
-    rates = log.clicks[log.mask] / sessions
+
+    edges: Sequence[NDArray[np.float32]]  # between the levels of each feature
+    trees: HistGradientBoostingRegressor
+
+    def __call__(self, features: NDArray, places: NDArray) -> Matrix:
+        return self.trees.predict(_inputs(features, places, self.edges))
+
+
+def _learn_rates(log: ClickLog, trees: int, max_leaves: int) -> _Rates:
+    documents, places, member = _distinct_showings(log, log.mask)
+    sessions = np.bincount(member, weights=np.repeat(log.sessions, log.mask.sum(axis=1)))
+    rates = np.bincount(member, weights=log.clicks[log.mask]) / sessions
     if not rates.any():
         raise ValueError("a part of the intervention log has no clicks: collect more interventions, or lower folds")
     learner = HistGradientBoostingRegressor(
         loss="poisson", max_iter=trees, max_leaf_nodes=max_leaves, early_stopping=False, random_state=0
     )
-    return learner.fit(_with_places(features, places), rates, sample_weight=sessions)
+    features = log.features[documents]
+    edges = [np.unique(column) for column in np.quantile(features, QUANTILES, axis=0).astype(np.float32).T]
+    return _Rates(edges, learner.fit(_inputs(features, places, edges), rates, sample_weight=sessions))
 
 
-def _predict(learner: HistGradientBoostingRegressor, features: NDArray, places: NDArray, *, graded: bool) -> Matrix:
-    rates = learner.predict(_with_places(features, places))
-    return rates if graded else np.minimum(rates, 1.0)
+def _inputs(features: NDArray, places: NDArray, edges: Sequence[NDArray]) -> NDArray[np.float32]:
+    """Levels of the features, and the place; to find levels of weighted rows takes scikit-learn minutes."""
+    levels = [np.searchsorted(edge, column) for edge, column in zip(edges, features.T, strict=True)]
+    return np.column_stack([*levels, places]).astype(np.float32)
 
 
-def _with_places(features: NDArray, places: NDArray) -> NDArray[np.float32]:
-    return np.column_stack([features, places.astype(np.float32)])
+def _distinct_showings(
+    log: ClickLog, chosen: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Documents and places that occur together, and which of them each chosen showing is: a swap moves but two."""
+    codes = log.documents[chosen].astype(np.int64) * log.n_positions + log.positions[chosen]
+    distinct, member = np.unique(codes, return_inverse=True)
+    documents, places = np.divmod(distinct, log.n_positions)
+    return documents, places, member
