@@ -41,6 +41,26 @@ def clicks(tmp_path_factory):
     return folder
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("train", "no_log", "--out"),
+        ("rank", "no_model", "world:tiny", "--out"),
+        ("evaluate", "no_model", "world:tiny", "--out"),
+        ("weights", "no_log", "--out"),
+        ("simulate", "no_data", "--out"),
+    ],
+)
+def test_places_that_cannot_be_written_are_refused_first(tmp_path, arguments):
+    (tmp_path / "file").touch()
+    assert "is no folder: create it first" in run(*arguments, tmp_path / "file" / "out", code=2)
+
+
+def test_brackets_in_what_was_typed_are_shown_as_they_are(tmp_path):
+    assert "'[world]' is neither" in run("simulate", "[world]", "--out", tmp_path / "log", code=2)
+    assert "'[/x]' is neither" in run("simulate", "[/x]", "--out", tmp_path / "log", code=2)
+
+
 def test_simulate_writes_a_log_and_its_truth_and_prints_json(tmp_path):
     out = run(
         "simulate",

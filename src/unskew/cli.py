@@ -15,6 +15,7 @@ from unskew.data.catalogue import listing, load_split
 from unskew.data.click_log import ClickLog
 from unskew.data.judged_set import JudgedSet
 from unskew.data.log_files import open_log, read_log
+from unskew.data.new_folder import check_folder, check_place
 from unskew.demo import click_rates, run_demo
 from unskew.evaluation.evaluate import Scorer, evaluate, score_documents
 from unskew.experiments.reproduce import Reproduction, compare_methods, descriptions
@@ -22,12 +23,13 @@ from unskew.experiments.reproduce import reproduce as run_reproduction
 from unskew.fit import Model, Recipe, fit
 from unskew.methods import METHODS, hyper_parameters
 from unskew.serving.export import export_model
-from unskew.serving.model import check_target, load_model, save_model
+from unskew.serving.model import ABOUT, load_model, save_model
 from unskew.serving.onnx_file import OnnxRanker
 from unskew.serving.rankings import write_ranking
 from unskew.serving.weights import debiased_rows, write_rows
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate as run_simulation
+from unskew.simulation.truth import check_target
 from unskew.simulation.users import make_user
 from unskew.terminal import (
     BAD_INPUT,
@@ -108,18 +110,19 @@ def simulate(
     quiet: Quiet = False,
 ) -> None:
     """Show judged data to simulated users and write the click log."""
+    check_target(out, overwrite=overwrite)
+    coupled = {} if coupling is None else {"coupling": coupling}
+    shows = make_policy(policy, **parse_options(policy_set or []))
+    clicks = make_user(user, **parse_options(user_set or []) | coupled)
     judged = load_split(data, "train")
-    user_options = parse_options(user_set or [])
-    if coupling is not None:
-        user_options["coupling"] = coupling
     with counting_progress("simulate", "sessions", quiet=quiet or json) as progress:
         simulation = run_simulation(
             judged,
-            make_policy(policy, **parse_options(policy_set or [])),
-            make_user(user, **user_options),
+            shows,
+            clicks,
             sessions=sessions,
             n_shown=n_shown,
-            interventions={name: float(share) for name, share in parse_options(intervene or []).items()},
+            interventions=parse_options(intervene or []),
             joint=joint,
             drop_clickless=drop_clickless,
             seed=seed,
@@ -152,7 +155,7 @@ def train(
     quiet: Quiet = False,
 ) -> None:
     """Train a ranker on a click log. A run that was cut off goes on where it was."""
-    check_target(out, overwrite=overwrite)
+    check_folder(out, ABOUT, overwrite=overwrite)
     recipe = Recipe.of(method, **{"seed": seed, **parse_options(options or [])})
     clicks = open_log(log) if stream else read_log(log)
     checkpoint = out.with_name(f".{out.name}.checkpoint")
@@ -182,6 +185,8 @@ def evaluate_command(
     json: Json = False,
 ) -> None:
     """Measure a model on judged data."""
+    if out is not None:
+        check_place(out, overwrite=True)
     judged = load_split(data, "test")
     names = [name.strip() for name in metrics.split(",")]
     ranker = _checked_ranker(model, judged)
@@ -206,11 +211,11 @@ def rank(
     overwrite: Overwrite = False,
 ) -> None:
     """Score and rank documents, keyed by their query and document ids."""
-    check_target(out, overwrite=overwrite)
+    check_place(out, overwrite=overwrite)
     judged = load_split(data, "test")
     scores = score_documents(_checked_ranker(model, judged), judged)
     write_ranking(judged, scores, out, tag=model.name)
-    console.print(f"{judged.n_documents:,} documents of {judged.n_queries:,} queries ranked in {out}")
+    console.print(f"{judged.n_documents:,} documents of {judged.n_queries:,} queries ranked in {out}", markup=False)
 
 
 @command
@@ -237,7 +242,7 @@ def weights(
     quiet: Quiet = False,
 ) -> None:
     """Write debiased targets and weights that LightGBM and XGBoost take as they are."""
-    check_target(out, overwrite=overwrite)
+    check_place(out, overwrite=overwrite)
     clicks = read_log(log)
     with training_progress(f"train {method}", quiet=quiet) as progress:
         model = fit(
@@ -245,7 +250,7 @@ def weights(
         )
     rows = debiased_rows(clicks, model)
     write_rows(rows, out)
-    console.print(f"{len(rows):,} rows with target, grade and weight in {out}")
+    console.print(f"{len(rows):,} rows with target, grade and weight in {out}", markup=False)
 
 
 @command
@@ -403,7 +408,7 @@ def _show_log(log: ClickLog, out: Path, json: bool) -> None:
             }
         )
         return
-    console.print(f"{log!r}\nwritten to {out}; {log.compaction:,.1f} sessions a row", highlight=False)
+    console.print(f"{log!r}\nwritten to {out}; {log.compaction:,.1f} sessions a row", markup=False, highlight=False)
     show_table(
         "Clicks a session by position", ("position", "rate"), [(str(k + 1), f"{r:.4f}") for k, r in enumerate(rates)]
     )
@@ -426,7 +431,11 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
         )
         return
     best = "" if history.best_value is None else f", best {model.trained_on['validation']} {history.best_value:.4f}"
-    console.print(f"{model.recipe.method} trained in {history.seconds:.1f} s{best}; written to {out}", highlight=False)
+    console.print(
+        f"{model.recipe.method} trained in {history.seconds:.1f} s{best}; written to {out}",
+        markup=False,
+        highlight=False,
+    )
     if curve is not None:
         rows = [(str(place + 1), f"{value:.3f}") for place, value in enumerate(curve)]
         show_table("Learnt examination, relative to the top", ("position", "examination"), rows)
@@ -454,11 +463,13 @@ def _show_experiment(done: Reproduction, json: bool) -> None:
         for verdict in written.verdicts:
             console.print(f"[bold]{verdict.verdict}[/]: {verdict.text}\n  {verdict.detail}", highlight=False)
         for run, error in results.failed:
-            errors.print(f"[red]failed:[/] {run.title}: {error}", highlight=False, soft_wrap=True)
+            errors.print(f"[red]failed:[/] {run.title}: {escape(error)}", highlight=False, soft_wrap=True)
         if results.other_code:
             errors.print(
                 f"{results.other_code} rows were made by an earlier state of the code: --fresh runs them again"
             )
-        console.print(f"{results.found} of the runs were there already; all of it is in {done.out}", highlight=False)
+        console.print(
+            f"{results.found} of the runs were there already; all of it is in {done.out}", markup=False, highlight=False
+        )
     if results.failed:
         raise typer.Exit(1)

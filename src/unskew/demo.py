@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from unskew.data.catalogue import load
 from unskew.data.click_log import ClickLog
+from unskew.data.new_folder import check_place
 from unskew.diagnosis.curve import Curve, NotIdentified
 from unskew.diagnosis.propensities import estimate_propensities
 from unskew.evaluation.compare import compare
@@ -18,7 +19,6 @@ from unskew.experiments.drawing import Drawn, line_figure
 from unskew.experiments.report import Section, write_report
 from unskew.experiments.tables import Sheet, Shown
 from unskew.fit import Model, Recipe, fit
-from unskew.serving.model import check_target
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Simulation
@@ -33,7 +33,7 @@ Rows = list[list[str]]
 
 def run_demo(data: str, out: Path, seed: int) -> None:
     """Simulate a biased log, look at it, train plain and debiased rankers, compare them, write the report."""
-    check_target(out, overwrite=True)
+    check_place(out, overwrite=True)
     world = load(data)
     console.print(f"1. The world: {world.train!r}", highlight=False)
     policy = make_policy("svm").fit(world.train)

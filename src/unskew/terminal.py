@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -24,7 +25,7 @@ BAD_INPUT = 2  # exit code: what was asked cannot be done; nothing was written
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
     """An aligned table; the first `left` columns are text, the others numbers."""
-    console.print(f"\n[bold]{title}[/]", highlight=False)
+    console.print(f"\n[bold]{escape(title)}[/]", highlight=False)
     table = Table(box=None, header_style="bold", pad_edge=False)
     for number, name in enumerate(columns):
         table.add_column(name, justify="left" if number < left else "right", overflow="fold")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.data import log_files, log_shards
+from unskew.data import log_shards, new_folder
 from unskew.data.click_log import ClickLog
 from unskew.data.impressions import BiasColumn
 from unskew.data.joined_logs import join_logs
@@ -168,7 +168,7 @@ def test_what_is_no_log_is_never_overwritten(tmp_path):
     (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
     (tmp_path / "file").write_text("more")
     for name in ("thesis", "file"):
-        with pytest.raises(FileExistsError, match="no click log, and so is not overwritten"):
+        with pytest.raises(FileExistsError, match=r"holds no log\.json, and so is not overwritten"):
             write_log(make_log(), tmp_path / name, overwrite=True)
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "years of work"
     (tmp_path / "empty").mkdir()
@@ -176,13 +176,13 @@ def test_what_is_no_log_is_never_overwritten(tmp_path):
 
 
 def test_a_missing_parent_and_an_unwritable_one_are_named(tmp_path, monkeypatch):
-    with pytest.raises(FileNotFoundError, match="none does not exist: create it first"):
+    with pytest.raises(FileNotFoundError, match="none is no folder: create it first"):
         write_log(make_log(), tmp_path / "none" / "log")
 
     def refuse(**_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(log_files.tempfile, "mkdtemp", refuse)
+    monkeypatch.setattr(new_folder.tempfile, "TemporaryFile", refuse)
     with pytest.raises(PermissionError, match="cannot be written"):
         write_log(make_log(), tmp_path / "log")
 

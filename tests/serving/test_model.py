@@ -46,6 +46,14 @@ def test_an_existing_model_is_not_overwritten_unless_asked(model, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+def test_what_is_no_model_is_never_overwritten(model, tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
+    with pytest.raises(FileExistsError, match=r"thesis holds no model\.json"):
+        save_model(model, tmp_path / "thesis", overwrite=True)
+    assert (tmp_path / "thesis" / "chapter.txt").read_text() == "years of work"
+
+
 def test_a_failed_save_leaves_the_old_model(model, tmp_path, monkeypatch):
     folder = save_model(model, tmp_path / "model")
     before = (folder / "weights.safetensors").read_bytes()

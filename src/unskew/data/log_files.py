@@ -12,11 +12,8 @@ larger than memory is read shard by shard. A folder appears whole or not at all.
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,9 +24,11 @@ from unskew.data.click_log import ClickLog
 from unskew.data.joined_logs import join_logs
 from unskew.data.log_schema import LogSchema
 from unskew.data.log_shards import read_shard, write_shard
+from unskew.data.new_folder import new_folder
 
 FORMAT = "unskew-click-log"
 VERSION = 1
+ABOUT = "log.json"
 
 
 def write_log(log: ClickLog, folder: str | Path, *, n_shards: int = 1, overwrite: bool = False) -> Path:
@@ -49,7 +48,7 @@ def write_shards(shards: Iterable[ClickLog], folder: str | Path, *, overwrite: b
     All have the same features, bias columns and kind of feedback; a later shard may bring new levels.
     """
     target = Path(folder)
-    with _new_folder(target, overwrite=overwrite) as scratch:
+    with new_folder(target, ABOUT, overwrite=overwrite) as scratch:
         schema: LogSchema | None = None
         counts = []
         for number, log in enumerate(shards):
@@ -58,7 +57,7 @@ def write_shards(shards: Iterable[ClickLog], folder: str | Path, *, overwrite: b
         if schema is None:
             raise ValueError(f"{target}: there are no shards to write")
         about = {"format": FORMAT, "version": VERSION, **schema.about(), "shards": counts}
-        (scratch / "log.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        (scratch / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     return target
 
 
@@ -121,7 +120,7 @@ class LogFolder:
 def open_log(folder: str | Path) -> LogFolder:
     """A log folder, checked but not read."""
     path = Path(folder)
-    about_path = path / "log.json"
+    about_path = path / ABOUT
     if not about_path.is_file():
         raise FileNotFoundError(f"{path} is no click log: log.json is missing in it (make one with unskew simulate)")
     try:
@@ -150,43 +149,3 @@ def read_log(folder: str | Path) -> ClickLog:
 
 def _shard_name(number: int) -> str:
     return f"shard-{number:05d}"
-
-
-@contextmanager
-def _new_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A folder to write into that takes the target's place when all is written, and vanishes if anything fails.
-
-    The old folder is moved aside before the new one takes its place, and moved back should that fail.
-    """
-    _check_target(target, overwrite=overwrite)
-    try:
-        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    except OSError as error:
-        raise PermissionError(f"{target.parent} cannot be written ({error}): choose another folder") from error
-    new, old = scratch / "new", scratch / "old"
-    try:
-        new.mkdir()  # not mkdtemp's folder itself, which nobody else may read
-        yield new
-        if target.exists():
-            target.replace(old)
-        try:
-            new.replace(target)
-        except BaseException:
-            if old.exists():
-                old.replace(target)
-            raise
-    except OSError as error:
-        error.add_note(f"{target} was not written: what was there before is unchanged")
-        raise
-    finally:
-        if target.exists() or not old.exists():
-            shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _check_target(target: Path, *, overwrite: bool) -> None:
-    if target.exists() and not overwrite:
-        raise FileExistsError(f"{target} exists: choose another folder, or pass overwrite=True (--overwrite)")
-    if target.exists() and not (target / "log.json").is_file() and not (target.is_dir() and not any(target.iterdir())):
-        raise FileExistsError(f"{target} is no click log, and so is not overwritten: choose another folder")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"{target.parent} does not exist: create it first, the log is written into it")

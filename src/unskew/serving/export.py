@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from unskew.data.new_folder import check_place
 from unskew.fit import Model, ModelRanker
 from unskew.serving.agreement import Agreement, compare
 from unskew.serving.linear_json import linear_scores, to_json
-from unskew.serving.model import check_target
 from unskew.serving.onnx_file import FORMAT, OPSET, OnnxRanker, depends_on, to_onnx
 
 
@@ -44,7 +44,7 @@ def export_model(model: Model, path: str | Path, *, overwrite: bool = False, see
     target = Path(path)
     if target.suffix not in EXPORTERS:
         raise ValueError(f"{target.name}: the ending must be one of {', '.join(EXPORTERS)}")
-    check_target(target, overwrite=overwrite)
+    check_place(target, overwrite=overwrite)
     content, agreement, note = EXPORTERS[target.suffix](model, target, np.random.default_rng(seed))
     if not agreement.holds:
         raise ValueError(f"{target} is not written, it would not rank as the model does: {agreement}")

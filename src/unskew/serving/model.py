@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import json
 import platform
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
@@ -25,6 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from unskew.data.features import from_spec
+from unskew.data.new_folder import new_folder
 from unskew.fit import Model, Recipe, find_method
 from unskew.networks.problem import Network, Problem
 from unskew.training.history import History
@@ -32,37 +31,32 @@ from unskew.training.settings import Settings
 
 FORMAT = "unskew-model"
 VERSION = 1
+ABOUT = "model.json"
 
 
 def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path:
     """Write a model into a new folder, atomically."""
+    parts = {"method": model.method, "transform": model.transform}
+    tensors = {
+        f"{part}.{name}": value.detach().cpu().clone().contiguous()
+        for part, module in parts.items()
+        for name, value in module.state_dict().items()
+    }
     target = Path(folder)
-    check_target(target, overwrite=overwrite)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        parts = {"method": model.method, "transform": model.transform}
-        tensors = {
-            f"{part}.{name}": value.detach().cpu().clone().contiguous()
-            for part, module in parts.items()
-            for name, value in module.state_dict().items()
-        }
+    with new_folder(target, ABOUT, overwrite=overwrite) as scratch:
         save_file(tensors, scratch / "weights.safetensors")
-        _write_json(scratch / "model.json", _about(model))
+        _write_json(scratch / ABOUT, _about(model))
         _write_json(scratch / "history.json", model.history.to_json())
-        scratch.chmod(0o755)  # mkdtemp makes it private
-        _put_in_place(scratch, target)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     return target
 
 
 def load_model(folder: str | Path) -> Model:
     """Read a model; nothing in the folder is ever executed."""
     path = Path(folder)
-    about = _read_json(path / "model.json")
+    about = _read_json(path / ABOUT)
     if about.get("format") != FORMAT or about.get("version") != VERSION:
         raise ValueError(
-            f"{path / 'model.json'} is of format {about.get('format')!r}, version {about.get('version')!r}; "
+            f"{path / ABOUT} is of format {about.get('format')!r}, version {about.get('version')!r}; "
             f"this release reads {FORMAT!r}, version {VERSION}"
         )
     try:
@@ -97,14 +91,6 @@ def load_model(folder: str | Path) -> Model:
     )
 
 
-def check_target(target: Path, *, overwrite: bool) -> None:
-    """Refuse a place that cannot be written to, before any work is done."""
-    if target.exists() and not overwrite:
-        raise FileExistsError(f"{target} exists: choose another place, or pass --overwrite")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"{target.parent} does not exist: create it first")
-
-
 def _about(model: Model) -> dict[str, Any]:
     curve = model.examination()
     return {
@@ -128,17 +114,6 @@ def _about(model: Model) -> dict[str, Any]:
             "python": platform.python_version(),
         },
     }
-
-
-def _put_in_place(scratch: Path, target: Path) -> None:
-    """Rename into place; an old folder is only removed once the new one stands."""
-    if not target.exists():
-        scratch.replace(target)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-    target.replace(old)
-    scratch.replace(target)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _write_json(path: Path, data: Mapping[str, Any]) -> None:

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from unskew.data.click_log import ClickLog
-from unskew.data.log_files import write_log
+from unskew.data.log_files import ABOUT, write_log
+from unskew.data.new_folder import check_folder, check_place
 
 FORMAT = "unskew-truth"
 VERSION = 1
@@ -69,15 +70,8 @@ def truth_path(folder: str | Path) -> Path:
 def check_target(folder: str | Path, *, overwrite: bool = False) -> Path:
     """Refuse a folder that cannot be written, before any work is done."""
     target = Path(folder)
-    for path in (target, truth_path(target)):
-        if path.exists() and not overwrite:
-            raise FileExistsError(f"{path} exists: choose another folder, or pass overwrite=True (--overwrite)")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"{target.parent} is no folder: create it first, the log is written into it")
-    try:
-        tempfile.TemporaryFile(dir=target.parent).close()
-    except OSError as error:
-        raise PermissionError(f"{target.parent} cannot be written ({error}): choose another folder") from error
+    check_folder(target, ABOUT, overwrite=overwrite)
+    check_place(truth_path(target), overwrite=overwrite)
     return target
 
 
