@@ -300,6 +300,7 @@ def explode(judged):
         ({"seed": -1}, "seed must be at least 0"),
         ({"threads": 0}, "threads must be at least 1"),
         ({"interventions": {"swap_top": 1.5}}, "share from 0 to 1"),
+        ({"interventions": {"swap_top": "much"}}, "'swap_top' in a share of much"),
         ({"user": make_user("position_based", max_grade=2)}, "outside the scale 0 to 2"),
         ({"user": "nobody"}, "unknown user 'nobody'"),
         ({"policy": "nothing"}, "unknown policy 'nothing'"),
@@ -317,11 +318,25 @@ def test_paths_that_cannot_be_written_are_refused_before_any_work(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere is no folder: create it first"):
         simulate(judged_set(), policy, "cascade", out=tmp_path / "nowhere" / "log")
     (tmp_path / "taken").mkdir()
-    with pytest.raises(FileExistsError, match=r"taken exists: choose another folder, or pass overwrite=True"):
+    with pytest.raises(FileExistsError, match=r"taken exists: choose another place, or pass overwrite=True"):
         simulate(judged_set(), policy, "cascade", out=tmp_path / "taken")
     truth_path(tmp_path / "other").touch()
     with pytest.raises(FileExistsError, match=r"other\.truth\.parquet exists"):
         simulate(judged_set(), policy, "cascade", out=tmp_path / "other")
+
+
+def test_what_is_no_log_is_not_overwritten_and_refused_before_any_work(tmp_path):
+    (tmp_path / "thesis").write_text("years of work")
+    with pytest.raises(FileExistsError, match=r"thesis holds no log\.json"):
+        simulate(judged_set(), Fixed(ranker=explode), "cascade", out=tmp_path / "thesis", overwrite=True)
+    assert (tmp_path / "thesis").read_text() == "years of work"
+
+
+def test_features_that_are_not_finite_never_get_into_a_log():
+    judged = judged_set()
+    judged.features[3, 1] = np.nan
+    with pytest.raises(ValueError, match="feature number 1 of document 3 is nan"):
+        simulate(judged, Fixed(ranker=explode), "cascade")
 
 
 def test_a_failure_leaves_no_half_written_log(tmp_path, monkeypatch):

@@ -332,6 +332,9 @@ def test_what_is_no_probability_is_refused(name, hyper):
         ("position_based", {"power": -1}, "power must be at least 0"),
         ("position_based", {"max_grade": 0}, "max_grade"),
         ("coupled", {"coupling": -0.1}, "coupling must be at least 0"),
+        ("position_based", {"noise": "high"}, "noise of user 'position_based' must be a number, got 'high'"),
+        ("page_context", {"window": 1.5}, "window of user 'page_context' must be a whole number, got 1.5"),
+        ("coupled", {"form": 3}, "form of user 'coupled' must be text, got 3"),
         ("coupled", {"form": "cubic"}, "unknown form 'cubic': choose one of power, logistic"),
         ("coupled", {"crux_scale": "rank"}, "choose one of minmax, standard"),
         ("coupled", {"direction": "up"}, "choose one of fixed, random"),
@@ -342,6 +345,10 @@ def test_what_is_no_probability_is_refused(name, hyper):
 def test_settings_that_make_no_sense_are_refused(name, hyper, message):
     with pytest.raises(ValueError, match=message):
         make_user(name, **hyper)
+
+
+def test_one_number_is_a_curve_for_all_positions():
+    np.testing.assert_array_equal(make_user("position_based", curve=0.5, power=2).position_curve(3), [0.25, 0.25, 0.25])
 
 
 def test_grades_outside_the_scale_are_refused():

@@ -152,8 +152,8 @@ class GradedUser(User):
 
 
 def extend(curve: Sequence[float] | Matrix, n_positions: int) -> Matrix:
-    """A curve for this many positions: cut, or its last value used again."""
-    values = np.asarray(curve, dtype=np.float64)
+    """A curve for this many positions: cut, or its last value used again; one number stands for all."""
+    values = np.atleast_1d(np.asarray(curve, dtype=np.float64))
     return values[np.minimum(np.arange(n_positions), len(values) - 1)]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from numbers import Real
 
 import numpy as np
 from numpy.random import Generator
@@ -52,7 +53,7 @@ def check_interventions(shares: Mapping[str, float]) -> None:
     for name, share in shares.items():
         if name not in INTERVENTIONS:
             raise ValueError(f"unknown intervention '{name}': choose from {', '.join(INTERVENTIONS)}")
-        if not 0 <= share <= 1:
+        if not isinstance(share, Real) or not 0 <= share <= 1:
             raise ValueError(f"intervention '{name}' in a share of {share} of the sessions: give a share from 0 to 1")
     if sum(shares.values()) > 1 + 1e-9:
         raise ValueError(f"interventions take {sum(shares.values()):g} of the sessions: all shares together at most 1")

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
+from unskew.data.checks import check_features
 from unskew.data.click_log import ClickLog
 from unskew.data.impressions import BiasColumn, Patterns, compact_counts
 from unskew.data.judged_set import JudgedSet
@@ -165,6 +166,7 @@ def _check(
     if showings.dtype.kind not in "iu" or (showings < 0).any() or not showings.any():
         raise ValueError(f"sessions must be whole numbers from 0, and not all of them 0, got {showings}")
     user.check(judged.grades)
+    check_features(judged.features)
     return np.broadcast_to(showings, (judged.n_queries,)).astype(np.int64)
 
 

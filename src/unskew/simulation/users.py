@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from numbers import Integral, Real
 from typing import Any
 
 from unskew.simulation.browsing import User
@@ -25,6 +26,14 @@ USERS: dict[str, type[User]] = {
 }
 
 
+# What a hyper-parameter of a plain type must be; the others are checked where they are used.
+PLAIN_TYPES: dict[str, tuple[type, str]] = {
+    "int": (Integral, "a whole number"),
+    "float": (Real, "a number"),
+    "str": (str, "text"),
+}
+
+
 def make_user(name: str, **hyper: Any) -> User:
     """The user of this name with these hyper-parameters."""
     return make("user", USERS, name, hyper)
@@ -43,6 +52,10 @@ def make(what: str, choices: Mapping[str, type], name: str, hyper: Mapping[str, 
     needed = [key for key, entry in known.items() if entry.default is entry.empty and key not in hyper]
     if needed:
         raise ValueError(f"{what} '{name}' needs a {needed[0]}: pass {needed[0]}=... from Python")
+    for key, value in hyper.items():
+        kind, words = PLAIN_TYPES.get(str(known[key].annotation), (object, ""))
+        if not isinstance(value, kind):
+            raise ValueError(f"{key} of {what} '{name}' must be {words}, got {value!r}")
     return choices[name](**hyper)
 
 
