@@ -14,9 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.data.click_log import ClickLog
-from unskew.fit import Model
+from unskew.fit import Model, find_method
+from unskew.methods import Method
 
 N_GRADES = 5
+
+
+def check_has_curve(method: str) -> None:
+    """Refuse a method that learns no examination curve."""
+    if find_method(method).examination is Method.examination:
+        raise ValueError(f"{method} learns no examination curve: choose dla, two_tower, ipw or regression_em")
 
 
 def debiased_rows(log: ClickLog, model: Model) -> pa.Table:
@@ -25,11 +32,9 @@ def debiased_rows(log: ClickLog, model: Model) -> pa.Table:
     `target` is for regression, `grade` (0 to 4, by equal steps of the target) for ranking objectives, which want whole
     numbers; `group` numbers the lists.
     """
+    check_has_curve(model.recipe.method)
     curve = model.examination()
-    if curve is None:
-        raise ValueError(
-            f"{model.recipe.method} learns no examination curve: choose dla, two_tower, ipw or regression_em"
-        )
+    assert curve is not None
     lists = np.repeat(np.arange(log.n_lists), log.mask.sum(1))
     order = np.argsort(log.queries[lists], kind="stable")
     lists = lists[order]
