@@ -100,6 +100,24 @@ def test_weights_are_rows_that_trees_take(clicks, tmp_path):
     assert len(rows) > 0
 
 
+def test_weights_need_a_curve_and_no_clicks_that_are_predicted(clicks, tmp_path):
+    run("weights", clicks, "--method", "pair_debias", *FAST, "--out", tmp_path / "rows.parquet")
+    said = run("weights", clicks, "--method", "naive", *FAST, "--out", tmp_path / "other.parquet", code=2)
+    assert "naive learns no examination curve: choose dla" in said
+
+
+def test_training_that_blows_up_warns_in_lines_and_ends_with_advice(clicks, tmp_path):
+    wild = ["learning_rate=1e30", "optimizer=sgd", "max_gradient_norm=none", "norm=false", "steps=60", "hidden=8"]
+    options = [word for option in wild for word in ("--set", option)]
+    command = [sys.executable, "-m", "unskew", "train", str(clicks), *options, "--out", str(tmp_path / "model")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    lines = done.stderr.splitlines()
+    assert all(line.startswith(("warning: ", "error: ")) for line in lines)
+    assert "is nan; this batch was skipped" in lines[0]
+    assert "lower the learning rate" in lines[-1]
+
+
 def test_methods_and_data_list_what_there_is():
     methods = json.loads(run("methods", "--json"))
     assert methods["dla"]["hyper_parameters"]["max_weight"] is None
@@ -161,3 +179,17 @@ def test_a_killed_training_run_goes_on_to_the_same_weights(clicks, tmp_path):
     name = "weights.safetensors"
     assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert not checkpoint.exists()
+
+
+def test_an_interrupted_training_run_goes_on(clicks, tmp_path):
+    options = ["--set", "steps=3000", "--set", "validate_every=10", "--set", "hidden=8"]
+    command = [sys.executable, "-m", "unskew", "train", str(clicks), *options, "--out", str(tmp_path / "model")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / ".model.checkpoint").exists() and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    assert "the same command goes on" in said
+    assert (tmp_path / ".model.checkpoint").exists()

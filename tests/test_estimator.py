@@ -1,5 +1,7 @@
 """UnbiasedRanker: the contract of scikit-learn and of LGBMRanker."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -7,9 +9,10 @@ import pyarrow as pa
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, GroupKFold
 
-from unskew import UnbiasedRanker
+from unskew import UnbiasedRanker, load_model, save_model
 
 FAST = {"steps": 20, "hidden": (8,)}
 
@@ -127,6 +130,73 @@ def test_wrong_input_says_what_to_do(rows, arguments, message):
     X, clicks, _, _ = rows
     with pytest.raises(ValueError, match=message):
         UnbiasedRanker(**FAST).fit(X, clicks, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda table: table[["c", "b", "a"]],
+            r"another order than in fit: pass X\[list\(ranker.feature_names_in_\)\]",
+        ),
+        (lambda table: table.rename(columns={"b": "z"}), "X lacks column 'b'.*it has: a, z, c"),
+    ],
+)
+def test_columns_are_known_by_name(rows, change, message):
+    X, clicks, group, _ = rows
+    table = pd.DataFrame(X, columns=list("abc"))
+    ranker = UnbiasedRanker("naive", **FAST).fit(table, clicks, group)
+    with pytest.raises(ValueError, match=message):
+        ranker.predict(change(table))
+    with pytest.raises(ValueError, match=message):
+        UnbiasedRanker("naive", **FAST).fit(table, clicks, group, eval_set=(change(table), clicks, group))
+
+
+@pytest.mark.parametrize("column", [pd.Categorical(["x", "y"] * 60), pd.array([1, None] * 60, dtype="Int64")])
+def test_a_column_that_holds_no_numbers_is_named(rows, column):
+    X, clicks, group, _ = rows
+    with pytest.raises(ValueError, match=r"column 'kind', row [01] is .*; encode categories as numbers"):
+        UnbiasedRanker(**FAST).fit(pd.DataFrame(X[:, :2], columns=list("ab")).assign(kind=column), clicks, group)
+
+
+def test_an_eval_set_as_lightgbm_takes_it(rows):
+    X, clicks, group, position = rows
+    grades = (X[:, 0] > 0).astype(int)
+    ours = UnbiasedRanker("dla", **FAST).fit(X, clicks, group, position, eval_set=(X, grades, group))
+    theirs = UnbiasedRanker("dla", **FAST).fit(X, clicks, group, position, eval_set=[(X, grades)], eval_group=[group])
+    assert theirs.history_.best_value == ours.history_.best_value is not None
+    with pytest.raises(ValueError, match="must be one set of judged queries"):
+        UnbiasedRanker("dla", **FAST).fit(X, clicks, group, eval_set=[(X, grades, group)] * 2)
+
+
+def test_a_fitted_ranker_can_be_pickled(rows):
+    X, clicks, group, position = rows
+    ranker = UnbiasedRanker("two_tower", **FAST).fit(X, clicks, group, position)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(ranker)).predict(X), ranker.predict(X))
+
+
+def test_hyper_parameters_may_be_arrays_and_numbers_of_numpy(rows, tmp_path):
+    X, clicks, group, position = rows
+    curve = np.array([1, 0.5, 0.4, 0.25])
+    ranker = UnbiasedRanker("ipw", seed=np.int64(1), propensities=curve, max_weight=np.float32(3), **FAST)
+    ranker.fit(X, clicks, group, position)
+    np.testing.assert_allclose(ranker.examination_, curve, rtol=1e-6)
+    again = load_model(save_model(ranker.model_, tmp_path / "model"))
+    np.testing.assert_allclose(again.examination(), curve, rtol=1e-6)
+
+
+def test_a_ranker_that_is_not_fitted_says_so(rows):
+    X, clicks, group, _ = rows
+    with pytest.raises(NotFittedError):
+        UnbiasedRanker().score(X, clicks, group)
+
+
+def test_what_a_method_lacks_is_said_with_what_to_do(rows):
+    X, clicks, group, position = rows
+    with pytest.raises(ValueError, match=r"pass judged data .*unskew.fit\(..., judged=...\)"):
+        UnbiasedRanker("labelled", **FAST).fit(X, clicks, group, position)
+    with pytest.raises(ValueError, match=r"If you know the propensities, pass them .* dla and two_tower learn them"):
+        UnbiasedRanker("ipw", **FAST).fit(X, clicks, group, position)
 
 
 def test_nan_features_are_refused_with_row_and_column(rows):

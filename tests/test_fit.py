@@ -101,6 +101,39 @@ def test_the_same_seed_gives_the_same_ranker_and_another_seed_another(log, world
     assert not np.allclose(scores(0), scores(1))
 
 
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        ("dla", {"max_weight": "ten"}, "max_weight must be a number or none, got 'ten'"),
+        ("dla", {"max_weight": float("nan")}, "max_weight must be a number or none, got nan"),
+        ("regression_em", {"sample": 1}, "sample must be true or false, got 1"),
+        ("affine", {"estimation_steps": 2.5}, "estimation_steps must be a whole number, got 2.5"),
+        ("labelled", {"gain": None}, "gain must be a word, got None"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_with_the_recipe(method, options, message):
+    with pytest.raises(ValueError, match=message):
+        Recipe.of(method, **options)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        ("dla", {"max_weight": -1}, "max_weight must be above 0, or none for no bound, got -1"),
+        ("ipw", {"propensities": [1.0] * 10, "max_weight": 0}, "max_weight must be above 0"),
+        ("two_tower", {"observation_rate": -1.0}, "learning-rate factor of -1.0: it must be at least 0"),
+        ("regression_em", {"start": 5.0}, "start must be between 0 and 1"),
+    ],
+)
+def test_a_value_out_of_its_range_is_refused(log, method, options, message):
+    with pytest.raises(ValueError, match=message):
+        fit(Recipe.of(method, **FAST, **options), log)
+
+
+def test_a_share_to_hold_out_may_be_a_number_of_numpy(log):
+    assert fit(Recipe.of("naive", **FAST), log, validate=np.float32(0.25)).trained_on["validation"] is not None
+
+
 def test_no_hyper_parameter_hides_a_setting_of_training_or_network():
     shared = {*SETTING_NAMES, *NETWORK_NAMES, "transform", "method"}
     assert {name: set(hyper_parameters(method)) & shared for name, method in METHODS.items()} == {

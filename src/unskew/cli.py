@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,13 +21,13 @@ from unskew.demo import click_rates, run_demo
 from unskew.evaluation.evaluate import Scorer, evaluate, score_documents
 from unskew.experiments.reproduce import Reproduction, compare_methods, descriptions
 from unskew.experiments.reproduce import reproduce as run_reproduction
-from unskew.fit import Model, Recipe, fit
+from unskew.fit import Model, Recipe, find_method, fit
 from unskew.methods import METHODS, hyper_parameters
 from unskew.serving.export import export_model
 from unskew.serving.model import ABOUT, load_model, save_model
 from unskew.serving.onnx_file import OnnxRanker
 from unskew.serving.rankings import write_ranking
-from unskew.serving.weights import debiased_rows, write_rows
+from unskew.serving.weights import check_has_curve, debiased_rows, write_rows
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate as run_simulation
 from unskew.simulation.truth import check_target
@@ -42,6 +43,7 @@ from unskew.terminal import (
     parse_options,
     show_json,
     show_table,
+    show_warning,
     training_progress,
 )
 
@@ -64,8 +66,10 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> None:
         try:
-            function(*args, **kwargs)
-        except (ValueError, OSError, KeyError, ModuleNotFoundError) as error:
+            with warnings.catch_warnings():
+                warnings.showwarning = show_warning
+                function(*args, **kwargs)
+        except (ValueError, OSError, KeyError, ModuleNotFoundError, FloatingPointError) as error:
             message = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
             errors.print(f"[bold red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
             raise typer.Exit(BAD_INPUT) from error
@@ -159,16 +163,21 @@ def train(
     recipe = Recipe.of(method, **{"seed": seed, **parse_options(options or [])})
     clicks = open_log(log) if stream else read_log(log)
     checkpoint = out.with_name(f".{out.name}.checkpoint")
-    with training_progress(f"train {method}", quiet=quiet or json) as progress:
-        model = fit(
-            recipe,
-            clicks,
-            judged=None if judged is None else load_split(judged, "train"),
-            interventions=None if interventions is None else read_log(interventions),
-            validate=_validation(validate),
-            progress=progress,
-            checkpoint=checkpoint,
-        )
+    try:
+        with training_progress(f"train {method}", quiet=quiet or json) as progress:
+            model = fit(
+                recipe,
+                clicks,
+                judged=None if judged is None else load_split(judged, "train"),
+                interventions=None if interventions is None else read_log(interventions),
+                validate=_validation(validate),
+                progress=progress,
+                checkpoint=checkpoint,
+            )
+    except KeyboardInterrupt:
+        if checkpoint.exists():
+            errors.print("stopped: the same command goes on from here")
+        raise
     save_model(model, out, overwrite=overwrite)
     checkpoint.unlink(missing_ok=True)
     _show_model(model, out, json)
@@ -243,11 +252,12 @@ def weights(
 ) -> None:
     """Write debiased targets and weights that LightGBM and XGBoost take as they are."""
     check_place(out, overwrite=overwrite)
+    check_has_curve(method)
+    recipe = Recipe.of(method, **{"seed": seed, **parse_options(options or [])})
     clicks = read_log(log)
+    held_out = None if find_method(method).click_model is None else 0.1
     with training_progress(f"train {method}", quiet=quiet) as progress:
-        model = fit(
-            Recipe.of(method, **{"seed": seed, **parse_options(options or [])}), clicks, validate=0.1, progress=progress
-        )
+        model = fit(recipe, clicks, validate=held_out, progress=progress)
     rows = debiased_rows(clicks, model)
     write_rows(rows, out)
     console.print(f"{len(rows):,} rows with target, grade and weight in {out}", markup=False)

@@ -24,7 +24,9 @@ DEFAULT_METHOD = "dla"
 class UnbiasedRanker(BaseEstimator):
     """A ranker learnt from clicks.
 
-    Raw features go in: the transform is chosen from the training data and carried by the model.
+    Raw features go in: the transform is chosen from the training data and carried by the model. Cross-validation slices
+    `query` and `position` where it is told to: `sklearn.set_config(enable_metadata_routing=True)`, then
+    `ranker.set_fit_request(query=True, position=True).set_score_request(query=True)` and, as splitter, `GroupKFold`.
 
     Args:
         method: name of a method; `unskew methods` lists them.
@@ -64,6 +66,7 @@ class UnbiasedRanker(BaseEstimator):
         *,
         query: Any = None,
         eval_set: Any = None,
+        eval_group: Any = None,
     ) -> UnbiasedRanker:
         """Learn from shown lists.
 
@@ -75,6 +78,7 @@ class UnbiasedRanker(BaseEstimator):
             sessions: how often each list was shown: one number a list, or one a row, equal within a list.
             query: instead of `group`, the list's id in each row; cross-validation can slice it.
             eval_set: `(X, grades, group)` of judged queries, or a JudgedSet, to choose the best state by.
+            eval_group: the sizes, where `eval_set` is `[(X, grades)]` as in LightGBM: `[group]`.
         """
         recipe = Recipe.of(self.method, **{**self.hyper_parameters, "seed": self.seed})
         names: tuple[str, ...] = ()
@@ -85,26 +89,26 @@ class UnbiasedRanker(BaseEstimator):
                 raise ValueError("clicks are needed: fit(X, clicks, group=sizes, position=positions)")
             names = _column_names(X)
             matrix = as_matrix(X)
+            check_features(matrix, names, what="row")
             lists = _list_of_rows(len(matrix), group, query)
             log = ClickLog.from_arrays(
                 matrix, as_vector(clicks), None, _optional(position), _per_list(sessions, lists), query=lists
             )
-        self.model_: Model = fit(recipe, log, validate=None if eval_set is None else _judged(eval_set))
+        names = names or log.feature_names
+        validate = None if eval_set is None else _judged(eval_set, eval_group, names)
+        self.model_: Model = fit(recipe, log, validate=validate)
         self.history_ = self.model_.history
         self.examination_ = self.model_.examination()
         self.n_features_in_ = log.n_features
-        names = names or log.feature_names
         if names:
             self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
         return self
 
     def predict(self, X: Any, group: ArrayLike | None = None, *, query: Any = None) -> NDArray[np.float64]:
         """A score for each row; higher ranks higher. Without `group` or `query` all rows are one list."""
-        check_is_fitted(self, "model_")
-        matrix = as_matrix(X)
-        if matrix.shape[1] != self.n_features_in_:
-            raise ValueError(f"X has {matrix.shape[1]} features, the ranker was fitted on {self.n_features_in_}")
-        check_features(matrix, _column_names(X), what="row")
+        matrix = self._matrix(X)
         if len(matrix) == 0:
             return np.zeros(0)
         lists = _list_of_rows(len(matrix), group, query) if group is not None or query is not None else None
@@ -117,11 +121,21 @@ class UnbiasedRanker(BaseEstimator):
 
     def score(self, X: Any, y: ArrayLike, group: ArrayLike | None = None, *, query: Any = None) -> float:
         """Mean nDCG@10 of the ranking against `y`: grades tell its quality, clicks only how well it follows clicks."""
-        matrix = as_matrix(X)
+        matrix = self._matrix(X)
         lists = _list_of_rows(len(matrix), group, query)
         order = np.argsort(lists, kind="stable")
         judged = JudgedSet.from_arrays(matrix[order], as_vector(y)[order], np.bincount(lists))
         return evaluate(self.model_.ranker(), judged, ("ndcg@10",), undefined="skip").mean("ndcg@10")
+
+    def _matrix(self, X: Any) -> NDArray[np.float32]:
+        """Features of documents to be ranked, the same as the ranker was fitted on."""
+        check_is_fitted(self, "model_")
+        _check_names(X, tuple(getattr(self, "feature_names_in_", ())))
+        matrix = as_matrix(X)
+        if matrix.shape[1] != self.n_features_in_:
+            raise ValueError(f"X has {matrix.shape[1]} features, the ranker was fitted on {self.n_features_in_}")
+        check_features(matrix, _column_names(X), what="row")
+        return matrix
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
@@ -134,6 +148,7 @@ class UnbiasedRanker(BaseEstimator):
 
 def as_matrix(X: Any) -> NDArray[np.float32]:
     """A feature matrix from numpy, pandas, polars or pyarrow."""
+    given = X
     if isinstance(X, pa.Table):
         X = np.column_stack([column.to_numpy() for column in X.columns]) if X.num_columns else np.zeros((len(X), 0))
     elif isinstance(X, torch.Tensor):
@@ -144,7 +159,22 @@ def as_matrix(X: Any) -> NDArray[np.float32]:
     try:
         return np.ascontiguousarray(matrix, dtype=np.float32)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"X must hold numbers only: {error}") from error
+        raise ValueError(f"X must hold numbers only{_culprit(matrix, _column_names(given))}") from error
+
+
+def _culprit(matrix: NDArray, names: tuple[str, ...]) -> str:
+    """The first value of a matrix that is no number, and what to do about it."""
+    for column in range(matrix.shape[1]):
+        for row, value in enumerate(matrix[:, column]):
+            try:
+                float(value)
+            except (TypeError, ValueError):
+                name = f"'{names[column]}'" if names else f"number {column}"
+                return (
+                    f": column {name}, row {row} is {value!r}; encode categories as numbers, e.g. with scikit-learn's "
+                    "OneHotEncoder or OrdinalEncoder, and fill what is missing"
+                )
+    return ""
 
 
 def as_vector(values: Any) -> NDArray:
@@ -163,10 +193,24 @@ def _column_names(X: Any) -> tuple[str, ...]:
     return tuple(names) if all(isinstance(name, str) for name in names) else ()
 
 
+def _check_names(X: Any, fitted: tuple[str, ...]) -> None:
+    """Refuse columns that are named, and not as those that the ranker was fitted on."""
+    names = _column_names(X)
+    if not names or not fitted or names == fitted or len(names) != len(fitted):
+        return
+    if set(names) == set(fitted):
+        raise ValueError("X has its columns in another order than in fit: pass X[list(ranker.feature_names_in_)]")
+    missing = next(name for name in fitted if name not in names)
+    raise ValueError(f"X lacks column '{missing}', which the ranker was fitted on; it has: {', '.join(names[:20])}")
+
+
 def _list_of_rows(n_rows: int, group: Any, query: Any) -> NDArray[np.int64]:
     """Number of each row's list."""
     if (group is None) == (query is None):
-        raise ValueError("pass group (rows of each list) or query (the list's id in each row), one of them")
+        raise ValueError(
+            "pass group (rows of each list) or query (the list's id in each row), one of them; in cross-validation "
+            "query, by metadata routing (see UnbiasedRanker)"
+        )
     if query is not None:
         lists = number_ids(query if isinstance(query, pa.Array | pa.ChunkedArray) else np.asarray(query))[1]
         if len(lists) != n_rows:
@@ -196,13 +240,19 @@ def _per_list(sessions: Any, lists: NDArray[np.int64]) -> NDArray | None:
     return per_list
 
 
-def _judged(eval_set: Any) -> JudgedSet:
+def _judged(eval_set: Any, eval_group: Any, names: tuple[str, ...]) -> JudgedSet:
     if isinstance(eval_set, JudgedSet):
         return eval_set
     if isinstance(eval_set, list) and len(eval_set) == 1:  # as LightGBM takes it
-        return _judged(eval_set[0])
+        eval_set = eval_set[0]
+    if eval_group is not None and isinstance(eval_set, tuple) and len(eval_set) == 2 and len(eval_group) == 1:
+        eval_set = (*eval_set, eval_group[0])
     try:
         X, grades, group = eval_set
     except (TypeError, ValueError) as error:
-        raise ValueError("eval_set must be (X, grades, group) of judged queries, or a JudgedSet") from error
+        raise ValueError(
+            "eval_set must be one set of judged queries: (X, grades, group), [(X, grades)] with eval_group=[group], "
+            "or a JudgedSet"
+        ) from error
+    _check_names(X, names)
     return JudgedSet.from_arrays(as_matrix(X), as_vector(grades), as_vector(group))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from unskew.data.click_log import ClickLog
 from unskew.data.features import TRANSFORMS, Transform, fit_transform
 from unskew.data.judged_set import JudgedSet
 from unskew.data.log_files import LogFolder
+from unskew.diagnosis.curve import NotIdentified
 from unskew.diagnosis.propensities import estimate_by, estimate_propensities, propensity_matrix
-from unskew.methods import METHODS, Method, hyper_parameters
+from unskew.methods import METHODS, Method, checked_values, hyper_parameters
 from unskew.networks.documents import Ranker
 from unskew.networks.problem import Network, Problem
 from unskew.training.history import History
@@ -50,6 +52,7 @@ class Recipe:
         unknown = [name for name in self.hyper_parameters if name not in known]
         if unknown:
             raise ValueError(_unknown(unknown[0], self.method))
+        object.__setattr__(self, "hyper_parameters", checked_values(find_method(self.method), self.hyper_parameters))
         if self.transform not in TRANSFORMS:
             raise ValueError(f"unknown feature transform '{self.transform}': choose one of {', '.join(TRANSFORMS)}")
 
@@ -125,6 +128,7 @@ def fit(
         judged: judged queries to learn from, for methods that do.
         interventions: a log of changed orders, for methods that need one; default: those that `log` records.
         validate: judged queries, or the share of the log's queries whose clicks are held out; None: the last state.
+            (A log from `from_arrays` has a query for each list: put showings of one list together, or they part.)
         checkpoint: file to write to on the way, and to go on from where it exists.
     """
     source = log if log is not None else judged
@@ -144,6 +148,7 @@ def fit(
     same = {"hyper_parameters": json.loads(json.dumps(hyper)), "features": _checksum(logs)}
     history = train(method, logs, recipe.settings, criterion, progress, checkpoint, same)
     method.finish(logs)
+    method.to("cpu")  # where the transform is, and where saved models stand
     return Model(
         recipe=replace(recipe, hyper_parameters=hyper),
         problem=problem,
@@ -192,11 +197,11 @@ def _split(
     log: ClickLog | LogFolder | None, validate: JudgedSet | float | None, seed: int
 ) -> tuple[ClickLog | LogFolder | None, ClickLog | None]:
     """What is learnt from, and what is held out."""
-    if not isinstance(validate, float) or log is None:
+    if not isinstance(validate, Real) or log is None:
         return log, None
     if isinstance(log, LogFolder):
         raise ValueError("clicks can be held out of a log in memory only: validate on judged data, or do not stream")
-    return log.split(validate, seed)
+    return log.split(float(validate), seed)
 
 
 def _transformed_sources(
@@ -234,7 +239,9 @@ def _check_sources(method: str, log: ClickLog | LogFolder | None, judged: Judged
     if log is None and method != "labelled":
         raise ValueError(f"{method} learns from clicks: pass a click log")
     if judged is None and method == "labelled":
-        raise ValueError("labelled learns from judgements: pass judged data (--judged DATA)")
+        raise ValueError(
+            "labelled learns from judgements: pass judged data (--judged DATA, in Python unskew.fit(..., judged=...))"
+        )
 
 
 def _problem(log: ClickLog | LogFolder | None, n_features: int, network: Network) -> Problem:
@@ -250,7 +257,13 @@ def _problem(log: ClickLog | LogFolder | None, n_features: int, network: Network
 def _estimate_propensities(log: ClickLog, problem: Problem, hyper: Mapping[str, Any]) -> Any:
     by = hyper.get("by")
     if by is None:
-        return estimate_propensities(log, n_bootstrap=0).propensities(problem.n_positions).tolist()
+        try:
+            return estimate_propensities(log, n_bootstrap=0).propensities(problem.n_positions).tolist()
+        except NotIdentified as error:
+            raise NotIdentified(
+                f"{error}. If you know the propensities, pass them (propensities=1,0.8,0.5,…, one a position); "
+                "dla and two_tower learn them along with the ranker"
+            ) from error
     levels = problem.bias.get(by)
     if levels is None:
         raise ValueError(f"by='{by}' is no bias column with levels; there are: {', '.join(problem.bias) or 'none'}")

@@ -48,6 +48,11 @@ def show_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, indent=2, default=str) + "\n")
 
 
+def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """A warning as one line, in place of Python's file and line number."""
+    errors.print(f"[bold yellow]warning:[/] {escape(str(message))}", highlight=False, soft_wrap=True)
+
+
 @contextmanager
 def training_progress(label: str, *, quiet: bool = False) -> Iterator[Callable[[Report], None]]:
     """A bar with stage, loss terms, validation, rate and time left."""

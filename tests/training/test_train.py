@@ -241,6 +241,9 @@ def test_a_validation_that_is_no_number_is_not_the_best():
         ({"learning_rate": 0.0}, "learning_rate must be a number above 0"),
         ({"learning_rate": float("nan")}, "learning_rate must be a number above 0, got nan"),
         ({"weight_decay": -0.1}, "weight_decay must be a number from 0, got -0.1"),
+        ({"patience": "two"}, "patience must be a whole number from 1, got 'two'"),
+        ({"max_gradient_norm": 0}, "max_gradient_norm must be a number above 0, or none, got 0"),
+        ({"seed": "abc"}, "seed must be a whole number, got 'abc'"),
     ],
 )
 def test_settings_that_cannot_train_are_refused(changes, message):
@@ -447,3 +450,9 @@ def test_training_lowers_the_loss_of_a_real_method():
     losses = [value for _, value in history.column("clicks")]
     assert losses[-1] < 0.2 < losses[0]
     assert_close(method.relevance.layers[0].weight.detach() > 0, torch.ones(1, 1, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("device", ["tpu", "cuda:99"])
+def test_a_device_that_is_not_here_is_refused(device):
+    with pytest.raises(ValueError, match=f"device '{device}' is not here: use device=auto"):
+        Settings(device=device).torch_device()

@@ -9,7 +9,7 @@ from unskew.methods.iobm import IOBM
 from unskew.methods.ipw import IPW
 from unskew.methods.labelled import Labelled
 from unskew.methods.lbd import LBD
-from unskew.methods.method import HyperParameter, Method, Stage, Terms, hyper_parameters
+from unskew.methods.method import HyperParameter, Method, Stage, Terms, checked_values, hyper_parameters
 from unskew.methods.naive import Naive
 from unskew.methods.pair_debias import PairDebias
 from unskew.methods.regression_em import RegressionEM
@@ -37,4 +37,4 @@ METHODS: dict[str, type[Method]] = {
     "iobm": IOBM,
 }
 
-__all__ = ["METHODS", "HyperParameter", "Method", "Stage", "Terms", "hyper_parameters"]
+__all__ = ["METHODS", "HyperParameter", "Method", "Stage", "Terms", "checked_values", "hyper_parameters"]

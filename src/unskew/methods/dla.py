@@ -18,7 +18,7 @@ from torch import Tensor
 
 from unskew import losses
 from unskew.lists import ClickedLists
-from unskew.methods.method import Method, Stage, Terms
+from unskew.methods.method import Method, Stage, Terms, above_zero
 from unskew.networks.observation import PositionObservation
 from unskew.networks.problem import Problem
 
@@ -34,7 +34,7 @@ class DLA(Method):
         super().__init__()
         self.relevance = problem.new_ranker()
         self.observation = PositionObservation(problem)
-        self.max_weight = max_weight
+        self.max_weight = above_zero("max_weight", max_weight)
         self.observation_rate = observation_rate
 
     def stages(self) -> Sequence[Stage]:

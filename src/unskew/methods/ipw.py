@@ -16,7 +16,7 @@ from torch import Tensor
 
 from unskew import losses
 from unskew.lists import ClickedLists
-from unskew.methods.method import Method, Terms
+from unskew.methods.method import Method, Terms, above_zero
 from unskew.networks.problem import Problem
 
 
@@ -45,7 +45,7 @@ class IPW(Method):
             raise ValueError(f"unknown loss '{loss}', known: {', '.join(losses.LINEAR_IN_TARGET)}")
         self.relevance = problem.new_ranker()
         self.by = by
-        self.max_weight = max_weight
+        self.max_weight = above_zero("max_weight", max_weight)
         self.weighted_loss = losses.LINEAR_IN_TARGET[loss]
         curves = torch.atleast_2d(torch.as_tensor(np.asarray(propensities), dtype=torch.float32))
         _check(curves, by, problem)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from torch import Tensor, nn
 
 from unskew.data.batches import ClickDetail
@@ -85,3 +88,42 @@ def hyper_parameters(method: type[Method]) -> dict[str, HyperParameter]:
         for name, entry in signature.parameters.items()
         if entry.kind is inspect.Parameter.KEYWORD_ONLY
     }
+
+
+# What a value must be where the signature says no more than this; other annotations are the method's own to check.
+KINDS: dict[str, tuple[type, str]] = {
+    "float": (Real, "a number"),
+    "int": (Integral, "a whole number"),
+    "bool": (bool, "true or false"),
+    "str": (str, "a word"),
+}
+
+
+def checked_values(method: type[Method], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Hyper-parameters as plain Python values, or a refusal of one that is not of its kind."""
+    known = hyper_parameters(method)
+    plain = {name: _plain(value) for name, value in values.items()}
+    for name, value in plain.items():
+        kinds = known[name].kind.split(" | ")
+        if (value is None and "None" in kinds) or not all(kind in (*KINDS, "None") for kind in kinds):
+            continue
+        allowed = [KINDS[kind] for kind in kinds if kind != "None"]
+        right = any(isinstance(value, kind) and (kind is bool) == isinstance(value, bool) for kind, _ in allowed)
+        if not right or (isinstance(value, float) and not math.isfinite(value)):
+            spelt = " or ".join([*(words for _, words in allowed), *(["none"] if "None" in kinds else [])])
+            raise ValueError(f"{name} must be {spelt}, got {value!r}")
+    return plain
+
+
+def above_zero(name: str, value: float | None) -> float | None:
+    """The value, which is None or above 0."""
+    if value is not None and value <= 0:
+        raise ValueError(f"{name} must be above 0, or none for no bound, got {value}")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """The same as Python's own numbers and lists: numpy's and torch's cannot be written as JSON."""
+    if isinstance(value, np.ndarray | np.generic | Tensor):
+        return value.tolist()
+    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value

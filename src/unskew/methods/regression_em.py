@@ -35,6 +35,8 @@ class RegressionEM(Method):
 
     def __init__(self, problem: Problem, *, sample: bool = False, step_size: float = 0.3, start: float = 0.5):
         super().__init__()
+        if not 0 < start < 1:
+            raise ValueError(f"start must be between 0 and 1, a chance of being seen, got {start}")
         self.relevance = problem.new_ranker()
         self.sample = sample
         self.seen = RunningEstimate(torch.full((problem.n_positions,), start), step_size)

@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 from unskew import losses
 from unskew.lists import ClickedLists
-from unskew.methods.method import Method, Stage, Terms
+from unskew.methods.method import Method, Stage, Terms, above_zero
 from unskew.networks.problem import Problem
 from unskew.networks.running import RunningEstimate, sum_per_position
 
@@ -77,7 +77,7 @@ class UPE(Method):
         self.policy = PolicyNetwork(problem.n_features, width, units)
         self.position = PositionVectors(problem.n_positions, width, SCORING[scoring](width, units))
         self.policy_steps = policy_steps
-        self.max_weight = max_weight
+        self.max_weight = above_zero("max_weight", max_weight)
         self.position_rate = position_rate
 
     def stages(self) -> Sequence[Stage]:

@@ -49,6 +49,8 @@ def save_checkpoint(
             elif value is not None:
                 numbers[f"{parameter}.{name}"] = value
     tensors["random"] = torch.get_rng_state()
+    if torch.cuda.is_available():
+        tensors["random.cuda"] = torch.cuda.get_rng_state()
     plain = {key: value for key, value in asdict(run).items() if key not in {"best", "history"}}
     about = {"run": plain, "history": run.history.to_json(), "optimizer": numbers, "fingerprint": fingerprint}
     contiguous = {name: value.detach().clone().contiguous() for name, value in tensors.items()}
@@ -83,6 +85,8 @@ def load_checkpoint(
 
     method.load_state_dict(part("method."))
     torch.set_rng_state(tensors["random"])
+    if torch.cuda.is_available() and "random.cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["random.cuda"])
     run = RunState(**about["run"], history=History.from_json(about["history"]), best=part("best.") or None)
     entries: dict[str, dict[str, Any]] = {}
     for name, value in {**part("optimizer."), **about["optimizer"]}.items():

@@ -39,8 +39,10 @@ class Settings:
     def __post_init__(self) -> None:
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"unknown optimizer '{self.optimizer}', known: {', '.join(OPTIMIZERS)}")
-        for name in ("steps", "batch_size", "validate_every"):
+        for name in ("steps", "batch_size", "validate_every", "patience"):
             value = getattr(self, name)
+            if name == "patience" and value is None:
+                continue
             if not isinstance(value, Integral) or value < 1:
                 raise ValueError(f"{name} must be a whole number from 1, got {value!r}")
             object.__setattr__(self, name, int(value))  # numpy's numbers cannot be written as JSON
@@ -48,6 +50,13 @@ class Settings:
             raise ValueError(f"learning_rate must be a number above 0, got {self.learning_rate!r}")
         if not isinstance(self.weight_decay, Real) or not 0 <= self.weight_decay < float("inf"):
             raise ValueError(f"weight_decay must be a number from 0, got {self.weight_decay!r}")
+        if self.max_gradient_norm is not None:
+            if not isinstance(self.max_gradient_norm, Real) or not self.max_gradient_norm > 0:
+                raise ValueError(f"max_gradient_norm must be a number above 0, or none, got {self.max_gradient_norm!r}")
+            object.__setattr__(self, "max_gradient_norm", float(self.max_gradient_norm))
+        if not isinstance(self.seed, Integral):
+            raise ValueError(f"seed must be a whole number, got {self.seed!r}")
+        object.__setattr__(self, "seed", int(self.seed))
         object.__setattr__(self, "learning_rate", float(self.learning_rate))
         object.__setattr__(self, "weight_decay", float(self.weight_decay))
 
@@ -57,7 +66,10 @@ class Settings:
     def torch_device(self) -> torch.device:
         if self.device == "auto":
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        return torch.device(self.device)
+        try:
+            return torch.empty(0, device=self.device).device
+        except (RuntimeError, AssertionError, TypeError) as error:
+            raise ValueError(f"device '{self.device}' is not here: use device=auto or device=cpu") from error
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

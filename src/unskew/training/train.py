@@ -205,6 +205,8 @@ def _new_optimizer(
     for module, factor in stage.trains.items():
         parameters = [entry for entry in module.parameters() if id(entry) not in trained]
         trained |= {id(entry) for entry in parameters}
+        if not 0 <= factor < math.inf:
+            raise ValueError(f"stage '{stage.name}' has a learning-rate factor of {factor}: it must be at least 0")
         rate = settings.learning_rate * factor
         groups.append({"params": [entry for entry in parameters if entry.ndim >= 2], "lr": rate})
         # Offsets, norms and tables of positions are not decayed: that would flatten the learnt curve.
