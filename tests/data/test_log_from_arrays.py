@@ -108,3 +108,8 @@ def test_sparse_and_integer_matrices_and_none_at_all_become_float32():
 def test_wrong_arrays_are_refused_by_name_and_row(arguments, message):
     with pytest.raises(ValueError, match=message):
         ClickLog.from_arrays(**{"X": X, "clicks": CLICKS, **arguments})
+
+
+def test_features_whose_sum_is_too_large_for_float32_are_finite_all_the_same():
+    X = np.full((4, 2), 3e38, dtype=np.float32)
+    assert ClickLog.from_arrays(X, [0, 1, 0, 1], group=[2, 2]).features.max() == np.float32(3e38)
