@@ -6,12 +6,12 @@ ratios are of medians.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from statistics import median
 
 import torch
 
+from timing import in_turn
 from unskew.lists import ClickedLists
 from unskew.methods import METHODS, Method
 from unskew.networks.problem import Network, Problem
@@ -19,7 +19,7 @@ from unskew.networks.problem import Network, Problem
 Row = tuple[str, str, str]  # what was measured, ratio or rate, target
 
 N_LISTS, N_SCORED, N_TRAINED, N_FEATURES = 256, 25, 10, 136
-REPEATS = 15
+REPEATS, WARM_UP = 13, 2
 PROBLEM = Problem(N_FEATURES, N_TRAINED, network=Network(hidden=(32, 16, 8), expand=64, layers=2, heads=4))
 CONTEXTUAL = ("cdla_ld", "xpa", "upe", "iobm")
 
@@ -62,13 +62,7 @@ def run() -> list[Row]:
     teacher = METHODS["cdla_ld"](PROBLEM, serve="teacher")
     sides = {"pointwise": scoring(METHODS["dla"](PROBLEM)), "student": scoring(student), "teacher": scoring(teacher)}
     sides |= {f"step of {name}": training(METHODS[name](PROBLEM)) for name in ("dla", *CONTEXTUAL)}
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(REPEATS):
-        for name, side in sides.items():
-            start = time.perf_counter()
-            side()
-            seconds[name].append(time.perf_counter() - start)
-    took = {name: median(times[2:]) for name, times in seconds.items()}  # the first ones warm up
+    took = {name: median(times) for name, times in in_turn(sides, REPEATS, WARM_UP).items()}
     what = f"scoring {N_LISTS} x {N_SCORED}"
     return [
         (f"{what}: served student / pointwise ranker", f"{took['student'] / took['pointwise']:.2f} x", "about 1 x"),

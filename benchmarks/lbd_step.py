@@ -6,11 +6,12 @@ medians. Networks and batch are those of the field's experiments: 256 lists of 1
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from statistics import median
 
 import torch
 
+from timing import in_turn
 from unskew.lists import ClickedLists
 from unskew.methods.lbd import LBD
 from unskew.networks.problem import Network, Problem
@@ -42,22 +43,23 @@ def random_lists() -> ClickedLists:
     )
 
 
+def training(method: LBD, lists: ClickedLists) -> Callable[[], None]:
+    optimizer = Settings().new_optimizer([{"params": method.parameters()}])
+
+    def step() -> None:
+        optimizer.zero_grad()
+        (torch.stack(list(method.loss(lists).values())).sum() / N_LISTS).backward()
+        optimizer.step()
+
+    return step
+
+
 def run() -> list[Row]:
     lists = random_lists()
     problem = Problem(N_FEATURES, N_DOCS, network=Network(hidden=RELEVANCE))
     methods = {name: LBD(problem, observation_hidden=OBSERVATION, **hyper) for name, hyper in SIDES.items()}  # type: ignore[arg-type]
-    optimizers = {name: Settings().new_optimizer([{"params": m.parameters()}]) for name, m in methods.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in SIDES}
-    for repeat in range(WARM_UP + REPEATS):
-        for name, method in methods.items():
-            start = time.perf_counter()
-            loss = torch.stack(list(method.loss(lists).values())).sum() / N_LISTS
-            optimizers[name].zero_grad()
-            loss.backward()
-            optimizers[name].step()
-            if repeat >= WARM_UP:
-                seconds[name].append(time.perf_counter() - start)
-    took = {name: median(times) for name, times in seconds.items()}
+    steps = {name: training(method, lists) for name, method in methods.items()}
+    took = {name: median(times) for name, times in in_turn(steps, REPEATS, WARM_UP).items()}
     share = methods["default"].share
 
     def ratio(name: str) -> str:

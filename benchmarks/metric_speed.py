@@ -6,7 +6,6 @@ alone would take minutes. All sides are repeated in turn, and the ratio is of me
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from statistics import median
 
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 from sklearn.metrics import ndcg_score
 
+from timing import in_turn
 from unskew.metrics import measure, metric
 
 Row = tuple[str, str, str]  # what was measured, ratio or rate, target
@@ -50,13 +50,7 @@ def run() -> list[Row]:
         "numpy": lambda: [numpy_ndcg(*pair) for pair in zip(scores[:N_NUMPY], grades[:N_NUMPY], strict=True)],
         "sklearn": lambda: [ndcg_score(gains[i : i + 1], scores[i : i + 1], k=CUTOFF) for i in range(N_SKLEARN)],
     }
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(REPEATS):
-        for name, side in sides.items():
-            start = time.perf_counter()
-            side()
-            seconds[name].append(time.perf_counter() - start)
-    took = {name: median(times) for name, times in seconds.items()}
+    took = {name: median(times) for name, times in in_turn(sides, REPEATS).items()}
     took["numpy"] *= N_QUERIES / N_NUMPY
     took["sklearn"] *= N_QUERIES / N_SKLEARN
 

@@ -9,13 +9,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_svmlight_file
 
+from timing import in_turn
 from unskew.data.letor import read_letor
 
 Row = tuple[str, str, str]
@@ -69,13 +69,7 @@ def time_rows(path: Path, cache: Path) -> list[Row]:
         "parse": lambda: read_letor(path, cache=False),
         "cached": lambda: read_letor(path, cache=cache),
     }
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(REPEATS):
-        for name, read in ways.items():
-            start = time.perf_counter()
-            read()
-            seconds[name].append(time.perf_counter() - start)
-    median = {name: statistics.median(times) for name, times in seconds.items()}
+    median = {name: statistics.median(times) for name, times in in_turn(ways, REPEATS).items()}
     rate = path.stat().st_size / 1e6 / median["parse"]
     return [
         ("LETOR parser", f"{rate:.0f} MB/s", ""),

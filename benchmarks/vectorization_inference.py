@@ -7,11 +7,12 @@ paper's base network alone are 1.37 times those of the ranker.
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from statistics import median
 
 import torch
 
+from timing import in_turn
 from unskew.methods.vectorization import Vectorization
 from unskew.networks.problem import Network, Problem
 
@@ -25,17 +26,12 @@ TARGETS = {"network": "at most 1.4 x", "head": "at most 1.05 x", "mean": ""}
 def run() -> list[Row]:
     torch.manual_seed(0)
     problem = Problem(N_FEATURES, n_positions=10, network=Network(hidden=(512, 256, 128)))
-    sides = {base: Vectorization(problem, dimensions=DIMENSIONS, base=base).ranker().eval() for base in TARGETS}
-    sides["scalar"] = problem.new_ranker().eval()
+    rankers = {base: Vectorization(problem, dimensions=DIMENSIONS, base=base).ranker().eval() for base in TARGETS}
+    rankers["scalar"] = problem.new_ranker().eval()
     features = torch.randn(N_LISTS, N_DOCS, N_FEATURES)
     mask = torch.ones(N_LISTS, N_DOCS, dtype=torch.bool)
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
     with torch.inference_mode():
-        for _ in range(REPEATS):
-            for name, ranker in sides.items():
-                start = time.perf_counter()
-                ranker(features, mask)
-                seconds[name].append(time.perf_counter() - start)
+        seconds = in_turn({name: partial(ranker, features, mask) for name, ranker in rankers.items()}, REPEATS)
     rows = [
         (
             f"ranking {N_LISTS} lists: vectorization with base '{base}' / scalar ranker",
