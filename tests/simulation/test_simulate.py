@@ -370,3 +370,8 @@ def test_a_scale_longer_than_the_grades_that_occur_gets_a_warning(caplog):
     caplog.clear()
     simulate(judged, "random", make_user("position_based", max_grade=2), n_shown=3)
     assert caplog.text == ""
+    simulate(judged, "random", "real_click", n_shown=3)
+    assert "pass rows=(0, 2, 4)" in caplog.text
+    caplog.clear()
+    simulate(judged, "random", make_user("real_click", rows=(0, 2, 4)), n_shown=3)
+    assert caplog.text == ""

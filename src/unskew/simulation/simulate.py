@@ -24,6 +24,7 @@ from unskew.data.click_log import ClickLog
 from unskew.data.impressions import BiasColumn, Patterns, compact_counts
 from unskew.data.judged_set import JudgedSet
 from unskew.simulation.browsing import Expectation, GradedUser, Shown, User, count_sessions
+from unskew.simulation.independent import RealClick
 from unskew.simulation.interventions import check_interventions, intervene
 from unskew.simulation.patterns import Counted, count_patterns
 from unskew.simulation.policies import POLICIES, Policy, make_policy
@@ -179,6 +180,8 @@ def _warn_of_scale(user: User, highest: float) -> None:
             user.max_grade,
             highest,
         )
+    if isinstance(user, RealClick) and highest == 2 and len(user.rows) > 3:
+        logger.warning("no grade above 2 occurs: pass rows=(0, 2, 4) if 2 is the highest of the scale")
 
 
 def _draw_all(world: _World, threads: int, chunk: int, progress: Progress | None) -> Iterator[_Part]:
