@@ -72,7 +72,7 @@ def _time_to_quality() -> list[Row]:
 
     torch.manual_seed(0)
     started = time.perf_counter()
-    single = train(TwoTower(problem), {"clicks": _single_sessions(log, 1_500 * 256)}, Settings(), validate)
+    single = train(TwoTower(problem), {"clicks": _single_sessions(log, 1_500 * 256)}, Settings(steps=1_500), validate)
     single_seconds = time.perf_counter() - started
     goal = single.best_value or 0.0
 

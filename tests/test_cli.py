@@ -7,8 +7,10 @@ import subprocess
 import sys
 import time
 
+import lightgbm
 import pyarrow.parquet as pq
 import pytest
+import xgboost
 from typer.testing import CliRunner
 
 from unskew.cli import app
@@ -98,6 +100,14 @@ def test_weights_are_rows_that_trees_take(clicks, tmp_path):
     rows = pq.read_table(tmp_path / "rows.parquet")
     assert rows.column_names[:7] == ["query", "document", "group", "position", "target", "grade", "weight"]
     assert len(rows) > 0
+    table = rows.to_pandas()
+    X, groups = table[table.columns[7:]], table.groupby("group", sort=False)
+    lightgbm.LGBMRanker(n_estimators=2, verbose=-1, n_jobs=1).fit(
+        X, table["grade"], group=groups.size(), sample_weight=table["weight"]
+    )
+    xgboost.XGBRanker(n_estimators=2, n_jobs=1).fit(
+        X, table["grade"], qid=table["group"], sample_weight=groups["weight"].mean()
+    )
 
 
 def test_weights_need_a_curve_and_no_clicks_that_are_predicted(clicks, tmp_path):

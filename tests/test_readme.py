@@ -1,4 +1,4 @@
-"""Every command and code block of the README is run, in the order of the page."""
+"""Every command and code block of the README and of pages that show how to is run, in the order of the page."""
 
 import os
 import re
@@ -7,13 +7,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+# Each page runs by itself, in a folder of its own.
+PAGES = ["README.md", "docs/propensities.md"]
 
 
-def test_every_command_and_code_block_runs_as_written(tmp_path):
+def blocks(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(r"^```(python|bash)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_and_code_block_runs_as_written(page, tmp_path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    for language, text in BLOCKS:
+    assert blocks(page)
+    for language, text in blocks(page):
         if language == "python":
             _run([sys.executable, "-c", text], tmp_path, environment)
             continue

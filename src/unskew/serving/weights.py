@@ -30,7 +30,7 @@ def debiased_rows(log: ClickLog, model: Model) -> pa.Table:
     """One row a shown document, query by query: ids, position, target, grade, weight and the features.
 
     `target` is for regression, `grade` (0 to 4, by equal steps of the target) for ranking objectives, which want whole
-    numbers; `group` numbers the lists.
+    numbers; `group` numbers the lists, from 0 in this order. XGBoost wants one weight a group: the mean of `weight`.
     """
     check_has_curve(model.recipe.method)
     curve = model.examination()
@@ -51,7 +51,7 @@ def debiased_rows(log: ClickLog, model: Model) -> pa.Table:
         {
             "query": pa.array(log.query_ids[log.document_queries[documents]]),
             "document": pa.array(log.document_ids[documents]),
-            "group": pa.array(lists),
+            "group": pa.array(np.cumsum(np.diff(lists, prepend=lists[:1]) != 0)),
             "position": pa.array(positions),
             "target": pa.array(target),
             "grade": pa.array(grade),

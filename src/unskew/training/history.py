@@ -41,7 +41,8 @@ class History:
             right = axes.twinx()
             right.plot(*zip(*validation, strict=True), color="black", marker="o", markersize=3, label="validation")
             right.set_ylabel("validation")
-        figure.legend(loc="outside upper center", ncols=6, frameon=False)
+        if terms:
+            figure.legend(loc="outside upper center", ncols=6, frameon=False)
         if path is not None:
             figure.savefig(path)
         return figure
