@@ -51,7 +51,7 @@ bench: $(READY)  ## ratios measured on this machine, in one run
 	$(BIN)/python benchmarks/run.py
 
 lock: $(READY)  ## write what is installed into requirements.lock
-	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu//' > requirements.lock
+	$(BIN)/python -m pip freeze --all --exclude pip --exclude-editable | sed 's/+cpu//' > requirements.lock
 
 clean:  ## remove .venv
 	rm -rf .venv
