@@ -181,7 +181,7 @@ def test_an_unknown_split_is_refused():
 def test_worlds_are_built_in():
     data = load("world:tiny")
     assert data.train.n_queries == 200
-    assert (data.name, data.transform) == ("world:tiny", "log1p")
+    assert (data.name, data.transform) == ("world:tiny", "automatic")
     np.testing.assert_array_equal(load_split("world:tiny@valid", "train").features, data.valid.features)
 
 
