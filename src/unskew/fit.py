@@ -236,6 +236,11 @@ def _transformed_sources(
 def _check_sources(method: str, log: ClickLog | LogFolder | None, judged: JudgedSet | None) -> None:
     if log is not None and not log.n_sessions:
         raise ValueError("the log is empty: there is nothing to learn from")
+    graded = log.about["graded"] if isinstance(log, LogFolder) else log is not None and log.graded
+    if graded and find_method(method).counts_only:
+        raise ValueError(
+            f"{method} takes clicks of 0 and 1, but the log holds graded feedback: choose dla, two_tower, ipw or naive"
+        )
     if log is None and method != "labelled":
         raise ValueError(f"{method} learns from clicks: pass a click log")
     if judged is None and method == "labelled":

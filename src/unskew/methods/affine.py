@@ -40,6 +40,7 @@ class Affine(Method):
 
     paper = "Vardasbi et al., CIKM 2020"
     assumes = "being seen and being trusted depend on position only"
+    counts_only = True
 
     alpha: Tensor
     beta: Tensor

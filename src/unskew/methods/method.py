@@ -39,6 +39,7 @@ class Method(nn.Module, ABC):
     assumes: ClassVar[str]  # what must hold of the clicks, in one line
     detail: ClassVar[ClickDetail] = "counts"  # what it needs of a log
     click_model: ClassVar[Literal["softmax", "bernoulli"] | None] = None  # what `click_logits` means
+    counts_only: ClassVar[bool] = False  # clicks must be 0 or 1: dwell times and the like mean nothing to it
     estimated: ClassVar[tuple[str, ...]] = ()  # arguments that are estimated from the log where they are None
 
     relevance: Ranker

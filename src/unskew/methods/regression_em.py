@@ -32,6 +32,7 @@ class RegressionEM(Method):
     paper = "Wang et al., WSDM 2018"
     assumes = "being seen depends on position only; clicks are a product of the two; clickless lists are in the log"
     click_model = "bernoulli"
+    counts_only = True
 
     def __init__(self, problem: Problem, *, sample: bool = False, step_size: float = 0.3, start: float = 0.5):
         super().__init__()
