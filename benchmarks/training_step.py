@@ -65,24 +65,33 @@ def _overhead(n_lists: int = 2_048, n_features: int = 700, steps: int = 24) -> R
 def _time_to_quality(seeds: int = 3) -> list[Row]:
     """Time on counted clicks to the quality of 1,500 steps of 256 single sessions, validation left out on both sides.
 
-    Counted lists carry little noise, so they bear a larger learning rate than single sessions.
+    One validation alone is noise of about .005 nDCG@10, so the answer hangs on what is called "reached": both the last
+    validation and the mean of the last five are printed, each with the default learning rate and with twice that.
     """
     world = unskew.load("world:small")
     transform = fit_transform("automatic", world.train.features)
     validate = on_judgements(transform_judged(world.valid, transform))
-    shares = []
+    shares: dict[tuple[str, float], list[float]] = {}
     for seed in range(seeds):
         simulation = unskew.simulate(world.train, "svm", "position_based", sessions=128, seed=seed, joint=True)
         log = transform_log(simulation.log, transform)
         single = _learn(_single_sessions(log, 1_500 * 256), validate, Settings(steps=1_500, seed=seed))
-        single_seconds = single[-1][0]
-        goal = statistics.mean(value for _, value in single[-5:])  # one validation alone is noise of ±.005
-        settings = Settings(steps=400, learning_rate=0.1, validate_every=10, seed=seed)
-        reached = [seconds for seconds, value in _learn(log, validate, settings) if value >= goal]
-        shares.append(reached[0] / single_seconds if reached else float("inf"))
-    each = ", ".join(f"{share:.3f}" for share in shares)
-    what = f"counted clicks to the level of 1,500 steps of 256 sessions, median of {seeds} seeds ({each})"
-    return [(what, f"{statistics.median(shares):.3f} of the time", "<= 0.1")]
+        values = [value for _, value in single]
+        goals = {"last validation": values[-1], "mean of the last five validations": statistics.mean(values[-5:])}
+        for rate in (0.05, 0.1):
+            settings = Settings(steps=400, learning_rate=rate, validate_every=10, seed=seed)
+            counted = _learn(log, validate, settings)
+            for name, goal in goals.items():
+                reached = next((seconds for seconds, value in counted if value >= goal), float("inf"))
+                shares.setdefault((name, rate), []).append(reached / single[-1][0])
+    return [
+        (
+            f"counted clicks, learning rate {rate}, to 1,500 steps of 256 sessions ({name}), {seeds} seeds",
+            ", ".join(f"{share:.3f}" for share in found) + " of the time",
+            "<= 0.1",
+        )
+        for (name, rate), found in shares.items()
+    ]
 
 
 def _learn(log: ClickLog, validate: Callable[[Method], float], settings: Settings) -> list[tuple[float, float]]:
