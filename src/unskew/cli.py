@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 
 from unskew import __version__
+from unskew.commands.app import DATA_HELP, RANKER_HELP, Json, Options, Overwrite, Quiet, Seed, app, command
 from unskew.data.catalogue import listing, load_split
 from unskew.data.click_log import ClickLog
 from unskew.data.judged_set import JudgedSet
@@ -33,7 +31,6 @@ from unskew.simulation.simulate import simulate as run_simulation
 from unskew.simulation.truth import check_target
 from unskew.simulation.users import make_user
 from unskew.terminal import (
-    BAD_INPUT,
     cell,
     console,
     counting_progress,
@@ -43,38 +40,8 @@ from unskew.terminal import (
     parse_options,
     show_json,
     show_table,
-    show_warning,
     training_progress,
 )
-
-app = typer.Typer(
-    help="Learn to rank from biased clicks.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
-)
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
-Overwrite = Annotated[bool, typer.Option(help="Replace what stands at the place of the output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display.")]
-Options = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option, e.g. steps=500.")]
-RANKER_HELP = "A saved model, or an exported .onnx file, which onnxruntime runs."
-DATA_HELP = "A data set of the catalogue (NAME or NAME@split) or a LETOR file."
-
-
-def command(function: Callable[..., None]) -> Callable[..., None]:
-    """A command whose refusals are one clear line and exit code 2."""
-
-    @functools.wraps(function)
-    def guarded(*args: Any, **kwargs: Any) -> None:
-        try:
-            with warnings.catch_warnings():
-                warnings.showwarning = show_warning
-                function(*args, **kwargs)
-        except (ValueError, OSError, KeyError, ModuleNotFoundError, FloatingPointError) as error:
-            message = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
-            errors.print(f"[bold red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
-            raise typer.Exit(BAD_INPUT) from error
-
-    return app.command()(guarded)
 
 
 @command

@@ -1,0 +1,1 @@
+"""The commands, one file each, and the application that they belong to."""
