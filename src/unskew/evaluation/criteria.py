@@ -1,0 +1,251 @@
+"""Criteria that compare rankers by held-out clicks, without a judged document; each with what it can and cannot tell.
+
+A criterion gives one value a held-out query whose mean is the estimate (see `held_out`), or raises `NotMeasured` with
+the reason. How often each of them chooses well is measured by `unskew reproduce selection` (docs/selection.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional as F
+
+from unskew import losses
+from unskew.data.batches import ClickBatches
+from unskew.data.click_log import ClickLog
+from unskew.evaluation import offline, pair_agreement
+from unskew.evaluation.held_out import HeldOut, NotMeasured, Vector, of_ratio
+from unskew.evaluation.score_likelihood import score_likelihood
+from unskew.methods.method import Method
+
+# Chooses among methods where nobody has judged documents, and leads the table of `unskew compare`.
+DEFAULT_CRITERION = "score_likelihood"
+
+
+@dataclass(frozen=True, eq=False)
+class Contender:
+    """A ranker as criteria see it."""
+
+    scores: Vector  # [documents] of the held-out log, of the shown candidates
+    scores_of_all: Vector | None = None  # the same with every document of a query as candidate; None: not known
+    click_model: str | None = None  # what the method predicts, softmax or bernoulli; None: no clicks
+    log_likelihood: Vector | None = None  # [lists], of the held-out clicks
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The held-out log, and what was estimated for it from other queries."""
+
+    held_out: HeldOut
+    propensities: Vector | None = None  # [positions]; None: the log cannot tell
+    why_not: str = "no propensities"  # in few words, where it cannot
+    relevance: Vector | None = None  # [documents], a model's, for doubly robust estimates
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A way to compare rankers, and what it is worth."""
+
+    measure: Callable[[Contender, Evidence], Vector] = field(repr=False)
+    title: str  # a column of a table
+    measures: str
+    can_tell: str
+    cannot_tell: str
+    higher_is_better: bool = True
+
+
+def list_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
+    """Log-likelihood of the clicks on each list, `[lists]`, under what a method predicts; None: it predicts none.
+
+    Args:
+        log: with transformed features, as the method was trained on.
+    """
+    if method.click_model is None:
+        return None
+    was_training = method.training
+    method.eval()
+    parts = []
+    with torch.inference_mode():
+        for lists in ClickBatches(log).all():
+            logits = method.click_logits(lists)
+            assert logits is not None
+            if method.click_model == "softmax":
+                likelihood = lists.clicks * losses.log_shares(logits, lists.mask)
+            else:
+                unclicked = lists.sessions.unsqueeze(-1) - lists.clicks
+                likelihood = -(lists.clicks * F.softplus(-logits) + unclicked * F.softplus(logits))
+            parts.append(likelihood.masked_fill(~lists.mask, 0.0).sum(-1).double().numpy())
+    method.train(was_training)
+    return np.concatenate(parts)
+
+
+def click_likelihood(contender: Contender, evidence: Evidence) -> Vector:
+    """Mean log-likelihood of a click's place in its list under the method's own model of clicks."""
+    held_out = evidence.held_out
+    clicks = np.where(held_out.log.mask, held_out.log.clicks, 0.0).sum(axis=1)
+    return of_ratio(
+        held_out.sum_by_query(held_out.query_of_list, _likelihood_of(contender, "softmax")),
+        held_out.sum_by_query(held_out.query_of_list, clicks),
+    )
+
+
+def perplexity(contender: Contender, evidence: Evidence) -> Vector:
+    """The exponential of minus the mean log-likelihood of an impression, clicked or not; 1 is perfect."""
+    held_out = evidence.held_out
+    impressions = held_out.log.sessions * held_out.log.mask.sum(axis=1)
+    surprise = -of_ratio(
+        held_out.sum_by_query(held_out.query_of_list, _likelihood_of(contender, "bernoulli")),
+        held_out.sum_by_query(held_out.query_of_list, impressions),
+    )
+    mean = np.nanmean(surprise)
+    return np.exp(mean) * (1 + surprise - mean)
+
+
+def _likelihood_of(contender: Contender, click_model: str) -> Vector:
+    if contender.click_model is None or contender.log_likelihood is None:
+        raise NotMeasured("predicts no clicks")
+    if contender.click_model != click_model:
+        raise NotMeasured(
+            "predicts single clicks: see perplexity" if click_model == "softmax" else "predicts places: see likelihood"
+        )
+    return contender.log_likelihood
+
+
+def _ips(contender: Contender, evidence: Evidence) -> Vector:
+    return offline.ips(contender.scores, evidence.held_out, _propensities(evidence))
+
+
+def _snips(contender: Contender, evidence: Evidence) -> Vector:
+    return offline.snips(contender.scores, evidence.held_out, _propensities(evidence))
+
+
+def _dr(contender: Contender, evidence: Evidence) -> Vector:
+    propensities = _propensities(evidence)
+    return offline.dr(contender.scores, evidence.held_out, propensities, _relevance(evidence))
+
+
+def _dr_of_all(contender: Contender, evidence: Evidence) -> Vector:
+    propensities = _propensities(evidence)
+    if contender.scores_of_all is None:
+        raise NotMeasured("scores only what was shown")
+    return offline.dr(contender.scores_of_all, evidence.held_out, propensities, _relevance(evidence), candidates="all")
+
+
+def _propensities(evidence: Evidence) -> Vector:
+    if evidence.propensities is None:
+        raise NotMeasured(evidence.why_not)
+    return evidence.propensities
+
+
+def _relevance(evidence: Evidence) -> Vector:
+    if evidence.relevance is None:
+        raise NotMeasured("no model of relevance")
+    return evidence.relevance
+
+
+NEVER_SHOWN = "documents that were never shown"
+
+CRITERIA: dict[str, Criterion] = {
+    "score_likelihood": Criterion(
+        measure=lambda contender, evidence: score_likelihood(contender.scores, evidence.held_out),
+        title="score likelihood",
+        measures="log-likelihood of where in its list a click falls, from the scores and one free number a position",
+        can_tell="whether the scores explain clicks beyond the position; needs neither varied orders nor propensities",
+        cannot_tell=f"relevance from what else draws the eye: scoring eye-catchers high is praised; {NEVER_SHOWN}",
+    ),
+    "pair_agreement": Criterion(
+        measure=lambda contender, evidence: pair_agreement.same_query(contender.scores, evidence.held_out),
+        title="pair agreement",
+        measures="of two documents of a query shown at one position, how often the clicked one is scored higher",
+        can_tell="the order of relevance for any curve of being seen and any trust in positions",
+        cannot_tell=f"anything where orders never vary; relevance from what else draws the eye; {NEVER_SHOWN}",
+    ),
+    "pair_agreement_across": Criterion(
+        measure=lambda contender, evidence: pair_agreement.across_queries(contender.scores, evidence.held_out),
+        title="agreement across queries",
+        measures="the same for documents of different queries, scores less the mean of their query",
+        can_tell="the same with an order that never varies",
+        cannot_tell=f"an easy query from a good ranker: queries with more relevant documents blur it; {NEVER_SHOWN}",
+    ),
+    "ips": Criterion(
+        measure=_ips,
+        title="IPS DCG@10",
+        measures="DCG@10 of the ranking among shown documents, a click counting one over its propensity",
+        can_tell="the value of the ranking itself, without bias, if clicks are position-based and the curve is right",
+        cannot_tell=f"anything under trust, cascades or eye-catchers; it varies much; {NEVER_SHOWN}",
+    ),
+    "snips": Criterion(
+        measure=_snips,
+        title="SNIPS",
+        measures="the mean discount at which a query's relevance stands, clicks weighted as in IPS",
+        can_tell="the same with less spread; every query counts alike, however many clicks it has",
+        cannot_tell=f"the same as IPS; it is slightly biased where a query has few clicks; {NEVER_SHOWN}",
+    ),
+    "dr": Criterion(
+        measure=_dr,
+        title="DR DCG@10",
+        measures="as IPS, with a model of relevance where weights are bounded",
+        can_tell="as IPS; right if either the curve or the model of relevance is",
+        cannot_tell=f"more than IPS where every shown document was seen often enough; {NEVER_SHOWN}",
+    ),
+    "dr_all": Criterion(
+        measure=_dr_of_all,
+        title="DR, all documents",
+        measures="as DR, ranked among all documents of the query; the model stands in for those never shown",
+        can_tell="something of documents that were never shown, as far as the model of relevance is right",
+        cannot_tell="a ranker that is better than the model of relevance: it is judged by it where nothing was shown",
+    ),
+    "click_likelihood": Criterion(
+        measure=click_likelihood,
+        title="click likelihood",
+        measures="log-likelihood of where in its list a click falls, by the method's own model of clicks",
+        can_tell="whether a method describes clicks well; good for choosing a learning rate or a number of steps",
+        cannot_tell="which ranker is better: a model that explains clicks by being seen alone (Unlimited) fits clicks "
+        "best and ranks worst; production, which predicts no clicks",
+    ),
+    "perplexity": Criterion(
+        measure=perplexity,
+        title="perplexity",
+        measures="of every impression, clicked or not, by the method's own model of clicks",
+        can_tell="the same for methods that predict single clicks (regression_em)",
+        cannot_tell="the same; methods that predict the place of a click have none",
+        higher_is_better=False,
+    ),
+}
+
+
+def measure_all(
+    contender: Contender, evidence: Evidence, names: Sequence[str] = tuple(CRITERIA)
+) -> tuple[dict[str, Vector], dict[str, str]]:
+    """Values a query by criterion, and the reasons of those that cannot be measured."""
+    values, reasons = {}, {}
+    for name in names:
+        try:
+            values[name] = CRITERIA[name].measure(contender, evidence)
+        except NotMeasured as reason:
+            reasons[name] = str(reason)
+    return values, reasons
+
+
+def standard_error(values: NDArray[np.float64]) -> float:
+    """Of the mean over queries; NaN for fewer than two."""
+    counted = values[~np.isnan(values)]
+    return float(counted.std(ddof=1) / np.sqrt(len(counted))) if len(counted) > 1 else float("nan")
+
+
+def leading_criterion(measured: Mapping[str, Sequence[str]], asked: str | None = None) -> str:
+    """The criterion that decides: the one asked for, else the default, else the first that all contenders have.
+
+    Args:
+        measured: contender -> criteria that could be measured.
+    """
+    if asked is not None and asked not in CRITERIA:
+        raise ValueError(f"unknown criterion '{asked}': choose one of {', '.join(CRITERIA)}")
+    for name in (asked,) if asked else (DEFAULT_CRITERION, *CRITERIA):
+        if all(name in names for names in measured.values()):
+            return str(name)
+    return asked or DEFAULT_CRITERION

@@ -1,0 +1,164 @@
+r"""Counterfactual estimates: what the DCG of another ranking would be, from clicks on the one that was shown.
+
+Assumes position-based clicks: $P(c) = p_k\,r_d$, with known propensities $p$. Document d of a query that was shown $N$
+times has been looked at $e_d = \sum_i p_{k_i(d)}$ times in expectation, over the sessions $i$ that showed it, and was
+clicked $c_d$ times; $\max(e_d, \tau N)$ bounds the weight of a click. $\lambda(j) = 1 / \log_2(1 + j)$ down to rank k,
+else 0, and $j_d$ is the rank by the scores among the candidates of the query; equal scores share their discounts.
+
+* `ips`: $\sum_d \lambda(j_d)\,c_d / \max(e_d, \tau N)$. Unbiased without the bound, given the orders that were shown.
+  It is the policy-aware form (Oosterhuis and de Rijke 2020), which counts expected looks instead of single sessions.
+* `snips`: the same divided by $\sum_d c_d / \max(e_d, \tau N)$ of the query: the mean discount at which its relevance
+  stands. The scale of relevance cancels query by query, as in nDCG. Consistent, not unbiased. (Divided by the sum over
+  all queries it would order rankers exactly as `ips` does.)
+* `dr`: $\sum_d \lambda(j_d)\,(m_d + (c_d - e_d m_d) / \max(e_d, \tau N))$ with a model $m$ of relevance (Oosterhuis
+  2023). The model speaks where the bound cuts and for documents never shown; where $e_d > \tau N$ clicks alone decide.
+
+Propensities relative to the top make relevance the click rate on top. Queries count by their sessions. Intervals take
+the propensities as given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from unskew.data.click_log import ClickLog
+from unskew.evaluation.held_out import HeldOut, NotMeasured, Numbers, Vector, of_ratio
+
+CUTOFF = 10
+LEAST_EXPOSURE = 0.01  # expected looks of a document in a session, below which a click's weight is bounded
+
+
+@dataclass(frozen=True, eq=False)
+class Exposed:
+    """The candidates of all queries, query by query, with clicks and expected looks."""
+
+    documents: Numbers  # [candidates]
+    queries: Numbers  # [candidates]
+    clicks: Vector  # [candidates]
+    exposure: Vector  # [candidates], expected looks over all sessions
+    bounded: Vector  # [candidates], the same, not below the bound; above 0
+
+
+def exposed(
+    held_out: HeldOut, propensities: ArrayLike, *, candidates: str = "shown", least_exposure: float = LEAST_EXPOSURE
+) -> Exposed:
+    """Clicks and expected looks of the candidates.
+
+    Args:
+        propensities: of each position, absolute or relative to the top.
+    """
+    curve = np.asarray(propensities, dtype=np.float64)
+    if len(curve) < held_out.log.n_positions or not (np.isfinite(curve) & (curve > 0)).all():
+        raise ValueError(f"propensities must be above 0, one for each of {held_out.log.n_positions} positions: {curve}")
+    rows, n = held_out.impressions, len(held_out.log.features)
+    clicks = np.bincount(rows.documents, rows.clicks, n)
+    exposure = np.bincount(rows.documents, rows.sessions * curve[rows.positions], n)
+    documents, queries = held_out.candidates(candidates)
+    bound = np.maximum(least_exposure * held_out.sessions[queries], np.finfo(np.float64).tiny)
+    return Exposed(
+        documents=documents,
+        queries=queries,
+        clicks=clicks[documents],
+        exposure=exposure[documents],
+        bounded=np.maximum(exposure[documents], bound),
+    )
+
+
+def ips(
+    scores: Vector,
+    held_out: HeldOut,
+    propensities: ArrayLike,
+    *,
+    cutoff: int = CUTOFF,
+    least_exposure: float = LEAST_EXPOSURE,
+) -> Vector:
+    """Inverse propensity scoring of DCG@k, one value a query."""
+    shown = exposed(held_out, propensities, least_exposure=least_exposure)
+    return _weighted(held_out, _dcg(scores, shown, shown.clicks / shown.bounded, held_out, cutoff))
+
+
+def snips(
+    scores: Vector,
+    held_out: HeldOut,
+    propensities: ArrayLike,
+    *,
+    cutoff: int = CUTOFF,
+    least_exposure: float = LEAST_EXPOSURE,
+) -> Vector:
+    """Self-normalized inverse propensity scoring, one value a query; NaN for a query without a click."""
+    shown = exposed(held_out, propensities, least_exposure=least_exposure)
+    relevance = shown.clicks / shown.bounded
+    total = held_out.sum_by_query(shown.queries, relevance)
+    clicked = total > 0
+    if not clicked.any():
+        raise NotMeasured("no held-out query has a click")
+    share = np.divide(_dcg(scores, shown, relevance, held_out, cutoff), total, out=np.zeros_like(total), where=clicked)
+    weights = np.where(clicked, held_out.sessions, 0.0)
+    return of_ratio(weights * share, weights)
+
+
+def dr(
+    scores: Vector,
+    held_out: HeldOut,
+    propensities: ArrayLike,
+    relevance: Vector,
+    *,
+    candidates: str = "shown",
+    cutoff: int = CUTOFF,
+    least_exposure: float = LEAST_EXPOSURE,
+) -> Vector:
+    """Doubly robust estimate of DCG@k, one value a query.
+
+    Args:
+        relevance: what a model says, `[documents]` of the log, on the scale of the propensities.
+    """
+    shown = exposed(held_out, propensities, candidates=candidates, least_exposure=least_exposure)
+    model = relevance[shown.documents]
+    corrected = model + (shown.clicks - shown.exposure * model) / shown.bounded
+    return _weighted(held_out, _dcg(scores, shown, corrected, held_out, cutoff))
+
+
+def rank_discounts(scores: Vector, queries: Numbers, cutoff: int = CUTOFF) -> Vector:
+    """The discount of each document's rank in its query; documents with equal scores share theirs evenly."""
+    if not np.isfinite(scores).all():
+        raise ValueError("a candidate has no finite score: score all of them")
+    order = np.lexsort((-scores, queries))
+    sorted_queries, sorted_scores = queries[order], scores[order]
+    starts = np.concatenate([[True], np.diff(sorted_queries) != 0])
+    rank = np.arange(len(order)) - np.flatnonzero(starts)[np.cumsum(starts) - 1]
+    discount = np.where(rank < cutoff, 1 / np.log2(2.0 + rank), 0.0)
+    tie = np.cumsum(starts | np.concatenate([[True], np.diff(sorted_scores) != 0])) - 1
+    shared = (np.bincount(tie, discount) / np.bincount(tie))[tie]
+    discounts = np.empty(len(order))
+    discounts[order] = shared
+    return discounts
+
+
+def fit_relevance(log: ClickLog, propensities: ArrayLike) -> Callable[[Vector], Vector]:
+    """A model of relevance for `dr`: boosted trees from features to clicks per expected look.
+
+    It is weighted by expected looks, and learns from a log that is not the one it helps to judge.
+    """
+    learning = HeldOut(log)
+    shown = exposed(learning, propensities, least_exposure=0.0)
+    target = shown.clicks / shown.bounded
+    trees = HistGradientBoostingRegressor(
+        max_iter=100, max_leaf_nodes=15, max_bins=63, early_stopping=False, random_state=0
+    )
+    trees.fit(log.features[shown.documents], target, sample_weight=shown.exposure)
+    return lambda features: np.maximum(trees.predict(features), 0.0)
+
+
+def _dcg(scores: Vector, shown: Exposed, relevance: Vector, held_out: HeldOut, cutoff: int) -> Vector:
+    discounts = rank_discounts(scores[shown.documents], shown.queries, cutoff)
+    return held_out.sum_by_query(shown.queries, discounts * relevance)
+
+
+def _weighted(held_out: HeldOut, values: Vector) -> Vector:
+    """Values of queries that count by their sessions."""
+    return of_ratio(held_out.sessions * values, held_out.sessions)

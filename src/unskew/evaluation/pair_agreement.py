@@ -1,0 +1,118 @@
+r"""Same-position pair agreement: of two documents shown at one position, is the clicked one scored higher?
+
+At one position being seen is the same for all documents, if it depends on the position alone, whatever the curve is and
+whether or not people trust high positions. So no propensities are needed. The agreement of random scores is one half.
+
+* `same_query`: two documents of one query that stood at one position in different sessions. Needs orders that vary.
+* `across_queries`: documents of different queries at one position. Needs no variation, but compares queries as well: a
+  score is taken relative to the mean of its list, for rankers leave the level of a query open.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.evaluation.held_out import HeldOut, Impressions, NotMeasured, Vector, of_ratio
+
+LEAST_PAIRS = 30  # pairs of a click and a skip below which there is nothing to say
+
+
+def same_query(scores: Vector, held_out: HeldOut) -> Vector:
+    r"""Share of pairs (a clicked, b not) at one position with $s_a > s_b$; a tie counts one half.
+
+    Documents a and b shown $n_a$ and $n_b$ times there, and clicked $c_a$ and $c_b$ times, count
+    $c_a (n_b - c_b) / (n_a + n_b)$ for a and likewise for b: the number of pairs grows with the square of the traffic,
+    what they tell only in proportion to it.
+    """
+    rows = _checked(held_out)
+    one, other = _pairs_at_one_position(rows)
+    if not len(one):
+        raise NotMeasured("no query shows two documents at one position: its order never varies")
+    shown = rows.sessions[one] + rows.sessions[other]
+    for_one = rows.clicks[one] * (rows.sessions[other] - rows.clicks[other]) / shown
+    for_other = rows.clicks[other] * (rows.sessions[one] - rows.clicks[one]) / shown
+    above = _above(scores[rows.documents[one]], scores[rows.documents[other]])
+    _check_says_something(above, (for_one + for_other).sum())
+    agreeing = above * for_one + (1 - above) * for_other
+    queries = rows.queries[one]
+    return of_ratio(held_out.sum_by_query(queries, agreeing), held_out.sum_by_query(queries, for_one + for_other))
+
+
+def across_queries(scores: Vector, held_out: HeldOut) -> Vector:
+    r"""Area under the curve of clicks at one position, averaged over positions, each as the pairs it can tell.
+
+    At position k with C clicks and S skips a click at score s counts the share of skips below it (ties one half). The
+    positions are weighted by $C S / (C + S)$, as in `same_query`.
+    """
+    rows = _checked(held_out)
+    relative = _relative_to_query(scores, held_out, rows)
+    agreeing, counted = np.zeros(held_out.n_queries), np.zeros(held_out.n_queries)
+    varied = False
+    for position in np.unique(rows.positions):
+        here = np.flatnonzero(rows.positions == position)
+        clicks, skips = rows.clicks[here], rows.sessions[here] - rows.clicks[here]
+        if not (clicks.sum() and skips.sum()):
+            continue
+        below, above = _shares(relative[here], skips), _shares(-relative[here], clicks)
+        varied |= bool(np.ptp(relative[here]) > 0)
+        weight = clicks.sum() * skips.sum() / (clicks.sum() + skips.sum())
+        # Half of a pair's say belongs to the query of the click and half to that of the skip: so the spread between
+        # queries is that of both sides.
+        own = weight * np.stack([clicks / clicks.sum(), skips / skips.sum()]) / 2
+        agreeing += held_out.sum_by_query(rows.queries[here], own[0] * below + own[1] * above)
+        counted += held_out.sum_by_query(rows.queries[here], own.sum(axis=0))
+    if not varied:
+        raise NotMeasured("it scores all documents at one position alike")
+    # The influence of a query on an area under the curve is twice what its half of the pairs says.
+    values = of_ratio(agreeing, counted)
+    return np.nanmean(values) + 2 * (values - np.nanmean(values))
+
+
+def _checked(held_out: HeldOut) -> Impressions:
+    if held_out.log.graded:
+        raise NotMeasured("feedback is graded: there are no pairs of a click and none")
+    return held_out.impressions
+
+
+def _check_says_something(above: Vector, n_pairs: float) -> None:
+    if (above == 0.5).all():
+        raise NotMeasured("it scores all documents at one position alike")
+    if n_pairs < LEAST_PAIRS:
+        raise NotMeasured(f"only {n_pairs:.0f} pairs of a click and a skip at one position")
+
+
+def _pairs_at_one_position(rows: Impressions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of each two documents of a query that share a position."""
+    order = np.lexsort((rows.positions, rows.queries))
+    place = np.stack([rows.queries[order], rows.positions[order]])
+    ones, others = [], []
+    for distance in range(1, len(order)):
+        together = (place[:, distance:] == place[:, :-distance]).all(axis=0)
+        if not together.any():
+            break
+        first = np.flatnonzero(together)
+        ones.append(order[first])
+        others.append(order[first + distance])
+    empty = np.zeros(0, dtype=np.int64)
+    return np.concatenate([empty, *ones]), np.concatenate([empty, *others])
+
+
+def _above(one: Vector, other: Vector) -> Vector:
+    """1 where the first is higher, 0 where it is lower, one half where they are equal."""
+    return (1 + np.sign(one - other)) / 2
+
+
+def _relative_to_query(scores: Vector, held_out: HeldOut, rows: Impressions) -> Vector:
+    """Scores less the mean over the candidates of their query."""
+    documents, queries = held_out.candidates("shown")
+    mean = held_out.sum_by_query(queries, scores[documents]) / held_out.sum_by_query(queries, np.ones(len(queries)))
+    return scores[rows.documents] - mean[rows.queries]
+
+
+def _shares(scores: Vector, weights: Vector) -> Vector:
+    """Share of the weight that stands below each score; equal scores count one half."""
+    levels, level = np.unique(scores, return_inverse=True)
+    at = np.bincount(level, weights, len(levels))
+    below = np.concatenate([[0.0], np.cumsum(at)[:-1]])
+    return (below + at / 2)[level] / weights.sum()

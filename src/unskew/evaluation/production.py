@@ -1,0 +1,133 @@
+"""The production ranking: what was shown before anybody trained anything, as one score a document.
+
+The score is the policy's own where the log has it and it is one number a document; else minus the mean position at
+which the document was shown, in lists that no intervention changed where there are such. No click enters it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from unskew.data.click_log import ClickLog
+from unskew.data.judged_set import JudgedSet
+from unskew.evaluation.held_out import HeldOut, Vector
+
+HELD_BACK = 0.2  # share of the queries on which an imitation is checked
+
+
+@dataclass(frozen=True, eq=False)
+class Production:
+    """Scores of documents and where they come from."""
+
+    scores: Vector
+    source: str
+
+
+def production_of_log(log: ClickLog) -> Production:
+    """The production ranking of the documents of a log, `[documents]`; NaN where one was never shown."""
+    known = None if log.policy_scores is None else _one_score(log, log.policy_scores)
+    if known is not None:
+        return Production(known, "policy score")
+    unchanged = np.ones(log.n_lists, dtype=bool) if log.interventions is None else log.interventions.values == 0
+    everywhere = _mean_position(log, np.ones(log.n_lists, dtype=bool))
+    usual = _mean_position(log, unchanged)
+    return Production(-np.where(np.isnan(usual), everywhere, usual), "shown order")
+
+
+def production_of_judged(log: ClickLog, judged: JudgedSet) -> Production:
+    """The production ranking of judged documents: as the log shows them, else imitated.
+
+    Where the log shows the judged queries, with the same ids and features, the ranking is known, and what was not shown
+    stands below what was. Else boosted trees learn the production scores from the features; the source says how many
+    pairs of documents they order as production did, on queries that they did not learn from.
+    """
+    own = production_of_log(log)
+    known = _looked_up(log, own.scores, judged)
+    if known is not None:
+        return Production(known, own.source)
+    trees, agreement = _imitation(log, own.scores)
+    scores = trees.predict(judged.features) if judged.n_documents else np.zeros(0)
+    return Production(scores, f"imitated from features, {agreement:.0%} of pairs as in production")
+
+
+def _one_score(log: ClickLog, policy_scores: NDArray) -> Vector | None:
+    """The score of each document, if no document has several and they order anything."""
+    lowest, highest = np.full(len(log.features), np.inf), np.full(len(log.features), -np.inf)
+    np.minimum.at(lowest, log.documents[log.mask], policy_scores[log.mask])
+    np.maximum.at(highest, log.documents[log.mask], policy_scores[log.mask])
+    shown = np.isfinite(lowest)
+    if (lowest[shown] != highest[shown]).any() or not np.ptp(lowest[shown]) > 0:
+        return None
+    return np.where(shown, lowest, np.nan)
+
+
+def _mean_position(log: ClickLog, lists: NDArray[np.bool_]) -> Vector:
+    counted = log.mask & lists[:, None]
+    documents = log.documents[counted]
+    shown = np.broadcast_to(log.sessions[:, None], counted.shape)[counted].astype(np.float64)
+    n = len(log.features)
+    times = np.bincount(documents, shown, n)
+    places = np.bincount(documents, shown * log.positions[counted], n)
+    return np.divide(places, times, out=np.full(n, np.nan), where=times > 0)
+
+
+def _looked_up(log: ClickLog, scores: Vector, judged: JudgedSet) -> Vector | None:
+    """Scores of judged documents that the log describes; None unless it shows every judged query."""
+    number = {
+        (str(query), str(document)): row
+        for row, (query, document) in enumerate(
+            zip(log.query_ids[log.document_queries].tolist(), log.document_ids.tolist(), strict=True)
+        )
+    }
+    ids = np.repeat(judged.query_ids, judged.sizes).tolist()
+    rows = np.array(
+        [number.get((str(q), str(d)), -1) for q, d in zip(ids, judged.document_ids.tolist(), strict=True)], dtype=int
+    )
+    found = rows >= 0
+    if not found.any() or judged.n_features != log.n_features:
+        return None
+    # Ids that only happen to be equal, as in two numbered files, come with other features.
+    if not np.array_equal(log.features[rows[found]], judged.features[found]):
+        return None
+    values = np.where(found, scores[rows], np.nan)
+    query = np.repeat(np.arange(judged.n_queries), judged.sizes)
+    if (np.bincount(query, ~np.isnan(values), judged.n_queries) == 0).any():
+        return None
+    return np.where(np.isnan(values), np.nanmin(values) - 1.0, values)
+
+
+def _imitation(log: ClickLog, scores: Vector) -> tuple[HistGradientBoostingRegressor, float]:
+    """Trees from features to production scores, and their agreement with production on other queries."""
+    documents, queries = HeldOut(log).candidates("shown")
+    checked = np.random.default_rng(0).random(int(queries.max(initial=0)) + 1)[queries] < HELD_BACK
+    if checked.all() or not checked.any():
+        checked = queries == queries.max(initial=0)
+    # Orders count within a query only: the level of a query is not to be learnt.
+    mean = np.bincount(queries, scores[documents]) / np.maximum(np.bincount(queries), 1)
+    target = scores[documents] - mean[queries]
+    learnt = ~checked if (~checked).any() else checked
+    trees = HistGradientBoostingRegressor(
+        max_iter=200, max_leaf_nodes=15, max_bins=63, early_stopping=False, random_state=0
+    )
+    trees.fit(log.features[documents[learnt]], target[learnt])
+    guess = trees.predict(log.features[documents[checked]])
+    return trees, _agreement(guess, target[checked], queries[checked])
+
+
+def _agreement(guess: Vector, truth: Vector, queries: NDArray[np.int64]) -> float:
+    """Share of pairs of one query that two scores order alike; a tie of the guess counts one half."""
+    agreeing = pairs = 0.0
+    for distance in range(1, len(queries)):
+        together = queries[distance:] == queries[:-distance]
+        if not together.any():
+            break
+        of_truth = np.sign(truth[distance:] - truth[:-distance])[together]
+        of_guess = np.sign(guess[distance:] - guess[:-distance])[together]
+        told = of_truth != 0
+        agreeing += ((1 + of_truth * of_guess)[told] / 2).sum()
+        pairs += told.sum()
+    return agreeing / pairs if pairs else 0.5

@@ -1,0 +1,107 @@
+"""Criteria for choosing without labels."""
+
+import numpy as np
+import pytest
+
+from unskew.data.batches import ClickBatches
+from unskew.evaluation.criteria import (
+    CRITERIA,
+    DEFAULT_CRITERION,
+    Contender,
+    Evidence,
+    leading_criterion,
+    list_log_likelihood,
+    measure_all,
+)
+from unskew.evaluation.held_out import HeldOut
+from unskew.evaluation.production import production_of_log
+from unskew.fit import Recipe, fit, transform_log
+from unskew.training.validation import click_likelihood
+
+FAST = {"steps": 10, "hidden": [4]}
+NEEDS_PROPENSITIES = {"ips", "snips", "dr", "dr_all"}
+LIKELIHOODS = {"click_likelihood", "perplexity"}
+
+
+def trained(method, log):
+    model = fit(Recipe.of(method, **FAST), log)
+    clicks = transform_log(log, model.transform)
+    held_out = HeldOut(log)
+    return (
+        model,
+        clicks,
+        Contender(
+            scores=held_out.score(model.ranker()),
+            scores_of_all=held_out.score(model.ranker(), "all"),
+            click_model=model.method.click_model,
+            log_likelihood=list_log_likelihood(model.method, clicks),
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def evidence(log):
+    curve = 1 / np.arange(1, 11)
+    return Evidence(HeldOut(log), curve, relevance=np.full(len(log.features), 0.1))
+
+
+def test_the_click_likelihood_is_that_of_validation(log, evidence):
+    model, clicks, contender = trained("two_tower", log)
+    values, _ = measure_all(contender, evidence)
+    assert np.nanmean(values["click_likelihood"]) == pytest.approx(
+        click_likelihood(model.method, ClickBatches(clicks)), rel=1e-5
+    )
+
+
+def test_perplexity_is_the_exponential_of_the_mean_surprise(log, evidence):
+    model, clicks, contender = trained("regression_em", log)
+    values, reasons = measure_all(contender, evidence)
+    surprise = -click_likelihood(model.method, ClickBatches(clicks))
+    assert np.nanmean(values["perplexity"]) == pytest.approx(np.exp(surprise), rel=1e-5)
+    assert reasons == {"click_likelihood": "predicts single clicks: see perplexity"}
+
+
+def test_a_method_that_predicts_places_has_no_perplexity(log, evidence):
+    values, reasons = measure_all(trained("naive", log)[2], evidence)
+    assert set(values) == set(CRITERIA) - {"perplexity"}
+    assert reasons == {"perplexity": "predicts places: see likelihood"}
+
+
+def test_production_has_every_criterion_but_likelihoods_and_unshown_documents(log, evidence):
+    values, reasons = measure_all(Contender(production_of_log(log).scores), evidence)
+    assert set(values) == set(CRITERIA) - LIKELIHOODS - {"dr_all"}
+    assert reasons["click_likelihood"] == "predicts no clicks"
+    assert reasons["dr_all"] == "scores only what was shown"
+
+
+def test_without_propensities_the_reason_stands_in_their_place(log):
+    evidence = Evidence(HeldOut(log), why_not="the order never varies")
+    values, reasons = measure_all(Contender(production_of_log(log).scores), evidence)
+    assert {reasons[name] for name in NEEDS_PROPENSITIES} == {"the order never varies"}
+    assert not NEEDS_PROPENSITIES & set(values)
+
+
+def test_scores_of_all_documents_are_those_of_whole_queries(log):
+    _, _, contender = trained("naive", log)
+    held_out = HeldOut(log)
+    documents, _ = held_out.candidates("all")
+    assert len(documents) == len(log.features)
+    assert np.isfinite(contender.scores_of_all).all()
+    assert np.isnan(contender.scores).sum() == len(log.features) - len(np.unique(log.documents[log.mask]))
+
+
+def test_every_criterion_says_what_it_can_and_cannot_tell():
+    assert DEFAULT_CRITERION in CRITERIA
+    for criterion in CRITERIA.values():
+        assert min(len(criterion.measures), len(criterion.can_tell), len(criterion.cannot_tell)) > 20
+    assert "Unlimited" in CRITERIA["click_likelihood"].cannot_tell
+
+
+def test_the_default_decides_unless_a_contender_lacks_it():
+    everything = list(CRITERIA)
+    assert leading_criterion({"a": everything, "b": everything}) == DEFAULT_CRITERION
+    less = [name for name in everything if name != DEFAULT_CRITERION]
+    assert leading_criterion({"a": everything, "b": less}) == less[0]
+    assert leading_criterion({"a": everything}, "ips") == "ips"
+    with pytest.raises(ValueError, match="unknown criterion 'magic'"):
+        leading_criterion({"a": everything}, "magic")

@@ -1,0 +1,63 @@
+"""What production would have shown."""
+
+from dataclasses import replace
+
+import numpy as np
+
+import unskew
+from unskew.data.judged_set import JudgedSet
+from unskew.evaluation.evaluate import evaluate
+from unskew.evaluation.production import production_of_judged, production_of_log
+from unskew.simulation.policies import make_policy
+
+
+def test_policy_scores_are_the_production_ranking(world, log):
+    found = production_of_log(log)
+    truth = make_policy("svm").fit(world.train).scores(world.train)
+    shown = ~np.isnan(found.scores)
+    assert found.source == "policy score"
+    assert shown.sum() == len(np.unique(log.documents[log.mask]))
+    np.testing.assert_allclose(found.scores[shown], truth[shown].astype(np.float32))
+
+
+def test_without_scores_it_is_the_usual_position(log):
+    found = production_of_log(replace(log, policy_scores=None))
+    assert found.source == "shown order"
+    usual = log.select(log.interventions.values == 0)
+    for row in range(5):
+        np.testing.assert_array_equal(found.scores[usual.documents[row]], -np.arange(10.0))
+
+
+def test_several_scores_of_one_document_are_no_ranking(log):
+    policy = log.policy_scores.copy()
+    policy[log.interventions.values > 0] += 1
+    assert production_of_log(replace(log, policy_scores=policy)).source == "shown order"
+
+
+def test_judged_queries_of_the_log_are_looked_up_and_what_was_not_shown_stands_below(world, log):
+    found = production_of_judged(log, world.train)
+    own = production_of_log(log).scores
+    assert found.source == "policy score"
+    shown = ~np.isnan(own)
+    np.testing.assert_array_equal(found.scores[shown], own[shown])
+    assert (found.scores[~shown] < own[shown].min()).all()
+
+
+def test_equal_ids_of_other_documents_are_not_taken_for_the_same(world, log):
+    # Queries of both splits are numbered from 0: the ids agree, the features do not.
+    found = production_of_judged(log, world.test)
+    assert found.source.startswith("imitated from features")
+
+
+def test_an_imitation_says_how_good_it_is_and_ranks_nearly_as_production_does(world):
+    made = unskew.simulate(world.train, "svm", "position_based", sessions=4, n_shown=10, seed=0)
+    found = production_of_judged(made.log, world.test)
+    truth = make_policy("svm").fit(world.train).scores(world.test)
+    own, other = (evaluate(scores, world.test, ("ndcg@10",)).mean("ndcg@10") for scores in (found.scores, truth))
+    assert abs(own - other) < 0.1
+    assert 0.6 < float(found.source.split(", ")[1].split("%")[0]) / 100 < 1
+
+
+def test_an_empty_judged_set_has_no_scores(log):
+    empty = JudgedSet.from_arrays(np.zeros((0, 111), dtype=np.float32), np.zeros(0), np.zeros(0, dtype=int))
+    assert len(production_of_judged(log, empty).scores) == 0
