@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from unskew import __version__
+from unskew.commands import diagnose as _diagnose  # noqa: F401  registers itself
 from unskew.commands.app import DATA_HELP, RANKER_HELP, Json, Options, Overwrite, Quiet, Seed, app, command
 from unskew.data.catalogue import listing, load_split
 from unskew.data.click_log import ClickLog
