@@ -52,7 +52,7 @@ class Affine(Method):
         alpha: Sequence[float] | None = None,
         beta: Sequence[float] | None = None,
         loss: str = "squared",
-        step_size: float = 0.05,
+        step_size: float = 0.3,
         estimation_steps: int = 500,
     ):
         super().__init__()
