@@ -138,13 +138,15 @@ def fit(
     transform = _fitted_transform(recipe.transform, source)
     learning, held_out = _split(log, validate, recipe.settings.seed)
     logs = _transformed_sources(recipe, transform, learning, judged, interventions)
+    if isinstance(validate, JudgedSet):
+        logs["validation"] = transform_judged(validate, transform)
     problem = _problem(log, source.n_features, recipe.network)
     hyper = _with_estimates(recipe, learning, problem)
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(recipe.settings.seed)
         method = find_method(recipe.method)(problem, **hyper)
     logs = dict(method.prepare(logs))
-    criterion = _criterion(validate, held_out, transform, recipe.settings.metric)
+    criterion = _criterion(logs.get("validation"), held_out, transform, recipe.settings.metric)
     same = {"hyper_parameters": json.loads(json.dumps(hyper)), "features": _checksum(logs)}
     history = train(method, logs, recipe.settings, criterion, progress, checkpoint, same)
     method.finish(logs)
@@ -156,7 +158,7 @@ def fit(
         transform=transform,
         history=history,
         feature_names=_names(source),
-        trained_on=_summary(log, judged, criterion),
+        trained_on={**_summary(log, judged, criterion), **method.findings()},
     )
 
 
@@ -290,10 +292,10 @@ def _with_estimates(recipe: Recipe, log: ClickLog | LogFolder | None, problem: P
 
 
 def _criterion(
-    validate: JudgedSet | float | None, held_out: ClickLog | None, transform: Transform, metric: str
+    judged: Source | None, held_out: ClickLog | None, transform: Transform, metric: str
 ) -> Validation | None:
-    if isinstance(validate, JudgedSet):
-        return on_judgements(transform_judged(validate, transform), metric)
+    if isinstance(judged, JudgedSet):
+        return on_judgements(judged, metric)
     return None if held_out is None else on_clicks(transform_log(held_out, transform))
 
 

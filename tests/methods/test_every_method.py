@@ -39,6 +39,14 @@ OPTIONS = {
     "pair_debias unregulated": ("pair_debias", {"regulation": 0.0}),
     "lbd exact, nothing cancelled": ("lbd", {"exact": True, "cancel": 0.0}),
     "lbd shared": ("lbd", {"exact": True, "cancel": 0.0, "shared": True}),
+    "low_rank free": ("low_rank", {"choose": "free", "rank": 2}),
+    "low_rank judged": ("low_rank", {"choose": "judged", "rank": 2, "monotone": True}),
+    "low_rank examination": ("low_rank", {"choose": "examination", "top_examination": 0.7}),
+    "low_rank penalized": ("low_rank", {"penalty": 0.01, "exact": True}),
+    "low_rank logit": ("low_rank", {"link": "logit", "choose": "free"}),
+    "low_rank logit pinned": ("low_rank", {"link": "logit", "rank": 2, "penalty": 0.01, "exact": True}),
+    "low_rank logit examination": ("low_rank", {"link": "logit", "choose": "examination", "top_examination": 0.7}),
+    "low_rank of rank 0": ("low_rank", {"rank": 0}),
     "lbd certified": ("lbd", {"lipschitz": "certified", "beta": 0.5, "cancel": 0.0}),
 }
 CASES = {**{name: (name, NEEDED.get(name, {})) for name in METHODS}, **OPTIONS}

@@ -9,6 +9,7 @@ from unskew.methods.iobm import IOBM
 from unskew.methods.ipw import IPW
 from unskew.methods.labelled import Labelled
 from unskew.methods.lbd import LBD
+from unskew.methods.low_rank import LowRank
 from unskew.methods.method import HyperParameter, Method, Stage, Terms, checked_values, hyper_parameters
 from unskew.methods.naive import Naive
 from unskew.methods.pair_debias import PairDebias
@@ -35,6 +36,7 @@ METHODS: dict[str, type[Method]] = {
     "xpa": XPA,
     "upe": UPE,
     "iobm": IOBM,
+    "low_rank": LowRank,
 }
 
 __all__ = ["METHODS", "HyperParameter", "Method", "Stage", "Terms", "checked_values", "hyper_parameters"]

@@ -46,6 +46,14 @@ from unskew import losses
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.documents import Ranker, mlp
+from unskew.networks.limits import (
+    CANCELLED_TOGETHER,
+    draw_kept,
+    penalized_rows,
+    showings,
+    slope_lengths,
+    weighted_mean,
+)
 from unskew.networks.lipschitz import LipschitzNetwork
 from unskew.networks.observation import PositionObservation
 from unskew.networks.problem import Problem
@@ -58,7 +66,6 @@ PRESETS: dict[str, dict[str, float]] = {
     "lbd_ber": {"penalty": 0.0},
     "unlimited": {"cancel": 0.0, "penalty": 0.0},
 }
-CANCELLED_TOGETHER = {"document": lambda mask: mask.shape, "list": lambda mask: (mask.shape[0], 1)}
 LEVELS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "average": lambda log_seen, weights: weighted_mean(log_seen, weights, (0, 1)),
     "sure": lambda log_seen, _: torch.zeros((), dtype=log_seen.dtype, device=log_seen.device),
@@ -129,7 +136,7 @@ class LBD(Method):
         certified = lipschitz == "certified"
         self.penalty = 0.0 if certified else penalty
         self.cancel = cancel
-        self.cancelled_together = CANCELLED_TOGETHER[cancel_by]
+        self.cancel_by = cancel_by
         self.level = LEVELS[cancel_to]
         self.penalized = PENALIZED[penalize]
         self.share = share
@@ -183,30 +190,23 @@ class LBD(Method):
         rows, places, times = self._penalized_rows(lists.mask)
         bias = {name: values.flatten()[rows] for name, values in lists.bias.items()}
         average = self._log_average(places, bias).detach()
-        with torch.enable_grad():
-            features = lists.features.detach().flatten(0, 1)[rows].requires_grad_()
+
+        def seen(features: Tensor) -> Tensor:
             outputs = self._outputs(features).gather(-1, places.unsqueeze(-1)).squeeze(-1)
-            seen = self.penalized(F.logsigmoid(log_odds(average) + outputs - centre[places]))
-            (slopes,) = torch.autograd.grad(seen.sum(), features, create_graph=True)
-        lengths = torch.linalg.vector_norm(slopes, dim=-1)
+            return self.penalized(F.logsigmoid(log_odds(average) + outputs - centre[places]))
+
+        lengths = slope_lengths(seen, lists.features.flatten(0, 1)[rows])
         return times * (showings(lists).flatten()[rows] * lengths).sum()
 
     def _penalized_rows(self, mask: Tensor) -> tuple[Tensor, Tensor, float]:
         """Documents, a position for each, and how many such pairs each one stands for."""
-        real = mask.flatten().nonzero().squeeze(-1)
-        if self.exact:
-            places = torch.arange(self.n_positions, device=mask.device).repeat(len(real))
-            return real.repeat_interleave(self.n_positions), places, 1.0
-        n_drawn = math.ceil(self.share * len(real))
-        drawn = real[torch.randperm(len(real), device=mask.device)[:n_drawn]]
-        places = torch.randint(self.n_positions, (n_drawn,), device=mask.device)
-        return drawn, places, self.n_positions * len(real) / max(n_drawn, 1)
+        return penalized_rows(mask, self.n_positions, share=self.share, exact=self.exact)
 
     def _kept(self, mask: Tensor) -> Tensor:
         r"""$\gamma$: False where observation is cancelled."""
         if not self.training:
             return mask
-        return torch.rand(self.cancelled_together(mask), device=mask.device) >= self.cancel
+        return draw_kept(mask, self.cancel, self.cancel_by)
 
     def _forward(self, features: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Scores `[batch, docs]` and the outputs of observation `[batch, docs, positions]`."""
@@ -265,16 +265,6 @@ class SharedRanker(Ranker):
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:  # noqa: ARG002
         return self.layers(features)[..., 0]
-
-
-def showings(lists: ClickedLists) -> Tensor:
-    """How often each document was shown, `[batch, docs]`; 0 in padding."""
-    return lists.sessions.unsqueeze(-1) * lists.mask
-
-
-def weighted_mean(values: Tensor, weights: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """The mean over these dimensions; 0 where there are no weights."""
-    return (weights * values).sum(dims) / weights.sum(dims).clamp(min=torch.finfo(values.dtype).tiny)
 
 
 def log_odds(log_probability: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from unskew.data.batches import ClickDetail
+from unskew.data.judged_set import JudgedSet
 from unskew.lists import ClickedLists
 from unskew.networks.documents import Ranker
 
@@ -65,11 +66,24 @@ class Method(nn.Module, ABC):
         return None
 
     def prepare(self, logs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Steps before training that are no gradient; gives what is trained on, by default the logs as they are."""
+        """Steps before training that are no gradient; gives what is trained on, by default the logs as they are.
+
+        Judged queries to validate on, where there are some, are `logs["validation"]`; no stage learns from them.
+        """
         return logs
+
+    def tune(self, judged: JudgedSet, metric: str) -> None:
+        """Numbers that are chosen on judged queries rather than learnt; default: none.
+
+        Asked before every validation on them, so that they belong to the state that validation keeps.
+        """
 
     def finish(self, logs: Mapping[str, Any]) -> None:
         """Steps after training that are no gradient; default: none."""
+
+    def findings(self) -> Mapping[str, Any]:
+        """What was found beside the ranker and its examination, to be saved and reported; default: nothing."""
+        return {}
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,13 @@ class Validation:
 
 
 def on_judgements(judged: JudgedSet, metric: str = "ndcg@10") -> Validation:
-    """A metric on judged lists."""
-    sign = 1.0 if parse_metric(metric).higher_is_better else -1.0
-    return Validation(metric, lambda method: evaluate(method.ranker(), judged, (metric,)).mean(metric), sign)
+    """A metric on judged lists; what a method chooses on them is chosen first."""
+
+    def value(method: Method) -> float:
+        method.tune(judged, metric)
+        return evaluate(method.ranker(), judged, (metric,)).mean(metric)
+
+    return Validation(metric, value, 1.0 if parse_metric(metric).higher_is_better else -1.0)
 
 
 def on_clicks(log: ClickLog, batch_size: int = 1024) -> Validation:

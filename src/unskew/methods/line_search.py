@@ -1,0 +1,129 @@
+r"""Choosing numbers on few lists: a line search that does not believe small differences.
+
+Lists are scored once; then a score is a function of one or a few numbers that are still open, and each list says how
+good a choice of them is. The best choice on a few lists is partly luck. So candidates stand in an order of preference,
+the most cautious first, and the first one is taken that is at most `caution` standard errors worse than the best. The
+standard error is that of the paired difference, list by list: what makes a list hard is the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from unskew import losses
+from unskew.lists import ClickedLists, JudgedLists
+from unskew.metrics import measure
+from unskew.metrics import metric as parse_metric
+
+PLAUSIBLE = 2.0  # standard errors; about a 95 % interval
+PASSES = 2  # over several axes: what is best on one depends on the others
+
+Score = Callable[[Tensor, Tensor, Tensor], Tensor]  # relevance [b, d], traits [b, d, R], numbers [n] -> scores [b, d]
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredLists:
+    """Lists whose networks have been run."""
+
+    relevance: Tensor  # [batch, docs]
+    traits: Tensor  # [batch, docs, R], what the open numbers weigh
+    mask: Tensor  # [batch, docs]
+    value: Callable[[Tensor], Tensor]  # scores -> a value for each list that can tell; higher is better
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """A direction in which numbers may be moved, and how far, the most cautious first."""
+
+    direction: Tensor  # [n]
+    lengths: Tensor  # [candidates]
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Numbers, and along each axis the length taken and the ends of the interval that is plausible."""
+
+    numbers: Tensor  # [n]
+    lengths: Tensor  # [3, axes]: low, taken, high
+
+
+def of_metric(lists: JudgedLists, metric: str) -> Callable[[Tensor], Tensor]:
+    """A metric of each list that has a relevant document, turned so that higher is better."""
+    entry = parse_metric(metric)
+    sign = 1.0 if entry.higher_is_better else -1.0
+
+    def value(scores: Tensor) -> Tensor:
+        measured = measure([entry], scores, lists.grades, lists.mask)[str(entry)]
+        return sign * measured.values[measured.defined]
+
+    return value
+
+
+def of_clicks(lists: ClickedLists) -> Callable[[Tensor], Tensor]:
+    """Log-likelihood of the clicks of each list that has some, where scores are all that matters."""
+    clicked = lists.clicks.sum(-1) > 0
+
+    def value(scores: Tensor) -> Tensor:
+        return (lists.clicks * losses.log_shares(scores, lists.mask)).sum(-1)[clicked].double()
+
+    return value
+
+
+def choose(values: Tensor, caution: float) -> tuple[int, Tensor]:
+    """The candidate to take, and which ones are plausible, from values `[candidates, lists]`."""
+    best = int(values.mean(1).argmax())
+    lost = values[best] - values
+    if values.shape[1] < 2:  # one list cannot say how sure it is
+        return (best if caution == 0 else 0), torch.ones(len(values), dtype=torch.bool)
+    error = lost.std(1) / values.shape[1] ** 0.5
+    taken = int((lost.mean(1) <= caution * error).nonzero()[0])
+    return taken, lost.mean(1) <= PLAUSIBLE * error
+
+
+@torch.no_grad()
+def search(parts: Sequence[ScoredLists], score: Score, axes: Sequence[Axis], caution: float) -> Found:
+    """Numbers for which the lists are best, axis by axis."""
+    directions = torch.stack([axis.direction for axis in axes])
+    lengths = torch.zeros(3, len(axes), dtype=directions.dtype, device=directions.device)
+    for _ in range(1 if len(axes) == 1 else PASSES):
+        for number, axis in enumerate(axes):
+            trials = lengths[1].repeat(len(axis.lengths), 1)
+            trials[:, number] = axis.lengths
+            values = torch.stack([_values(parts, score, trial @ directions) for trial in trials])
+            if values.shape[1]:
+                taken, plausible = choose(values, caution)
+                within = axis.lengths[plausible]
+                lengths[:, number] = torch.stack([within.min(), axis.lengths[taken], within.max()])
+    return Found(lengths[1] @ directions, lengths)
+
+
+def _values(parts: Sequence[ScoredLists], score: Score, numbers: Tensor) -> Tensor:
+    return torch.cat([part.value(score(part.relevance, part.traits, numbers)) for part in parts])
+
+
+def spread_axes(parts: Sequence[ScoredLists], lengths: Tensor) -> list[Axis]:
+    """Principal axes of the traits within lists: a length of 1 moves scores as much as relevance does by itself."""
+    weights = torch.cat([part.mask.flatten() for part in parts]).double()
+    relevance = torch.cat([_within(part.relevance.unsqueeze(-1), part.mask) for part in parts])
+    traits = torch.cat([_within(part.traits, part.mask) for part in parts])
+    covariance = traits.T @ traits / weights.sum().clamp(min=1)
+    variances, vectors = torch.linalg.eigh(covariance)
+    spread = relevance.square().sum().div(weights.sum().clamp(min=1)).sqrt()
+    tiny = torch.finfo(torch.float32).tiny
+    scale = torch.where(variances > tiny, spread / variances.clamp(min=tiny).sqrt(), 0.0)  # 0: it changes nothing
+    # The sign of an eigenvector means nothing: turned to where its largest entry is positive, runs can be compared.
+    signs = vectors.gather(0, vectors.abs().argmax(0, keepdim=True)).sign()
+    rows = (vectors * signs * scale).T.flip(0)  # the widest first
+    return [Axis(row.to(parts[0].traits.dtype), lengths.to(parts[0].traits)) for row in rows]
+
+
+def _within(values: Tensor, mask: Tensor) -> Tensor:
+    """Values `[batch, docs, n]` less their mean over the list, as rows; 0 in padding."""
+    real = mask.unsqueeze(-1).double()
+    kept = values.double().masked_fill(~mask.unsqueeze(-1), 0.0)
+    mean = kept.sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp(min=1)
+    return ((kept - mean) * real).flatten(0, 1)

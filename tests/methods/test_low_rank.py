@@ -1,0 +1,596 @@
+"""Low-rank observation: what clicks leave open, who chooses it, and what is found when the truth has this form."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from unskew import Recipe, UnbiasedRanker, fit, load_model, save_model
+from unskew.data.click_log import ClickLog
+from unskew.data.impressions import BiasColumn
+from unskew.data.judged_set import JudgedSet
+from unskew.evaluation.evaluate import evaluate
+from unskew.lists import ClickedLists
+from unskew.losses import log_shares
+from unskew.methods.low_rank import LENGTHS, LowRank
+from unskew.methods.two_tower import TwoTower
+from unskew.networks.documents import Ranker
+from unskew.networks.low_rank import Loadings
+from unskew.networks.problem import Network, Problem
+from unskew.serving.export import export_model
+from unskew.serving.onnx_file import OnnxRanker
+from unskew.training.settings import Settings
+from unskew.training.train import train
+from unskew.training.validation import on_judgements
+
+N_POSITIONS, N_FEATURES = 4, 3
+DEVICES = {"device": ("desk", "phone")}
+FAST = {"steps": 6, "hidden": (8,), "batch_size": 64}
+
+
+def problem(bias=DEVICES, **network):
+    return Problem(N_FEATURES, N_POSITIONS, bias, Network(**{"hidden": (6,), **network}))
+
+
+def clicked_lists(n_lists=6, seed=0):
+    """Lists of 2 to 4 documents, shown a few times each."""
+    rng = np.random.default_rng(seed)
+    mask = np.arange(N_POSITIONS) < rng.integers(2, N_POSITIONS + 1, n_lists)[:, None]
+    sessions = rng.integers(1, 6, n_lists)
+    return ClickedLists(
+        features=torch.tensor(rng.normal(size=(*mask.shape, N_FEATURES))),
+        mask=torch.tensor(mask),
+        positions=torch.tensor(np.where(mask, np.arange(N_POSITIONS), 0)),
+        clicks=torch.tensor(rng.binomial(sessions[:, None], 0.4, mask.shape) * mask, dtype=torch.float64),
+        sessions=torch.tensor(sessions, dtype=torch.float64),
+        bias={"device": torch.tensor(rng.integers(0, 2, mask.shape))},
+    )
+
+
+def new_low_rank(seed=0, bias=DEVICES, network=None, **hyper):
+    """A method with random networks and tables."""
+    torch.manual_seed(seed)
+    method = LowRank(problem(bias, **(network or {})), **hyper).double().eval()
+    with torch.no_grad():
+        for parameter in method.parameters():
+            parameter.normal_()
+    return method
+
+
+def shares(method, lists):
+    """Click probabilities of the documents of each list, given one click."""
+    with torch.no_grad():
+        return log_shares(method.click_logits(lists), lists.mask).exp()
+
+
+def scores(method, lists):
+    with torch.no_grad():
+        return method.ranker()(lists.features, lists.mask)
+
+
+def differences(values, mask):
+    """Differences within each list: what a ranking is made of."""
+    within = values.unsqueeze(2) - values.unsqueeze(1)
+    return within.masked_fill(~(mask.unsqueeze(2) & mask.unsqueeze(1)), 0.0)
+
+
+def same_ranking(one, other, mask):
+    return bool(torch.equal(differences(one, mask) > 1e-9, differences(other, mask) > 1e-9))
+
+
+class Changed(Ranker):
+    """Relevance plus some function of the features."""
+
+    def __init__(self, relevance, added):
+        super().__init__()
+        self.relevance = relevance
+        self.added = added
+
+    def forward(self, features, mask):
+        return self.relevance(features, mask) + self.added(features)
+
+
+def in_other_places(lists, seed=1):
+    """The same documents, each at a position drawn at random: what swaps and shuffles do."""
+    places = torch.tensor(np.random.default_rng(seed).permuted(np.tile(np.arange(4), (lists.n_lists, 1)), axis=1))
+    return replace(lists, positions=torch.where(lists.mask, places, 0))
+
+
+# -- invariances of the log-linear model
+
+
+def test_traits_and_loadings_may_be_mixed():
+    method, lists = new_low_rank(rank=2, choose="free"), clicked_lists(30)
+    clicks, order = shares(method, lists), scores(method, lists)
+    mixing = torch.tensor([[2.0, 1.0], [0.5, -1.0]], dtype=torch.float64)
+    with torch.no_grad():
+        last = method.traits[-1]
+        last.weight.copy_(mixing @ last.weight)
+        last.bias.copy_(mixing @ last.bias)
+        table = torch.linalg.inv(mixing).T @ method.loadings()
+        method.loadings.flat.copy_(table.flatten())
+    assert_close(shares(method, lists), clicks)
+    assert torch.equal(scores(method, lists), order)
+
+
+@pytest.mark.parametrize("places", [lambda lists: lists, in_other_places])
+def test_loadings_moved_alike_at_all_positions_change_the_ranking_and_no_click_wherever_documents_stand(places):
+    method, lists = new_low_rank(rank=2, choose="free"), places(clicked_lists(30))
+    clicks, order = shares(method, lists), scores(method, lists)
+    moved = torch.tensor([1.5, -2.0], dtype=torch.float64)
+    traits = method.traits
+    with torch.no_grad():
+        method.loadings.flat.add_(moved.repeat_interleave(N_POSITIONS))
+    method.relevance = Changed(method.relevance, lambda features: -(traits(features) @ moved))
+    assert_close(shares(method, lists), clicks)
+    assert not same_ranking(scores(method, lists), order, lists.mask)
+
+
+def test_traits_may_have_any_mean_so_that_the_table_of_positions_is_no_examination_curve():
+    method, lists = new_low_rank(rank=2, choose="free", bias={}).train(), replace(clicked_lists(30), bias={})
+    for _ in range(400):  # the running mean forgets 5 % of its past at each step: .95^400 is 1e-9
+        method.loss(lists)
+    clicks, order, curve, table = (
+        shares(method, lists),
+        scores(method, lists),
+        method.examination(),
+        method.observation.curve(),
+    )
+    shift = torch.tensor([0.7, -1.1], dtype=torch.float64)
+    with torch.no_grad():
+        method.traits[-1].bias.add_(shift)
+        method.observation.logits.sub_(shift @ method.loadings())
+        method.moments.value.add_(shift)
+    assert_close(shares(method, lists), clicks)
+    assert torch.equal(scores(method, lists), order)
+    assert_close(method.examination(), curve)  # of the document with mean traits
+    assert float((method.observation.curve() - table).abs().max()) > 0.1
+
+
+def test_constants_of_positions_and_of_queries_change_nothing():
+    method, lists = new_low_rank(choose="free"), clicked_lists(30)
+    clicks, order = shares(method, lists), scores(method, lists)
+    with torch.no_grad():
+        method.observation.logits.add_(3.0)
+    method.relevance = Changed(method.relevance, lambda features: torch.arange(30.0).unsqueeze(1))
+    assert_close(shares(method, lists), clicks)
+    assert_close(differences(scores(method, lists), lists.mask), differences(order, lists.mask))
+
+
+def test_the_examination_curve_does_not_depend_on_the_number_that_is_open():
+    method = new_low_rank(choose="free", bias={})
+    method.moments.value.fill_(0.8)
+    curve = method.examination()
+    with torch.no_grad():
+        method.loadings.flat.add_(2.0)
+    assert_close(method.examination(), curve)
+
+
+# -- the logit link
+
+
+def moved_logit(method, lists, delta):
+    """Click logits and relevance after v + δ, u + log(1 - δw), r - log(1 - δw), written out."""
+    with torch.no_grad():
+        relevance, trait = method.relevance(lists.features, lists.mask), method.traits(lists.features)[..., 0]
+        freed = torch.log(1 - delta * torch.exp(-trait))
+        unseen = torch.exp(-method.observation(lists.positions, lists.bias)) + delta
+        return relevance - freed - torch.log1p(unseen * torch.exp(-(trait + freed))), relevance - freed
+
+
+@pytest.mark.parametrize("share", [-1.0, -0.4, 0.5, 0.9])
+@pytest.mark.parametrize("places", [lambda lists: lists, in_other_places])
+def test_the_logit_link_leaves_one_number_open(share, places):
+    method, lists = new_low_rank(link="logit", choose="judged", bias={}), places(replace(clicked_lists(30), bias={}))
+    with torch.no_grad():
+        method.observation.logits.copy_(torch.tensor([0.0, -1.0, -2.0, -3.0]))  # v_1 = 1, the smallest
+        method.traits[-1].bias.sub_(method.traits(lists.features)[lists.mask].mean())
+        hidden = torch.exp(-method.traits(lists.features)[..., 0])[lists.mask]
+    delta = share * (1 / hidden.max() if share > 0 else 1.0)  # 1 - δw stays above 0, v + δ not below
+    logits, relevance = moved_logit(method, lists, delta)
+    assert_close(log_shares(logits, lists.mask).exp(), shares(method, lists))
+    method.numbers.fill_(delta)
+    assert_close(scores(method, lists)[lists.mask], relevance[lists.mask])
+    method.numbers.zero_()
+    change = differences(relevance, lists.mask) - differences(scores(method, lists), lists.mask)
+    assert float(change.abs().max()) > 0.1
+
+
+def test_a_document_less_visible_than_delta_allows_gets_a_bounded_correction():
+    method, lists = new_low_rank(link="logit", choose="judged"), clicked_lists(30)
+    method.numbers.fill_(1e6)
+    added = scores(method, lists) - method.relevance(lists.features, lists.mask).detach()
+    assert_close(added, torch.full_like(added, math.log(20)))  # 1 - .95 is left
+
+
+# -- what is ranked by
+
+
+@pytest.mark.parametrize(
+    "hyper", [{}, {"rank": 3}, {"monotone": True}, {"link": "logit"}, {"link": "logit", "rank": 3}]
+)
+def test_pinned_it_ranks_by_the_click_probability_on_top(hyper):
+    method, lists = new_low_rank(choose="pinned", bias={}, **hyper), replace(clicked_lists(30), bias={})
+    with torch.no_grad():
+        on_top = method.click_logits(replace(lists, positions=torch.zeros_like(lists.positions)))
+    assert_close(differences(scores(method, lists), lists.mask), differences(on_top, lists.mask))
+
+
+def test_pinned_and_free_models_with_the_same_clicks_rank_alike_once_both_rank_by_clicks_on_top():
+    free, lists = new_low_rank(rank=2, choose="free"), clicked_lists(30)
+    pinned = new_low_rank(rank=2, choose="pinned")
+    table, traits = free.loadings().detach(), free.traits
+    pinned.load_state_dict(free.state_dict())
+    with torch.no_grad():
+        pinned.loadings.flat.copy_((table - table[:, :1]).flatten())
+    pinned.relevance = Changed(free.relevance, lambda features: traits(features) @ table[:, 0])
+    assert_close(shares(pinned, lists), shares(free, lists))
+    assert not same_ranking(scores(pinned, lists), scores(free, lists), lists.mask)
+
+
+def test_the_corrected_ranker_is_one_module_that_a_free_model_does_not_need():
+    method = new_low_rank(choose="free")
+    assert method.ranker() is method.relevance
+    judged = new_low_rank(choose="judged")
+    names = {name.split(".")[0] for name in judged.ranker().state_dict()}
+    assert names == {"relevance", "traits", "numbers"}
+
+
+# -- limits
+
+
+def gradients(method, term):
+    method.zero_grad()
+    term.backward()
+    return {name: entry.grad.clone() for name, entry in method.named_parameters() if entry.grad is not None}
+
+
+@pytest.mark.parametrize("link", ["log_linear", "logit"])
+def test_of_rank_zero_it_is_two_tower(link):
+    method, plain = new_low_rank(rank=0, link=link).train(), TwoTower(problem()).double()
+    plain.load_state_dict(method.state_dict())
+    lists = clicked_lists()
+    terms, expected = method.loss(lists), plain.loss(lists)
+    assert torch.equal(terms["clicks"], expected["clicks"])
+    learnt = gradients(method, terms["clicks"])
+    for name, gradient in gradients(plain, expected["clicks"]).items():
+        assert torch.equal(learnt[name], gradient), name
+    assert torch.equal(method.examination(), plain.examination())
+
+
+def test_of_rank_zero_it_is_trained_as_two_tower_is(log):
+    one, other = (
+        fit(Recipe.of(name, **FAST, **hyper), log) for name, hyper in (("low_rank", {"rank": 0}), ("two_tower", {}))
+    )
+    for name, value in other.method.state_dict().items():
+        assert torch.equal(one.method.state_dict()[name], value), name
+
+
+def test_flat_traits_are_two_tower_with_another_table():
+    method, plain, lists = new_low_rank(rank=2), TwoTower(problem()).double(), clicked_lists()
+    with torch.no_grad():
+        method.traits[-1].weight.zero_()
+    plain.relevance.load_state_dict(method.relevance.state_dict())
+    plain.observation.load_state_dict(method.observation.state_dict())
+    with torch.no_grad():
+        plain.observation.logits.add_(method.traits[-1].bias @ method.loadings())
+    assert_close(shares(method, lists), shares(plain, lists))
+
+
+def test_always_cancelled_relevance_learns_from_plain_clicks():
+    method, lists = new_low_rank(cancel=1.0).train(), clicked_lists()
+    relevance = method.relevance(lists.features, lists.mask)
+    assert_close(method.loss(lists)["clicks"], -(lists.clicks * log_shares(relevance, lists.mask)).sum())
+    assert_close(method.eval().loss(lists)["clicks"], new_low_rank().loss(lists)["clicks"])  # only in training
+
+
+def test_monotone_loadings_never_grow_and_start_as_others_do():
+    loadings = Loadings(2, 5, pinned=False, monotone=True)
+    assert_close(loadings().detach(), -torch.arange(5.0).repeat(2, 1) / 4)
+    with torch.no_grad():
+        loadings.flat.normal_(std=5.0)
+    table = loadings().detach()
+    assert bool((table.diff(dim=1) <= 0).all())
+    assert bool((table[:, 0] != 0).all())
+    plain = Loadings(1, 5, pinned=True, monotone=False)().detach()
+    assert_close(plain[0, [0, 2, 4]], torch.tensor([0.0, -0.5, -1.0]))
+
+
+# -- penalty
+
+
+@pytest.mark.parametrize(("link", "rank"), [("log_linear", 1), ("log_linear", 2), ("logit", 1), ("logit", 2)])
+def test_the_penalty_of_linear_traits_is_the_length_of_their_weights(link, rank):
+    method = new_low_rank(link=link, rank=rank, penalty=3.0, exact=True, network={"kind": "linear"})
+    lists = clicked_lists()
+    slopes = method.table().T @ method.traits[-1].weight  # of b_k + e(x) a_k, [positions, features]
+    shown = (lists.sessions.unsqueeze(-1) * lists.mask).sum()
+    assert_close(method.loss(lists)["penalty"], 3.0 * shown * slopes.norm(dim=1).mean())
+
+
+def test_the_estimated_penalty_is_right_on_average():
+    method, lists = new_low_rank(penalty=1.0, exact=True), clicked_lists(20)
+    exact = method.loss(lists)["penalty"].detach()
+    method.exact = False
+    torch.manual_seed(0)
+    draws = torch.stack([method.loss(lists)["penalty"].detach() for _ in range(300)])
+    error = draws.std() / 300**0.5
+    assert abs(float(draws.mean() - exact)) <= 4 * float(error)
+    assert float(error / exact) < 0.1
+
+
+def test_a_large_penalty_leaves_two_tower():
+    lists, results = truth_of_power_form()[0], {}
+    for name, hyper in {"none": {}, "large": {"penalty": 10.0, "exact": True}}.items():
+        torch.manual_seed(0)
+        method = LowRank(Problem(N_FEATURES, N_POSITIONS, network=Network(kind="linear")), **hyper).double()
+        descend(method, lists)
+        results[name] = method
+    plain = TwoTower(Problem(N_FEATURES, N_POSITIONS, network=Network(kind="linear"))).double()
+    descend(plain, lists)
+    flat, free = results["large"], results["none"]
+
+    def steepest(method):
+        return float((method.table().T @ method.traits[-1].weight).norm(dim=1).max().detach())
+
+    assert steepest(flat) < 0.01 < 0.3 < steepest(free)
+    assert_close(scores(flat, lists).std(), scores(plain, lists).std(), rtol=0.02, atol=0.0)
+    assert_close(flat.examination(), plain.examination(), rtol=0, atol=0.02)
+    assert float((free.examination() - plain.examination()).abs().max()) > 0.03
+
+
+# -- recovery: expected clicks of a truth of exactly this form, without noise
+
+THETA = torch.tensor([0.4, 0.25, 0.12, 0.05], dtype=torch.float64)
+
+
+def documents(n_lists=400, seed=0):
+    features = torch.tensor(np.random.default_rng(seed).normal(size=(n_lists, N_POSITIONS, N_FEATURES)))
+    return features, torch.ones(n_lists, N_POSITIONS, dtype=torch.bool), torch.arange(N_POSITIONS).repeat(n_lists, 1)
+
+
+def lists_of(log_clicks, features, mask, positions):
+    return ClickedLists(
+        features=features,
+        mask=mask,
+        positions=positions,
+        clicks=log_clicks.exp(),
+        sessions=torch.ones(len(mask), dtype=torch.float64),
+    )
+
+
+def truth_of_power_form():
+    """log P(c) = r + m log θ_k with r = x_1 - .5 x_2, m = 1 + .4 (x_2 - x_3): seen and relevant by the same feature."""
+    features, mask, positions = documents()
+    relevance = features[..., 0] - 0.5 * features[..., 1]
+    exponent = 1 + 0.4 * (features[..., 1] - features[..., 2])
+    return lists_of(relevance + exponent * THETA.log()[positions], features, mask, positions), relevance
+
+
+def truth_of_logistic_form():
+    features, mask, positions = documents()
+    relevance = features[..., 0] - 0.5 * features[..., 1]
+    log_odds = THETA.logit()[positions] + 0.8 * (features[..., 1] - features[..., 2])
+    return lists_of(relevance + nn.functional.logsigmoid(log_odds), features, mask, positions), relevance
+
+
+def descend(method, lists):
+    """Minimize the loss on all lists at once."""
+    method.train()
+    optimizer = torch.optim.LBFGS(
+        method.parameters(), max_iter=400, line_search_fn="strong_wolfe", tolerance_change=1e-14
+    )
+
+    def closure():
+        optimizer.zero_grad()
+        loss = sum(method.loss(lists).values()) / lists.n_lists
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    if isinstance(method, LowRank):
+        for _ in range(400):  # averages settle
+            method.loss(lists)
+    method.eval()
+
+
+def learnt_on(lists, **hyper):
+    torch.manual_seed(0)
+    method = LowRank(Problem(N_FEATURES, N_POSITIONS, network=Network(kind="linear")), **hyper).double()
+    descend(method, lists)
+    return method
+
+
+def error_of(method, lists, relevance):
+    """The largest error of a difference of two documents of a list."""
+    return float((differences(scores(method, lists), lists.mask) - differences(relevance, lists.mask)).abs().max())
+
+
+def test_clicks_of_this_form_are_learnt_up_to_the_number_that_is_open():
+    lists, relevance = truth_of_power_form()
+    method = learnt_on(lists, choose="pinned")
+    trait = 0.4 * (lists.features[..., 1] - lists.features[..., 2])
+    assert error_of(method, lists, relevance + trait * THETA[0].log()) < 0.01  # clicks on top
+    assert error_of(method, lists, relevance) > 0.3
+    assert_close(method.examination(), THETA / THETA[0], rtol=0, atol=0.02)
+    assert_close(shares(method, lists), lists.clicks / lists.clicks.sum(-1, keepdim=True), rtol=0, atol=1e-3)
+
+
+def test_a_known_examination_of_the_top_finds_relevance_of_the_power_form():
+    lists, relevance = truth_of_power_form()
+    method = learnt_on(lists, choose="examination", top_examination=0.4)
+    assert error_of(method, lists, relevance) < 0.1
+    assert error_of(learnt_on(lists, choose="examination", top_examination=0.1), lists, relevance) > 0.5
+
+
+def test_a_known_examination_of_the_top_finds_relevance_of_the_logistic_form():
+    lists, relevance = truth_of_logistic_form()
+    seen = (THETA[0].logit() + 0.8 * (lists.features[..., 1] - lists.features[..., 2])).sigmoid().mean()
+    method = learnt_on(lists, link="logit", choose="examination", top_examination=float(seen))
+    assert error_of(method, lists, relevance) < 0.02
+    assert abs(float(method.findings()["number"][0])) < 0.01  # a linear relevance had left nothing open
+    lower = learnt_on(lists, link="logit", choose="examination", top_examination=0.2)
+    assert error_of(lower, lists, relevance) > 0.1
+
+
+def seen_log(lists, relevance, level="seen"):
+    """A log of the same documents, all surely seen: clicks follow relevance alone."""
+    n_lists, n_docs = lists.mask.shape
+    return ClickLog(
+        features=lists.features.numpy().reshape(-1, N_FEATURES).astype(np.float32),
+        documents=np.arange(n_lists * n_docs, dtype=np.int32).reshape(n_lists, n_docs),
+        mask=np.ones((n_lists, n_docs), dtype=bool),
+        clicks=(1000 * relevance.softmax(-1)).numpy(),
+        sessions=np.full(n_lists, 1000.0),
+        interventions=BiasColumn(np.ones(n_lists, dtype=np.int64), ("none", level)),
+        graded=True,
+    )
+
+
+def test_lists_that_were_surely_seen_choose_the_number():
+    lists, relevance = truth_of_power_form()
+    method = learnt_on(lists, choose="interventions", caution=0.0)
+    before = error_of(method, lists, relevance)
+    method.float().finish({"interventions": seen_log(lists, relevance)})
+    assert error_of(method.double(), lists, relevance) < 0.35 * before  # as near as the candidates stand
+
+
+# -- judged queries
+
+
+def judged_by(lists, relevance):
+    grades = np.digitize(relevance.numpy(), [-1.0, 0.0, 1.0, 2.0]).astype(float)
+    features = lists.features.numpy().reshape(-1, N_FEATURES)
+    return JudgedSet.from_arrays(features, grades.reshape(-1), group=[N_POSITIONS] * lists.n_lists)
+
+
+def test_the_number_chosen_on_judged_queries_is_the_best_by_brute_force():
+    lists, relevance = truth_of_power_form()
+    method = learnt_on(lists, choose="judged", caution=0.0).float()
+    judged = judged_by(lists, relevance)
+    features = torch.from_numpy(judged.features)
+    with torch.no_grad():
+        plain, trait = method.relevance(features, None), method.traits(features)[:, 0]
+    by_list = [column.view(-1, N_POSITIONS) for column in (plain, trait)]
+    spread, unit = ((column - column.mean(1, keepdim=True)).square().mean().sqrt() for column in by_list)
+    values = {}
+    for length in LENGTHS:
+        number = length * spread / unit
+        values[float(number)] = evaluate((plain + number * trait).numpy(), judged).mean("ndcg@10")
+    method.tune(judged, "ndcg@10")
+    best = max(values.values())
+    assert values[0.0] < best - 0.01
+    chosen = float(method.numbers)
+    closest = min(values, key=lambda number: abs(number - chosen))
+    assert chosen == pytest.approx(closest, rel=1e-4)
+    assert values[closest] == pytest.approx(best, abs=1e-12)
+    assert evaluate(method.ranker(), judged).mean("ndcg@10") == pytest.approx(best, abs=1e-4)
+    low, moved, high = (float(value) for value in method.lengths)
+    assert low <= moved <= high
+
+
+def test_a_cautious_choice_on_few_queries_moves_less():
+    lists, relevance = truth_of_power_form()
+    method = learnt_on(lists, choose="judged", caution=0.0).float()
+    few = judged_by(lists, relevance).select(np.arange(8))
+    moved = []
+    for caution in (0.0, 1.0, 100.0):
+        method.caution = caution
+        method.tune(few, "ndcg@10")
+        moved.append(abs(float(method.lengths[1, 0])))
+    assert moved[0] >= moved[1] >= moved[2] == 0.0
+
+
+@pytest.mark.parametrize("hyper", [{}, {"rank": 2}, {"link": "logit"}])
+def test_a_tuned_ranker_is_never_worse_on_its_judged_queries_without_caution(hyper):
+    lists, relevance = truth_of_power_form()
+    method = new_low_rank(choose="judged", caution=0.0, bias={}, **hyper).float()
+    judged = judged_by(lists, relevance)
+    before = evaluate(method.ranker(), judged).mean("ndcg@10")
+    method.tune(judged, "ndcg@10")
+    assert evaluate(method.ranker(), judged).mean("ndcg@10") > before
+    assert bool(method.numbers.any())
+
+
+def test_choosing_on_judged_queries_does_not_touch_training(log, world):
+    settings = Settings(steps=4, batch_size=16, validate_every=2)
+    validation = on_judgements(world.valid)
+
+    def validate(method):
+        validation(method)
+        return float(method.relevance.layers[-1].bias.detach())  # something that both have in common
+
+    methods = []
+    for choose in ("pinned", "judged"):
+        torch.manual_seed(0)
+        method = LowRank(Problem(log.n_features, log.n_positions, network=Network(hidden=(6,))), choose=choose)
+        train(method, {"clicks": log}, settings, validate)
+        methods.append(method)
+    pinned, judged = (method.state_dict() for method in methods)
+    for name, value in pinned.items():
+        if name not in ("numbers", "lengths"):
+            assert torch.equal(judged[name], value), name
+
+
+def test_the_chosen_number_is_saved_with_the_model_and_goes_into_onnx(log, world, tmp_path):
+    model = fit(Recipe.of("low_rank", choose="judged", caution=0.0, **FAST), log, validate=world.valid)
+    assert set(model.trained_on) >= {"number", "low", "moved", "high"}
+    model.method.numbers.fill_(-1.7)
+    loaded = load_model(save_model(model, tmp_path / "model"))
+    assert float(loaded.method.numbers) == pytest.approx(-1.7)
+    lists = world.test.lists(np.arange(3))
+    with torch.inference_mode():
+        expected = model.ranker()(lists.features, lists.mask)
+        plain = model.method.relevance(model.transform(lists.features, lists.mask), lists.mask)
+        assert torch.equal(loaded.ranker()(lists.features, lists.mask), expected)
+    assert float((expected - plain)[lists.mask].abs().max()) > 0.01
+    onnx = OnnxRanker(export_model(loaded, tmp_path / "model.onnx").path.read_bytes())
+    exported = torch.as_tensor(onnx(lists.features, lists.mask))
+    assert_close(exported[lists.mask], expected[lists.mask], rtol=1e-4, atol=1e-4)
+
+
+def test_the_estimator_takes_judged_queries_to_choose_on(log, world):
+    ranker = UnbiasedRanker("low_rank", choose="judged", **FAST).fit(log, eval_set=world.valid)
+    assert len(ranker.examination_) == log.n_positions
+    assert len(ranker.predict(world.test.features[:5])) == 5
+
+
+# -- refusals
+
+
+@pytest.mark.parametrize(
+    ("hyper", "message"),
+    [
+        ({"rank": -1}, "rank must be at least 0"),
+        ({"link": "probit"}, "unknown link 'probit', known: log_linear, logit"),
+        ({"choose": "best"}, "unknown choose 'best', known: free, pinned, judged, examination, interventions"),
+        ({"choose": "examination"}, "needs top_examination"),
+        ({"choose": "examination", "top_examination": 1.5}, "needs top_examination"),
+        ({"top_examination": 0.5}, "only used by choose='examination'"),
+        ({"link": "logit", "rank": 2, "choose": "judged"}, "leaves no number open"),
+        ({"link": "logit", "monotone": True}, "monotone holds the loadings"),
+        ({"caution": -1.0}, "caution must be at least 0, got -1.0"),
+        ({"penalty": float("nan")}, "penalty must be at least 0"),
+        ({"cancel": 2.0}, "cancel must be from 0 to 1"),
+        ({"share": 0.0}, "share must be above 0"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused(hyper, message):
+    with pytest.raises(ValueError, match=message):
+        LowRank(problem(), **hyper)
+
+
+@pytest.mark.parametrize("validate", [None, 0.2])
+def test_without_judged_queries_nothing_can_be_chosen_on_them(log, validate):
+    with pytest.raises(ValueError, match=r"choose='judged' chooses a number on judged queries, and there are none"):
+        fit(Recipe.of("low_rank", choose="judged", **FAST), log, validate=validate)
+
+
+def test_shuffled_lists_cannot_choose_the_number(log):
+    assert "shuffle" in log.interventions.levels
+    with pytest.raises(ValueError, match="changed positions, such as swaps, cannot choose the number"):
+        fit(Recipe.of("low_rank", choose="interventions", **FAST), log)
