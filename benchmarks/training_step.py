@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -45,7 +45,7 @@ def _overhead(n_lists: int = 2_048, n_features: int = 700, steps: int = 24) -> R
         sessions=np.ones(n_lists, dtype=np.float32),
     )
     problem = Problem(n_features, 10, network=REFERENCE)
-    batch = ClickBatches(log)(0)
+    batch = ClickBatches(log, 256)(0)
     bare = Naive(problem)
     optimizer = torch.optim.Adagrad(bare.parameters(), lr=0.05, initial_accumulator_value=0.1)
 
@@ -57,40 +57,39 @@ def _overhead(n_lists: int = 2_048, n_features: int = 700, steps: int = 24) -> R
             optimizer.step()
 
     ours = Naive(problem)
-    settings = Settings(steps=steps)
+    settings = Settings(steps=steps, batch_size=256)
     ratio = _median_ratio(lambda: train(ours, {"clicks": log}, settings), bare_steps)
     return ("training step / bare step, 256 x 10 x 700, [512, 256, 128]", f"{ratio:.2f} x", "<= 1.2 x")
 
 
-def _time_to_quality(seeds: int = 3) -> list[Row]:
+def _time_to_quality(seeds: Sequence[int] = (3, 4, 5)) -> list[Row]:
     """Time on counted clicks to the quality of 1,500 steps of 256 single sessions, validation left out on both sides.
 
-    One validation alone is noise of about .005 nDCG@10, so the answer hangs on what is called "reached": both the last
-    validation and the mean of the last five are printed, each with the default learning rate and with twice that.
+    One validation alone is noise of about .005 nDCG@10, so what single sessions reach is the mean of their last five;
+    the last one is printed too. The defaults were chosen on seeds 0 to 2, which are therefore not used.
     """
     world = unskew.load("world:small")
     transform = fit_transform("automatic", world.train.features)
     validate = on_judgements(transform_judged(world.valid, transform))
-    shares: dict[tuple[str, float], list[float]] = {}
-    for seed in range(seeds):
+    shares: dict[str, list[float]] = {}
+    for seed in seeds:
         simulation = unskew.simulate(world.train, "svm", "position_based", sessions=128, seed=seed, joint=True)
         log = transform_log(simulation.log, transform)
-        single = _learn(_single_sessions(log, 1_500 * 256), validate, Settings(steps=1_500, seed=seed))
+        sessions = _single_sessions(log, 1_500 * 256)
+        single = _learn(sessions, validate, Settings(steps=1_500, batch_size=256, seed=seed))
+        counted = _learn(log, validate, Settings(steps=600, validate_every=10, seed=seed))
         values = [value for _, value in single]
-        goals = {"last validation": values[-1], "mean of the last five validations": statistics.mean(values[-5:])}
-        for rate in (0.05, 0.1):
-            settings = Settings(steps=400, learning_rate=rate, validate_every=10, seed=seed)
-            counted = _learn(log, validate, settings)
-            for name, goal in goals.items():
-                reached = next((seconds for seconds, value in counted if value >= goal), float("inf"))
-                shares.setdefault((name, rate), []).append(reached / single[-1][0])
+        goals = {"mean of the last five validations": statistics.mean(values[-5:]), "last validation": values[-1]}
+        for name, goal in goals.items():
+            reached = next((seconds for seconds, value in counted if value >= goal), float("inf"))
+            shares.setdefault(name, []).append(reached / single[-1][0])
     return [
         (
-            f"counted clicks, learning rate {rate}, to 1,500 steps of 256 sessions ({name}), {seeds} seeds",
+            f"counted clicks to 1,500 steps of 256 sessions ({name}), seeds {', '.join(map(str, seeds))}",
             ", ".join(f"{share:.3f}" for share in found) + " of the time",
-            "<= 0.1",
+            "<= 0.1" if name.startswith("mean") else "",
         )
-        for (name, rate), found in shares.items()
+        for name, found in shares.items()
     ]
 
 
