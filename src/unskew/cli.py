@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from unskew import __version__
+from unskew.commands import compare as _compare  # noqa: F401  registers itself
 from unskew.commands import diagnose as _diagnose  # noqa: F401  registers itself
 from unskew.commands.app import DATA_HELP, RANKER_HELP, Json, Options, Overwrite, Quiet, Seed, app, command
+from unskew.commands.experiment_output import show_experiment
 from unskew.data.catalogue import listing, load_split
 from unskew.data.click_log import ClickLog
 from unskew.data.judged_set import JudgedSet
@@ -18,7 +19,7 @@ from unskew.data.log_files import open_log, read_log
 from unskew.data.new_folder import check_folder, check_place
 from unskew.demo import click_rates, run_demo
 from unskew.evaluation.evaluate import Scorer, evaluate, score_documents
-from unskew.experiments.reproduce import Reproduction, compare_methods, descriptions
+from unskew.experiments.reproduce import descriptions
 from unskew.experiments.reproduce import reproduce as run_reproduction
 from unskew.fit import Model, Recipe, find_method, fit
 from unskew.methods import METHODS, hyper_parameters
@@ -37,7 +38,6 @@ from unskew.terminal import (
     counting_progress,
     errors,
     experiment_progress,
-    parse_grids,
     parse_options,
     show_json,
     show_table,
@@ -262,48 +262,7 @@ def reproduce(
         done = run_reproduction(
             name, data=data, seeds=seeds, jobs=jobs, out=out, variant=variant, fresh=fresh, progress=progress
         )
-    _show_experiment(done, json)
-
-
-@command
-def compare(
-    log: Annotated[Path, typer.Argument(help="A click log.")],
-    methods: Annotated[str, typer.Option(help="With commas between; the first is the baseline.")],
-    validate: Annotated[str, typer.Option(help=f"Chooses states and hyper-parameters. {DATA_HELP}")],
-    test: Annotated[str, typer.Option(help=f"Gives the numbers. {DATA_HELP}")],
-    judged: Annotated[str | None, typer.Option(help=f"Judged data for `labelled`. {DATA_HELP}")] = None,
-    grid: Annotated[
-        list[str] | None, typer.Option(metavar="METHOD.NAME=VALUE,…", help="Values to choose from on validation.")
-    ] = None,
-    options: Options = None,
-    metric: Annotated[str, typer.Option(help="The main metric.")] = "ndcg@10",
-    baseline: Annotated[str | None, typer.Option(help="Default: the first method.")] = None,
-    seeds: Annotated[int, typer.Option(help="Trainings of each method.")] = 5,
-    jobs: Annotated[int, typer.Option(help="Runs side by side; threads are divided among them.")] = 2,
-    out: Annotated[Path, typer.Option(help="Folder for results.")] = Path("runs/compare"),
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is there already.")] = False,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Compare methods on a log of your own, with several seeds and paired tests."""
-    with experiment_progress("compare", quiet=quiet or json) as progress:
-        done = compare_methods(
-            log,
-            [name.strip() for name in methods.split(",")],
-            validate=validate,
-            test=test,
-            judged=judged,
-            grids=parse_grids(grid or []),
-            options=parse_options(options or []),
-            metric=metric,
-            baseline=baseline,
-            seeds=seeds,
-            jobs=jobs,
-            out=out,
-            fresh=fresh,
-            progress=progress,
-        )
-    _show_experiment(done, json)
+    show_experiment(done, json)
 
 
 @command
@@ -417,37 +376,3 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
     if curve is not None:
         rows = [(str(place + 1), f"{value:.3f}") for place, value in enumerate(curve)]
         show_table("Learnt examination, relative to the top", ("position", "examination"), rows)
-
-
-def _show_experiment(done: Reproduction, json: bool) -> None:
-    results, written = done.results, done.written
-    if json:
-        show_json(
-            {
-                "experiment": done.experiment.name,
-                "data": done.data,
-                "out": done.out,
-                "runs": len(results.results),
-                "found": results.found,
-                "failed": [{"run": run.title, "error": error} for run, error in results.failed],
-                "tables": {sheet.name: [[cell.text for cell in row] for row in sheet.rows] for sheet in written.sheets},
-                "verdicts": [{"claim": v.text, "verdict": v.verdict, "detail": v.detail} for v in written.verdicts],
-            }
-        )
-    else:
-        for sheet in written.sheets:
-            show_table(sheet.title, sheet.columns, [[cell.text for cell in row] for row in sheet.rows])
-            console.print(sheet.note + "\n", highlight=False)
-        for verdict in written.verdicts:
-            console.print(f"[bold]{verdict.verdict}[/]: {verdict.text}\n  {verdict.detail}", highlight=False)
-        for run, error in results.failed:
-            errors.print(f"[red]failed:[/] {run.title}: {escape(error)}", highlight=False, soft_wrap=True)
-        if results.other_code:
-            errors.print(
-                f"{results.other_code} rows were made by an earlier state of the code: --fresh runs them again"
-            )
-        console.print(
-            f"{results.found} of the runs were there already; all of it is in {done.out}", markup=False, highlight=False
-        )
-    if results.failed:
-        raise typer.Exit(1)

@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 from unskew.cli import app
 from unskew.data.log_files import write_log
-from unskew.experiments.reproduce import compare_methods, reproduce
+from unskew.experiments.comparison import compare_methods
+from unskew.experiments.reproduce import reproduce
 
 SMALL = """
 title = "Small"
@@ -115,9 +116,9 @@ def test_a_log_of_ones_own_is_compared_with_grids_and_a_baseline(log, tmp_path):
         out=tmp_path / "out",
     )
     assert not done.results.failed
-    (sheet, *_) = done.written.sheets
-    assert [row[0].text for row in sheet.rows] == ["naive", "dla", "ipw"]
-    assert "against naive" in sheet.note
+    sheets = {sheet.name: sheet for sheet in done.written.sheets}
+    assert [row[0].text for row in sheets["results"].rows] == ["production", "naive", "dla", "ipw"]
+    assert "against naive" in sheets["results"].note
 
 
 @pytest.mark.parametrize(

@@ -188,9 +188,9 @@ CRITERIA: dict[str, Criterion] = {
     "dr": Criterion(
         measure=_dr,
         title="DR DCG@10",
-        measures="as IPS, with a model of relevance where weights are bounded",
-        can_tell="as IPS; right if either the curve or the model of relevance is",
-        cannot_tell=f"more than IPS where every shown document was seen often enough; {NEVER_SHOWN}",
+        measures="as IPS, with a model of relevance in place of the largest weights",
+        can_tell="as IPS with less spread, as far as the model of relevance is right where documents are rarely seen",
+        cannot_tell=f"as IPS, and a ranker that is better than the model low in the list; {NEVER_SHOWN}",
     ),
     "dr_all": Criterion(
         measure=_dr_of_all,

@@ -11,11 +11,13 @@ import numpy as np
 
 from unskew.data.catalogue import load
 from unskew.data.judged_set import JudgedSet
+from unskew.experiments.against_production import Outlook, criteria_sheets, outlook, standing_sheet
 from unskew.experiments.drawing import Drawn
 from unskew.experiments.plan import folds_of
 from unskew.experiments.plots import draw
 from unskew.experiments.report import Section, write_report
 from unskew.experiments.run import Results
+from unskew.experiments.selection import selection_sheets
 from unskew.experiments.settings import Experiment
 from unskew.experiments.statistics import Table, Verdict, judge
 from unskew.experiments.tables import (
@@ -31,6 +33,13 @@ from unskew.experiments.tables import (
 )
 from unskew.experiments.tasks import versions
 
+# How states and hyper-parameters are chosen in tasks without validation queries.
+CHOSEN_BY = {
+    "choose": "the last step; hyper-parameters by other held-out clicks, first repetition",
+    "selection": "the last step",
+}
+DETAILS = ("tests", "chosen", "meaning")  # tables that stand below the results
+
 
 @dataclass(frozen=True, eq=False)
 class Written:
@@ -40,11 +49,16 @@ class Written:
     figures: tuple[Drawn, ...]
     verdicts: tuple[Verdict, ...]
     report: Path
+    outlook: Outlook | None = None  # against production, in a comparison
 
 
-def write_outputs(experiment: Experiment, data: str, results: Results, out: Path, command: str) -> Written:
+def write_outputs(
+    experiment: Experiment, data: str, results: Results, out: Path, command: str, criterion: str | None = None
+) -> Written:
     """Write tables, figures and the report of an experiment."""
+    found = outlook(experiment, results, criterion)
     sheets = [sheet for sheet in SHEETS[experiment.task](experiment, results, data) if sheet is not None]
+    sheets = [*([standing_sheet(found, experiment.seeds)] if found else []), *sheets]
     for sheet in sheets:
         (out / f"{sheet.name}.md").write_text(markdown(sheet), encoding="utf-8")
         (out / f"{sheet.name}.tex").write_text(latex(sheet), encoding="utf-8")
@@ -54,9 +68,11 @@ def write_outputs(experiment: Experiment, data: str, results: Results, out: Path
     table = Table(results.results)
     verdicts = [judge(claim, table, experiment.metric) for claim in experiment.claims]
     sections = _sections(experiment, data, results, sheets, figures, verdicts, command)
+    if found is not None:
+        sections.insert(1, Section("Does anything beat production?", [f"{found.line[0].upper()}{found.line[1:]}."]))
     lead = f"{experiment.paper}. Data: {data}." if experiment.paper else f"Data: {data}."
     report = write_report(out / "report.html", experiment.title, sections, lead)
-    return Written(tuple(sheets), tuple(figures), tuple(verdicts), report)
+    return Written(tuple(sheets), tuple(figures), tuple(verdicts), report, found)
 
 
 def _sections(
@@ -68,14 +84,14 @@ def _sections(
     verdicts: Sequence[Verdict],
     command: str,
 ) -> list[Section]:
-    main = [sheet for sheet in sheets if sheet.name not in ("tests", "chosen")]
-    details = [sheet for sheet in sheets if sheet.name in ("tests", "chosen")]
+    main = [sheet for sheet in sheets if sheet.name not in DETAILS]
+    details = [sheet for sheet in sheets if sheet.name in DETAILS]
     sections = [Section("The question", [experiment.question.strip()])]
     if verdicts:
         sections.append(Section("What held and what did not", verdicts=verdicts))
     sections.append(Section("Results", sheets=main, figures=figures))
     if details:
-        sections.append(Section("Tests and choices", sheets=details))
+        sections.append(Section("Details", sheets=details))
     if results.failed:
         failed = [f"{run.title}: {error}" for run, error in results.failed]
         sections.append(Section(f"Runs that failed ({len(failed)})", failed))
@@ -89,15 +105,19 @@ def _facts(experiment: Experiment, data: str, results: Results) -> dict[str, str
     seeds = sorted({result.run.repetition.seed for result in results.results})
     seconds = [result.outcome.about["seconds"] for result in (*results.results, *results.tried)]
     facts = {"data": data}
-    if experiment.methods:
+    simulated = not any("log" in result.run.definition for result in results.results)
+    if experiment.methods and simulated:
         facts |= {
             "shown by": options_text(simulation.policy).removeprefix("name "),
             "clicked by": options_text(simulation.user).removeprefix("name "),
             "sessions": f"{simulation.sessions} a query, {simulation.n_shown} documents shown",
-            "training": options_text(experiment.training),
             "settings": _settings_text(experiment),
+        }
+    if experiment.methods:
+        facts |= {
+            "training": options_text(experiment.training),
             "methods": ", ".join(f"{entry.label} ({entry.method})" for entry in experiment.methods),
-            "chosen by": f"{experiment.metric} on validation queries, on the first repetition",
+            "chosen by": CHOSEN_BY.get(experiment.task, f"{experiment.metric} on validation queries, first repetition"),
             "seeds": ", ".join(map(str, seeds)),
             "time of a run": f"{np.median(seconds):.1f} s (median of {len(seconds)})" if seconds else NOTHING,
         }
@@ -127,6 +147,14 @@ def _training_sheets(experiment: Experiment, results: Results, data: str) -> lis
         difference_sheet(experiment, table),
         chosen_sheet(experiment, table),
     ]
+
+
+def _choice_sheets(experiment: Experiment, results: Results, data: str) -> list[Sheet | None]:  # noqa: ARG001
+    return [*criteria_sheets(results), chosen_sheet(experiment, Table(results.results))]
+
+
+def _selection_sheets(experiment: Experiment, results: Results, data: str) -> list[Sheet | None]:
+    return [*selection_sheets(experiment, results, data)]
 
 
 def _time_sheets(experiment: Experiment, results: Results, data: str) -> list[Sheet | None]:
@@ -206,4 +234,6 @@ SHEETS: dict[str, Callable[[Experiment, Results, str], list[Sheet | None]]] = {
     "inference_time": _time_sheets,
     "click_matrix": _matrix_sheets,
     "data_statistics": _data_sheets,
+    "choose": _choice_sheets,
+    "selection": _selection_sheets,
 }

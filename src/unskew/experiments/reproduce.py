@@ -1,4 +1,4 @@
-"""Reproduce an experiment of a paper, or compare methods on a log of one's own: from a name to a folder of results.
+"""Reproduce an experiment of a paper: from a name to a folder of results.
 
 OUT/runs/                rows of finished runs; a run that is here is not run again
 OUT/results.parquet      one line a run and test query
@@ -8,10 +8,9 @@ OUT/*.md, *.tex          tables        OUT/*.svg, *.png  figures        OUT/repo
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,12 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.data.catalogue import load_split
 from unskew.experiments.outputs import SHEETS, Written, write_outputs
 from unskew.experiments.plan import Group, plan
 from unskew.experiments.run import Progress, Result, Results, run_plan
-from unskew.experiments.settings import Entry, Experiment, Options, load_experiment, shipped
-from unskew.fit import find_method
+from unskew.experiments.settings import Experiment, load_experiment, shipped
 
 DEFAULT_JOBS = 2
 
@@ -73,69 +70,12 @@ def reproduce(
     if experiment.task not in SHEETS:
         raise ValueError(f"{experiment.name}: unknown task '{experiment.task}', known: {', '.join(SHEETS)}")
     groups = plan(experiment, data, seeds)
-    folder = _writable(Path(out or f"runs/{experiment.name}-{_file_name(data)}"))
-    command = _command("reproduce", name, data=data, seeds=seeds, variant=variant, out=out)
-    return _run(experiment, data, groups, folder, seeds or experiment.seeds, jobs, fresh, progress, command)
+    folder = writable(Path(out or f"runs/{experiment.name}-{_file_name(data)}"))
+    command = command_text("reproduce", name, data=data, seeds=seeds, variant=variant, out=out)
+    return run_groups(experiment, data, groups, folder, seeds or experiment.seeds, jobs, fresh, progress, command)
 
 
-def compare_methods(
-    log: str | Path,
-    methods: Sequence[str],
-    *,
-    validate: str,
-    test: str,
-    judged: str | None = None,
-    grids: Mapping[str, Mapping[str, list]] | None = None,
-    options: Options | None = None,
-    metrics: Sequence[str] = Experiment.metrics,
-    metric: str = Experiment.metric,
-    baseline: str | None = None,
-    seeds: int = 5,
-    jobs: int = DEFAULT_JOBS,
-    out: str | Path = "runs/compare",
-    fresh: bool = False,
-    progress: Progress | None = None,
-) -> Reproduction:
-    """Compare methods on a click log; hyper-parameters are chosen on `validate`, numbers come from `test`.
-
-    Args:
-        log: folder of a click log.
-        validate, test: data sets or LETOR files, as `load_split` takes them.
-        judged: judged data that `labelled` learns from.
-        grids: method -> hyper-parameter -> values to choose from.
-        options: of training and network, for every method.
-        baseline: method that the others are tested against; default: the first.
-        seeds: trainings of each method; the log stays.
-    """
-    _check_comparison(methods, grids or {}, judged, baseline)
-    path, grade = Path(log), _checked_grade(validate, test)
-    own: Options = {
-        "log": {"path": str(path.resolve()), "digest": _digest(path)},
-        "valid": validate,
-        "test": test,
-        "judged": judged,
-        "max_grade": grade,
-    }
-    experiment = Experiment(
-        name="compare",
-        title="Comparison of methods",
-        paper="",
-        question=f"Which of {', '.join(methods)} ranks best after learning from {path.name}?",
-        metrics=tuple(dict.fromkeys([*metrics, metric])),
-        metric=metric,
-        seeds=seeds,
-        baseline=(baseline or methods[0],),
-        training=dict(options or {}),
-        methods=tuple(Entry(name, name, grid=dict((grids or {}).get(name, {}))) for name in methods),
-    )
-    groups = plan(experiment, path.name, seeds, own)
-    command = _command(
-        "compare", str(log), methods=",".join(methods), validate=validate, test=test, seeds=seeds, out=out
-    )
-    return _run(experiment, path.name, groups, _writable(Path(out)), seeds, jobs, fresh, progress, command)
-
-
-def _run(
+def run_groups(
     experiment: Experiment,
     data: str,
     groups: Sequence[Group],
@@ -145,11 +85,17 @@ def _run(
     fresh: bool,
     progress: Progress | None,
     command: str,
+    criterion: str | None = None,
 ) -> Reproduction:
+    """Run groups and write everything.
+
+    Args:
+        criterion: decides in a comparison without labels; default: the best known.
+    """
     experiment = replace(experiment, seeds=seeds)
     results = run_plan(groups, out / "runs", experiment.metric, seeds=seeds, jobs=jobs, fresh=fresh, progress=progress)
     _write_results(results, out)
-    written = write_outputs(experiment, data, results, out, command)
+    written = write_outputs(experiment, data, results, out, command, criterion)
     return Reproduction(experiment, data, results, written, out)
 
 
@@ -191,43 +137,7 @@ def _run_row(result: Result, chosen: bool) -> dict[str, object]:
     }
 
 
-def _check_comparison(
-    methods: Sequence[str], grids: Mapping[str, Mapping[str, list]], judged: str | None, baseline: str | None
-) -> None:
-    for name in methods:
-        find_method(name)
-    strangers = [name for name in grids if name not in methods]
-    if strangers:
-        raise ValueError(f"there is a grid for '{strangers[0]}', which is not compared: add it to methods")
-    if baseline is not None and baseline not in methods:
-        raise ValueError(f"the baseline '{baseline}' is not compared: add it to methods")
-    if "labelled" in methods and judged is None:
-        raise ValueError("labelled learns from judgements: pass judged data (--judged DATA)")
-
-
-def _checked_grade(validate: str, test: str) -> float:
-    """The highest grade of both sets, which must describe documents alike."""
-    valid, tested = load_split(validate, "valid"), load_split(test, "test")
-    if valid.n_features != tested.n_features:
-        raise ValueError(
-            f"{validate} has {valid.n_features} features, {test} {tested.n_features}: "
-            "validate and test on data with the features of the log"
-        )
-    return max(valid.max_grade, tested.max_grade)
-
-
-def _digest(folder: Path) -> str:
-    """A hash of the files of a log, so that rows of another log are never taken for its own."""
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is no click log: name a folder, as simulate writes it")
-    digest = hashlib.sha256()
-    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
-        with file.open("rb") as stream:
-            digest.update(file.relative_to(folder).as_posix().encode() + hashlib.file_digest(stream, "sha256").digest())
-    return digest.hexdigest()[:24]
-
-
-def _writable(folder: Path) -> Path:
+def writable(folder: Path) -> Path:
     """The folder, made if need be; an error before any work if nothing can be written there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -241,6 +151,7 @@ def _file_name(data: str) -> str:
     return "".join(character if character.isalnum() else "-" for character in data)
 
 
-def _command(verb: str, subject: str, **options: object) -> str:
+def command_text(verb: str, subject: str, **options: object) -> str:
+    """A command as it is typed."""
     words = [f"--{name} {value}" for name, value in options.items() if value is not None]
     return " ".join(["unskew", verb, subject, *words])

@@ -1,17 +1,12 @@
-"""Tasks: what a run does, from its definition alone.
-
-Data, fitted policies and users, and simulated logs are kept by the process, since neighbouring runs share them:
-simulating a log again takes a fraction of a second, less than reading it from disk would save.
-"""
+"""Tasks: what a run does, from its definition alone."""
 
 from __future__ import annotations
 
-import json
 import platform
 import time
 import warnings
 from collections.abc import Callable
-from functools import lru_cache
+from dataclasses import replace
 from importlib.metadata import version
 from statistics import median
 from typing import Any
@@ -20,26 +15,25 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unskew.data.catalogue import Dataset, load, load_split
 from unskew.data.click_log import ClickLog
 from unskew.data.judged_set import JudgedSet
-from unskew.data.log_files import read_log
 from unskew.evaluation.evaluate import Evaluation, evaluate
-from unskew.experiments.plan import as_json
+from unskew.experiments.choice import choose, production, selection
 from unskew.experiments.rows import Outcome
-from unskew.fit import Model, Recipe, fit
+from unskew.experiments.sources import (
+    Definition,
+    dataset,
+    intervention_log,
+    judged_split,
+    own_log,
+    recipe_of,
+    simulation_of,
+)
+from unskew.fit import Model, fit
 from unskew.methods.hte import correct_clicks, oracle_effects
 from unskew.methods.vectorization import FixedBase, ProjectedRanker
-from unskew.networks.problem import Network
-from unskew.simulation.browsing import User
-from unskew.simulation.policies import Policy, make_policy
-from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Simulation
-from unskew.simulation.users import make_user
-from unskew.training.settings import Settings
 
-Definition = dict[str, Any]
-INTERVENTION_SEED = 1_000_000  # far from the seeds of ordinary logs
 SCALAR = "naive"  # an ordinary ranker, to compare times with
 
 
@@ -72,7 +66,7 @@ def versions() -> dict[str, str]:
 def train(definition: Definition) -> Outcome:
     """Train a method, choose its state on validation, measure it on test queries."""
     model, simulation = fit_model(definition)
-    result = _evaluate(definition, model.ranker(), _judged(definition, "test"))
+    result = _evaluate(definition, model.ranker(), judged_split(definition, "test"))
     curve = model.examination()
     return Outcome(
         per_query={name: result.values(name) for name in definition["metrics"]},
@@ -90,7 +84,7 @@ def inference_time(definition: Definition) -> Outcome:
     options = definition["task_options"]
     model, _ = fit_model(definition)
     ordinary, _ = fit_model(_as_method(definition, SCALAR))
-    lists = _batch(_judged(definition, "test"), options.get("lists", 256))
+    lists = _batch(judged_split(definition, "test"), options.get("lists", 256))
     rankers = {"ranker": model.ranker(), "scalar": ordinary.ranker()}
     seconds: dict[str, list[float]] = {name: [] for name in rankers}
     with torch.inference_mode():
@@ -105,8 +99,8 @@ def inference_time(definition: Definition) -> Outcome:
 
 def click_matrix(definition: Definition) -> Outcome:
     """Click rates by grade and position of a simulated log, and the singular values of that matrix."""
-    simulation = _simulation(definition)
-    log, judged = simulation.log, _dataset(definition["data"]).train
+    simulation = simulation_of(definition)
+    log, judged = simulation.log, dataset(definition["data"]).train
     grades = judged.grades[log.documents].astype(int)
     levels = range(int(definition["max_grade"]) + 1)
     shown = (log.sessions[:, None] * log.mask).astype(np.float64)
@@ -124,7 +118,7 @@ def embeddings(definition: Definition) -> Outcome:
     """What Vectorization learns: embeddings of documents and positions, and what each position's ranks by."""
     model, _ = fit_model(definition)
     method: Any = model.method
-    test = _judged(definition, "test")
+    test = judged_split(definition, "test")
     positions = method.observation.at_positions().detach()
     n_documents = definition["task_options"].get("documents", 600)
     some = np.random.default_rng(0).permutation(test.n_documents)[:n_documents]
@@ -158,21 +152,24 @@ TASKS: dict[str, Callable[[Definition], Outcome]] = {
     "inference_time": inference_time,
     "click_matrix": click_matrix,
     "embeddings": embeddings,
+    "choose": choose,
+    "production": production,
+    "selection": selection,
 }
 
 
 def fit_model(definition: Definition) -> tuple[Model, Simulation | None]:
     """The model that a definition describes, and the simulated log it learnt from."""
     recipe = recipe_of(definition["recipe"])
-    valid = _judged(definition, "valid")
+    valid = judged_split(definition, "valid")
     if "log" in definition:
-        log = _own_log(definition["log"]["path"])
-        judged = _judged(definition, "judged") if recipe.method == "labelled" else None
+        log = own_log(definition["log"]["path"])
+        judged = judged_split(definition, "judged") if recipe.method == "labelled" else None
         return fit(recipe, None if judged is not None else log, judged=judged, validate=valid), None
     if recipe.method == "labelled":
-        return fit(recipe, judged=_dataset(definition["data"]).train, validate=valid), None
-    simulation = _simulation(definition)
-    interventions = _intervention_log(definition) if definition["interventions"] else None
+        return fit(recipe, judged=dataset(definition["data"]).train, validate=valid), None
+    simulation = simulation_of(definition)
+    interventions = intervention_log(definition) if definition["interventions"] else None
     log = ORACLES[definition["oracle"]](simulation)
     return fit(recipe, log, interventions=interventions, validate=valid), simulation
 
@@ -182,16 +179,19 @@ def _with_true_effects(simulation: Simulation) -> ClickLog:
     return correct_clicks(simulation.log, oracle_effects(simulation.truth))
 
 
+def _with_true_observation(simulation: Simulation) -> ClickLog:
+    """Clicks divided by the true chance that their document was seen where it stood."""
+    log, seen = simulation.log, simulation.truth.examination
+    clicks = np.divide(log.clicks, seen, out=np.zeros_like(log.clicks), where=seen > 0)
+    return replace(log.marginal(), clicks=clicks, graded=True)
+
+
 # What a method may be told of the truth, to see how far it would get with a perfect estimate.
 ORACLES: dict[str, Callable[[Simulation], ClickLog]] = {
     "": lambda simulation: simulation.log,
     "hte": _with_true_effects,
+    "observation": _with_true_observation,
 }
-
-
-def recipe_of(data: Definition) -> Recipe:
-    settings, network = Settings(**data["settings"]), Network(**data["network"])
-    return Recipe(data["method"], data["hyper_parameters"], settings, network, data["transform"])
 
 
 class _Transformed(nn.Module):
@@ -235,7 +235,7 @@ def _evaluate(definition: Definition, ranker: Any, judged: JudgedSet) -> Evaluat
 
 def _about_training(definition: Definition, model: Model) -> dict[str, Any]:
     """What is known of a training; `validation` is the number that hyper-parameters are chosen by."""
-    valid = _judged(definition, "valid")
+    valid = judged_split(definition, "valid")
     chosen_by = evaluate(model.ranker(), valid, [definition["metric"]], max_grade=definition["max_grade"])
     steps = model.history.column("validation")
     return {
@@ -258,62 +258,3 @@ def _about_log(simulation: Simulation) -> dict[str, Any]:
         "sessions": log.n_sessions,
         "clicks": log.n_clicks,
     }
-
-
-def _judged(definition: Definition, split: str) -> JudgedSet:
-    """Judged queries of a split: of the named data set, or as the definition names them one by one."""
-    if "log" in definition:
-        return _named_split(definition[split], {"valid": "valid", "test": "test", "judged": "train"}[split])
-    return getattr(_dataset(definition["data"]), split)
-
-
-@lru_cache(maxsize=2)
-def _dataset(name: str) -> Dataset:
-    return load(name)
-
-
-@lru_cache(maxsize=4)
-def _named_split(spec: str, split: str) -> JudgedSet:
-    return load_split(spec, split)
-
-
-@lru_cache(maxsize=2)
-def _own_log(path: str) -> ClickLog:
-    return read_log(path)
-
-
-@lru_cache(maxsize=4)
-def _policy(data: str, policy: str) -> Policy:
-    return make_policy(**json.loads(policy)).fit(_dataset(data).train)
-
-
-@lru_cache(maxsize=16)
-def _user(data: str, user: str) -> User:
-    return make_user(**json.loads(user)).fit(_dataset(data).train)
-
-
-def _simulation(definition: Definition) -> Simulation:
-    settings = definition["simulation"]
-    return _simulated(definition["data"], as_json(settings), definition["simulation_seed"])
-
-
-def _intervention_log(definition: Definition) -> ClickLog:
-    settings = {**definition["simulation"], "interventions": definition["interventions"]}
-    seed = definition["simulation_seed"] + INTERVENTION_SEED
-    return _simulated(definition["data"], as_json(settings), seed).log
-
-
-@lru_cache(maxsize=4)
-def _simulated(data: str, settings: str, seed: int) -> Simulation:
-    entry = json.loads(settings)
-    return simulate(
-        _dataset(data).train,
-        _policy(data, as_json(entry["policy"])),
-        _user(data, as_json(entry["user"])),
-        sessions=entry["sessions"],
-        n_shown=entry["n_shown"],
-        interventions=entry["interventions"],
-        joint=entry["joint"],
-        drop_clickless=entry["drop_clickless"],
-        seed=seed,
-    )

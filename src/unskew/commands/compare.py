@@ -1,0 +1,69 @@
+"""`unskew compare`: methods on a log of one's own, beside the production ranking."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unskew.commands.app import DATA_HELP, Json, Options, Quiet, command
+from unskew.commands.experiment_output import show_experiment
+from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION
+from unskew.experiments.choice import HELD_OUT
+from unskew.experiments.comparison import DEFAULT_METHODS, compare_methods
+from unskew.terminal import experiment_progress, parse_grids, parse_options
+
+
+@command
+def compare(
+    log: Annotated[Path, typer.Argument(help="A click log.")],
+    methods: Annotated[str, typer.Option(help="With commas between; the first is the baseline.")] = ",".join(
+        DEFAULT_METHODS
+    ),
+    validate: Annotated[
+        str | None, typer.Option(help=f"Chooses states and hyper-parameters. {DATA_HELP} Without: held-out clicks do.")
+    ] = None,
+    test: Annotated[
+        str | None, typer.Option(help=f"Gives the numbers. {DATA_HELP} Without: held-out clicks do.")
+    ] = None,
+    judged: Annotated[str | None, typer.Option(help=f"Judged data for `labelled`. {DATA_HELP}")] = None,
+    grid: Annotated[
+        list[str] | None, typer.Option(metavar="METHOD.NAME=VALUE,…", help="Values to choose from on validation.")
+    ] = None,
+    options: Options = None,
+    metric: Annotated[str, typer.Option(help="The main metric, with judged data.")] = "ndcg@10",
+    criterion: Annotated[
+        str | None,
+        typer.Option(help=f"Decides without judged data: {', '.join(CRITERIA)}. Default: {DEFAULT_CRITERION}."),
+    ] = None,
+    held_out: Annotated[float, typer.Option(help="Share of the queries to compare on by clicks.")] = HELD_OUT,
+    baseline: Annotated[str | None, typer.Option(help="Default: the first method.")] = None,
+    seeds: Annotated[int, typer.Option(help="Trainings of each method.")] = 5,
+    jobs: Annotated[int, typer.Option(help="Runs side by side; threads are divided among them.")] = 2,
+    out: Annotated[Path, typer.Option(help="Folder for results.")] = Path("runs/compare"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is there already.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare methods and production on a log of your own: by judgements, or without any by held-out clicks."""
+    with experiment_progress("compare", quiet=quiet or json) as progress:
+        done = compare_methods(
+            log,
+            [name.strip() for name in methods.split(",")],
+            validate=validate,
+            test=test,
+            judged=judged,
+            grids=parse_grids(grid or []),
+            options=parse_options(options or []),
+            metric=metric,
+            criterion=criterion,
+            held_out=held_out,
+            baseline=baseline,
+            seeds=seeds,
+            jobs=jobs,
+            out=out,
+            fresh=fresh,
+            progress=progress,
+        )
+    show_experiment(done, json)

@@ -1,0 +1,57 @@
+"""What `reproduce` and `compare` show when they are done."""
+
+from __future__ import annotations
+
+import typer
+from rich.markup import escape
+
+from unskew.experiments.reproduce import Reproduction
+from unskew.terminal import console, errors, show_json, show_table
+
+FILES_ONLY = ("meaning", "truth", "choices")  # too wide for a terminal: the folder and the report have them
+
+
+def show_experiment(done: Reproduction, json: bool) -> None:
+    """Tables, verdicts and failures of a finished experiment; exit code 1 if a run failed."""
+    results, written = done.results, done.written
+    if json:
+        show_json(
+            {
+                "experiment": done.experiment.name,
+                "data": done.data,
+                "out": done.out,
+                "runs": len(results.results),
+                "found": results.found,
+                "failed": [{"run": run.title, "error": error} for run, error in results.failed],
+                "tables": {sheet.name: [[cell.text for cell in row] for row in sheet.rows] for sheet in written.sheets},
+                "verdicts": [{"claim": v.text, "verdict": v.verdict, "detail": v.detail} for v in written.verdicts],
+                **({} if written.outlook is None else {"against_production": written.outlook.to_json()}),
+            }
+        )
+    else:
+        for sheet in written.sheets:
+            if sheet.name in FILES_ONLY:
+                continue
+            left = sheet.is_text.index(False) if False in sheet.is_text else len(sheet.columns)
+            rows = [[cell.text for cell in row] for row in sheet.rows]
+            show_table(sheet.title, sheet.columns, rows, left=max(left, 1))
+            if sheet.note:
+                console.print(sheet.note, highlight=False, markup=False)
+        for verdict in written.verdicts:
+            console.print(f"[bold]{verdict.verdict}[/]: {verdict.text}\n  {verdict.detail}", highlight=False)
+        if written.outlook is not None:
+            console.print(f"\n[bold]{escape(written.outlook.line)}[/]", highlight=False)
+            if written.outlook.explanation:
+                pointer = f"What the other criteria mean: {done.out / 'meaning.md'}"
+                console.print(f"{written.outlook.explanation} {pointer}", highlight=False, markup=False)
+        for run, error in results.failed:
+            errors.print(f"[red]failed:[/] {run.title}: {escape(error)}", highlight=False, soft_wrap=True)
+        if results.other_code:
+            errors.print(
+                f"{results.other_code} rows were made by an earlier state of the code: --fresh runs them again"
+            )
+        console.print(
+            f"{results.found} of the runs were there already; all of it is in {done.out}", markup=False, highlight=False
+        )
+    if results.failed:
+        raise typer.Exit(1)

@@ -1,0 +1,151 @@
+"""Compare methods on a log of one's own, always beside the production ranking: by judgements, or by held-out clicks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from unskew.data.catalogue import load_split
+from unskew.evaluation.criteria import CRITERIA
+from unskew.experiments.against_production import PRODUCTION
+from unskew.experiments.choice import HELD_OUT
+from unskew.experiments.plan import FORMAT, Group, Repetition, Run, plan, repetitions_of
+from unskew.experiments.reproduce import DEFAULT_JOBS, Reproduction, command_text, run_groups, writable
+from unskew.experiments.run import Progress
+from unskew.experiments.settings import Entry, Experiment, Options
+from unskew.fit import find_method
+
+# What is compared where nothing is named: methods that need neither propensities, interventions nor joint clicks.
+DEFAULT_METHODS = ("naive", "dla", "two_tower", "regression_em", "lbd", "vectorization", "affine_softmax")
+
+
+def compare_methods(
+    log: str | Path,
+    methods: Sequence[str] = DEFAULT_METHODS,
+    *,
+    validate: str | None = None,
+    test: str | None = None,
+    judged: str | None = None,
+    grids: Mapping[str, Mapping[str, list]] | None = None,
+    options: Options | None = None,
+    metrics: Sequence[str] = Experiment.metrics,
+    metric: str = Experiment.metric,
+    baseline: str | None = None,
+    criterion: str | None = None,
+    held_out: float = HELD_OUT,
+    seeds: int = 5,
+    jobs: int = DEFAULT_JOBS,
+    out: str | Path = "runs/compare",
+    fresh: bool = False,
+    progress: Progress | None = None,
+) -> Reproduction:
+    """Compare methods on a click log, and all of them with the production ranking.
+
+    With judged data, hyper-parameters are chosen on `validate` and numbers come from `test`. Without, methods learn
+    from a part of the queries and are compared by the clicks of the others, with every criterion that the log supports;
+    where there are grids, half of those queries choose hyper-parameters and the other half gives the numbers.
+
+    Args:
+        log: folder of a click log.
+        validate, test: data sets or LETOR files, as `load_split` takes them; both or none.
+        judged: judged data that `labelled` learns from.
+        grids: method -> hyper-parameter -> values to choose from.
+        options: of training and network, for every method.
+        baseline: method that the others are tested against; default: the first. With judged data only.
+        criterion: decides without judged data; default: the one that was found to choose best.
+        held_out: share of the queries that methods are compared on, without judged data.
+        seeds: trainings of each method; log and held-out queries stay.
+    """
+    _check(methods, grids or {}, judged, baseline, criterion)
+    if (validate is None) != (test is None):
+        raise ValueError("judged data are needed twice, to choose and to measure: pass both validate and test, or none")
+    path = Path(log)
+    own: Options = {"log": {"path": str(path.resolve()), "digest": _digest(path)}, "judged": judged}
+    if validate is not None and test is not None:
+        own |= {"valid": validate, "test": test, "max_grade": _checked_grade(validate, test)}
+    else:
+        own |= {"held_out": {"share": held_out, "choosing": bool(grids)}, "criterion": criterion}
+        metrics, metric, baseline = (), Experiment.metric, None
+    experiment = Experiment(
+        name="compare",
+        title="Comparison of methods",
+        paper="",
+        question=f"Which of {', '.join(methods)} ranks best after learning from {path.name}?",
+        task="train" if test is not None else "choose",
+        metrics=tuple(dict.fromkeys([*metrics, metric])),
+        metric=metric,
+        seeds=seeds,
+        baseline=(baseline or methods[0],),
+        training=dict(options or {}),
+        methods=tuple(Entry(name, name, grid=dict((grids or {}).get(name, {}))) for name in methods),
+    )
+    groups = [_production_group(experiment, path.name, own), *plan(experiment, path.name, seeds, own)]
+    command = command_text(
+        "compare", str(log), methods=",".join(methods), validate=validate, test=test, seeds=seeds, out=out
+    )
+    folder = writable(Path(out))
+    return run_groups(experiment, path.name, groups, folder, seeds, jobs, fresh, progress, command, criterion)
+
+
+def _production_group(experiment: Experiment, data: str, own: Options) -> Group:
+    """The production ranking as a run; it is not trained, so all repetitions are the same one."""
+    definition = {
+        "format": FORMAT,
+        "version": version("unskew"),
+        "task": "production",
+        "data": data,
+        "metrics": list(experiment.metrics),
+        "metric": experiment.metric,
+        "undefined": experiment.undefined,
+        **own,
+    }
+
+    def run(repetition: Repetition) -> Run:
+        return Run("", PRODUCTION, {}, repetition, definition)
+
+    first, *others = repetitions_of(data, experiment.seeds)
+    return Group("", PRODUCTION, (run(first),), lambda _: [run(repetition) for repetition in others])
+
+
+def _check(
+    methods: Sequence[str],
+    grids: Mapping[str, Mapping[str, list]],
+    judged: str | None,
+    baseline: str | None,
+    criterion: str | None,
+) -> None:
+    for name in methods:
+        find_method(name)
+    strangers = [name for name in grids if name not in methods]
+    if strangers:
+        raise ValueError(f"there is a grid for '{strangers[0]}', which is not compared: add it to methods")
+    if baseline is not None and baseline not in methods:
+        raise ValueError(f"the baseline '{baseline}' is not compared: add it to methods")
+    if "labelled" in methods and judged is None:
+        raise ValueError("labelled learns from judgements: pass judged data (--judged DATA)")
+    if criterion is not None and criterion not in CRITERIA:
+        raise ValueError(f"unknown criterion '{criterion}': choose one of {', '.join(CRITERIA)}")
+
+
+def _checked_grade(validate: str, test: str) -> float:
+    """The highest grade of both sets, which must describe documents alike."""
+    valid, tested = load_split(validate, "valid"), load_split(test, "test")
+    if valid.n_features != tested.n_features:
+        raise ValueError(
+            f"{validate} has {valid.n_features} features, {test} {tested.n_features}: "
+            "validate and test on data with the features of the log"
+        )
+    return max(valid.max_grade, tested.max_grade)
+
+
+def _digest(folder: Path) -> str:
+    """A hash of the files of a log, so that rows of another log are never taken for its own."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is no click log: name a folder, as simulate writes it")
+    digest = hashlib.sha256()
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        with file.open("rb") as stream:
+            digest.update(file.relative_to(folder).as_posix().encode() + hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()[:24]
