@@ -432,7 +432,7 @@ def test_a_known_examination_of_the_top_finds_relevance_of_the_logistic_form():
     seen = (THETA[0].logit() + 0.8 * (lists.features[..., 1] - lists.features[..., 2])).sigmoid().mean()
     method = learnt_on(lists, link="logit", choose="examination", top_examination=float(seen))
     assert error_of(method, lists, relevance) < 0.02
-    assert abs(float(method.findings()["number"][0])) < 0.01  # a linear relevance had left nothing open
+    assert abs(float(method.findings()["chosen"]["number"][0])) < 0.01  # a linear relevance had left nothing open
     lower = learnt_on(lists, link="logit", choose="examination", top_examination=0.2)
     assert error_of(lower, lists, relevance) > 0.1
 
@@ -538,7 +538,7 @@ def test_choosing_on_judged_queries_does_not_touch_training(log, world):
 
 def test_the_chosen_number_is_saved_with_the_model_and_goes_into_onnx(log, world, tmp_path):
     model = fit(Recipe.of("low_rank", choose="judged", caution=0.0, **FAST), log, validate=world.valid)
-    assert set(model.trained_on) >= {"number", "low", "moved", "high"}
+    assert set(model.trained_on["chosen"]) == {"number", "low", "moved", "high"}
     model.method.numbers.fill_(-1.7)
     loaded = load_model(save_model(model, tmp_path / "model"))
     assert float(loaded.method.numbers) == pytest.approx(-1.7)

@@ -233,7 +233,7 @@ class LowRank(Method):
         found = {"number": numbers.tolist()}
         if self.choose in ("judged", "interventions"):
             found |= dict(zip(("low", "moved", "high"), self.lengths.tolist(), strict=True))
-        return found
+        return {"chosen": found}
 
     @torch.no_grad()
     def _scored(self, lists: Any, value: Callable[[Tensor], Tensor]) -> ScoredLists:
