@@ -213,8 +213,8 @@ class ProjectedRanker(Ranker):
 
 def base_vector(mean: Tensor, log_variance: Tensor, mask: Tensor) -> Tensor:
     r"""Eq. 8 over the real documents of each list: means weighted by $1/\sigma^2$, `[batch, d]`."""
-    precision = (-log_variance).masked_fill(~mask.unsqueeze(-1), torch.finfo(log_variance.dtype).min)
-    return (precision.softmax(1) * mean).sum(1)
+    precision = (-log_variance).exp() * mask.unsqueeze(-1)
+    return (precision * mean).sum(1) / precision.sum(1).clamp(min=torch.finfo(precision.dtype).tiny)
 
 
 def gaussian(mean: Tensor, log_variance: Tensor, observed: Tensor, weights: Tensor) -> Tensor:
