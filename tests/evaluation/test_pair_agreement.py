@@ -8,7 +8,7 @@ from unskew.data.click_log import ClickLog
 from unskew.evaluation import pair_agreement
 from unskew.evaluation.criteria import standard_error
 from unskew.evaluation.held_out import HeldOut, NotMeasured
-from unskew.evaluation.pair_agreement import across_queries, same_query
+from unskew.evaluation.pair_agreement import across_queries, at_the_top, same_query
 
 RISING, FALLING, EQUAL = np.array([0.0, 1.0]), np.array([1.0, 0.0]), np.array([0.0, 0.0])
 
@@ -46,6 +46,12 @@ def test_pairs_count_in_proportion_to_traffic_not_to_its_square():
     # Only on top: 1 click of 4 showings of document 0 against 2 skips of document 1, over 4 + 2 showings.
     values = same_query(FALLING, HeldOut(log))
     assert values.tolist() == [1.0]
+
+
+@pytest.mark.usefixtures("_few_pairs_do")
+def test_on_top_only_pairs_of_the_top_count():
+    log = two_orders([[6, 3], [2, 1]])
+    assert at_the_top(FALLING, HeldOut(log))[0] == pytest.approx(6 * 8 / (6 * 8 + 2 * 4))
 
 
 def test_scores_that_order_nothing_are_no_coin_flip_but_not_measured():

@@ -164,11 +164,18 @@ CRITERIA: dict[str, Criterion] = {
         can_tell="the order of relevance for any curve of being seen and any trust in positions",
         cannot_tell=f"anything where orders never vary; relevance from what else draws the eye; {NEVER_SHOWN}",
     ),
+    "top_agreement": Criterion(
+        measure=lambda contender, evidence: pair_agreement.at_the_top(contender.scores, evidence.held_out),
+        title="agreement on top",
+        measures="the same for pairs at the top position only",
+        can_tell="the same, and little disturbed by what else draws the eye: nearly everybody looks at the top",
+        cannot_tell=f"anything where one document is always on top; it rests on few sessions; {NEVER_SHOWN}",
+    ),
     "pair_agreement_across": Criterion(
         measure=lambda contender, evidence: pair_agreement.across_queries(contender.scores, evidence.held_out),
         title="agreement across queries",
-        measures="the same for documents of different queries, scores less the mean of their query",
-        can_tell="the same with an order that never varies",
+        measures="of two documents of any queries at one position the same, scores less the mean of their query",
+        can_tell="what pair agreement can, with an order that never varies",
         cannot_tell=f"an easy query from a good ranker: queries with more relevant documents blur it; {NEVER_SHOWN}",
     ),
     "ips": Criterion(

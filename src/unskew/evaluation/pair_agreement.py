@@ -4,6 +4,8 @@ At one position being seen is the same for all documents, if it depends on the p
 whether or not people trust high positions. So no propensities are needed. The agreement of random scores is one half.
 
 * `same_query`: two documents of one query that stood at one position in different sessions. Needs orders that vary.
+* `at_the_top`: the same at the top position only. Nearly everybody looks there, whatever stands there: what else may
+  decide about being seen (the document, its neighbours, clicks further up) has the least to say.
 * `across_queries`: documents of different queries at one position. Needs no variation, but compares queries as well: a
   score is taken relative to the mean of its list, for rankers leave the level of a query open.
 """
@@ -18,15 +20,21 @@ from unskew.evaluation.held_out import HeldOut, Impressions, NotMeasured, Vector
 LEAST_PAIRS = 30  # pairs of a click and a skip below which there is nothing to say
 
 
-def same_query(scores: Vector, held_out: HeldOut) -> Vector:
+def same_query(scores: Vector, held_out: HeldOut, *, top_only: bool = False) -> Vector:
     r"""Share of pairs (a clicked, b not) at one position with $s_a > s_b$; a tie counts one half.
 
     Documents a and b shown $n_a$ and $n_b$ times there, and clicked $c_a$ and $c_b$ times, count
     $c_a (n_b - c_b) / (n_a + n_b)$ for a and likewise for b: the number of pairs grows with the square of the traffic,
     what they tell only in proportion to it.
+
+    Args:
+        top_only: count pairs at the top position only.
     """
     rows = _checked(held_out)
     one, other = _pairs_at_one_position(rows)
+    if top_only:
+        on_top = rows.positions[one] == rows.positions.min(initial=0)
+        one, other = one[on_top], other[on_top]
     if not len(one):
         raise NotMeasured("no query shows two documents at one position: its order never varies")
     shown = rows.sessions[one] + rows.sessions[other]
@@ -37,6 +45,11 @@ def same_query(scores: Vector, held_out: HeldOut) -> Vector:
     agreeing = above * for_one + (1 - above) * for_other
     queries = rows.queries[one]
     return of_ratio(held_out.sum_by_query(queries, agreeing), held_out.sum_by_query(queries, for_one + for_other))
+
+
+def at_the_top(scores: Vector, held_out: HeldOut) -> Vector:
+    """Pair agreement at the top position alone."""
+    return same_query(scores, held_out, top_only=True)
 
 
 def across_queries(scores: Vector, held_out: HeldOut) -> Vector:
