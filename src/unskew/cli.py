@@ -10,6 +10,8 @@ import typer
 from unskew import __version__
 from unskew.commands import compare as _compare  # noqa: F401  registers itself
 from unskew.commands import diagnose as _diagnose  # noqa: F401  registers itself
+from unskew.commands import events as _events  # noqa: F401  registers itself
+from unskew.commands import ingest as _ingest  # noqa: F401  registers itself
 from unskew.commands.app import DATA_HELP, RANKER_HELP, Json, Options, Overwrite, Quiet, Seed, app, command
 from unskew.commands.experiment_output import show_experiment
 from unskew.data.catalogue import listing, load_split

@@ -12,7 +12,7 @@ larger than memory is read shard by shard. A folder appears whole or not at all.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,10 +42,17 @@ def write_log(log: ClickLog, folder: str | Path, *, n_shards: int = 1, overwrite
     return write_shards([log] if n_shards == 1 else parts, folder, overwrite=overwrite)
 
 
-def write_shards(shards: Iterable[ClickLog], folder: str | Path, *, overwrite: bool = False) -> Path:
+def write_shards(
+    shards: Iterable[ClickLog],
+    folder: str | Path,
+    *,
+    overwrite: bool = False,
+    notes: Mapping[str, Any] | None = None,
+) -> Path:
     """Write logs that share no query as the shards of one log, each as it comes: one is in memory at a time.
 
-    All have the same features, bias columns and kind of feedback; a later shard may bring new levels.
+    All have the same features, bias columns and kind of feedback; a later shard may bring new levels. Notes are kept
+    in `log.json` as they are when the last shard has come.
     """
     target = Path(folder)
     with new_folder(target, ABOUT, overwrite=overwrite) as scratch:
@@ -57,6 +64,7 @@ def write_shards(shards: Iterable[ClickLog], folder: str | Path, *, overwrite: b
         if schema is None:
             raise ValueError(f"{target}: there are no shards to write")
         about = {"format": FORMAT, "version": VERSION, **schema.about(), "shards": counts}
+        about |= {} if notes is None else {"notes": notes}
         (scratch / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     return target
 

@@ -1,0 +1,139 @@
+"""`unskew ingest`: event tables into a click log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unskew.commands.app import Json, Overwrite, Quiet, command
+from unskew.data.log_files import ABOUT
+from unskew.data.new_folder import check_folder
+from unskew.ingest.columns import FORMS, Columns, named_columns, read_columns
+from unskew.ingest.preview import Preview, preview
+from unskew.ingest.report import REASONS, Ingested
+from unskew.ingest.run import Options, Tables
+from unskew.ingest.run import ingest as run_ingest
+from unskew.terminal import cell, console, counting_progress, show_json, show_table
+
+COLUMN = "Column with the {}."
+Names = list[str] | None
+
+
+def _column(role: str) -> Any:
+    return typer.Option(help=COLUMN.format(role), rich_help_panel="Columns")
+
+
+def _names(flag: str, text: str) -> Any:
+    return typer.Option(flag, help=f"{text} Give it several times for several.", rich_help_panel="Columns")
+
+
+@command
+def ingest(
+    source: Annotated[
+        str, typer.Argument(help="Parquet, CSV or JSON lines (file, folder or glob), a DuckDB file, or an address.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="Folder for the log; not needed for a dry run.")] = None,
+    features: Annotated[str | None, typer.Option(help="A table of features, by query and document.")] = None,
+    queries: Annotated[str | None, typer.Option(help="The table of queries of User Behavior Insights.")] = None,
+    columns: Annotated[Path | None, typer.Option(help="TOML file with the names of columns.")] = None,
+    form: Annotated[str | None, typer.Option(help=f"{', '.join(FORMS)}.", rich_help_panel="Columns")] = None,
+    session: Annotated[str | None, _column("session: it tells one showing of a query from the next")] = None,
+    query: Annotated[str | None, _column("query")] = None,
+    document: Annotated[str | None, _column("document")] = None,
+    position: Annotated[str | None, _column("position")] = None,
+    click: Annotated[str | None, _column("click")] = None,
+    time: Annotated[str | None, _column("time; none: do not use any")] = None,
+    policy_score: Annotated[str | None, _column("score by which the document was ranked")] = None,
+    intervention: Annotated[str | None, _column("name of what changed the order")] = None,
+    bias: Annotated[Names, _names("--bias", "Column that may change what is seen.")] = None,
+    feature: Annotated[Names, _names("--feature", "Feature, or a pattern: 'f_*'. Default: all numbers.")] = None,
+    event: Annotated[str | None, _column("kind of event")] = None,
+    impression_event: Annotated[Names, _names("--impression-event", "Event that is an impression.")] = None,
+    click_event: Annotated[Names, _names("--click-event", "Event that is a click.")] = None,
+    first_position: Annotated[
+        int | None, typer.Option(help="What the top is called, 0 or 1.", rich_help_panel="Columns")
+    ] = None,
+    table: Annotated[str | None, typer.Option(help="Table of events in a database.")] = None,
+    features_table: Annotated[str | None, typer.Option(help="Table of features in a database.")] = None,
+    queries_table: Annotated[str | None, typer.Option(help="Table of queries in a database.")] = None,
+    encoding: Annotated[str | None, typer.Option(help="Of CSV files, e.g. latin-1. Default: utf-8.")] = None,
+    n_positions: Annotated[int | None, typer.Option(min=1, help="Leave out what was shown further down.")] = None,
+    fill: Annotated[float | None, typer.Option(help="In place of features that are missing.")] = None,
+    joint: Annotated[bool, typer.Option("--joint", help="Keep which documents were clicked together.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse instead of leaving anything out.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show columns, rows and counts; write nothing.")] = False,
+    engine: Annotated[str, typer.Option(help="duckdb, or spark for logs that outgrow one machine.")] = "duckdb",
+    memory: Annotated[str, typer.Option(help="Limit of memory for DuckDB; more goes to disk.")] = "2GB",
+    threads: Annotated[int | None, typer.Option(min=1, help="Default: one for each core.")] = None,
+    spark_master: Annotated[str | None, typer.Option(help="Address of the cluster, e.g. local[4].")] = None,
+    overwrite: Overwrite = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Count an event table into a click log. What cannot be used is left out, counted and shown."""
+    names = {
+        "form": form,
+        "session": session,
+        "query": query,
+        "document": document,
+        "position": position,
+        "click": click,
+        "time": time,
+        "policy_score": policy_score,
+        "intervention": intervention,
+        "bias": bias,
+        "features": feature,
+        "event": event,
+        "impression_events": impression_event,
+        "click_events": click_event,
+        "first_position": first_position,
+    }
+    chosen = named_columns(Columns() if columns is None else read_columns(columns), names)
+    tables = Tables(source, features, queries, table, features_table, queries_table, encoding)
+    options = Options(n_positions, fill, joint, strict, engine, memory, threads, spark_master)
+    if dry_run:
+        _show_preview(preview(tables, chosen, options), json)
+        return
+    if out is None:
+        raise ValueError("name a folder for the log with --out, or look first with --dry-run")
+    check_folder(out, ABOUT, overwrite=overwrite)
+    with counting_progress("ingest", "rows: read, count, write", quiet=quiet or json) as progress:
+        done = run_ingest(tables, out, chosen, options, overwrite=overwrite, progress=progress)
+    _show_ingested(done, out, json)
+
+
+def _show_ingested(done: Ingested, out: Path, json: bool) -> None:
+    if json:
+        show_json({"log": out, **done.to_json()})
+        return
+    ratio = done.sessions / max(done.lists, 1)
+    console.print(
+        f"{done.sessions:,} sessions of {done.queries:,} queries in {done.lists:,} lists ({ratio:,.1f} sessions a "
+        f"list), {done.clicks:,} clicks, {done.documents:,} documents, {done.features} features; written to {out}",
+        markup=False,
+        highlight=False,
+    )
+    if done.other_events:
+        console.print(f"{done.other_events:,} events are neither impressions nor clicks", highlight=False)
+    _show_dropped(done.dropped, done.examples)
+
+
+def _show_preview(found: Preview, json: bool) -> None:
+    if json:
+        show_json(found.to_json())
+        return
+    show_table("Columns", ("role", "column", ""), found.roles, left=3)
+    show_table("First rows", found.head_columns, found.head, left=len(found.head_columns))
+    show_table("Counts", ("what", "count"), [(name, cell(count)) for name, count in found.counts.items()])
+    _show_dropped(found.dropped, found.examples)
+    console.print("Nothing was written: without --dry-run it will be.", highlight=False)
+
+
+def _show_dropped(dropped: Any, examples: Any) -> None:
+    if not dropped:
+        console.print("Nothing is left out.", highlight=False)
+        return
+    rows = [(REASONS[key].text, examples.get(key, ""), f"{count:,}") for key, count in dropped.items()]
+    show_table("Left out", ("what", "the first", "count"), rows, left=2)

@@ -1,0 +1,243 @@
+"""Names of columns: given by hand, read from a TOML file, or guessed from common names.
+
+A name with dots reaches into nested columns: `event_attributes.object.object_id`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import ibis.expr.datatypes as dt
+import ibis.expr.types as ir
+
+FORMS = {
+    "impressions": "one row per impression, with a column that says whether it was clicked",
+    "events": "one row per event: impressions and clicks are rows of their own",
+    "ubi": "OpenSearch User Behavior Insights: events, with or without a table of queries",
+}
+
+# Names that stand for a role when none is given, the most telling first; case, `_`, `-` and spaces do not matter.
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "session": ("session", "session_id", "search_id", "showing_id", "impression_id", "request_id", "page_view_id"),
+    "query": ("query", "query_id", "qid", "query_text", "user_query", "search_term", "search_query", "keywords"),
+    "document": (
+        *("document", "document_id", "doc", "doc_id", "item", "item_id", "product", "product_id"),
+        *("object_id", "listing_id", "result_id", "url"),
+    ),
+    "position": ("position", "pos", "rank", "ordinal", "place", "slot"),
+    "click": ("click", "clicked", "is_click", "is_clicked", "clicks", "was_clicked"),
+    "time": ("time", "timestamp", "ts", "event_time", "datetime", "created_at"),
+    "event": ("event", "event_type", "event_name", "action", "action_name"),
+    "policy_score": ("policy_score", "logging_score", "production_score"),
+    "intervention": ("intervention",),
+}
+UBI_NAMES: dict[str, tuple[str, ...]] = {
+    "session": ("query_id",),
+    "query": ("user_query", "query_id"),
+    "document": ("event_attributes.object.object_id", "event_attributes.object.internal_id"),
+    "position": ("event_attributes.position.ordinal.index", "event_attributes.position.ordinal"),
+    "time": ("timestamp",),
+    "event": ("action_name",),
+}
+NEEDED: dict[str, tuple[str, ...]] = {
+    "impressions": ("session", "query", "document", "position", "click"),
+    "events": ("session", "query", "document", "position", "event"),
+    "ubi": ("session", "query", "document", "position", "event"),
+}
+OPTIONAL: dict[str, tuple[str, ...]] = {
+    "impressions": ("time", "policy_score", "intervention"),
+    "events": ("time", "policy_score", "intervention"),
+    "ubi": ("time",),
+}
+NOTHING = "none"  # instead of a name: the column is not there, do not guess
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What each column of an event table holds; None: to be guessed, or not there."""
+
+    form: str | None = None
+    session: str | None = None
+    query: str | None = None
+    document: str | None = None
+    position: str | None = None
+    click: str | None = None
+    time: str | None = None
+    policy_score: str | None = None
+    intervention: str | None = None
+    bias: Sequence[str] = ()
+    features: Sequence[str] | None = None  # names, or patterns such as `f_*`; None: every numeric column left
+    event: str | None = None
+    impression_events: Sequence[str] = ("impression", "impressions", "shown", "show", "display")
+    click_events: Sequence[str] = ("click", "clicks", "clicked", "click_through")
+    first_position: int | None = None  # what the log calls the top: 0 or 1; None: the lowest that occurs
+    guessed: frozenset[str] = field(default_factory=frozenset)  # roles nobody named
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The named columns by role, bias columns and features aside."""
+        single = ("session", "query", "document", "position", "click", "event", "time", "policy_score", "intervention")
+        return {role: getattr(self, role) for role in single if getattr(self, role) is not None}
+
+    @property
+    def named(self) -> list[str]:
+        """All columns but the features."""
+        return [*self.roles.values(), *self.bias]
+
+
+def read_columns(path: str | Path) -> Columns:
+    """Names from a TOML file; its keys are the fields of `Columns`."""
+    try:
+        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f'{path} does not exist: name a TOML file with lines such as session = "sid"'
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no TOML file: {error}") from error
+    kinds = {entry.name: _toml_kind(entry.name) for entry in fields(Columns) if entry.name != "guessed"}
+    for key, value in found.items():
+        if key not in kinds:
+            near = difflib.get_close_matches(key, kinds, n=1)
+            advice = f"did you mean {near[0]}?" if near else f"keys are {', '.join(kinds)}"
+            raise ValueError(f"{path}: '{key}' is no key; {advice}")
+        if not _is_of(value, kinds[key]):
+            raise ValueError(f"{path}: {key} is {value!r}, {kinds[key]} is needed")
+    return Columns(**found)
+
+
+def named_columns(base: Columns, names: Mapping[str, Any]) -> Columns:
+    """The names of `base`, with those that are not None or empty put over them."""
+    given = {key: value for key, value in names.items() if value is not None and value != [] and value != ()}
+    columns = replace(base, **given)
+    if columns.form is not None and columns.form not in FORMS:
+        raise ValueError(f"form is '{columns.form}': choose from {', '.join(FORMS)}")
+    if columns.first_position not in (None, 0, 1):
+        raise ValueError(f"first_position is {columns.first_position}: logs count from 0 or from 1")
+    return columns
+
+
+def complete(columns: Columns, table: ir.Table, name: str, *, query_given: bool = False) -> Columns:
+    """The columns with guesses for what was not named; what is needed and cannot be found is refused.
+
+    `query_given` says that the query comes from another table, as in User Behavior Insights.
+    """
+    names = paths(table)
+    left_out = {role for role, given in columns.roles.items() if given == NOTHING and NOTHING not in names}
+    not_there: dict[str, Any] = dict.fromkeys(left_out)
+    columns = replace(columns, **not_there)
+    for given in columns.named:
+        if given not in names:
+            near = difflib.get_close_matches(given, names, n=1)
+            hint = f" (did you mean '{near[0]}'?)" if near else ""
+            raise ValueError(f"{name}: column '{given}' is missing{hint}; it has: {', '.join(names)}")
+    form = columns.form or _guess_form(columns, names)
+    synonyms = UBI_NAMES if form == "ubi" else SYNONYMS
+    found: dict[str, Any] = {}
+    for role in (*NEEDED[form], *OPTIONAL[form]):
+        taken = {*columns.named, *found.values()} if form != "ubi" else set()  # its query_id may be query and session
+        if getattr(columns, role) is None and role not in left_out:
+            guess = _guess(synonyms.get(role, ()), [entry for entry in names if entry not in taken])
+            if guess is not None:
+                found[role] = guess
+            elif role in NEEDED[form] and not (role == "query" and query_given):
+                raise ValueError(
+                    f'{name}: no column looks like the {role}: name it with --{role} (or {role} = "…" in a TOML '
+                    f"file); it has: {', '.join(names)}"
+                )
+    guessed = frozenset(found) | (frozenset() if columns.form else frozenset({"form"}))
+    return replace(columns, form=form, guessed=guessed, **found)
+
+
+def feature_columns(wanted: Sequence[str] | None, table: ir.Table, taken: Sequence[str], name: str) -> list[str]:
+    """Names of the features: those that match what is wanted, or every numeric column that is not taken."""
+    schema = table.schema()
+    numeric = [column for column, kind in schema.items() if kind.is_numeric() or kind.is_boolean()]
+    if wanted is None:
+        return [column for column in numeric if column not in taken]
+    chosen: dict[str, None] = {}
+    for pattern in wanted:
+        matches = [column for column in schema if fnmatchcase(column, pattern)]
+        if not matches:
+            raise ValueError(f"{name}: no column is called '{pattern}'; it has: {', '.join(schema)}")
+        for column in matches:
+            if column not in numeric:
+                raise ValueError(f"{name}: column '{column}' holds {schema[column]}: features are numbers")
+            chosen[column] = None
+    return [column for column in chosen if column not in taken]
+
+
+def id_columns(columns: Columns, table: ir.Table) -> list[str]:
+    """Plain columns that may hold ids: those that are named so, and those whose name looks so."""
+    roles = ("session", "query", "document")
+    names = {name for role in roles for name in (*SYNONYMS[role], *UBI_NAMES[role], columns.roles.get(role, ""))}
+    plain = {_plain(name) for name in names}
+    return [column for column in table.columns if _plain(column) in plain]
+
+
+def paths(table: ir.Table) -> list[str]:
+    """Names of all columns, nested ones with dots."""
+    found: list[str] = []
+
+    def walk(prefix: str, kind: dt.DataType) -> None:
+        found.append(prefix)
+        if isinstance(kind, dt.Struct):
+            for name, inner in kind.items():
+                walk(f"{prefix}.{name}", inner)
+
+    for name, kind in table.schema().items():
+        walk(name, kind)
+    return found
+
+
+def value_at(table: ir.Table, path: str) -> Any:
+    """The column of this name, or the field that a dotted name leads to."""
+    if path in table.columns:
+        return table[path]
+    for name in sorted(table.columns, key=len, reverse=True):  # a plain name may have dots of its own
+        if path.startswith(f"{name}."):
+            value: Any = table[name]
+            for part in path[len(name) + 1 :].split("."):
+                value = value[part]
+            return value
+    raise KeyError(path)
+
+
+def _guess_form(columns: Columns, names: Sequence[str]) -> str:
+    if columns.click is not None:
+        return "impressions"
+    nested = any(name.startswith("event_attributes.object") for name in names)
+    if nested and "action_name" in names:
+        return "ubi"
+    if columns.event is not None:
+        return "events"
+    if _guess(SYNONYMS["click"], names) is None and _guess(SYNONYMS["event"], names) is not None:
+        return "events"
+    return "impressions"
+
+
+def _guess(synonyms: Sequence[str], names: Sequence[str]) -> str | None:
+    plain = {_plain(name): name for name in reversed(names)}
+    return next((plain[_plain(synonym)] for synonym in synonyms if _plain(synonym) in plain), None)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[_\-\s]", "", name).lower()
+
+
+def _toml_kind(name: str) -> str:
+    lists = {"bias", "features", "impression_events", "click_events"}
+    return "a list of names" if name in lists else "a whole number" if name == "first_position" else "a name"
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    if kind == "a list of names":
+        return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
+    return type(value) is int if kind == "a whole number" else isinstance(value, str)

@@ -1,0 +1,125 @@
+"""What was left out of a log and why: every reason in plain sight, counted, shown, and refused on request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why something is left out, what is counted, and what the user can do about it."""
+
+    text: str
+    unit: str
+    advice: str
+
+
+REASONS: dict[str, Reason] = {
+    "unreadable": Reason(
+        "lines that cannot be read", "lines", "repair them, or name the encoding of the file with --encoding"
+    ),
+    "no_session": Reason("rows without a session", "rows", "fill the column, or name another with --session"),
+    "no_query": Reason("rows without a query", "rows", "fill the column, or name another with --query"),
+    "no_document": Reason("rows without a document", "rows", "fill the column, or name another with --document"),
+    "bad_position": Reason(
+        "rows whose position is no whole number from the first position on",
+        "rows",
+        "name another column with --position, or say with --first-position 0 or 1 what the top is called",
+    ),
+    "beyond": Reason("impressions beyond the last position asked for", "rows", "raise --n-positions"),
+    "bad_click": Reason(
+        "rows whose click is neither yes nor no", "rows", "write 0 and 1, or name another column with --click"
+    ),
+    "bad_time": Reason("rows without a readable time", "rows", "write ISO times or numbers since 1970, or --time none"),
+    "bad_number": Reason(
+        "rows without a finite number as policy score or bias value", "rows", "fill the column, or do not name it"
+    ),
+    "lone_click": Reason(
+        "clicks without an impression", "clicks", "log the impression too, with the same session, query and document"
+    ),
+    "early_click": Reason(
+        "clicks that come before their impression", "clicks", "check the clocks, or leave times out with --time none"
+    ),
+    "no_features": Reason(
+        "impressions of documents that have no features", "rows", "add the documents to the table of features"
+    ),
+    "duplicate": Reason("duplicate impressions", "rows", "log each impression once"),
+    "shown_again": Reason(
+        "documents shown a second time further down their list", "rows", "give each place a document of its own"
+    ),
+    "shared_position": Reason(
+        "impressions in lists with two documents at one position",
+        "rows",
+        "name a column that tells one showing of a query from the next with --session",
+    ),
+    "conflict": Reason(
+        "documents with more than one set of features: one set is kept",
+        "documents",
+        "make features depend on query and document only, or put a version into the document's id",
+    ),
+}
+ASKED_FOR = {"beyond"}  # the user named the limit, so it may leave out most of a log
+
+
+@dataclass
+class Dropped:
+    """Counts by reason; in strict mode the first one refuses."""
+
+    strict: bool = False
+    counts: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, str] = field(default_factory=dict)
+
+    def add(self, reason: str, count: float, example: str = "") -> None:
+        """Count; an example says where the first one is."""
+        if not count:
+            return
+        if self.strict:
+            raise ValueError(self._message(reason, round(count), example, "--strict leaves nothing out"))
+        self.counts[reason] = self.counts.get(reason, 0) + round(count)
+        if example:
+            self.examples.setdefault(reason, example)
+
+    def refuse_if_most(self, reasons: Iterable[str], total: float, unit: str) -> None:
+        """Refuse to drop more than half: then a column is wrong, not a row."""
+        found = {reason: self.counts.get(reason, 0) for reason in reasons if reason not in ASKED_FOR}
+        if found and sum(found.values()) * 2 > total:
+            worst = max(found, key=lambda reason: found[reason])
+            note = f"more than half of {total:,.0f} {unit} would be left out"
+            raise ValueError(self._message(worst, found[worst], self.examples.get(worst, ""), note))
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Cells of a table: what, how many, where the first one is."""
+        return [(REASONS[key].text, f"{count:,}", self.examples.get(key, "")) for key, count in self.in_order().items()]
+
+    def in_order(self) -> dict[str, int]:
+        """Counts in the order of `REASONS`."""
+        return {key: self.counts[key] for key in REASONS if key in self.counts}
+
+    def _message(self, reason: str, count: int, example: str, note: str) -> str:
+        entry = REASONS[reason]
+        where = f" ({example})" if example else ""
+        return f"{count:,} {entry.text}{where}; {note}: {entry.advice}"
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What an ingestion did; `dropped` counts what is not in the log, by reason."""
+
+    rows: int
+    impressions: int
+    sessions: int
+    clicks: int
+    lists: int
+    queries: int
+    documents: int
+    features: int
+    shards: int
+    dropped: Mapping[str, int]
+    examples: Mapping[str, str]  # where the first one of each reason is
+    other_events: int = 0  # neither impressions nor clicks
+
+    def to_json(self) -> dict[str, Any]:
+        """As one JSON document."""
+        return {name: dict(value) if isinstance(value, Mapping) else value for name, value in vars(self).items()}

@@ -1,0 +1,328 @@
+"""Ingestion from end to end: open, guess, check, gather documents, count lists, write shards."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import ibis
+import ibis.expr.types as ir
+
+from unskew.data.click_log import ClickLog
+from unskew.data.log_files import ABOUT, write_shards
+from unskew.data.new_folder import check_folder
+from unskew.ingest.columns import Columns, complete, feature_columns, id_columns
+from unskew.ingest.engines import ENGINES, DuckEngine, Engine, SparkEngine
+from unskew.ingest.events import count_others, merge_events, shown_by_queries, with_queries
+from unskew.ingest.features import KEYS, feature_rows, gather, number_documents, same_keys, settle
+from unskew.ingest.group import Range, collect_patterns, numbered_impressions, ranges, within
+from unskew.ingest.impressions import IMPRESSION, OTHER, Shape, common_rows, find_first_position, reasons, usable_rows
+from unskew.ingest.report import Dropped, Ingested
+from unskew.ingest.shards import Schema, level_names, shard_log
+from unskew.ingest.sources import find_source
+
+SHARD_CELLS = 2**24  # numbers in a shard, about: four for each entry of a pattern, features for each document
+MAX_LEVELS = 10_000  # of a bias column; more are ids
+LIST_REASONS = ("duplicate", "shown_again", "shared_position")
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Where the tables are: a path, folder, glob or address, or an Ibis table."""
+
+    events: str | Path | ir.Table
+    features: str | Path | ir.Table | None = None
+    queries: str | Path | ir.Table | None = None  # of User Behavior Insights
+    events_table: str | None = None  # in a database
+    features_table: str | None = None
+    queries_table: str | None = None
+    encoding: str | None = None  # of CSV files
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a log is made of them."""
+
+    n_positions: int | None = None  # None: all
+    fill: float | None = None  # in place of features that are missing; None: refuse them
+    joint: bool = False  # keep which documents were clicked together
+    strict: bool = False  # refuse instead of leaving out
+    engine: str = "duckdb"
+    memory: str = "2GB"
+    threads: int | None = None
+    master: str | None = None  # of Spark
+
+
+@dataclass(frozen=True)
+class Features:
+    """A second table, in the common form, with the names of its features."""
+
+    rows: ir.Table
+    names: list[str]
+    name: str
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Events in the common form, with the names that were found."""
+
+    rows: ir.Table
+    columns: Columns
+    shape: Shape
+    name: str
+    features: Features | None
+    other_events: int = 0
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Impressions that can be used; their features stand in them, or in a second table."""
+
+    impressions: ir.Table
+    shape: Shape
+    features: Features | None
+    first_position: int
+
+
+@dataclass
+class _Steps:
+    """Progress: rows of the event table, three times over: read, count, write."""
+
+    progress: Progress | None
+    total: int = 0
+    done: int = field(default=0)
+
+    def add(self, size: int) -> None:
+        self.done += size
+        if self.progress is not None:
+            self.progress(min(self.done, self.total), self.total)
+
+
+def ingest(
+    tables: Tables,
+    out: str | Path,
+    columns: Columns | None = None,
+    options: Options | None = None,
+    *,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Ingested:
+    """Write a click log of event tables into a new folder; what is left out is counted in the result."""
+    target, options = Path(out), options or Options()
+    check_folder(target, ABOUT, overwrite=overwrite)
+    dropped = Dropped(strict=options.strict)
+    with running_engine(options, tables, target.parent) as engine:
+        opened = open_tables(engine, tables, columns or Columns())
+        shown, n_rows = read_impressions(engine, opened, options, dropped)
+        steps = _Steps(progress, total=3 * n_rows)
+        documents, queries = _documents(engine, shown, options, dropped)
+        steps.add(n_rows)
+        patterns = _patterns(engine, shown, documents, queries, steps)
+        schema = _schema(engine, patterns, shown.shape, joint=options.joint)
+        logs = _Counted(_logs(engine, patterns, documents, schema, dropped, steps))
+        # The counts of what is left out grow while shards are written, and are written last.
+        notes = {"source": opened.name, "rows": n_rows, "dropped": dropped.counts}
+        write_shards(logs, target, overwrite=overwrite, notes=notes)
+    return Ingested(
+        rows=n_rows,
+        **logs.totals,
+        features=len(shown.shape.features),
+        dropped=dropped.in_order(),
+        examples=dropped.examples,
+        other_events=opened.other_events,
+    )
+
+
+@contextmanager
+def running_engine(options: Options, tables: Tables, beside: Path | None = None) -> Iterator[Engine]:
+    """An engine with a scratch folder that vanishes with it; tables of a Spark session run in that session.
+
+    The folder stands beside the output, where there is room for it; for a dry run, where temporary files go.
+    """
+    if options.engine not in ENGINES:
+        raise ValueError(f"engine is '{options.engine}': choose from {', '.join(ENGINES)}")
+    backend = tables.events.get_backend() if isinstance(tables.events, ir.Table) else None
+    with tempfile.TemporaryDirectory(prefix=".ingest-", dir=beside, ignore_cleanup_errors=True) as scratch:
+        engine: Engine
+        if backend is not None and backend.name == "pyspark":
+            engine = SparkEngine(backend)
+        elif options.engine == "spark":
+            engine = SparkEngine(master=options.master)
+        else:
+            engine = DuckEngine(Path(scratch), options.memory, options.threads)
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+
+def open_tables(engine: Engine, tables: Tables, columns: Columns) -> Opened:
+    """Events in the common form, with guesses for the columns that were not named."""
+    table, name = _open(engine, tables.events, tables.events_table, tables.encoding, columns)
+    queries = None
+    if tables.queries is not None:
+        queries, queries_name = _open(engine, tables.queries, tables.queries_table, tables.encoding, columns)
+        table = with_queries(table, queries, queries_name)
+    columns = complete(columns, table, name)
+    second = None
+    if tables.features is not None:
+        second_table, second_name = _open(engine, tables.features, tables.features_table, tables.encoding, columns)
+        second = Features(*feature_rows(second_table, columns, second_name), second_name)
+    names = feature_columns(columns.features, table, columns.named, name) if second is None else []
+    rows, shape = common_rows(table, columns, names, name)
+    others = 0
+    if columns.form != "impressions":
+        others, has_impressions = count_others(engine, rows)
+        if not has_impressions and queries is not None:
+            rows, shape = shown_by_queries(queries, rows, queries_name), replace(shape, features=())
+        elif not has_impressions:
+            raise ValueError(
+                f"{name}: no value of column '{columns.event}' is one of {', '.join(columns.impression_events)}: name "
+                "the events that are impressions with --impression-event, or give what queries returned with --queries"
+            )
+        rows = rows.filter(rows.kind != OTHER)
+    columns = find_first_position(engine, rows, columns, name)
+    return Opened(rows, columns, shape, name, second, others)
+
+
+def read_impressions(engine: Engine, opened: Opened, options: Options, dropped: Dropped) -> tuple[Shown, int]:
+    """Impressions that can be used, with the table that has features, and the number of rows there were."""
+    dropped.add("unreadable", *engine.unreadable_lines())
+    first = opened.columns.first_position
+    assert first is not None
+    found = reasons(opened.rows, opened.shape, first, options.n_positions)
+    rows, n_rows = usable_rows(engine, opened.rows, found, dropped, opened.name)
+    shape, second, impressions = opened.shape, opened.features, rows
+    if opened.columns.form != "impressions":
+        impressions = merge_events(engine, rows, shape, dropped)
+        if second is None:
+            second = Features(rows.filter(rows.kind == IMPRESSION), list(shape.features), opened.name)
+    if second is not None:
+        shape = replace(shape, features=tuple(second.names))
+        keys = [key for key in KEYS if key in second.rows.columns]
+        impressions, second_rows = same_keys(impressions, second.rows, keys)
+        second = replace(second, rows=second_rows)
+    return Shown(impressions, shape, second, first), n_rows
+
+
+def _open(
+    engine: Engine, place: str | Path | ir.Table, table: str | None, encoding: str | None, columns: Columns
+) -> tuple[ir.Table, str]:
+    """A table and its name; ids in a CSV file are read as they stand there: 007 stays 007."""
+    if isinstance(place, ir.Table):
+        return engine.adopt(place), "the table"
+    source = find_source(place)
+    opened = engine.open(source, table, encoding)
+    if source.kind == "csv":
+        opened = engine.open(source, table, encoding, text=id_columns(columns, opened))
+    return opened, source.name
+
+
+def _documents(engine: Engine, shown: Shown, options: Options, dropped: Dropped) -> tuple[ir.Table, ir.Table]:
+    """Documents with features and numbers, and the queries that were shown."""
+    impressions, names, fill = shown.impressions, shown.shape.features, options.fill
+    if shown.features is None:
+        gathered = engine.keep("documents", gather(impressions, KEYS, len(names), fill))
+        settled = settle(engine, gathered, impressions, KEYS, names, fill, dropped)
+        return number_documents(engine, settled, gathered)
+    pairs = engine.keep("shown", impressions.group_by(KEYS).aggregate(rows=impressions.count()))
+    rows = shown.features.rows
+    keys = [key for key in KEYS if key in rows.columns]
+    gathered = engine.keep("documents", gather(rows, keys, len(names), fill))
+    documents = settle(engine, gathered, rows, keys, names, fill, dropped)
+    if "query" not in keys:
+        documents = pairs.select(*KEYS).join(documents, "document")
+    _count_missing(engine, pairs, documents, shown.features.name, dropped)
+    return number_documents(engine, documents, pairs.semi_join(documents, KEYS))
+
+
+def _count_missing(engine: Engine, pairs: ir.Table, documents: ir.Table, name: str, dropped: Dropped) -> None:
+    missing = pairs.anti_join(documents, KEYS)
+    counts = missing.aggregate(rows=missing.rows.sum(), documents=missing.count())
+    n_rows, n_documents = engine.arrow(counts).to_pylist()[0].values()
+    if n_rows:
+        first = engine.arrow(missing.select(*KEYS).order_by(*KEYS).limit(1)).to_pylist()[0]
+        first_one = f"query {first['query']}, document {first['document']}"
+        dropped.add("no_features", n_rows, f"{name} lacks {n_documents:,} documents, the first is {first_one}")
+        total = engine.arrow(pairs.aggregate(rows=pairs.rows.sum()))["rows"][0].as_py()
+        dropped.refuse_if_most(["no_features"], total, "impressions")
+
+
+def _patterns(engine: Engine, shown: Shown, documents: ir.Table, queries: ir.Table, steps: _Steps) -> ir.Table:
+    shape, limit = shown.shape, engine.rows_at_once
+    impressions = numbered_impressions(shown.impressions, documents, shown.first_position, shape.extras, shape.time)
+    totals = queries.aggregate(impressions=queries.impressions.sum(), last=queries.query_number.max())
+    n_impressions, last = engine.arrow(totals).to_pylist()[0].values()
+    if not n_impressions:
+        raise ValueError("nothing is left to learn from: no impression can be used")
+    parts = [Range(0, last, n_impressions)]
+    if limit is not None and n_impressions > limit:
+        parts = ranges(engine, queries.select("query_number", size=queries.impressions), limit)
+        impressions = engine.keep("numbered_impressions", impressions)
+    return collect_patterns(engine, impressions, parts, shape.extras, shape.time, steps.add)
+
+
+def _schema(engine: Engine, patterns: ir.Table, shape: Shape, *, joint: bool) -> Schema:
+    """Names of levels, and which columns say the same of a whole list."""
+    levels, per_list = {}, set()
+    names = {f"bias_{number}": name for number, (name, is_level) in enumerate(shape.bias) if is_level}
+    for column in [*names, *(["intervention"] if shape.intervention else [])]:
+        values = patterns.select(value=patterns[column]).unnest("value").distinct().limit(MAX_LEVELS + 1)
+        found = engine.arrow(values)["value"].to_pylist()
+        if len(found) > MAX_LEVELS:
+            raise ValueError(f"column '{names.get(column, column)}' has more than {MAX_LEVELS:,} values: is it an id?")
+        levels[column] = level_names(found, intervention=column == "intervention")
+    for column in (f"bias_{number}" for number in range(len(shape.bias))):
+        varied = patterns.aggregate(varied=(patterns[column].unique().length() > 1).sum())
+        if not engine.arrow(varied)["varied"][0].as_py():
+            per_list.add(column)
+    return Schema(shape, levels, frozenset({*per_list, "intervention"}), joint)
+
+
+def _logs(
+    engine: Engine, patterns: ir.Table, documents: ir.Table, schema: Schema, dropped: Dropped, steps: _Steps
+) -> Iterator[ClickLog]:
+    """Logs of one range of queries after the other."""
+    width = len(schema.shape.features) + 2
+    lists = patterns.group_by("query_number").aggregate(size=(patterns.shown.length() * 4).sum())
+    rows = documents.group_by("query_number").aggregate(size=documents.count() * width)
+    sizes = lists.union(rows).group_by("query_number").aggregate(size=ibis._["size"].sum())
+    parts = ranges(engine, sizes, SHARD_CELLS)
+    total = sum(part.size for part in parts)
+    order = ["query_number", "shown", *schema.shape.extras]
+    n_impressions = 0
+    for part in parts:
+        found = engine.arrow(within(patterns, part).order_by(order))
+        listed = engine.arrow(within(documents, part).order_by("query_number", "document_number"))
+        log = shard_log(found, listed, schema, dropped)
+        steps.add(steps.total // 3 * part.size // total)
+        if log is not None:
+            n_impressions += round(impressions_of(log))
+            yield log
+    n_dropped = sum(dropped.counts.get(key, 0) for key in LIST_REASONS)
+    dropped.refuse_if_most(LIST_REASONS, n_impressions + n_dropped, "impressions")
+
+
+def impressions_of(log: ClickLog) -> float:
+    """Shown documents, each as often as its list was shown."""
+    return float((log.mask.sum(1) * log.sessions).sum())
+
+
+class _Counted:
+    """Logs on their way to disk, and what they add up to."""
+
+    def __init__(self, logs: Iterator[ClickLog]):
+        self.logs = logs
+        names = ("impressions", "sessions", "clicks", "lists", "queries", "documents", "shards")
+        self.totals = dict.fromkeys(names, 0)
+
+    def __iter__(self) -> Iterator[ClickLog]:
+        for log in self.logs:
+            sizes = (impressions_of(log), log.n_sessions, log.n_clicks, log.n_lists, len(log.query_ids))
+            found = zip(self.totals, (*sizes, len(log.document_ids), 1), strict=True)
+            self.totals |= {name: self.totals[name] + round(size) for name, size in found}
+            yield log
