@@ -32,6 +32,7 @@ from unskew.networks.problem import Problem
 from unskew.networks.running import RunningEstimate, sum_per_position
 
 SMALLEST = 1e-4
+RATE = 0.5  # relative to other methods: clicks divided by a small alpha make large gradients
 LEAST_ALPHA = 0.01  # where EM finds relevance to matter less than this, it knows nothing: no weight beyond 100
 
 
@@ -73,11 +74,11 @@ class Affine(Method):
             self.estimate = TrustEstimate(problem, step_size)
 
     def stages(self) -> list[Stage]:
-        correction = Stage("correction", self.loss, {self.relevance: 1.0})
+        correction = Stage("correction", self.loss, {self.relevance: RATE})
         if self.given:
             return [correction]
         estimation = Stage(
-            "estimation", self.estimate.loss, {self.estimate: 1.0}, steps=self.estimation_steps, selects=False
+            "estimation", self.estimate.loss, {self.estimate: RATE}, steps=self.estimation_steps, selects=False
         )
         return [estimation, correction]
 

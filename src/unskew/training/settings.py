@@ -27,7 +27,7 @@ class Settings:
     steps: int = 1_000  # over all stages
     batch_size: int = 128  # lists: smaller batches learn as much a step, in half the time
     optimizer: str = "adagrad"
-    learning_rate: float = 0.05
+    learning_rate: float = 0.1
     weight_decay: float = 0.001  # without it rankers over-fit small logs
     max_gradient_norm: float | None = 5.0  # of each network by itself
     metric: str = "ndcg@10"  # on judged validation lists
