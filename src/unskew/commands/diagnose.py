@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from rich.table import Table
 from unskew.commands.app import Json, Quiet, Seed, command
 from unskew.data.log_files import read_log
 from unskew.data.new_folder import check_place
-from unskew.diagnose.advice import CANNOT, DOUBTFUL, TRAIN, TRY
+from unskew.diagnose.advice import CANNOT, DOUBTFUL, TRAIN, TRY, Advice
 from unskew.diagnose.assemble import Diagnosis
 from unskew.diagnose.assemble import diagnose as run_diagnosis
 from unskew.diagnose.findings import BAD, GOOD, PLAIN, UNKNOWN, findings, verdict
@@ -21,6 +22,7 @@ from unskew.diagnose.plain import as_plain
 from unskew.terminal import console, counting_progress, show_json, show_table
 
 MOST_ROWS = 15  # positions shown in the terminal; the report has all
+NAME_WIDTH = 28
 STYLES = {GOOD: "green", PLAIN: "", BAD: "bold yellow", UNKNOWN: "dim"}
 WORD_STYLES = {TRAIN: "bold green", TRY: "", DOUBTFUL: "yellow", CANNOT: "red"}
 
@@ -28,9 +30,7 @@ WORD_STYLES = {TRAIN: "bold green", TRY: "", DOUBTFUL: "yellow", CANNOT: "red"}
 @command
 def diagnose(
     log: Annotated[Path, typer.Argument(help="A click log.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Where the report is written. Default: report.html beside it.")
-    ] = None,
+    out: Annotated[Path, typer.Option(help="Where the report is written.")] = Path("report.html"),
     quick: Annotated[bool, typer.Option("--quick", help="Leave out what needs a model to be trained.")] = False,
     users: Annotated[str | None, typer.Option(help="The bias column that names users: counted, and no bias.")] = None,
     cap: Annotated[float | None, typer.Option(help="Sessions that a user may have; needs --users.")] = None,
@@ -39,17 +39,16 @@ def diagnose(
     quiet: Quiet = False,
 ) -> None:
     """Look at a click log: what it can tell, and which methods are worth training on it."""
-    target = Path("report.html") if out is None else out
-    check_place(target, overwrite=True)
+    check_place(out, overwrite=True)
     clicks = read_log(log)
     with counting_progress("diagnose", "parts", quiet=quiet or json) as progress:
         found = run_diagnosis(clicks, quick=quick, users=users, cap=cap, seed=seed, progress=progress)
-    write_diagnosis(found, target, str(log), _again(log, quick, users, cap, seed))
+    write_diagnosis(found, out, str(log), _again(log, quick, users, cap, seed))
     if json:
-        show_json({"log": log, "report": target, **as_plain(found)})
+        show_json({"log": log, "report": out, **as_plain(found)})
         return
     _show(found)
-    console.print(f"\nPlots, all tables and all reasons: {target}", markup=False, highlight=False)
+    console.print(f"\nPlots, all tables and all reasons: {out}", markup=False, highlight=False)
 
 
 def _show(found: Diagnosis) -> None:
@@ -60,17 +59,25 @@ def _show(found: Diagnosis) -> None:
         console.print(f"… and {len(rows) - MOST_ROWS} more in the report", style="dim", highlight=False)
     _show_pairs("What the log says", [(e.question, e.answer, STYLES[e.tone]) for e in findings(found)])
     judged = verdict(found)
-    _show_pairs("Methods", [(e.method, f"{e.word}: {e.reason}", WORD_STYLES[e.word]) for e in judged.methods])
+    _show_pairs("Methods", _grouped(judged.methods))
     console.print("\n[bold]Verdict[/]", highlight=False)
     for line in judged.lines:
         console.print(escape(line), highlight=False)
+
+
+def _grouped(methods: Sequence[Advice]) -> list[tuple[str, str, str]]:
+    """Methods of the same advice in one row."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for entry in methods:
+        names.setdefault((entry.word, entry.reason), []).append(entry.method)
+    return [(", ".join(own), f"{word}: {reason}", WORD_STYLES[word]) for (word, reason), own in names.items()]
 
 
 def _show_pairs(title: str, pairs: list[tuple[str, str, str]]) -> None:
     """Names and what is said of them, wrapped beside each other."""
     console.print(f"\n[bold]{title}[/]", highlight=False)
     table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(no_wrap=True)
+    table.add_column(max_width=NAME_WIDTH)
     table.add_column(overflow="fold")
     for name, text, style in pairs:
         table.add_row(name, f"[{style}]{escape(text)}[/]" if style else escape(text))

@@ -114,8 +114,10 @@ def _labelled(known: Facts) -> Judged:  # noqa: ARG001
     return CANNOT, "it learns from judgements, and a log of clicks holds none"
 
 
-def _scalar_violated(known: Facts) -> str | None:
+def scalar_violated(known: Facts) -> str | None:
     """Why one number a position is not enough, if it is not."""
+    if known.coupled and known.trust:
+        return "being seen depends on the document, or clicks on top need less relevance (trust)"
     if known.coupled:
         return "being seen depends on the document, too"
     if known.trust:
@@ -128,7 +130,7 @@ def _scalar_violated(known: Facts) -> str | None:
 def _ipw(known: Facts) -> Judged:
     if known.curve is None:
         return CANNOT, "no estimator can tell the curve from this log; it needs propensities from elsewhere"
-    violated = _scalar_violated(known)
+    violated = scalar_violated(known)
     if violated:
         return DOUBTFUL, f"{violated}; a curve of positions corrects part of it only"
     return TRAIN, f"the curve is known without a model ({known.curve})"
@@ -136,7 +138,7 @@ def _ipw(known: Facts) -> Judged:
 
 def _joint_learner(known: Facts) -> Judged:
     """Methods that learn one number a position along with the ranker."""
-    violated = _scalar_violated(known)
+    violated = scalar_violated(known)
     if violated:
         return DOUBTFUL, f"{violated}; it assumes that the position alone decides"
     if known.connected:
@@ -144,8 +146,8 @@ def _joint_learner(known: Facts) -> Judged:
     if known.connected_by_features:
         return TRY, "only equal features link the positions: right if relevance is a function of the features"
     if known.features_know_order:
-        return DOUBTFUL, "no document links the positions and features predict the order: it may confuse the two"
-    return TRY, "no document links the positions: its curve rests on the ranker's form and cannot be checked here"
+        return TRY, "no document links the positions, and features predict the order: nothing here can check its curve"
+    return TRY, "no document links the positions: its curve rests on the ranker's form, nothing here can check it"
 
 
 def _regression_em(known: Facts) -> Judged:
@@ -203,8 +205,10 @@ def _hte(known: Facts) -> Judged:
 def _upe(known: Facts) -> Judged:
     if not known.policy_scores:
         return CANNOT, "it needs the production score of every shown document, and the log has none"
-    if _scalar_violated(known):
-        return DOUBTFUL, f"{_scalar_violated(known)}; it assumes that the position alone decides"
+    if scalar_violated(known):
+        return DOUBTFUL, f"{scalar_violated(known)}; it assumes that the position alone decides"
+    if not known.connected:
+        return TRY, "made for an order that hides the bias; without linked positions nothing here can check it"
     if known.strong_logger or known.features_know_order:
         return TRAIN, "made for an order that hides the bias, and features predict this log's order"
     return TRY, "made for strong loggers; this one's order hides little"
@@ -233,6 +237,7 @@ RULES: dict[str, Rule] = {
     "affine_softmax": _affine_softmax,
     "vectorization": _vectorization,
     "lbd": _lbd,
+    "low_rank": _lbd,
     "hte": _hte,
     "upe": _upe,
     "iobm": _iobm,

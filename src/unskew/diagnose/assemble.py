@@ -31,6 +31,7 @@ from unskew.diagnosis.logger_strength import (
 )
 from unskew.diagnosis.position_pairs import Coverage, intervention_coverage
 from unskew.diagnosis.propensities import ESTIMATORS
+from unskew.diagnosis.single_documents import single_documents
 from unskew.diagnosis.traffic import Traffic, cap_users, heavy_users, traffic
 from unskew.diagnosis.trust import Trust, trust_bias
 
@@ -38,6 +39,7 @@ Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 
 QUICK = "left out by --quick"
+BY_LIST = ("randomization",)  # estimators that ask what stood together
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,9 @@ class Refusal:
     """A part that this log cannot support, and why."""
 
     reason: str
+
+
+NO_MATRIX = Refusal("it needs a click matrix, see scalar examination")
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,28 +106,31 @@ def diagnose(
     steps = _Steps(progress, 13 + len(ESTIMATORS) + (0 if quick else len(LEARNT) + 1))
     counted = steps.part(lambda: _counted_users(log, users, cap))
     log = _without_users(log, users, cap)
-    rates = click_rates(log)
-    curves = {name: steps.part(partial(estimate, log, seed=seed)) for name, estimate in ESTIMATORS.items()}
-    coverage = steps.part(lambda: intervention_coverage(log))
+    single = single_documents(log)
+    rates = click_rates(single)
+    coverage = steps.part(lambda: intervention_coverage(single))
     known = None if isinstance(coverage, Refusal) else coverage
-    matrix = steps.part(lambda: click_matrix_without_grades(log, seed=seed))
+    matrix = steps.part(lambda: click_matrix_without_grades(single, seed=seed))
     found = Diagnosis(
         log=log,
         traffic=traffic(log),
         users=counted,
         rates=rates,
         coverage=coverage,
-        connectivity=steps.part(lambda: connectivity(log, rates, known)),
+        connectivity=steps.part(lambda: connectivity(single, rates=rates, coverage=known, n_sessions=log.n_sessions)),
         by_column={name: steps.part(partial(connectivity_by, log, name)) for name in log.bias},
-        curves=curves,
+        curves={
+            name: steps.part(partial(estimate, log if name in BY_LIST else single, seed=seed))
+            for name, estimate in ESTIMATORS.items()
+        },
         rank=matrix if isinstance(matrix, Refusal) else steps.part(lambda: click_rank(matrix, seed=seed)),
-        trust=matrix if isinstance(matrix, Refusal) else steps.part(lambda: trust_bias(matrix)),
-        coupling=steps.part(lambda: coupling(log, seed=seed)),
+        trust=NO_MATRIX if isinstance(matrix, Refusal) else steps.part(lambda: trust_bias(matrix)),
+        coupling=steps.part(lambda: coupling(single, seed=seed)),
         strength=Refusal("it needs an examination curve"),
         shuffled=steps.part(lambda: shuffled_clicks(log)),
         order=steps.part(lambda: order_from_features(log, seed=seed)),
         position_leaks=steps.part(lambda: position_leaks(log, seed=seed)),
-        click_leaks=steps.part(lambda: click_leaks(log, seed=seed)),
+        click_leaks=steps.part(lambda: click_leaks(single, seed=seed)),
         learnt={
             name: Refusal(QUICK) if quick else steps.part(partial(learnt_curve, log, name, seed=seed))
             for name in LEARNT

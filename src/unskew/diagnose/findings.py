@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from unskew.diagnose.advice import CANNOT, DOUBTFUL, FEW_CLICKS, NOTABLE_COUPLING, TRAIN, TRY, Advice, advise, facts
-from unskew.diagnose.assemble import Diagnosis, Refusal
+from unskew.diagnose.advice import (
+    CANNOT,
+    DOUBTFUL,
+    FEW_CLICKS,
+    NOTABLE_COUPLING,
+    TRAIN,
+    TRY,
+    Advice,
+    advise,
+    facts,
+    scalar_violated,
+)
+from unskew.diagnose.assemble import QUICK, Diagnosis, Refusal
 from unskew.diagnosis.connectivity import Connectivity, Link
 from unskew.diagnosis.trust import NONE, TRUST
 
 GOOD, PLAIN, BAD, UNKNOWN = "good", "plain", "bad", "unknown"
 LONGEST_REASON = 160  # characters of a refusal; the rest is in the report
+MARKS = (". ", ": ")
 MOST_LINKS = 3  # that a sentence spells out
 ENOUGH_LINKED = 100  # impressions on the weakest link
 
@@ -59,9 +71,10 @@ def verdict(diagnosis: Diagnosis) -> Verdict:
 
 
 def short(reason: str) -> str:
-    """The first sentence or so of a refusal."""
-    first = reason.split(": ")[0] if len(reason) > LONGEST_REASON else reason
-    return first if len(first) <= LONGEST_REASON else first[: LONGEST_REASON - 1].rsplit(" ", 1)[0] + " …"
+    """A refusal, or so many of its first sentences as fit."""
+    while len(reason) > LONGEST_REASON and any(mark in reason for mark in MARKS):
+        reason = reason[: max(reason.rfind(mark) for mark in MARKS)]
+    return reason.rstrip(".")
 
 
 def _can_tell(diagnosis: Diagnosis) -> str:
@@ -69,7 +82,9 @@ def _can_tell(diagnosis: Diagnosis) -> str:
     if isinstance(links, Refusal):
         return f"Whether the log can tell relevance from position is not known: {short(links.reason)}."
     if links.connected:
-        return "The log can tell relevance from position, up to scale, if being seen depends on the position alone."
+        told = "The log can tell relevance from position, up to scale, if being seen depends on the position alone."
+        violated = scalar_violated(facts(diagnosis))
+        return told if violated is None else f"{told} But it does not seem to: {violated}."
     return (
         "The log alone cannot tell relevance from position: its positions fall into "
         f"{len(links.groups)} groups that no document links."
@@ -95,22 +110,19 @@ def _before(diagnosis: Diagnosis) -> list[str]:
 
 def how_to_link(links: Connectivity) -> str:
     """What would connect the positions."""
-    needed = links.shuffle_share or 0.0
-    sessions = f"{_percent(needed)} of as many sessions" if needed <= 1 else f"{needed:.1f} times as many sessions"
-    merge = links.merges[0] if links.merges else None
-    merged = (
-        "" if merge is None else f" Merging {_pair(merge)} (click rates {merge.rate_ratio:.2f}:1) is the mildest merge."
-    )
+    merge = links.merges[0]
+    merged = f"Merging {_pair(merge)} (click rates {merge.rate_ratio:.2f} to 1) is the mildest merge"
     if len(links.merges) > MOST_LINKS:
-        merged += " Merging them all would be naive again."
-    return f"To link them: shuffle {sessions}, or swap {_spelt(links.links)}.{merged}"
+        merged += f", but all {len(links.merges)} needed would be naive again"
+    swapped = "neighbours" if len(links.links) > MOST_LINKS else ", ".join(_pair(link) for link in links.links)
+    return (
+        f"To link them, and know each to about a tenth, shuffle {_of_sessions(links.shuffle_share or 0.0)}, or swap "
+        f"{swapped} in {_of_sessions(sum(link.share for link in links.links))}. {merged}."
+    )
 
 
-def _spelt(links: tuple[Link, ...]) -> str:
-    if len(links) > MOST_LINKS:
-        worst = max(link.share for link in links)
-        return f"neighbours, each pair in up to {_percent(worst)}"
-    return ", ".join(f"{_pair(link)} in {_percent(link.share)}" for link in links)
+def _of_sessions(share: float) -> str:
+    return f"{_percent(share)} of as many sessions" if share <= 1 else f"{share:.1f} times as many sessions"
 
 
 def _pair(link: Link) -> str:
@@ -306,7 +318,8 @@ def _about_users(diagnosis: Diagnosis) -> Finding:
 
 
 def _refused(question: str, refusal: Refusal) -> Finding:
-    return Finding(question, f"cannot be told: {short(refusal.reason)}", UNKNOWN)
+    reason = short(refusal.reason)
+    return Finding(question, reason if refusal.reason == QUICK else f"cannot be told: {reason}", UNKNOWN)
 
 
 QUESTIONS: tuple[Callable[[Diagnosis], list[Finding]], ...] = (

@@ -25,6 +25,8 @@ TITLES = {
     CANNOT: "Cannot work on this log",
 }
 MOST_IN_MATRIX = 20  # positions in a heat map
+HIGHEST = 3.0  # of a relative curve that is drawn
+SMALLEST = 1e-12
 WHAT_IT_IS = (
     "Click-through holds both what stands at a position and what the position does. Curves are what the position does, "
     "relative to the first one, if being seen depends on the position alone; bands are intervals over queries. "
@@ -43,7 +45,12 @@ def write_diagnosis(diagnosis: Diagnosis, path: str | Path, name: str, command: 
             for word, title in TITLES.items()
             if any(entry.word == word for entry in judged.methods)
         ),
-        Section("Positions", [WHAT_IT_IS], sheets=[_position_sheet(diagnosis)], figures=_position_figures(diagnosis)),
+        Section(
+            "Positions",
+            [WHAT_IT_IS],
+            sheets=[_position_sheet(diagnosis), *_curve_sheet(diagnosis)],
+            figures=_position_figures(diagnosis),
+        ),
         *_coverage_section(diagnosis),
         *_matrix_section(diagnosis),
         *_leak_section(diagnosis),
@@ -99,34 +106,61 @@ def _position_figures(diagnosis: Diagnosis) -> list[Drawn]:
             line_figure(shown, x_label="position", y_label="clicks a showing", bands=band),
         )
     ]
-    lines: dict[str, Line] = {}
-    bands: dict[str, Line] = {}
-    for name, curve in diagnosis.curves.items():
-        if isinstance(curve, Curve):
-            lines[name] = (curve.positions.tolist(), curve.values.tolist())
-            bands[name] = (curve.low.tolist(), np.minimum(curve.high, 2.0).tolist())
-    for name, learnt in diagnosis.learnt.items():
-        if not isinstance(learnt, Refusal):
-            label = f"{name} (learnt)"
-            lines[label] = (list(range(len(learnt.values))), learnt.values.tolist())
-            bands[label] = (learnt.low.tolist(), np.minimum(learnt.high, 2.0).tolist())
-    if lines:
-        top = rates.rates[0]
-        reference: dict[str, Line] = {}
-        if top > 0:
-            reference = {"click-through": (rates.positions.tolist(), (rates.rates / top).tolist())}
-        figure = line_figure(
-            lines, x_label="position", y_label="seen, relative to the first", bands=bands, reference=reference
-        )
-        title = "Examination by every estimator that this log supports, and click-through for comparison"
-        figures.append(Drawn("curves", title, figure))
+    figures += _curve_figures(diagnosis)
     if not isinstance(diagnosis.strength, Refusal):
         strength = diagnosis.strength
         line: dict[str, Line] = {"relevance": (strength.positions.tolist(), strength.relevance.tolist())}
-        of_line: dict[str, Line] = {"relevance": (strength.low.tolist(), np.minimum(strength.high, 3.0).tolist())}
+        of_line: dict[str, Line] = {"relevance": (strength.low.tolist(), np.minimum(strength.high, HIGHEST).tolist())}
         figure = line_figure(line, x_label="position", y_label="mean relevance, relative to the first", bands=of_line)
         figures.append(Drawn("logger", "What the logger put where: click-through divided by examination", figure))
     return figures
+
+
+def _curve_figures(diagnosis: Diagnosis) -> list[Drawn]:
+    """Curves of the estimators, and beside the best of them those that a model learnt."""
+    estimated = {name: curve for name, curve in diagnosis.curves.items() if isinstance(curve, Curve)}
+    learnt = {name: curve for name, curve in diagnosis.learnt.items() if not isinstance(curve, Refusal)}
+    figures = []
+    if estimated:
+        lines = {name: _line(curve.positions, curve.values) for name, curve in estimated.items()}
+        bands = {name: _line(curve.low, curve.high) for name, curve in estimated.items()}
+        rates = diagnosis.rates
+        through = {"click-through": _line(rates.positions, rates.rates / max(rates.rates[0], SMALLEST))}
+        title = "Examination by every estimator that this log supports, and click-through for comparison"
+        figures.append(Drawn("curves", title, _curves(lines, bands, through)))
+    if learnt:
+        lines = {name: _line(np.arange(len(curve.values)), curve.values) for name, curve in learnt.items()}
+        bands = {name: _line(curve.low, curve.high) for name, curve in learnt.items()}
+        best = diagnosis.curve
+        beside = {} if best is None else {best.estimator: _line(best.positions, best.values)}
+        title = "Examination as methods learn it along with a ranker; it rests on their model"
+        figures.append(Drawn("learnt", title, _curves(lines, bands, beside)))
+    return figures
+
+
+def _curves(lines: dict[str, Line], bands: dict[str, Line], reference: dict[str, Line]) -> Figure:
+    return line_figure(
+        lines, x_label="position", y_label="seen, relative to the first", bands=bands, reference=reference
+    )
+
+
+def _line(one: np.ndarray, other: np.ndarray) -> Line:
+    """Two rows of numbers; what is beyond the page is cut off."""
+    return np.asarray(one).tolist(), np.clip(np.nan_to_num(other, posinf=HIGHEST), None, HIGHEST).tolist()
+
+
+def _curve_sheet(diagnosis: Diagnosis) -> list[Sheet]:
+    curves = {name: curve for name, curve in diagnosis.curves.items() if isinstance(curve, Curve)}
+    if not curves:
+        return []
+    rows = []
+    for position in diagnosis.rates.positions.tolist():
+        cells = [str(position)]
+        for curve in curves.values():
+            place = np.flatnonzero(curve.positions == position)
+            cells.append("{} ({})".format(*_curve_cells(curve, int(place[0]))) if len(place) else "–")
+        rows.append(cells)
+    return [_sheet("curves", "Examination by estimator, with intervals over queries", ("position", *curves), rows)]
 
 
 def _coverage_section(diagnosis: Diagnosis) -> list[Section]:

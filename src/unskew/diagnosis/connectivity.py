@@ -74,28 +74,36 @@ class Connectivity:
         return len(self.groups_by_features) == 1
 
 
-def connectivity(log: ClickLog, rates: ClickRates | None = None, coverage: Coverage | None = None) -> Connectivity:
+def connectivity(
+    log: ClickLog,
+    *,
+    rates: ClickRates | None = None,
+    coverage: Coverage | None = None,
+    n_sessions: float | None = None,
+) -> Connectivity:
     """Whether positions are linked by documents, and what would link them.
 
     Args:
         rates: of this log, where they are known already.
         coverage: of this log, where it is known already.
+        n_sessions: that an intervention would be a share of; default: as many as the log holds.
     """
+    n_sessions = log.n_sessions if n_sessions is None else n_sessions
     rates = click_rates(log) if rates is None else rates
     groups, by_features = _both_graphs(log, ())
     if len(groups) == 1:
         coverage = intervention_coverage(log) if coverage is None else coverage
         return Connectivity("position", groups, by_features, weakest=_weakest(coverage))
     parts = [[int(name) for name in group] for group in groups]
-    links = _tree(rates, parts, log.n_sessions, by="share")
-    merges = _tree(rates, parts, log.n_sessions, by="merge")
+    links = _tree(rates, parts, n_sessions, by="share")
+    merges = _tree(rates, parts, n_sessions, by="merge")
     return Connectivity(
         "position",
         groups,
         by_features,
         links=links,
         merges=merges,
-        shuffle_share=_share(float(rates.rates.min()), log.n_sessions),
+        shuffle_share=_share(float(rates.rates.min()), n_sessions),
     )
 
 

@@ -128,8 +128,11 @@ def _moved(log: ClickLog, rng: Generator) -> _Moved:
     positions, places = np.unique(log.positions[chosen].astype(np.int64), return_inverse=True)
     documents = log.documents[chosen].astype(np.int64)
     clicked = np.bincount(documents, weights=log.clicks[chosen], minlength=len(log.features)) > 0
-    cells = np.unique(documents[clicked[documents]] * len(positions) + places[clicked[documents]])
-    several = np.flatnonzero(np.bincount(cells // len(positions), minlength=len(log.features)) > 1)
+    lowest = np.full(len(log.features), len(positions))
+    np.minimum.at(lowest, documents, places)
+    several = np.zeros(len(log.features), dtype=bool)
+    several[documents[places > lowest[documents]]] = True
+    several = np.flatnonzero(several & clicked)
     if not len(several):
         raise NotIdentified(
             "no clicked document was shown at several positions: what the position does to different documents cannot "

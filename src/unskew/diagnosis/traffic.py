@@ -143,12 +143,11 @@ def _orders(log: ClickLog, lists: NDArray[np.int64]) -> NDArray[np.int64]:
     if not log.bias and log.interventions is None:
         return lists
     keys = np.zeros(log.n_lists, dtype=np.uint64)
-    factor = np.uint64(0x9E3779B97F4A7C15)
     for column in range(log.n_docs):
         value = np.where(log.mask[:, column], log.documents[:, column].astype(np.int64) + 1, 0).astype(np.uint64)
-        keys = (keys ^ (keys >> np.uint64(29))) * factor + value
-    pairs = np.unique(np.stack([log.queries.astype(np.uint64), keys]), axis=1)
-    return np.unique(pairs[0], return_counts=True)[1]
+        keys = (keys ^ (keys >> np.uint64(29)) ^ value) * np.uint64(0x9E3779B97F4A7C15)
+    _, first = np.unique(keys, return_index=True)  # a list answers one query: its documents tell which
+    return np.unique(log.queries[first], return_counts=True)[1]
 
 
 def _patterns(log: ClickLog) -> tuple[float | None, float | None]:
