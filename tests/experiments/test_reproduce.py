@@ -7,8 +7,6 @@ import pytest
 from typer.testing import CliRunner
 
 from unskew.cli import app
-from unskew.data.log_files import write_log
-from unskew.experiments.comparison import compare_methods
 from unskew.experiments.reproduce import reproduce
 
 SMALL = """
@@ -48,7 +46,6 @@ kind = "curves"
 file = "curves"
 title = "Curves"
 """
-TRAINING = {"steps": 8, "validate_every": 4, "hidden": [4]}
 
 
 @pytest.fixture(scope="module")
@@ -102,45 +99,6 @@ def test_the_same_run_gives_the_same_numbers(small, tmp_path):
         assert result.outcome.per_query["ndcg@10"].tolist() == first[result.run.key]
 
 
-def test_a_log_of_ones_own_is_compared_with_grids_and_a_baseline(log, tmp_path):
-    write_log(log, tmp_path / "log")
-    done = compare_methods(
-        tmp_path / "log",
-        ["naive", "dla", "ipw"],
-        validate="world:tiny",
-        test="world:tiny",
-        grids={"dla": {"max_weight": [2.0, 20.0]}},
-        options=TRAINING,
-        seeds=2,
-        jobs=1,
-        out=tmp_path / "out",
-    )
-    assert not done.results.failed
-    sheets = {sheet.name: sheet for sheet in done.written.sheets}
-    assert [row[0].text for row in sheets["results"].rows] == ["production", "naive", "dla", "ipw"]
-    assert "against naive" in sheets["results"].note
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"methods": ["naive", "magic"]}, ValueError, "unknown method 'magic'"),
-        ({"grids": {"dla": {"max_weight": [1]}}}, ValueError, "a grid for 'dla', which is not compared"),
-        ({"baseline": "dla"}, ValueError, "the baseline 'dla' is not compared"),
-        ({"methods": ["labelled"]}, ValueError, "pass judged data"),
-        ({"test": "world:huge"}, ValueError, "unknown world 'world:huge'"),
-        ({"log": "nowhere"}, FileNotFoundError, "nowhere is no click log"),
-        ({"options": {"stepps": 1}}, ValueError, "unknown option 'stepps'"),
-    ],
-)
-def test_a_comparison_that_cannot_be_made_is_refused_before_any_work(change, error, message, log, tmp_path):
-    write_log(log, tmp_path / "log")
-    arguments = {"log": tmp_path / "log", "methods": ["naive"], "validate": "world:tiny", "test": "world:tiny"}
-    with pytest.raises(error, match=message):
-        compare_methods(**{**arguments, "out": tmp_path / "out", **change})
-    assert not (tmp_path / "out" / "runs").exists()
-
-
 def test_a_place_that_cannot_be_written_is_refused_before_any_work(small, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(OSError, match="cannot be written"):
@@ -160,11 +118,3 @@ def test_the_command_lists_experiments_and_reports_failures_by_its_exit_code(sma
     assert shown["tables"]["results"][0][0] == "Clicks"
     unknown = runner.invoke(app, ["reproduce", "lbd-table9"])
     assert unknown.exit_code == 2
-
-
-def test_a_grid_is_written_as_method_name_and_values(log, tmp_path):
-    write_log(log, tmp_path / "log")
-    arguments = ["compare", str(tmp_path / "log"), "--methods", "naive", "--validate", "world:tiny"]
-    found = CliRunner().invoke(app, [*arguments, "--test", "world:tiny", "--grid", "penalty=1"])
-    assert found.exit_code == 2
-    assert "lbd.penalty=0.1,1,10" in found.stderr

@@ -152,6 +152,8 @@ def standing_sheet(found: Outlook, n_seeds: int) -> Sheet:
 def criteria_sheets(results: Results) -> list[Sheet]:
     """All criteria of all methods, and what they can and cannot tell."""
     table = Table(results.results)
+    if not table.labels():
+        return []
     measured = [name for name in CRITERIA if any(name in _values(table, label) for label in table.labels())]
     labels = sorted(table.labels(), key=lambda label: label != PRODUCTION)
     rows = [(Shown(_directed(name)), *(_cell(table, label, name) for label in labels)) for name in measured]

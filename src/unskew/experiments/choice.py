@@ -20,7 +20,6 @@ from unskew.diagnosis.curve import NotIdentified
 from unskew.diagnosis.propensities import estimate_propensities
 from unskew.evaluation.criteria import (
     CRITERIA,
-    DEFAULT_CRITERION,
     Contender,
     Evidence,
     list_log_likelihood,
@@ -182,10 +181,9 @@ def _summary(values: dict[str, Vector]) -> dict[str, list[float]]:
     return {name: [float(np.nanmean(entry)), standard_error(entry)] for name, entry in values.items()}
 
 
-def _chosen_by(criterion: str | None, contender: Contender, case: Case) -> float:
+def _chosen_by(name: str, contender: Contender, case: Case) -> float:
     """The number that hyper-parameters are chosen by; higher is better."""
     assert case.choosing is not None
-    name = criterion or DEFAULT_CRITERION
     values, reasons = measure_all(contender, case.choosing, [name])
     if name in reasons:
         raise ValueError(f"hyper-parameters cannot be chosen by {CRITERIA[name].title}: {reasons[name]}")

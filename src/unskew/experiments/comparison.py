@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from unskew.data.catalogue import load_split
-from unskew.evaluation.criteria import CRITERIA
+from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION
 from unskew.experiments.against_production import PRODUCTION
 from unskew.experiments.choice import HELD_OUT
 from unskew.experiments.plan import FORMAT, Group, Repetition, Run, plan, repetitions_of
@@ -59,6 +59,8 @@ def compare_methods(
         seeds: trainings of each method; log and held-out queries stay.
     """
     _check(methods, grids or {}, judged, baseline, criterion)
+    if not 0 < held_out < 1:
+        raise ValueError(f"held_out is the share of the queries to compare on, between 0 and 1, got {held_out}")
     if (validate is None) != (test is None):
         raise ValueError("judged data are needed twice, to choose and to measure: pass both validate and test, or none")
     path = Path(log)
@@ -66,7 +68,9 @@ def compare_methods(
     if validate is not None and test is not None:
         own |= {"valid": validate, "test": test, "max_grade": _checked_grade(validate, test)}
     else:
-        own |= {"held_out": {"share": held_out, "choosing": bool(grids)}, "criterion": criterion}
+        own["held_out"] = {"share": held_out, "choosing": bool(grids)}
+        if grids:  # else every criterion is measured anyway, and rows serve whichever decides
+            own["criterion"] = criterion or DEFAULT_CRITERION
         metrics, metric, baseline = (), Experiment.metric, None
     experiment = Experiment(
         name="compare",

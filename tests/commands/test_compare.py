@@ -1,0 +1,65 @@
+"""`unskew compare`, as a person types it."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from unskew.cli import app
+from unskew.data.log_files import write_log
+
+FAST = ["--set", "steps=8", "--set", "hidden=4", "--seeds", "1", "--jobs", "1", "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def folder(log, tmp_path_factory):
+    return str(write_log(log, tmp_path_factory.mktemp("compare") / "log"))
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["compare", *map(str, arguments)])
+
+
+def test_without_labels_it_prints_production_and_a_verdict(folder, tmp_path):
+    shown = run(folder, "--methods", "naive,dla", *FAST, "--out", tmp_path / "out")
+    assert shown.exit_code == 0, shown.output
+    text = " ".join(shown.output.split())
+    assert "Against production" in text
+    assert "beats production by" in text or "nothing beats production" in text
+    assert "Decided by" in text
+    assert "It cannot tell" in text
+
+
+def test_json_holds_the_verdict_and_every_standing(folder, tmp_path):
+    shown = run(folder, "--methods", "naive,dla", *FAST, "--criterion", "ips", "--out", tmp_path / "out", "--json")
+    against = json.loads(shown.stdout)["against_production"]
+    assert [entry["label"] for entry in against["standings"]] == ["production", "naive", "dla"]
+    assert against["measure"] == "IPS DCG@10"
+    assert against["production"] == "policy score"
+    assert against["standings"][0]["low"] < against["standings"][0]["mean"] < against["standings"][0]["high"]
+    assert "production" in against["verdict"]
+
+
+def test_with_labels_production_is_a_row_as_well(folder, tmp_path):
+    labels = ["--validate", "world:tiny", "--test", "world:tiny"]
+    shown = run(folder, "--methods", "naive,dla", *FAST, *labels, "--out", tmp_path / "out", "--json")
+    found = json.loads(shown.stdout)
+    assert [row[0] for row in found["tables"]["production"]] == ["production", "naive", "dla"]
+    assert found["against_production"]["measure"] == "ndcg@10"
+    assert "imitated from features" in found["against_production"]["production"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--test", "world:tiny"], "pass both validate and test"),
+        (["--criterion", "magic"], "unknown criterion 'magic'"),
+        (["--held-out", "1.5"], "held_out is the share"),
+        (["--grid", "penalty=1"], "lbd.penalty=0.1,1,10"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_clear_line(folder, tmp_path, arguments, message):
+    found = run(folder, "--methods", "naive", *arguments, "--out", tmp_path / "out")
+    assert found.exit_code == 2
+    assert message in " ".join(found.stderr.split())
+    assert not (tmp_path / "out" / "runs").exists()
