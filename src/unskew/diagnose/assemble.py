@@ -39,6 +39,7 @@ Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 
 QUICK = "left out by --quick"
+N_PARTS = 12  # besides estimators, bias columns and fitted models
 BY_LIST = ("randomization",)  # estimators that ask what stood together
 
 
@@ -103,7 +104,7 @@ def diagnose(
         raise ValueError("the log is empty: there is nothing to diagnose")
     if cap is not None and users is None:
         raise ValueError("a cap on users needs the column that names them: pass users=… (--users COLUMN)")
-    steps = _Steps(progress, 13 + len(ESTIMATORS) + (0 if quick else len(LEARNT) + 1))
+    steps = _Steps(progress, N_PARTS + len(log.bias) + len(ESTIMATORS) + (0 if quick else len(LEARNT) + 1))
     counted = steps.part(lambda: _counted_users(log, users, cap))
     log = _without_users(log, users, cap)
     single = single_documents(log)
@@ -138,7 +139,10 @@ def diagnose(
         bounds=Refusal(QUICK) if quick else steps.part(lambda: model_bounds(log, seed=seed)),
     )
     curve = found.curve
-    return found if curve is None else replace(found, strength=steps.part(lambda: logger_strength(rates, curve)))
+    if curve is not None:
+        found = replace(found, strength=steps.part(lambda: logger_strength(rates, curve)))
+    steps.end()
+    return found
 
 
 class _Steps:
@@ -146,6 +150,11 @@ class _Steps:
 
     def __init__(self, progress: Progress | None, total: int):
         self.progress, self.total, self.done = progress, total, 0
+
+    def end(self) -> None:
+        """What was not asked, because something else had been refused, is done as well."""
+        if self.progress is not None:
+            self.progress(self.total, self.total)
 
     def part(self, run: Callable[[], Result]) -> Result | Refusal:
         try:

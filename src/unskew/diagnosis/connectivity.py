@@ -177,7 +177,7 @@ def _alike(features: NDArray[np.float32]) -> NDArray[np.int64]:
 
 def _share(rate: float, n_sessions: float) -> float:
     """Share of the sessions that brings enough clicks at a position of this click rate."""
-    return ENOUGH_CLICKS / max(rate * n_sessions, np.finfo(float).tiny)
+    return ENOUGH_CLICKS / max(rate * n_sessions, 1.0)  # a position without a click counts as if it had one
 
 
 def _tree(rates: ClickRates, parts: list[list[int]], n_sessions: float, *, by: str) -> tuple[Link, ...]:

@@ -1,0 +1,69 @@
+"""The report of a diagnosis: self-contained, shown by a browser without complaint."""
+
+import re
+import shutil
+
+import pytest
+
+from unskew.diagnose import diagnose
+from unskew.diagnose.page import position_rows, write_diagnosis
+from unskew.simulation.simulate import simulate
+
+
+@pytest.fixture(scope="module")
+def diagnosis(log):
+    return diagnose(log, quick=True)
+
+
+@pytest.fixture(scope="module")
+def page(diagnosis, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    return write_diagnosis(diagnosis, path, "clicks <of> mine", "unskew diagnose clicks")
+
+
+def test_the_page_fetches_nothing_and_holds_the_verdict(page):
+    text = page.read_text()
+    assert not re.search(r"(src|href)=[\"']?(https?:)?//", text)
+    assert "Diagnosis of clicks &lt;of&gt; mine" in text
+    assert "Worth training" in text
+    assert text.count("<svg") == 5  # click-through, curves, logger, links, click matrix
+
+
+def test_what_was_refused_is_on_the_page(page):
+    assert "What this log cannot tell, and why" in page.read_text()
+
+
+def test_the_table_of_positions_has_a_row_each(diagnosis):
+    columns, rows = position_rows(diagnosis)
+    assert len(rows) == 10
+    assert {len(row) for row in rows} == {len(columns)}
+    assert rows[0][4:] == ["1.000", "1.000–1.000", "1.00"]
+
+
+def test_a_log_that_can_tell_nothing_still_has_a_page(world, tmp_path):
+    log = simulate(world.train, "svm", "position_based", sessions=4, seed=1).log
+    page = write_diagnosis(diagnose(log, quick=True), tmp_path / "report.html", "one order", "unskew diagnose x")
+    assert "No document was shown at two positions" in page.read_text()
+
+
+def test_a_browser_shows_it_without_complaint(page):
+    sync_api = pytest.importorskip("playwright.sync_api")
+    browser_path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if browser_path is None:
+        pytest.skip("there is no chromium here: apt-get install chromium")
+    said, asked = [], []
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        try:
+            tab = browser.new_page()
+            tab.on("console", lambda message: said.append(message.text))
+            tab.on("pageerror", lambda error: said.append(str(error)))
+            tab.on("request", lambda request: asked.append(request.url))
+            tab.goto(page.as_uri())
+            widths = [tab.locator("figure svg").nth(n).bounding_box()["width"] for n in range(5)]
+            overflow = tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        finally:
+            browser.close()
+    assert (said, asked) == ([], [page.as_uri()])
+    assert min(widths) > 200
+    assert overflow <= 0
