@@ -2,13 +2,23 @@
 
 import json
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from unskew.cli import app
 from unskew.data.log_files import write_log
+from unskew.experiments import choice
 
 FAST = ["--set", "steps=8", "--set", "hidden=4", "--seeds", "1", "--jobs", "1", "--quiet"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_trees():
+    """A model of relevance that takes no time; tests of `selection` use the real one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choice, "fit_relevance", lambda *_: lambda features: np.full(len(features), 0.1))
+        yield
 
 
 @pytest.fixture(scope="module")

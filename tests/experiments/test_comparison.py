@@ -9,9 +9,18 @@ import pytest
 from unskew.data.log_files import write_log
 from unskew.evaluation.compare import mean_interval
 from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION
+from unskew.experiments import choice
 from unskew.experiments.comparison import compare_methods
 
 TRAINING = {"steps": 8, "validate_every": 4, "hidden": [4]}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_trees():
+    """A model of relevance that takes no time; tests of `selection` use the real one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choice, "fit_relevance", lambda *_: lambda features: np.full(len(features), 0.1))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -160,7 +160,7 @@ def _simulated_case(definition: str) -> Case:
     return case
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _own_case(log: str, held_out: str) -> Case:
     settings = json.loads(held_out)
     return make_case(own_log(json.loads(log)["path"]), settings["share"], choosing=settings["choosing"])
