@@ -126,3 +126,15 @@ def test_every_shipped_experiment_can_be_planned_with_the_methods_and_options_th
         groups = plan(experiment.varied(variant), "world:tiny", 2)
         keys = [run.key for group in groups for run in group.candidates]
         assert len(set(keys)) >= 1 or not experiment.methods
+
+
+def test_a_variant_adds_settings_in_their_order():
+    experiment = parse_experiment(
+        'title = "t"\npaper = "p"\nquestion = "q"\n'
+        '[[settings]]\nname = "low"\nx = 0.0\n[[settings]]\nname = "high"\nx = 1.0\n'
+        "[[methods]]\nlabel = 'a'\nmethod = 'dla'\n"
+        '[variants.paper]\nabout = "more"\nsettings = [{ name = "middle", x = 0.5 }]\n',
+        "own",
+    )
+    assert [entry.name for entry in experiment.varied("paper").settings] == ["low", "middle", "high"]
+    assert [entry.name for entry in experiment.settings] == ["low", "high"]

@@ -122,6 +122,7 @@ class Variant:
     simulation: Options = field(default_factory=dict)
     grids: dict[str, Grid] = field(default_factory=dict)  # label -> grid
     options: dict[str, Options] = field(default_factory=dict)  # setting -> options
+    settings: tuple[Setting, ...] = ()  # besides those of the experiment
     seeds: int = 0  # 0: as the experiment
 
 
@@ -171,7 +172,7 @@ class Experiment:
             seeds=variant.seeds or self.seeds,
             settings=tuple(
                 replace(entry, options={**entry.options, **variant.options.get(entry.name, {})})
-                for entry in self.settings
+                for entry in sorted((*self.settings, *variant.settings), key=lambda entry: entry.x or 0)
             ),
             methods=tuple(replace(entry, grid=variant.grids.get(entry.label, entry.grid)) for entry in self.methods),
         )
