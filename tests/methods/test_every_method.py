@@ -47,6 +47,16 @@ OPTIONS = {
     "low_rank logit pinned": ("low_rank", {"link": "logit", "rank": 2, "penalty": 0.01, "exact": True}),
     "low_rank logit examination": ("low_rank", {"link": "logit", "choose": "examination", "top_examination": 0.7}),
     "low_rank of rank 0": ("low_rank", {"rank": 0}),
+    "vectorization, network": ("vectorization", {"base": "network", "dimensions": 3}),
+    "vectorization, mean": ("vectorization", {"base": "mean"}),
+    "vectorization, position": ("vectorization", {"base": "position", "base_position": 1}),
+    "vectorization, principal direction": ("vectorization", {"base": "pca"}),
+    "cdla_ld serving the teacher": ("cdla_ld", {"serve": "teacher"}),
+    "cdla_ld debiasing the student": ("cdla_ld", {"debias": "student"}),
+    "upe by the policy's scores": ("upe", {"scoring": "policy", "max_weight": 3.0}),
+    "xpa of displayed bias columns": ("xpa", {"displayed": "bias"}),
+    "xpa without attention": ("xpa", {"attention": False}),
+    "iobm of positions alone": ("iobm", {"use_clicks": False, "use_context": False}),
     "lbd certified": ("lbd", {"lipschitz": "certified", "beta": 0.5, "cancel": 0.0}),
 }
 CASES = {**{name: (name, NEEDED.get(name, {})) for name in METHODS}, **OPTIONS}
