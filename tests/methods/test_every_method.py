@@ -204,6 +204,8 @@ def test_loss_and_gradients_are_finite_and_reach_every_network(case):
         assert all(term.shape == () for term in terms.values())
         sum(terms.values()).backward()
         for module in stage.trains:
+            if not list(module.parameters()):
+                continue  # learns by averaging
             gradients = {name: entry.grad for name, entry in module.named_parameters() if entry.grad is not None}
             assert_finite(gradients)
             assert any(bool((gradient != 0).any()) for gradient in gradients.values())

@@ -151,7 +151,7 @@ def test_observation_learns_at_its_own_rate(name):
 def test_labelled_weighs_documents_by_the_gain_of_their_grade(gain, weights):
     method = method_of_one_feature("labelled", gain=gain)
     lists = JudgedLists(features=LISTS.features, mask=LISTS.mask, grades=torch.tensor([[0.0, 1.0, 3.0]]))
-    by_hand = -sum(w * math.log(f) for w, f in zip(weights, SHARES, strict=True))
+    by_hand = -sum(w * math.log(f) for w, f in zip(weights, SHARES, strict=True)) / sum(weights)  # one unit a list
     assert value(method.loss(lists)["grades"]) == pytest.approx(by_hand)
 
 

@@ -7,6 +7,8 @@ a query, not from the ten that were shown.
 
 from __future__ import annotations
 
+import torch
+
 from unskew import losses
 from unskew.lists import JudgedLists
 from unskew.methods.method import Method, Stage, Terms
@@ -33,4 +35,7 @@ class Labelled(Method):
 
     def loss(self, lists: JudgedLists) -> Terms:
         scores = self.relevance(lists.features, lists.mask)
-        return {"grades": losses.softmax(scores, self.gain(lists.grades), lists.mask)}
+        gains = self.gain(lists.grades).masked_fill(~lists.mask, 0.0)
+        # One unit of gain a list, as of clicks a session: else steps and clipping depend on the scale of grades.
+        total = gains.sum().clamp(min=torch.finfo(gains.dtype).tiny)
+        return {"grades": losses.softmax(scores, gains * (len(gains) / total), lists.mask)}
