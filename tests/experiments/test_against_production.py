@@ -42,7 +42,7 @@ def test_the_line_names_the_best_its_margin_and_who_else_wins():
     best = Standing("dla", 0.7, 0.6, 0.8, 0.2, 0.15, 0.25, beats=True)
     other = Standing("ipw", 0.6, 0.5, 0.7, 0.1, 0.05, 0.15, beats=True)
     worse = Standing("naive", 0.4, 0.3, 0.5, -0.1, -0.15, -0.05)
-    assert outlook(other, best, worse).line == "dla beats production by +0.2000 SNIPS (+0.1500 to +0.2500); so do ipw"
+    assert outlook(other, best, worse).line == "dla beats production by +0.2000 SNIPS (+0.1500 to +0.2500); so does ipw"
 
 
 def test_a_margin_that_chance_explains_beats_nothing():

@@ -69,7 +69,8 @@ class Outlook:
         others = [entry.label for entry in rivals if entry.beats and entry.label != best.label]
         numbers = f"{signed(best.difference or 0.0)} {self.measure} ({_range(best)})"
         if best.beats:
-            return f"{best.label} beats production by {numbers}{'; so do ' + ', '.join(others) if others else ''}"
+            also = f"; so {'does' if len(others) == 1 else 'do'} {', '.join(others)}" if others else ""
+            return f"{best.label} beats production by {numbers}{also}"
         return f"nothing beats production: the best, {best.label}, differs by {numbers}"
 
     def to_json(self) -> dict[str, Any]:
