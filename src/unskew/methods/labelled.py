@@ -37,5 +37,6 @@ class Labelled(Method):
         scores = self.relevance(lists.features, lists.mask)
         gains = self.gain(lists.grades).masked_fill(~lists.mask, 0.0)
         # One unit of gain a list, as of clicks a session: else steps and clipping depend on the scale of grades.
-        total = gains.sum().clamp(min=torch.finfo(gains.dtype).tiny)
-        return {"grades": losses.softmax(scores, gains * (len(gains) / total), lists.mask)}
+        total = gains.sum()
+        unit = torch.where(total > 0, len(gains) / total, 0.0)  # without relevant documents there is nothing to learn
+        return {"grades": losses.softmax(scores, gains * unit, lists.mask)}
