@@ -174,7 +174,8 @@ def _affine_softmax(known: Facts) -> Judged:
     if known.trust is None:
         return TRY, "for trust bias, which this log cannot show or exclude"
     if known.trust:
-        return TRAIN, "made for trust bias, and the signs of it are there"
+        alike = " (though observation by document looks the same)" if known.coupled else ""
+        return TRAIN, f"made for trust bias, and the signs of it are there{alike}"
     return TRY, "made for trust bias, of which no sign is seen: little to gain"
 
 
@@ -190,7 +191,8 @@ def _lbd(known: Facts) -> Judged:
     if known.coupled is None:
         return TRY, "for observation that depends on the document, which this log cannot show or exclude"
     if known.coupled:
-        return TRAIN, "made for observation that depends on the document, and that is found here"
+        alike = " (though trust bias looks the same)" if known.trust else ""
+        return TRAIN, f"made for observation that depends on the document, and that is found here{alike}"
     return TRY, "no dependence of observation on the document is found: little to gain"
 
 

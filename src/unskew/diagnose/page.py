@@ -197,8 +197,11 @@ def _matrix_section(diagnosis: Diagnosis) -> list[Section]:
         "Documents that moved, sorted into kinds by one half of the sessions; rates by the other. If one number for "
         "the document and one for the position were enough, the rows would be multiples of each other."
     )
+    summary = rank.summary()
+    if rank.scalar_is_enough:  # of what this matrix can show: kinds differ in attraction, not in features
+        summary = f"The rates do not contradict it (p = {_p(rank.rates.p_values[0])}). Features are not asked here."
     drawn = Drawn("click-matrix", "Clicks a showing by kind of document and position", figure)
-    return [Section("The click matrix", [text, rank.summary()], sheets=[sheet], figures=[drawn])]
+    return [Section("The click matrix", [text, summary], sheets=[sheet], figures=[drawn])]
 
 
 def _leak_section(diagnosis: Diagnosis) -> list[Section]:
