@@ -147,7 +147,7 @@ def _relevance(evidence: Evidence) -> Vector:
     return evidence.relevance
 
 
-NEVER_SHOWN = "documents that were never shown"
+NEVER_SHOWN = "anything about documents that were never shown"
 
 CRITERIA: dict[str, Criterion] = {
     "score_likelihood": Criterion(

@@ -143,8 +143,9 @@ def standing_sheet(found: Outlook, n_seeds: int) -> Sheet:
         )
         for entry in found.standings
     ]
+    trainings = "one training" if n_seeds == 1 else f"{n_seeds} trainings"
     note = (
-        f"Production: {found.source}. Intervals are over queries, of values averaged over {n_seeds} trainings; those "
+        f"Production: {found.source}. Intervals are over queries, of values averaged over {trainings}; those "
         "of differences are paired and hold for all methods at once."
     )
     return Sheet("production", "Against production", (*columns, *against), tuple(rows), note)
