@@ -40,6 +40,7 @@ Progress = Callable[[int, int], None]
 
 QUICK = "left out by --quick"
 N_PARTS = 12  # besides estimators, bias columns and fitted models
+RARE = 0.01  # significance of each test that may reject scalar examination: there are three
 BY_LIST = ("randomization",)  # estimators that ask what stood together
 
 
@@ -124,7 +125,9 @@ def diagnose(
             name: steps.part(partial(estimate, log if name in BY_LIST else single, seed=seed))
             for name, estimate in ESTIMATORS.items()
         },
-        rank=matrix if isinstance(matrix, Refusal) else steps.part(lambda: click_rank(matrix, seed=seed)),
+        rank=matrix
+        if isinstance(matrix, Refusal)
+        else steps.part(lambda: click_rank(matrix, significance=RARE, seed=seed)),
         trust=NO_MATRIX if isinstance(matrix, Refusal) else steps.part(lambda: trust_bias(matrix)),
         coupling=steps.part(lambda: coupling(single, seed=seed)),
         strength=Refusal("it needs an examination curve"),
