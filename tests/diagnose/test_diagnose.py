@@ -12,6 +12,7 @@ from unskew.data.click_log import ClickLog
 from unskew.diagnose import Refusal, diagnose
 from unskew.diagnose.advice import CANNOT, DOUBTFUL, TRAIN, TRY, WORDS, advise, facts
 from unskew.diagnose.findings import BAD, GOOD, findings, how_to_link, verdict
+from unskew.diagnose.page import write_diagnosis
 from unskew.diagnose.plain import as_plain
 from unskew.diagnosis.curve import Curve
 from unskew.methods import METHODS
@@ -236,3 +237,32 @@ def test_fitted_parts_are_told_with_their_condition(linked, monkeypatch):
     assert bounds.n_pairs == 20
     assert 0 <= bounds.lipschitz_possible <= 1
     assert bounds.least_cancel > 0
+
+
+def small_log(lists, clicks, sessions, n_features=2):
+    documents = np.array(lists, dtype=np.int32)
+    return ClickLog(
+        features=np.random.default_rng(0).normal(size=(documents.max() + 1, n_features)).astype(np.float32),
+        documents=documents,
+        mask=np.ones(documents.shape, dtype=bool),
+        clicks=np.array(clicks, dtype=np.float32),
+        sessions=np.array(sessions, dtype=np.float32),
+    )
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        small_log([[0, 1, 2]], [[1, 0, 0]], [1]),
+        small_log([[0], [1]], [[1], [0]], [1, 1]),
+        small_log([[0, 1, 2], [1, 0, 2]], [[0, 0, 0], [0, 0, 0]], [3, 3]),
+        small_log([[0, 1, 2], [1, 0, 2]], [[3, 1, 0], [2, 1, 0]], [3, 3], n_features=0),
+        small_log([[0, 1, 2], [1, 0, 2]], [[0.3, 0.1, 0.1], [0.2, 0.1, 0]], [0.3, 0.4]),
+    ],
+    ids=["one list", "one document a list", "no click", "no feature", "weights below one"],
+)
+def test_odd_logs_are_diagnosed_without_a_fall(odd, tmp_path):
+    found = diagnose(odd, quick=True)
+    json.dumps(as_plain(found), allow_nan=False)
+    assert write_diagnosis(found, tmp_path / "report.html", "odd", "unskew diagnose odd").exists()
+    assert verdict(found).lines
