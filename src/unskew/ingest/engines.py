@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -48,7 +48,8 @@ class DuckEngine:
         settings = {"memory_limit": f"{n_bytes}B", "temp_directory": str(scratch / "spill")}
         if threads is not None:
             settings["threads"] = threads  # type: ignore[assignment]
-        with _named_errors(None):
+        self._opened: list[Source] = []
+        with _named_errors(self._opened):
             self.connection = ibis.duckdb.connect(scratch / "scratch.duckdb", **settings)
         self._sql("SET preserve_insertion_order = false")
         self._sql("SET TimeZone = 'UTC'")
@@ -59,7 +60,8 @@ class DuckEngine:
     def open(self, source: Source, table: str | None, encoding: str | None, text: Sequence[str] = ()) -> ir.Table:
         """A source as a table; columns of a CSV file that are named in `text` are read as they stand there."""
         files: Any = list(source.files)
-        with _named_errors(source):
+        self._opened.append(source)
+        with _named_errors([source]):
             if source.kind == "parquet":
                 return self.connection.read_parquet(files)
             if source.kind == "json":
@@ -72,28 +74,38 @@ class DuckEngine:
 
     def adopt(self, table: ir.Table) -> ir.Table:
         """A table of another connection, copied batch by batch."""
-        with _named_errors(None):
-            self.connection.con.register("incoming", table.to_pyarrow_batches())
-            self._n_kept += 1
-            name = f"adopted_{self._n_kept}"
-            self._sql(f"CREATE TABLE {name} AS SELECT * FROM incoming")
+        backend = table.get_backend()
+        with _named_errors(self._opened):
+            if backend.name == "duckdb":
+                backend._run_pre_execute_hooks(table)  # tables in memory are registered there
+                batches: Any = backend.con.sql(backend.compile(table))
+            else:
+                batches = table.to_pyarrow_batches()
+            reader = pa.RecordBatchReader.from_stream(batches)
+            self.connection.con.register("incoming", reader)
+            adopted = self._create("adopted", "SELECT * FROM incoming")
             self.connection.con.unregister("incoming")
-            return self.connection.table(name)
+            return adopted
 
     def keep(self, name: str, expression: ir.Table) -> ir.Table:
         """The result of an expression, on disk."""
-        with _named_errors(None):
-            self._n_kept += 1
-            return self.connection.create_table(f"{name}_{self._n_kept}", expression)
+        with _named_errors(self._opened):
+            return self._create(name, self.connection.compile(expression))
 
     def append(self, kept: ir.Table, expression: ir.Table) -> None:
         """Add rows to a result that is kept."""
-        with _named_errors(None):
-            self.connection.insert(kept.get_name(), expression)
+        with _named_errors(self._opened):
+            names = ", ".join(kept.columns)
+            rows = self.connection.compile(expression.select(kept.columns))
+            self._sql(f"INSERT INTO {kept.get_name()} ({names}) {rows}")
 
     def arrow(self, expression: ir.Table) -> pa.Table:
-        with _named_errors(None):
-            return expression.to_pyarrow()
+        with _named_errors(self._opened):
+            found = self.connection.con.sql(self.connection.compile(expression)).to_arrow_table()
+        # Sums of whole numbers have 128 bits, which arrow knows as decimals.
+        sums = [pa.types.is_decimal(field.type) and field.type.scale == 0 for field in found.schema]
+        kinds = zip(found.schema, sums, strict=True)
+        return found.cast(pa.schema([pa.field(field.name, pa.int64()) if is_sum else field for field, is_sum in kinds]))
 
     def row_of_first(self, table: ir.Table, condition: Any) -> int | None:
         """Number, from 0, of the first row that meets a condition."""
@@ -116,30 +128,38 @@ class DuckEngine:
         if not text:
             return view
         kept = self.keep("source", view)
-        found = self.connection.con.sql(
-            "SELECT file_path, line, error_message FROM reject_errors JOIN reject_scans USING (scan_id, file_id) "
-            "WHERE scan_id = (SELECT max(scan_id) FROM reject_errors) ORDER BY file_path, line LIMIT 1"
-        ).fetchone()
-        count = self.connection.con.sql(
-            "SELECT count(DISTINCT (file_id, line)) FROM reject_errors "
-            "WHERE scan_id = (SELECT max(scan_id) FROM reject_errors)"
-        ).fetchone()
-        if found is not None and count is not None:
-            file, line, message = found
-            self._unreadable = (self._unreadable[0] + count[0], f"{file}, line {line}: {_first_line(message)}")
-            self._sql("DELETE FROM reject_errors")
+        self._count_unreadable()
         return kept
+
+    def _count_unreadable(self) -> None:
+        """Lines that the last CSV file lost: DuckDB notes them in tables of its own."""
+        found = self._rows(
+            "SELECT file_path, line, error_message, count(DISTINCT (file_id, line)) OVER () FROM reject_errors "
+            "JOIN reject_scans USING (scan_id, file_id) ORDER BY file_path, line LIMIT 1"
+        )
+        for file, line, message, count in found:
+            self._unreadable = (self._unreadable[0] + count, f"{file}, line {line}: {_first_line(message)}")
+        self._sql("DELETE FROM reject_errors")
 
     def _attach(self, source: Source, table: str | None) -> ir.Table:
         self._n_kept += 1
         name = f"attached_{self._n_kept}"
         self.connection.attach(source.files[0], name, read_only=True)
-        tables = self.connection.list_tables(database=(name, "main"))
+        listed = f"SELECT table_name FROM information_schema.tables WHERE table_catalog = '{name}' ORDER BY 1"
+        tables = [row[0] for row in self._rows(listed)]
         if table is None and len(tables) == 1:
             table = tables[0]
         if table not in tables:
             raise ValueError(f"{source.name}: name a table with --table; it has: {', '.join(tables) or 'none'}")
         return self.connection.table(table, database=(name, "main"))
+
+    def _create(self, name: str, query: str) -> ir.Table:
+        self._n_kept += 1
+        self._sql(f"CREATE TABLE {name}_{self._n_kept} AS {query}")
+        return self.connection.table(f"{name}_{self._n_kept}")
+
+    def _rows(self, query: str) -> list[tuple]:
+        return self.connection.con.sql(query).fetchall()
 
     def _sql(self, text: str) -> None:
         self.connection.con.execute(text)
@@ -154,28 +174,36 @@ class SparkEngine:
     rows_at_once: int | None = None
 
     def __init__(self, connection: Any = None, master: str | None = None):
-        self.connection = connection or _connect_spark(master)
+        self._session = _spark_session(master) if connection is None else connection._session
+        self.connection = connection or ibis.pyspark.connect(self._session)
+        self._n_views = 0
+        self._opened: list[Source] = []
         self._kept: list[ir.Table] = []  # Spark forgets what nobody holds on to
 
     def open(self, source: Source, table: str | None, encoding: str | None, text: Sequence[str] = ()) -> ir.Table:
         """A source as a table; a line that cannot be read stops the job."""
-        files = list(source.files)
-        readers: Mapping[str, Any] = {
-            "parquet": lambda: self.connection.read_parquet(files),
-            "csv": lambda: self._open_csv(files, encoding or "utf-8", text),
-            "json": lambda: self.connection.read_json(files, mode="FAILFAST"),
-        }
-        if source.kind not in readers or table is not None:
+        if source.kind not in ("parquet", "csv", "json") or table is not None:
             raise ValueError(f"{source.name}: Spark reads files here; use --engine duckdb for a {source.kind}")
-        with _named_errors(source):
-            return readers[source.kind]()
+        files = list(source.files)
+        self._opened.append(source)
+        reader = self._session.read.option("encoding", encoding or "utf-8").option("mode", "FAILFAST")
+        with _named_errors([source]):
+            if source.kind == "parquet":
+                return self._view(reader.parquet(*files))
+            if source.kind == "json":
+                return self._view(reader.json(files))
+            reader = reader.option("header", True)
+            guess = reader.option("inferSchema", True).csv(files)
+            kinds = {name: "string" if name in text else kind for name, kind in guess.dtypes}
+            schema = ", ".join(f"`{name}` {kind}" for name, kind in kinds.items())
+            return self._view(reader.schema(schema).csv(files))
 
     def adopt(self, table: ir.Table) -> ir.Table:
         """A table of the same Spark session."""
         return table
 
     def keep(self, name: str, expression: ir.Table) -> ir.Table:  # noqa: ARG002  Spark needs no names
-        with _named_errors(None):
+        with _named_errors(self._opened):
             self._kept.append(expression.cache())
         return self._kept[-1]
 
@@ -183,7 +211,7 @@ class SparkEngine:
         raise NotImplementedError("Spark collects all lists in one go")
 
     def arrow(self, expression: ir.Table) -> pa.Table:
-        with _named_errors(None):
+        with _named_errors(self._opened):
             return expression.to_pyarrow()
 
     def row_of_first(self, table: ir.Table, condition: Any) -> int | None:  # noqa: ARG002  rows have no order there
@@ -192,13 +220,10 @@ class SparkEngine:
     def unreadable_lines(self) -> tuple[int, str]:
         return 0, ""
 
-    def _open_csv(self, files: list[str], encoding: str, text: Sequence[str]) -> ir.Table:
-        options = {"header": True, "mode": "FAILFAST", "encoding": encoding}
-        guess = self.connection.read_csv(files, inferSchema=True, **options)
-        if not text:
-            return guess
-        schema = ibis.schema({name: "string" if name in text else kind for name, kind in guess.schema().items()})
-        return self.connection.read_csv(files, schema=schema, **options)
+    def _view(self, frame: Any) -> ir.Table:
+        self._n_views += 1
+        frame.createOrReplaceTempView(f"unskew_{self._n_views}")
+        return self.connection.table(f"unskew_{self._n_views}")
 
     def close(self) -> None:
         self._kept.clear()
@@ -216,7 +241,7 @@ def parse_memory(text: str) -> int:
     return int(float(match[1]) * unit)
 
 
-def _connect_spark(master: str | None) -> Any:
+def _spark_session(master: str | None) -> Any:
     try:
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
@@ -226,7 +251,7 @@ def _connect_spark(master: str | None) -> Any:
     builder = SparkSession.builder.appName("unskew ingest").config("spark.sql.session.timeZone", "UTC")
     builder = builder.config("spark.ui.enabled", "false").config("spark.sql.execution.arrow.pyspark.enabled", "true")
     builder = builder.master(master) if master else builder
-    return ibis.pyspark.connect(builder.getOrCreate())
+    return builder.getOrCreate()
 
 
 def _table_of(connection: Any, table: str | None, source: Source) -> ir.Table:
@@ -237,26 +262,33 @@ def _table_of(connection: Any, table: str | None, source: Source) -> ir.Table:
 
 
 @contextmanager
-def _named_errors(source: Source | None) -> Iterator[None]:
+def _named_errors(sources: Sequence[Source]) -> Iterator[None]:
     """Errors of the engine as one line that says where and what to do; what it calls old is not the user's business."""
-    where = "" if source is None else f"{source.name}: "
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             warnings.simplefilter("ignore", FutureWarning)
             yield
-    except duckdb.OutOfMemoryException as error:
-        raise ValueError(f"{where}not enough memory ({_first_line(error)}): raise --memory") from error
     except (duckdb.Error, ibis.IbisError) as error:
-        place = unreadable_json(source.files) if source is not None and source.kind == "json" else ""
-        if place:
-            raise ValueError(f"{place}: repair the line, write the file as UTF-8, or leave the line out") from error
-        hint = ": name its encoding with --encoding, e.g. latin-1" if "utf-8" in str(error).lower() else ""
-        raise ValueError(f"{where}{_first_line(error)}{hint}") from error
+        raise ValueError(_explained(error, sources)) from error
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark", "py4j")):
             raise
-        raise ValueError(f"{where}Spark: {_first_line(error)}") from error
+        raise ValueError(_explained(error, sources)) from error
+
+
+def _explained(error: Exception, sources: Sequence[Source]) -> str:
+    names = ", ".join(dict.fromkeys(source.name for source in sources))
+    where = f"{names}: " if names else ""
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return f"{where}not enough memory ({_first_line(error)}): raise --memory"
+    files = [file for source in sources if source.kind == "json" for file in source.files]
+    bad_line = unreadable_json(files)
+    if bad_line:
+        return f"{bad_line}: repair the line, write the file as UTF-8, or leave the line out"
+    encoding = "utf-8" in str(error).lower()
+    advice = "name its encoding with --encoding, e.g. latin-1" if encoding else "is a file damaged? Copy it again"
+    return f"{where}{_first_line(error)}: {advice}" if sources else _first_line(error)
 
 
 def _first_line(error: Exception | str) -> str:

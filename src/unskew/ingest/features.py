@@ -73,7 +73,8 @@ def settle(
     _refuse_holes(engine, gathered, keys, features)
     differs = ibis.or_(*(gathered[f"low_{number}"] != gathered[f"high_{number}"] for number in numbers))
     conflicts = engine.arrow(gathered.aggregate(conflicts=differs.sum()))["conflicts"][0].as_py() or 0
-    same = gathered.select(*keys, "rows", **{f"feature_{number}": gathered[f"low_{number}"] for number in numbers})
+    lows = {f"feature_{number}": gathered[f"low_{number}"].cast("float32") for number in numbers}
+    same = gathered.select(*keys, "rows", **lows)
     if not conflicts:
         return same
     unclear = gathered.filter(differs)
@@ -129,4 +130,4 @@ def _least_sets(rows: ir.Table, keys: Sequence[str], n_features: int, fill: floa
         filled = {name: rows[name].fill_null(instead) for name in names}
         rows = rows.mutate(**{name: value.isnan().ifelse(instead, value) for name, value in filled.items()})
     sets = rows.group_by(list(keys)).aggregate(first=ibis.struct({name: rows[name] for name in names}).min())
-    return sets.select(*keys, **{name: sets.first[name] for name in names})
+    return sets.select(*keys, **{name: sets.first[name].cast("float32") for name in names})

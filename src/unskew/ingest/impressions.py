@@ -162,6 +162,8 @@ def id_values(value: Any, *, empty_is_missing: bool = True) -> Any:
 
 
 def _whole_numbers(value: Any, refuse: Any) -> Any:
+    if value.type().is_null() or value.type().is_json():  # a nested column that never has a value
+        value = value.cast("string")
     kind = value.type()
     if kind.is_integer():
         return value.cast("int64")

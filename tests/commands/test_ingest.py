@@ -1,0 +1,119 @@
+"""`unskew events` and `unskew ingest`, as a person types them."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from unskew.cli import app
+from unskew.data.log_files import read_log, write_log
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def exported(log, tmp_path_factory):
+    """A simulated log as an event table with a table of features."""
+    folder = tmp_path_factory.mktemp("exported")
+    write_log(log, folder / "log")
+    said = json.loads(
+        run(
+            "events",
+            folder / "log",
+            "--out",
+            folder / "events.parquet",
+            "--features",
+            folder / "features.parquet",
+            "--json",
+        )
+    )
+    assert said["impressions"] == pq.read_metadata(folder / "events.parquet").num_rows
+    assert said["documents"] == len(log.features)
+    return folder
+
+
+def test_an_exported_log_is_ingested_and_trained_on(exported, log, tmp_path):
+    tables = (exported / "events.parquet", "--features", exported / "features.parquet")
+    said = json.loads(run("ingest", *tables, "--out", tmp_path / "log", "--joint", "--threads", 1, "--json"))
+    assert said["sessions"] == log.n_sessions
+    assert said["clicks"] == log.n_clicks
+    assert said["lists"] == log.n_lists
+    assert said["dropped"] == {}
+    assert read_log(tmp_path / "log").joint
+    fast = ("--set", "steps=10", "--set", "hidden=4", "--stream", "--quiet")
+    run("train", tmp_path / "log", "--method", "naive", "--out", tmp_path / "model", *fast)
+    assert (tmp_path / "model" / "model.json").exists()
+
+
+def test_a_dry_run_shows_what_was_guessed_and_writes_nothing(exported, tmp_path):
+    tables = ("ingest", exported / "events.parquet", "--features", exported / "features.parquet", "--threads", 1)
+    out = tmp_path / "log"
+    text = run(*tables, "--out", out, "--dry-run", "--position", "position")
+    assert "session_id" in text
+    assert "guessed" in text
+    assert "Nothing was written" in text
+    found = json.loads(run(*tables, "--dry-run", "--json", "--position", "position"))
+    assert found["columns"]["session"] == {"column": "session_id", "from": "guessed"}
+    assert found["columns"]["position"] == {"column": "position", "from": "named"}
+    assert found["counts"]["impressions"] == pq.read_metadata(exported / "events.parquet").num_rows
+    assert len(found["rows"]) == 5
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def odd(tmp_path):
+    """A table whose names nobody can guess, with a row that cannot be used."""
+    columns = {
+        "visit": ["1", "1", "2", "2", None],
+        "words": ["shoes"] * 5,
+        "sku": ["a", "b", "a", "b", "a"],
+        "slot": [1, 2, 1, 2, 1],
+        "hit": [0, 1, 0, 0, 1],
+        "device": ["phone", "phone", "desk", "desk", "desk"],
+        "f_1": [0.5, 1.5, 0.5, 1.5, 0.5],
+        "dwell": [0.0, 33.0, 0.0, 0.0, 12.0],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "odd.parquet")
+    (tmp_path / "columns.toml").write_text(
+        'session = "visit"\nquery = "words"\ndocument = "sku"\nclick = "hit"\nfeatures = ["f_*"]\nbias = ["device"]\n'
+    )
+    return tmp_path
+
+
+def test_names_come_from_a_file_and_from_flags_and_what_is_left_out_is_shown(odd):
+    where = (odd / "odd.parquet", "--out", odd / "log", "--columns", odd / "columns.toml", "--threads", 1)
+    text = run("ingest", *where, "--position", "slot")
+    assert "rows without a session" in text
+    log = read_log(odd / "log")
+    assert log.feature_names == ("f_1",)
+    assert log.bias["device"].levels == ("desk", "phone")
+    assert log.n_sessions == 2
+    assert "exists: choose another place" in run("ingest", *where, code=2)
+
+
+def test_strict_refuses_with_exit_code_2(odd):
+    where = (odd / "odd.parquet", "--out", odd / "log", "--columns", odd / "columns.toml", "--threads", 1)
+    said = run("ingest", *where, "--strict", code=2)
+    assert "1 rows without a session" in said
+    assert "row 4, from 0" in said
+    assert not (odd / "log").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--dry-run",), "no column looks like the session"),
+        ((), "name a folder for the log with --out"),
+        (("--dry-run", "--columns", "nowhere.toml"), "does not exist"),
+        (("--dry-run", "--form", "wide"), "choose from impressions, events, ubi"),
+        (("--dry-run", "--memory", "some"), "write a size of at least 100MB"),
+    ],
+)
+def test_refusals_are_one_line_and_exit_code_2(odd, arguments, message):
+    assert message in run("ingest", odd / "odd.parquet", *arguments, code=2).replace("\n", " ")
