@@ -7,7 +7,7 @@ SHARED_DATA := $(wildcard ../shared/data)
 export UNSKEW_DATA ?= $(if $(SHARED_DATA),$(abspath $(SHARED_DATA)))
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: help setup demo test test-fast test-slow browser lint format bench lock clean
+.PHONY: help setup demo test test-fast test-slow test-spark browser lint format bench lock clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -35,6 +35,15 @@ browser:  # reports are opened in a real one, where it can be had
 
 test-slow: $(READY)  ## the slow science
 	$(BIN)/python -m pytest -m slow
+
+.venv-spark/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-spark
+	.venv-spark/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	.venv-spark/bin/python -m pip install --quiet --disable-pip-version-check pytest pytest-timeout --editable '.[spark]'
+	@touch .venv-spark/.ready
+
+test-spark: .venv-spark/.ready  ## DuckDB and Spark write the same log; in a .venv-spark of its own, with Java 17
+	.venv-spark/bin/python -m pytest tests/ingest/test_spark.py
 
 lint: $(READY)  ## ruff, mypy, import-linter, typos
 	$(BIN)/ruff check .

@@ -48,11 +48,11 @@ def test_what_was_named_is_not_guessed_and_no_column_serves_twice():
 
 
 def test_a_missing_column_is_refused_with_a_hint_and_the_flag_to_use():
-    events = table(session="string", query="string", doc="string", position="int64", klick="int64")
-    with pytest.raises(ValueError, match=r"events\.csv: no column looks like the click: name it with --click .*klick"):
+    events = table(session="string", query="string", doc="string", position="int64", hit="int64")
+    with pytest.raises(ValueError, match=r"events\.csv: no column looks like the click: name it with --click .*hit"):
         complete(Columns(), events, "events.csv")
-    with pytest.raises(ValueError, match=r"column 'positoin' is missing \(did you mean 'position'\?\)"):
-        complete(Columns(click="klick", position="positoin"), events, "events.csv")
+    with pytest.raises(ValueError, match=r"column 'positions' is missing \(did you mean 'position'\?\)"):
+        complete(Columns(click="hit", position="positions"), events, "events.csv")
 
 
 def test_none_leaves_an_optional_column_out():
@@ -89,7 +89,7 @@ def test_a_toml_file_names_columns_and_flags_go_before_it(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('sesion = "sid"', "'sesion' is no key; did you mean session?"),
+        ('sessions = "sid"', "'sessions' is no key; did you mean session?"),
         ("session = 3", "session is 3, a name is needed"),
         ('bias = "device"', "bias is 'device', a list of names is needed"),
         ("first_position = true", "first_position is True, a whole number is needed"),

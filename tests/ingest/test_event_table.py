@@ -9,7 +9,8 @@ from unskew.data.impressions import BiasColumn
 from unskew.data.log_files import read_log
 from unskew.ingest.columns import Columns
 from unskew.ingest.event_table import event_tables, feature_table, single_sessions, write_event_table
-from unskew.ingest.run import Options, Tables, ingest
+from unskew.ingest.opening import Options, Tables
+from unskew.ingest.run import ingest
 
 COUNTED = ClickLog(
     features=np.array([[1.0], [2.0], [3.0]], dtype=np.float32),

@@ -12,7 +12,8 @@ import pytest
 
 from unskew.data.log_files import open_log, read_log
 from unskew.ingest.columns import Columns
-from unskew.ingest.run import Options, Tables, ingest
+from unskew.ingest.opening import Options, Tables
+from unskew.ingest.run import ingest
 
 HEADER = ["session", "query", "document", "position", "click", "bm25"]
 ROWS = [  # two showings of one list, one of them with a click on b, and one showing of another query

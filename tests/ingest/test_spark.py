@@ -9,7 +9,8 @@ import pytest
 
 from unskew.data.log_files import open_log
 from unskew.ingest.columns import Columns
-from unskew.ingest.run import Options, Tables, ingest
+from unskew.ingest.opening import Options, Tables
+from unskew.ingest.run import ingest
 
 pytestmark = [
     pytest.mark.skipif(

@@ -11,9 +11,9 @@ from unskew.commands.app import Json, Overwrite, Quiet, command
 from unskew.data.log_files import ABOUT
 from unskew.data.new_folder import check_folder
 from unskew.ingest.columns import FORMS, Columns, named_columns, read_columns
+from unskew.ingest.opening import Options, Tables
 from unskew.ingest.preview import Preview, preview
 from unskew.ingest.report import REASONS, Ingested
-from unskew.ingest.run import Options, Tables
 from unskew.ingest.run import ingest as run_ingest
 from unskew.terminal import cell, console, counting_progress, show_json, show_table
 

@@ -174,6 +174,11 @@ def feature_columns(wanted: Sequence[str] | None, table: ir.Table, taken: Sequen
     return [column for column in chosen if column not in taken]
 
 
+def role_column(role: str, named: str | None, table: ir.Table) -> str | None:
+    """The column of another table with this role: called as in the events, or by a common name."""
+    return named if named in table.columns else _guess(SYNONYMS[role], table.columns)
+
+
 def id_columns(columns: Columns, table: ir.Table) -> list[str]:
     """Plain columns that may hold ids: those that are named so, and those whose name looks so."""
     roles = ("session", "query", "document")

@@ -53,11 +53,8 @@ def with_queries(events: ir.Table, queries: ir.Table, name: str) -> ir.Table:
         if needed not in queries.columns:
             raise ValueError(f"{name}: column '{needed}' is missing; it has: {', '.join(queries.columns)}")
     texts = queries.group_by("query_id").aggregate(user_query=queries.user_query.min())
-    return (
-        events.drop("user_query").left_join(texts, "query_id")
-        if "user_query" in events.columns
-        else (events.left_join(texts, "query_id"))
-    )
+    others = events.drop("user_query") if "user_query" in events.columns else events
+    return others.left_join(texts, "query_id")
 
 
 def shown_by_queries(queries: ir.Table, rows: ir.Table, name: str) -> ir.Table:

@@ -8,7 +8,7 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
-from unskew.ingest.columns import SYNONYMS, Columns, feature_columns
+from unskew.ingest.columns import Columns, feature_columns, role_column
 from unskew.ingest.engines import Engine
 from unskew.ingest.impressions import id_values
 from unskew.ingest.report import Dropped
@@ -18,13 +18,8 @@ KEYS = ["query", "document"]
 
 def feature_rows(table: ir.Table, columns: Columns, name: str) -> tuple[ir.Table, list[str]]:
     """A table of features in the common form, and the names of the features; without a query it serves all queries."""
-    found: dict[str, str] = {}
-    for role in KEYS:
-        named = columns.roles.get(role)
-        choices = [named, *SYNONYMS[role]] if named else list(SYNONYMS[role])
-        match = next((choice for choice in choices if choice in table.columns), None)
-        if match is not None:
-            found[role] = match
+    matches = {role: role_column(role, columns.roles.get(role), table) for role in KEYS}
+    found = {role: match for role, match in matches.items() if match is not None}
     if "document" not in found:
         raise ValueError(
             f"{name}: no column is called '{columns.document}': the table of features needs the document, and the "

@@ -10,8 +10,8 @@ import ibis.expr.types as ir
 
 from unskew.ingest.columns import FORMS, Columns
 from unskew.ingest.engines import Engine
+from unskew.ingest.opening import Opened, Options, Tables, open_tables, read_impressions, running_engine
 from unskew.ingest.report import Dropped
-from unskew.ingest.run import Opened, Options, Tables, open_tables, read_impressions, running_engine
 
 HEAD = 5
 MAX_FEATURES = 3  # shown of each row; more do not fit

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import ibis
@@ -14,78 +12,19 @@ import ibis.expr.types as ir
 from unskew.data.click_log import ClickLog
 from unskew.data.log_files import ABOUT, write_shards
 from unskew.data.new_folder import check_folder
-from unskew.ingest.columns import Columns, complete, feature_columns, id_columns
-from unskew.ingest.engines import ENGINES, DuckEngine, Engine, SparkEngine
-from unskew.ingest.events import count_others, merge_events, shown_by_queries, with_queries
-from unskew.ingest.features import KEYS, feature_rows, gather, number_documents, same_keys, settle
+from unskew.ingest.columns import Columns
+from unskew.ingest.engines import Engine
+from unskew.ingest.features import KEYS, gather, number_documents, settle
 from unskew.ingest.group import Range, collect_patterns, numbered_impressions, ranges, within
-from unskew.ingest.impressions import IMPRESSION, OTHER, Shape, common_rows, find_first_position, reasons, usable_rows
+from unskew.ingest.impressions import Shape
+from unskew.ingest.opening import Options, Shown, Tables, open_tables, read_impressions, running_engine
 from unskew.ingest.report import Dropped, Ingested
 from unskew.ingest.shards import Schema, level_names, shard_log
-from unskew.ingest.sources import find_source
 
 SHARD_CELLS = 2**24  # numbers in a shard, about: four for each entry of a pattern, features for each document
 MAX_LEVELS = 10_000  # of a bias column; more are ids
 LIST_REASONS = ("duplicate", "shown_again", "shared_position")
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class Tables:
-    """Where the tables are: a path, folder, glob or address, or an Ibis table."""
-
-    events: str | Path | ir.Table
-    features: str | Path | ir.Table | None = None
-    queries: str | Path | ir.Table | None = None  # of User Behavior Insights
-    events_table: str | None = None  # in a database
-    features_table: str | None = None
-    queries_table: str | None = None
-    encoding: str | None = None  # of CSV files
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a log is made of them."""
-
-    n_positions: int | None = None  # None: all
-    fill: float | None = None  # in place of features that are missing; None: refuse them
-    joint: bool = False  # keep which documents were clicked together
-    strict: bool = False  # refuse instead of leaving out
-    engine: str = "duckdb"
-    memory: str = "2GB"
-    threads: int | None = None
-    master: str | None = None  # of Spark
-
-
-@dataclass(frozen=True)
-class Features:
-    """A second table, in the common form, with the names of its features."""
-
-    rows: ir.Table
-    names: list[str]
-    name: str
-
-
-@dataclass(frozen=True)
-class Opened:
-    """Events in the common form, with the names that were found."""
-
-    rows: ir.Table
-    columns: Columns
-    shape: Shape
-    name: str
-    features: Features | None
-    other_events: int = 0
-
-
-@dataclass(frozen=True)
-class Shown:
-    """Impressions that can be used; their features stand in them, or in a second table."""
-
-    impressions: ir.Table
-    shape: Shape
-    features: Features | None
-    first_position: int
 
 
 @dataclass
@@ -135,91 +74,6 @@ def ingest(
         examples=dropped.examples,
         other_events=opened.other_events,
     )
-
-
-@contextmanager
-def running_engine(options: Options, tables: Tables, beside: Path | None = None) -> Iterator[Engine]:
-    """An engine with a scratch folder that vanishes with it; tables of a Spark session run in that session.
-
-    The folder stands beside the output, where there is room for it; for a dry run, where temporary files go.
-    """
-    if options.engine not in ENGINES:
-        raise ValueError(f"engine is '{options.engine}': choose from {', '.join(ENGINES)}")
-    backend = tables.events.get_backend() if isinstance(tables.events, ir.Table) else None
-    with tempfile.TemporaryDirectory(prefix=".ingest-", dir=beside, ignore_cleanup_errors=True) as scratch:
-        engine: Engine
-        if backend is not None and backend.name == "pyspark":
-            engine = SparkEngine(backend)
-        elif options.engine == "spark":
-            engine = SparkEngine(master=options.master)
-        else:
-            engine = DuckEngine(Path(scratch), options.memory, options.threads)
-        try:
-            yield engine
-        finally:
-            engine.close()
-
-
-def open_tables(engine: Engine, tables: Tables, columns: Columns) -> Opened:
-    """Events in the common form, with guesses for the columns that were not named."""
-    table, name = _open(engine, tables.events, tables.events_table, tables.encoding, columns)
-    queries = None
-    if tables.queries is not None:
-        queries, queries_name = _open(engine, tables.queries, tables.queries_table, tables.encoding, columns)
-        table = with_queries(table, queries, queries_name)
-    columns = complete(columns, table, name)
-    second = None
-    if tables.features is not None:
-        second_table, second_name = _open(engine, tables.features, tables.features_table, tables.encoding, columns)
-        second = Features(*feature_rows(second_table, columns, second_name), second_name)
-    names = feature_columns(columns.features, table, columns.named, name) if second is None else []
-    rows, shape = common_rows(table, columns, names, name)
-    others = 0
-    if columns.form != "impressions":
-        others, has_impressions = count_others(engine, rows)
-        if not has_impressions and queries is not None:
-            rows, shape = shown_by_queries(queries, rows, queries_name), replace(shape, features=())
-        elif not has_impressions:
-            raise ValueError(
-                f"{name}: no value of column '{columns.event}' is one of {', '.join(columns.impression_events)}: name "
-                "the events that are impressions with --impression-event, or give what queries returned with --queries"
-            )
-        rows = rows.filter(rows.kind != OTHER)
-    columns = find_first_position(engine, rows, columns, name)
-    return Opened(rows, columns, shape, name, second, others)
-
-
-def read_impressions(engine: Engine, opened: Opened, options: Options, dropped: Dropped) -> tuple[Shown, int]:
-    """Impressions that can be used, with the table that has features, and the number of rows there were."""
-    dropped.add("unreadable", *engine.unreadable_lines())
-    first = opened.columns.first_position
-    assert first is not None
-    found = reasons(opened.rows, opened.shape, first, options.n_positions)
-    rows, n_rows = usable_rows(engine, opened.rows, found, dropped, opened.name)
-    shape, second, impressions = opened.shape, opened.features, rows
-    if opened.columns.form != "impressions":
-        impressions = merge_events(engine, rows, shape, dropped)
-        if second is None:
-            second = Features(rows.filter(rows.kind == IMPRESSION), list(shape.features), opened.name)
-    if second is not None:
-        shape = replace(shape, features=tuple(second.names))
-        keys = [key for key in KEYS if key in second.rows.columns]
-        impressions, second_rows = same_keys(impressions, second.rows, keys)
-        second = replace(second, rows=second_rows)
-    return Shown(impressions, shape, second, first), n_rows
-
-
-def _open(
-    engine: Engine, place: str | Path | ir.Table, table: str | None, encoding: str | None, columns: Columns
-) -> tuple[ir.Table, str]:
-    """A table and its name; ids in a CSV file are read as they stand there: 007 stays 007."""
-    if isinstance(place, ir.Table):
-        return engine.adopt(place), "the table"
-    source = find_source(place)
-    opened = engine.open(source, table, encoding)
-    if source.kind == "csv":
-        opened = engine.open(source, table, encoding, text=id_columns(columns, opened))
-    return opened, source.name
 
 
 def _documents(engine: Engine, shown: Shown, options: Options, dropped: Dropped) -> tuple[ir.Table, ir.Table]:
