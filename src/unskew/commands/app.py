@@ -1,4 +1,4 @@
-"""The application, and what its commands share: refusals, exit codes and common options."""
+"""What commands share: refusals, exit codes and common options."""
 
 from __future__ import annotations
 
@@ -12,10 +12,6 @@ from rich.markup import escape
 
 from unskew.terminal import BAD_INPUT, errors, show_warning
 
-app = typer.Typer(
-    help="Learn to rank from biased clicks.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
-)
-
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Overwrite = Annotated[bool, typer.Option(help="Replace what stands at the place of the output.")]
@@ -26,7 +22,7 @@ DATA_HELP = "A data set of the catalogue (NAME or NAME@split) or a LETOR file."
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """A command whose refusals are one clear line and exit code 2."""
+    """A command whose refusals are one clear line and exit code 2; `cli.COMMANDS` gives it its name."""
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> None:
@@ -39,4 +35,4 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             errors.print(f"[bold red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
             raise typer.Exit(BAD_INPUT) from error
 
-    return app.command()(guarded)
+    return guarded

@@ -1,12 +1,18 @@
-"""Rankings written to files: scores and ranks keyed by the original ids."""
+"""Rankings written to files: scores and ranks keyed by the original ids, one part after the other.
+
+A file appears whole or not at all: parts are written beside its place, and the file is moved there at the end.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -14,15 +20,20 @@ from numpy.typing import NDArray
 from unskew.data.judged_set import JudgedSet
 
 
-def ranking_table(judged: JudgedSet, scores: NDArray[np.float64]) -> pa.Table:
-    """One row a document: query, document, score, rank (1 = best), best first within each query."""
-    query = np.repeat(np.arange(judged.n_queries), judged.sizes)
-    order = np.lexsort((-scores, query))  # stable: equal scores keep the order of the data
-    ranks = np.arange(judged.n_documents) - np.repeat(judged.offsets[:-1], judged.sizes) + 1
+def ranking_table(queries: pa.Array, documents: pa.Array, offsets: NDArray[np.int64], scores: NDArray) -> pa.Table:
+    """One row a document: query, document, score, rank (1 = best), best first within each query.
+
+    Args:
+        queries: the id of the query of each document `[documents]`; those of a query stand together.
+        offsets: where each query starts, and the end `[queries + 1]`.
+    """
+    sizes = np.diff(offsets)
+    order = np.lexsort((-scores, np.repeat(np.arange(len(sizes)), sizes)))  # stable: equal scores keep their order
+    ranks = np.arange(len(scores)) - np.repeat(offsets[:-1], sizes) + 1
     return pa.table(
         {
-            "query": pa.array(judged.query_ids[query[order]]),
-            "document": pa.array(judged.document_ids[order]),
+            "query": queries,  # sorting moves documents within their query only
+            "document": documents.take(pa.array(order)),
             "score": pa.array(scores[order]),
             "rank": pa.array(ranks),
         }
@@ -30,27 +41,88 @@ def ranking_table(judged: JudgedSet, scores: NDArray[np.float64]) -> pa.Table:
 
 
 def write_ranking(judged: JudgedSet, scores: NDArray[np.float64], path: str | Path, tag: str = "unskew") -> None:
-    """Write a ranking as parquet, CSV or TREC run, by the ending of the file's name."""
+    """Write the ranking of a judged set as parquet, CSV or TREC run, by the ending of the file's name."""
+    queries = pa.array(np.repeat(judged.query_ids, judged.sizes))
+    with RankingFile(path, tag) as file:
+        file.write(ranking_table(queries, pa.array(judged.document_ids), judged.offsets, scores))
+
+
+class Writer(Protocol):
+    """What writes one table after the other."""
+
+    def write_table(self, table: pa.Table) -> None: ...
+    def close(self) -> None: ...
+
+
+class RankingFile:
+    """A file that rankings are appended to; it takes its place when the block ends without an error."""
+
+    def __init__(self, path: str | Path, tag: str = "unskew"):
+        self.target = check_ending(path)
+        self.tag = tag
+        self.scratch = self.target.with_name(f".{self.target.name}.part")
+        self.writer: Writer | None = None
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows."""
+        if self.writer is None:
+            self.writer = WRITERS[self.target.suffix](self.scratch, table.schema, self.tag)
+        self.writer.write_table(table)
+
+    def __enter__(self) -> RankingFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: Any, __: TracebackType | None) -> None:
+        try:
+            if self.writer is not None:
+                self.writer.close()
+                if kind is None:
+                    self.scratch.replace(self.target)
+        finally:
+            self.scratch.unlink(missing_ok=True)
+
+
+class TrecWriter:
+    """Lines of a TREC run: query, Q0, document, rank, score, tag."""
+
+    def __init__(self, path: Path, tag: str):
+        self.file = path.open("w", encoding="utf-8")
+        self.tag = tag.replace(" ", "_")
+
+    def write_table(self, table: pa.Table) -> None:
+        for name in ("query", "document"):
+            _refuse_spaces(table, name)
+        columns = [table[name].to_pylist() for name in ("query", "document", "rank", "score")]
+        self.file.writelines(
+            f"{q} Q0 {d} {rank} {score!r} {self.tag}\n" for q, d, rank, score in zip(*columns, strict=True)
+        )
+
+    def close(self) -> None:
+        self.file.close()
+
+
+WRITERS: dict[str, Callable[[Path, pa.Schema, str], Writer]] = {
+    ".parquet": lambda path, schema, _: pq.ParquetWriter(path, schema),
+    ".csv": lambda path, schema, _: pa_csv.CSVWriter(path, schema),
+    ".trec": lambda path, _, tag: TrecWriter(path, tag),
+}
+
+
+def check_ending(path: str | Path) -> Path:
+    """Refuse a file whose ending names no kind of ranking."""
     target = Path(path)
     if target.suffix not in WRITERS:
         raise ValueError(f"{target.name}: the ending must be one of {', '.join(WRITERS)}")
-    scratch = target.with_name(f".{target.name}.part")
-    try:
-        WRITERS[target.suffix](ranking_table(judged, scores), scratch, tag)
-        scratch.replace(target)
-    finally:
-        scratch.unlink(missing_ok=True)
+    return target
 
 
-def _write_trec(table: pa.Table, path: Path, tag: str) -> None:
-    columns = [table[name].to_pylist() for name in ("query", "document", "rank", "score")]
-    lines = (f"{q} Q0 {d} {rank} {score!r} {tag}\n" for q, d, rank, score in zip(*columns, strict=True))
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(lines)
-
-
-WRITERS: dict[str, Callable[[pa.Table, Path, str], None]] = {
-    ".parquet": lambda table, path, _: pq.write_table(table, path),
-    ".csv": lambda table, path, _: pa_csv.write_csv(table, path),
-    ".trec": _write_trec,
-}
+def _refuse_spaces(table: pa.Table, name: str) -> None:
+    """A TREC run parts its columns by spaces."""
+    if not (pa.types.is_string(table[name].type) or pa.types.is_large_string(table[name].type)):
+        return
+    row = pc.index(pc.match_substring_regex(table[name], r"\s|^$"), True).as_py()
+    if row >= 0:
+        raise ValueError(
+            f"{name} '{table[name][row]}' has a space in it or is empty, which no TREC run can hold: write .parquet "
+            "or .csv"
+        )

@@ -1,0 +1,89 @@
+"""`unskew simulate`: judged data, shown to simulated users."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unskew.commands.app import DATA_HELP, Json, Overwrite, Quiet, Seed, command
+from unskew.data.catalogue import load_split
+from unskew.data.click_log import ClickLog
+from unskew.demo import click_rates
+from unskew.simulation.policies import make_policy
+from unskew.simulation.simulate import simulate as run_simulation
+from unskew.simulation.truth import check_target
+from unskew.simulation.users import make_user
+from unskew.terminal import console, counting_progress, parse_options, show_json, show_table
+
+
+@command
+def simulate(
+    data: Annotated[str, typer.Argument(help=f"{DATA_HELP} Default split: train.")],
+    out: Annotated[Path, typer.Option(help="Folder for the log; the truth is written beside it.")],
+    policy: Annotated[
+        str, typer.Option(help="What is shown: svm, random, noisy_oracle, plackett_luce, mixed.")
+    ] = "svm",
+    user: Annotated[str, typer.Option(help="Who clicks: position_based, trust, coupled, …")] = "position_based",
+    sessions: Annotated[int, typer.Option(help="Sessions of each query.")] = 128,
+    coupling: Annotated[float | None, typer.Option(help="How much being seen depends on the document.")] = None,
+    intervene: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=SHARE", help="Change the order: swap_top, swap_neighbours, shuffle."),
+    ] = None,
+    policy_set: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the policy.")] = None,
+    user_set: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the user.")] = None,
+    n_shown: Annotated[int, typer.Option(help="Documents shown.")] = 10,
+    joint: Annotated[bool, typer.Option("--joint", help="Keep which documents were clicked together.")] = False,
+    drop_clickless: Annotated[
+        bool, typer.Option("--drop-clickless", help="Leave out sessions without a click.")
+    ] = False,
+    seed: Seed = 0,
+    overwrite: Overwrite = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show judged data to simulated users and write the click log."""
+    check_target(out, overwrite=overwrite)
+    coupled = {} if coupling is None else {"coupling": coupling}
+    shows = make_policy(policy, **parse_options(policy_set or []))
+    clicks = make_user(user, **parse_options(user_set or []) | coupled)
+    judged = load_split(data, "train")
+    with counting_progress("simulate", "sessions", quiet=quiet or json) as progress:
+        simulation = run_simulation(
+            judged,
+            shows,
+            clicks,
+            sessions=sessions,
+            n_shown=n_shown,
+            interventions=parse_options(intervene or []),
+            joint=joint,
+            drop_clickless=drop_clickless,
+            seed=seed,
+            progress=progress,
+            out=out,
+            overwrite=overwrite,
+        )
+    _show_log(simulation.log, out, json)
+
+
+def _show_log(log: ClickLog, out: Path, json: bool) -> None:
+    rates = click_rates(log)
+    if json:
+        show_json(
+            {
+                "log": out,
+                "sessions": log.n_sessions,
+                "clicks": log.n_clicks,
+                "lists": log.n_lists,
+                "joint": log.joint,
+                "compaction": log.compaction,
+                "click_rates": [float(rate) for rate in rates],
+            }
+        )
+        return
+    console.print(f"{log!r}\nwritten to {out}; {log.compaction:,.1f} sessions a row", markup=False, highlight=False)
+    show_table(
+        "Clicks a session by position", ("position", "rate"), [(str(k + 1), f"{r:.4f}") for k, r in enumerate(rates)]
+    )

@@ -1,0 +1,99 @@
+"""`unskew train`: a ranker from a click log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unskew.commands.app import DATA_HELP, Json, Options, Overwrite, Quiet, Seed, command
+from unskew.data.catalogue import load_split
+from unskew.data.judged_set import JudgedSet
+from unskew.data.log_files import open_log, read_log
+from unskew.data.new_folder import check_folder
+from unskew.fit import Model, Recipe, fit
+from unskew.serving.model import ABOUT, save_model
+from unskew.terminal import console, errors, parse_options, show_json, show_table, training_progress
+
+
+@command
+def train(
+    log: Annotated[Path, typer.Argument(help="A click log, as simulate writes it.")],
+    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    method: Annotated[str, typer.Option(help="A method; `unskew methods` lists them.")] = "dla",
+    validate: Annotated[
+        str | None, typer.Option(help=f"{DATA_HELP} Or a share of the log's queries to hold out, e.g. 0.2.")
+    ] = None,
+    judged: Annotated[str | None, typer.Option(help=f"Judged data to learn from. {DATA_HELP}")] = None,
+    interventions: Annotated[
+        Path | None, typer.Option(help="A log of changed orders, for methods that need one.")
+    ] = None,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Read the log shard by shard: it may exceed memory.")
+    ] = False,
+    options: Options = None,
+    seed: Seed = 0,
+    overwrite: Overwrite = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a ranker on a click log. A run that was cut off goes on where it was."""
+    check_folder(out, ABOUT, overwrite=overwrite)
+    recipe = Recipe.of(method, **{"seed": seed, **parse_options(options or [])})
+    clicks = open_log(log) if stream else read_log(log)
+    checkpoint = out.with_name(f".{out.name}.checkpoint")
+    try:
+        with training_progress(f"train {method}", quiet=quiet or json) as progress:
+            model = fit(
+                recipe,
+                clicks,
+                judged=None if judged is None else load_split(judged, "train"),
+                interventions=None if interventions is None else read_log(interventions),
+                validate=_validation(validate),
+                progress=progress,
+                checkpoint=checkpoint,
+            )
+    except KeyboardInterrupt:
+        if checkpoint.exists():
+            errors.print("stopped: the same command goes on from here")
+        raise
+    save_model(model, out, overwrite=overwrite)
+    checkpoint.unlink(missing_ok=True)
+    _show_model(model, out, json)
+
+
+def _validation(text: str | None) -> JudgedSet | float | None:
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return load_split(text, "valid")
+
+
+def _show_model(model: Model, out: Path, json: bool) -> None:
+    curve = model.examination()
+    history = model.history
+    if json:
+        show_json(
+            {
+                "model": out,
+                "method": model.recipe.method,
+                "best_step": history.best_step,
+                "best_value": history.best_value,
+                "seconds": history.seconds,
+                "examination": None if curve is None else curve.tolist(),
+                "warnings": history.warnings,
+            }
+        )
+        return
+    best = "" if history.best_value is None else f", best {model.trained_on['validation']} {history.best_value:.4f}"
+    console.print(
+        f"{model.recipe.method} trained in {history.seconds:.1f} s{best}; written to {out}",
+        markup=False,
+        highlight=False,
+    )
+    if curve is not None:
+        rows = [(str(place + 1), f"{value:.3f}") for place, value in enumerate(curve)]
+        show_table("Learnt examination, relative to the top", ("position", "examination"), rows)

@@ -1,0 +1,226 @@
+"""Candidates to rank: parquet files with a row for each query and document, read in parts of whole queries.
+
+What is held at once is a part of `CELLS_AT_ONCE` numbers and the query that it ends in. Columns are found by name: ids
+under `query` and `document`, features under the names that the ranker was trained on. Rows count from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from unskew.data.catalogue import is_known
+from unskew.data.columns import is_numeric
+from unskew.data.log_files import ABOUT
+from unskew.ingest.sources import find_source
+from unskew.serving.saved_ranker import SavedRanker
+
+CELLS_AT_ONCE = 2**22
+BUFFER = 2**20  # bytes read ahead of a column; without, a whole row group is
+MOST_NAMES = 12  # in a message
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Whole queries: ids, and the features of each document."""
+
+    queries: pa.Array  # [documents]
+    documents: pa.Array  # [documents]
+    features: NDArray[np.float32]  # [documents, features]
+    offsets: NDArray[np.int64]  # [queries + 1]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Files with candidates, and the names of their columns."""
+
+    files: tuple[str, ...]
+    query: str
+    document: str
+    features: tuple[str, ...]  # in the order of the ranker
+    takes_missing: bool = False  # NaN is a value of a feature like others
+    sorted: bool = False  # a copy in another order, whose rows the user does not know
+
+    @property
+    def columns(self) -> list[str]:
+        return [self.query, self.document, *self.features]
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Rows of each file."""
+        return [pq.read_metadata(file).num_rows for file in self.files]
+
+    def parts(self, rows_at_once: int | None = None) -> Iterator[Part]:
+        """Whole queries, as many as fit into the rows, one part after the other."""
+        first_row = 0
+        for table in self._whole_queries(rows_at_once or max(CELLS_AT_ONCE // max(len(self.features), 1), 1)):
+            yield self._part(table, first_row)
+            first_row += table.num_rows
+
+    def place(self, row: int) -> str:
+        """File and row, for messages."""
+        for file, size in zip(self.files, self.sizes, strict=True):
+            if row < size:
+                return f"{file}, row {row}"
+            row -= size
+        raise IndexError(row)
+
+    def _whole_queries(self, rows_at_once: int) -> Iterator[pa.Table]:
+        held: list[pa.Table] = []  # rows of one query, which may go on
+        for table in self._tables(rows_at_once):
+            last = int(_starts(table[self.query])[-1])
+            goes_on = bool(held) and held[-1][self.query][-1].as_py() == table[self.query][0].as_py()
+            if last == 0 and goes_on:
+                held.append(table)
+                continue
+            if held or last > 0:
+                yield pa.concat_tables([*held, table.slice(0, last)]).combine_chunks()
+            held = [table.slice(last)]
+        if held:
+            yield pa.concat_tables(held).combine_chunks()
+
+    def _tables(self, rows_at_once: int) -> Iterator[pa.Table]:
+        """Rows of all files, with ids of one type."""
+        schema: pa.Schema | None = None
+        for file in self.files:
+            try:
+                parquet = pq.ParquetFile(file, buffer_size=BUFFER, pre_buffer=False)
+                for batch in parquet.iter_batches(batch_size=rows_at_once, columns=self.columns):
+                    table = _plain_ids(pa.table(batch).select(self.columns), (self.query, self.document))
+                    schema = schema or table.schema.remove_metadata()
+                    if table.num_rows:
+                        yield _with_ids_of(table, schema, (self.query, self.document))
+            except (OSError, pa.ArrowException) as error:
+                reason = " ".join(str(error).split()).rstrip(".")
+                raise ValueError(f"{file} cannot be read ({reason}): it is damaged; write or copy it again") from error
+
+    def _part(self, table: pa.Table, first_row: int) -> Part:
+        for name in (self.query, self.document):
+            if table[name].null_count:
+                row = pc.index(table[name].is_null(), True).as_py()
+                raise ValueError(f"{self._where(table, row, first_row)}: column '{name}' is empty: every row needs one")
+        starts = _starts(table[self.query])
+        part = Part(
+            queries=table[self.query].combine_chunks(),
+            documents=table[self.document].combine_chunks(),
+            features=self._features(table, first_row),
+            offsets=np.append(starts, table.num_rows),
+        )
+        self._refuse_twice(table, part, first_row)
+        return part
+
+    def _features(self, table: pa.Table, first_row: int) -> NDArray[np.float32]:
+        matrix = np.empty((table.num_rows, len(self.features)), dtype=np.float32)
+        for number, name in enumerate(self.features):
+            values = pc.cast(table[name], pa.float32(), safe=False).to_numpy(zero_copy_only=False)
+            allowed = ~np.isinf(values) if self.takes_missing else np.isfinite(values)
+            if not allowed.all():
+                row = int(np.argmin(allowed))
+                raise ValueError(
+                    f"{self._where(table, row, first_row)}: column '{name}' is {table[name][row].as_py()}: features "
+                    "are finite; impute it as before training, or leave the document out"
+                )
+            matrix[:, number] = values
+        return matrix
+
+    def _refuse_twice(self, table: pa.Table, part: Part, first_row: int) -> None:
+        codes = part.documents.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        owner = np.repeat(np.arange(len(part.offsets) - 1), np.diff(part.offsets))
+        _, first = np.unique(owner * len(codes) + codes, return_index=True)
+        if len(first) < len(codes):
+            row = int(np.setdiff1d(np.arange(len(codes)), first)[0])
+            raise ValueError(
+                f"{self._where(table, row, first_row)}: the query has this document already: list each candidate of a "
+                "query once (a table of impressions is no table of candidates)"
+            )
+
+    def _where(self, table: pa.Table, row: int, first_row: int) -> str:
+        ids = f"query {table[self.query][row]}, document {table[self.document][row]}"
+        return ids if self.sorted else f"{self.place(first_row + row)} ({ids})"
+
+
+def is_table(place: str) -> bool:
+    """Whether a user's words name parquet files rather than judged data."""
+    return place.endswith((".parquet", ".pq")) or (Path(place).is_dir() and not is_known(place))
+
+
+def open_candidates(
+    place: str | Path, ranker: SavedRanker, query: str = "query", document: str = "document"
+) -> Candidates:
+    """The candidates in a parquet file, a folder or a glob; missing columns are refused by name."""
+    if (Path(place) / ABOUT).is_file():
+        raise ValueError(
+            f"{place} is a click log: rank candidates, one row for each query and document with its features "
+            f"(`unskew events {place} --out events.parquet --features candidates.parquet` writes those of the log)"
+        )
+    source = find_source(place)
+    if source.kind != "parquet":
+        raise ValueError(f"{place} holds {source.kind} files: candidates are read from parquet")
+    schema = pq.read_schema(source.files[0])
+    for option, name in {"query": query, "document": document}.items():
+        if name not in schema.names:
+            has = _listed(schema.names)
+            raise ValueError(f"{place}: column '{name}' is missing: name the {option}'s with --{option}; it has: {has}")
+    features = _feature_columns(schema, ranker, (query, document), str(place))
+    candidates = Candidates(source.files, query, document, features, ranker.takes_missing)
+    if not sum(candidates.sizes):
+        raise ValueError(f"{place} has no rows: there is nothing to rank")
+    return candidates
+
+
+def _feature_columns(schema: pa.Schema, ranker: SavedRanker, ids: Sequence[str], place: str) -> tuple[str, ...]:
+    numeric = [name for name in schema.names if is_numeric(schema.empty_table(), name)]
+    if not ranker.feature_names:
+        found = [name for name in numeric if name not in ids]
+        if len(found) != ranker.n_features:
+            raise ValueError(
+                f"{place} has {len(found)} columns of numbers besides the ids, the model was trained on "
+                f"{ranker.n_features} features without names: keep these columns only, in the order of training, or "
+                "train on a log that names its features"
+            )
+        return tuple(found)
+    missing = [name for name in ranker.feature_names if name not in schema.names]
+    if missing:
+        raise ValueError(
+            f"{place}: {len(missing)} of the {ranker.n_features} features that the model was trained on are missing: "
+            f"{_listed(missing)}; it has: {_listed(schema.names)}"
+        )
+    for name in ranker.feature_names:
+        if name not in numeric:
+            raise ValueError(f"{place}: column '{name}' holds {schema.field(name).type}: features are numbers")
+    return ranker.feature_names
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
+
+
+def _starts(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Rows at which a value differs from the one before; the first row always does."""
+    ends = pc.run_end_encode(column.combine_chunks()).run_ends.to_numpy()
+    return np.concatenate([[0], ends[:-1]]).astype(np.int64)
+
+
+def _plain_ids(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    for name in names:
+        kind = table.schema.field(name).type
+        if pa.types.is_dictionary(kind):
+            table = table.set_column(table.schema.get_field_index(name), name, table[name].cast(kind.value_type))
+    return table
+
+
+def _with_ids_of(table: pa.Table, schema: pa.Schema, names: Sequence[str]) -> pa.Table:
+    """Files may hold ids of other widths: all become as in the first."""
+    for name in names:
+        kind = schema.field(name).type
+        if table.schema.field(name).type != kind:
+            table = table.set_column(table.schema.get_field_index(name), name, table[name].cast(kind))
+    return table.replace_schema_metadata(None)

@@ -1,0 +1,91 @@
+"""The order of queries in files of candidates: looked at before any work, or made, out of core by DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow.parquet as pq
+
+ROWS_A_GROUP = 65_536
+
+
+@dataclass(frozen=True)
+class Apart:
+    """A query whose documents do not stand together."""
+
+    query: str
+    row: int  # of its first document, over all files
+    again: int  # where it comes back
+
+
+@contextmanager
+def database(scratch: Path, memory: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB within a limit of memory; more goes to files in a scratch folder."""
+    try:
+        with duckdb.connect(config={"memory_limit": memory, "temp_directory": str(scratch / "spill")}) as connection:
+            yield connection
+    except duckdb.Error as error:
+        raise ValueError(f"DuckDB cannot go on: {str(error).splitlines()[0]}") from error
+
+
+def find_apart(connection: duckdb.DuckDBPyConnection, files: Sequence[str], query: str) -> Apart | None:
+    """The first query whose documents stand in several places, if there is one.
+
+    A query stands together if it has as many rows as there are from its first to its last.
+    """
+    connection.execute(_numbered(files, [query]))
+    found = connection.execute(
+        f"SELECT {_name(query)}, min(row) FROM numbered WHERE {_name(query)} IS NOT NULL GROUP BY 1 "
+        "HAVING max(row) - min(row) + 1 > count(*) ORDER BY 2 LIMIT 1"
+    ).fetchone()
+    if found is None:
+        return None
+    again = connection.execute(
+        f"SELECT row FROM (SELECT row, lag(row) OVER (ORDER BY row) AS before FROM numbered WHERE {_name(query)} = ?) "
+        "WHERE row > before + 1 ORDER BY row LIMIT 1",
+        [found[0]],
+    ).fetchone()
+    assert again is not None
+    return Apart(str(found[0]), int(found[1]), int(again[0]))
+
+
+def sort_by_query(
+    connection: duckdb.DuckDBPyConnection, files: Sequence[str], columns: Sequence[str], target: Path
+) -> None:
+    """Write these columns, the query first, into one file in which queries stand together.
+
+    Documents of a query keep their order.
+    """
+    connection.execute(_numbered(files, columns))
+    chosen = ", ".join(map(_name, columns))
+    connection.execute(
+        f"COPY (SELECT {chosen} FROM numbered ORDER BY {_name(columns[0])}, row) TO {_text(str(target))} "
+        f"(FORMAT parquet, ROW_GROUP_SIZE {ROWS_A_GROUP})"
+    )
+
+
+def _numbered(files: Sequence[str], columns: Sequence[str]) -> str:
+    """A view of all files with the number of each row over all of them."""
+    sizes = [pq.read_metadata(file).num_rows for file in files]
+    starts = np.cumsum([0, *sizes[:-1]]).tolist()
+    values = ", ".join(f"({_text(file)}, {start})" for file, start in zip(files, starts, strict=True))
+    chosen = ", ".join(f"p.{_name(column)}" for column in columns)
+    names = ", ".join(map(_text, files))
+    return (
+        f"CREATE OR REPLACE TEMP VIEW numbered AS SELECT {chosen}, s.start + p.file_row_number AS row "
+        f"FROM read_parquet([{names}], filename = true, file_row_number = true, hive_partitioning = false) AS p "
+        f"JOIN (VALUES {values}) AS s(file, start) ON p.filename = s.file"
+    )
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,45 @@
+"""Rankers from disk: a saved model, run by torch, or an exported file, run by onnxruntime."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from unskew.data.features import TAKES_MISSING
+from unskew.data.judged_set import JudgedSet
+from unskew.evaluation.evaluate import Scorer
+from unskew.serving.model import load_model
+from unskew.serving.onnx_file import OnnxRanker
+
+
+@dataclass(frozen=True, eq=False)
+class SavedRanker:
+    """A ranker of raw features, and what it expects of them."""
+
+    score: Scorer
+    name: str
+    n_features: int
+    feature_names: tuple[str, ...]  # in the order of the features; none: the log had no names
+    takes_missing: bool  # NaN may come in
+
+    def for_judged(self, judged: JudgedSet) -> Scorer:
+        """The ranker; refused for data with another number of features."""
+        if judged.n_features != self.n_features:
+            raise ValueError(
+                f"{judged.name or 'the data'} has {judged.n_features} features, the model was trained on "
+                f"{self.n_features}: rank data with the same features"
+            )
+        return self.score
+
+
+def open_ranker(path: str | Path) -> SavedRanker:
+    """The ranker of a folder that `save_model` wrote, or of an `.onnx` file that `export_model` wrote."""
+    place = Path(path)
+    if place.suffix == ".onnx":
+        exported = OnnxRanker(place)
+        takes_missing = exported.metadata.get("transform") in TAKES_MISSING
+        return SavedRanker(exported, place.name, exported.n_features, exported.feature_names, takes_missing)
+    model = load_model(place)
+    return SavedRanker(
+        model.ranker(), place.name, model.problem.n_features, model.feature_names, model.transform.takes_missing
+    )
