@@ -11,6 +11,7 @@ from unskew.commands.app import Json, Overwrite, Quiet, command
 from unskew.data.log_files import ABOUT
 from unskew.data.new_folder import check_folder
 from unskew.ingest.columns import FORMS, Columns, named_columns, read_columns
+from unskew.ingest.heavy_users import parse_cap
 from unskew.ingest.opening import Options, Tables
 from unskew.ingest.preview import Preview, preview
 from unskew.ingest.report import REASONS, Ingested
@@ -60,6 +61,9 @@ def ingest(
     queries_table: Annotated[str | None, typer.Option(help="Table of queries in a database.")] = None,
     encoding: Annotated[str | None, typer.Option(help="Of CSV files, e.g. latin-1. Default: utf-8.")] = None,
     n_positions: Annotated[int | None, typer.Option(min=1, help="Leave out what was shown further down.")] = None,
+    cap_user: Annotated[
+        str | None, typer.Option(metavar="COLUMN=N", help="Keep N sessions of each user, named in a column.")
+    ] = None,
     fill: Annotated[float | None, typer.Option(help="In place of features that are missing.")] = None,
     joint: Annotated[bool, typer.Option("--joint", help="Keep which documents were clicked together.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse instead of leaving anything out.")] = False,
@@ -73,6 +77,7 @@ def ingest(
     quiet: Quiet = False,
 ) -> None:
     """Count an event table into a click log. What cannot be used is left out, counted and shown."""
+    user, sessions_a_user = (None, None) if cap_user is None else parse_cap(cap_user)
     names = {
         "form": form,
         "session": session,
@@ -83,6 +88,7 @@ def ingest(
         "time": time,
         "policy_score": policy_score,
         "intervention": intervention,
+        "user": user,
         "bias": bias,
         "features": feature,
         "event": event,
@@ -92,7 +98,7 @@ def ingest(
     }
     chosen = named_columns(Columns() if columns is None else read_columns(columns), names)
     tables = Tables(source, features, queries, table, features_table, queries_table, encoding)
-    options = Options(n_positions, fill, joint, strict, engine, memory, threads, spark_master)
+    options = Options(n_positions, sessions_a_user, fill, joint, strict, engine, memory, threads, spark_master)
     if dry_run:
         _show_preview(preview(tables, chosen, options), json)
         return

@@ -56,6 +56,10 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
     "events": ("time", "policy_score", "intervention"),
     "ubi": ("time",),
 }
+SINGLE_ROLES = (
+    *("session", "query", "document", "position", "click", "event", "time"),
+    *("policy_score", "intervention", "user"),
+)
 NOTHING = "none"  # instead of a name: the column is not there, do not guess
 
 
@@ -72,6 +76,7 @@ class Columns:
     time: str | None = None
     policy_score: str | None = None
     intervention: str | None = None
+    user: str | None = None  # never guessed: it serves to cap heavy users
     bias: Sequence[str] = ()
     features: Sequence[str] | None = None  # names, or patterns such as `f_*`; None: every numeric column left
     event: str | None = None
@@ -83,8 +88,7 @@ class Columns:
     @property
     def roles(self) -> dict[str, str]:
         """The named columns by role, bias columns and features aside."""
-        single = ("session", "query", "document", "position", "click", "event", "time", "policy_score", "intervention")
-        return {role: getattr(self, role) for role in single if getattr(self, role) is not None}
+        return {role: getattr(self, role) for role in SINGLE_ROLES if getattr(self, role) is not None}
 
     @property
     def named(self) -> list[str]:

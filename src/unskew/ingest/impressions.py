@@ -73,6 +73,8 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
         taken["intervention"] = value("intervention").cast("string").fill_null(NO_INTERVENTION)
     if columns.policy_score is not None:
         taken["score"] = _finite(value("policy_score"))
+    if columns.user is not None:
+        taken["user"] = id_values(value("user"))
     bias = []
     for number, column in enumerate(columns.bias):
         entry = value_at(table, column)

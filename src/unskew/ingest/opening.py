@@ -14,6 +14,7 @@ from unskew.ingest.columns import Columns, complete, feature_columns, id_columns
 from unskew.ingest.engines import ENGINES, DuckEngine, Engine, SparkEngine
 from unskew.ingest.events import count_others, merge_events, shown_by_queries, with_queries
 from unskew.ingest.features import KEYS, feature_rows, same_keys
+from unskew.ingest.heavy_users import cap_users
 from unskew.ingest.impressions import IMPRESSION, OTHER, Shape, common_rows, find_first_position, reasons, usable_rows
 from unskew.ingest.report import Dropped
 from unskew.ingest.sources import find_source
@@ -37,6 +38,7 @@ class Options:
     """How a log is made of them."""
 
     n_positions: int | None = None  # None: all
+    sessions_a_user: int | None = None  # of the column `user`; None: any number
     fill: float | None = None  # in place of features that are missing; None: refuse them
     joint: bool = False  # keep which documents were clicked together
     strict: bool = False  # refuse instead of leaving out
@@ -136,6 +138,8 @@ def read_impressions(engine: Engine, opened: Opened, options: Options, dropped: 
     assert first is not None
     found = reasons(opened.rows, opened.shape, first, options.n_positions)
     rows, n_rows = usable_rows(engine, opened.rows, found, dropped, opened.name)
+    if options.sessions_a_user is not None:
+        rows = cap_users(engine, rows, options.sessions_a_user, dropped)
     shape, second, impressions = opened.shape, opened.features, rows
     if opened.columns.form != "impressions":
         impressions = merge_events(engine, rows, shape, dropped)

@@ -36,6 +36,7 @@ REASONS: dict[str, Reason] = {
     "bad_number": Reason(
         "rows without a finite number as policy score or bias value", "rows", "fill the column, or do not name it"
     ),
+    "capped": Reason("rows of sessions that are more than a user may have", "rows", "raise --cap-user"),
     "lone_click": Reason(
         "clicks without an impression", "clicks", "log the impression too, with the same session, query and document"
     ),
@@ -60,7 +61,7 @@ REASONS: dict[str, Reason] = {
         "make features depend on query and document only, or put a version into the document's id",
     ),
 }
-ASKED_FOR = {"beyond"}  # the user named the limit, so it may leave out most of a log
+ASKED_FOR = {"beyond", "capped"}  # the user named the limit, so it may leave out most of a log
 
 
 @dataclass
