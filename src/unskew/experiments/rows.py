@@ -34,6 +34,9 @@ DECIDES = (
     "evaluation",
     "training",
     "diagnosis",
+    "experiments/choice",
+    "experiments/sources",
+    "experiments/tasks",
 )
 
 
