@@ -53,7 +53,7 @@ def run_demo(data: str, out: Path, seed: int) -> None:
             models[name] = fit(Recipe.of(name, seed=seed), simulation.log, validate=world.valid, progress=report)
     curves = _curves(simulation, models)
     bias = _bias_rows(curves, simulation.log.n_positions)
-    show_table("3. The bias: what is seen at each position, relative to the top", ("position", *curves), bias)
+    show_table("3. The bias: what is seen at each position, from 1, relative to the top", ("position", *curves), bias)
     results = {PRODUCTION: evaluate(policy.scores(world.test), world.test)}
     results |= {name: evaluate(model.ranker(), world.test) for name, model in models.items()}
     columns, table = _comparison(results)

@@ -199,8 +199,8 @@ def test_a_swap_of_few_groups_is_spelt_out(good):
     link = type("Link", (), {"one": 2, "other": 3, "share": 0.02, "rate_ratio": 0.8})()
     torn = replace(links, groups=(("0", "1", "2"), ("3",)), links=(link,), merges=(link,), shuffle_share=0.04)
     text = how_to_link(torn)
-    assert "shuffle 4.0% of as many sessions, or swap positions 2 and 3 in 2.0% of as many sessions" in text
-    assert "Merging positions 2 and 3 (click rates 0.80 to 1)" in text
+    assert "shuffle 4.0% of as many sessions, or swap positions 3 and 4 in 2.0% of as many sessions" in text
+    assert "Merging positions 3 and 4 (click rates 0.80 to 1)" in text
 
 
 def test_the_answer_is_plain_data(good, one_order):

@@ -37,6 +37,7 @@ def test_the_table_of_positions_has_a_row_each(diagnosis):
     columns, rows = position_rows(diagnosis)
     assert len(rows) == 10
     assert {len(row) for row in rows} == {len(columns)}
+    assert [row[0] for row in rows] == [str(place) for place in range(1, 11)], "people count from 1"
     assert rows[0][4:] == ["1.000", "1.000–1.000", "1.00"]
 
 

@@ -174,7 +174,7 @@ def _counted_users(log: ClickLog, users: str | None, cap: float | None) -> Cappe
     if users is None:
         raise ValueError(
             "a log counts sessions, not people: name the bias column with users (--users COLUMN), or cap users when "
-            "the log is made"
+            "the log is made (unskew ingest --cap-user COLUMN=N)"
         )
     return heavy_users(log, users, cap)
 

@@ -126,7 +126,7 @@ def _of_sessions(share: float) -> str:
 
 
 def _pair(link: Link) -> str:
-    return f"positions {link.one} and {link.other}"
+    return f"positions {link.one + 1} and {link.other + 1}"
 
 
 def _percent(share: float) -> str:
@@ -144,7 +144,7 @@ def _about_identification(diagnosis: Diagnosis) -> list[Finding]:
         tone = GOOD
         if links.weakest is not None:
             weak = links.weakest
-            text += f"; weakest link {weak.one}–{weak.other}, {weak.impressions:,.0f} shared impressions"
+            text += f"; weakest link {weak.one + 1}–{weak.other + 1}, {weak.impressions:,.0f} shared impressions"
             tone = GOOD if weak.impressions >= ENOUGH_LINKED else BAD
         found.append(Finding(question, text, tone))
     else:
@@ -168,7 +168,7 @@ def _about_curves(diagnosis: Diagnosis) -> list[Finding]:
     curve = diagnosis.curve
     if curve is None:
         return [Finding("examination curve", "no estimator can tell it from this log", BAD)]
-    text = f"{curve.values[-1]:.2f} at position {curve.positions[-1]} ({curve.low[-1]:.2f} to {curve.high[-1]:.2f})"
+    text = f"{curve.values[-1]:.2f} at position {curve.positions[-1] + 1} ({curve.low[-1]:.2f} to {curve.high[-1]:.2f})"
     text += f" by {curve.estimator}; told by {', '.join(told)}"
     return [Finding("examination curve", text + (f"; not by {', '.join(refused)}" if refused else ""), GOOD)]
 

@@ -1,4 +1,7 @@
-"""The report of a diagnosis: one page with the verdict, the answers, tables and plots."""
+"""The report of a diagnosis: one page with the verdict, the answers, tables and plots.
+
+Positions count from 1 in all that people read, and from 0 in a log.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ SMALLEST = 1e-12
 WHAT_IT_IS = (
     "Click-through holds both what stands at a position and what the position does. Curves are what the position does, "
     "relative to the first one, if being seen depends on the position alone; bands are intervals over queries. "
-    "Positions count from 0."
+    "Positions count from 1."
 )
 
 
@@ -72,7 +75,7 @@ def position_rows(diagnosis: Diagnosis) -> tuple[tuple[str, ...], list[list[str]
     places = {} if curve is None else {int(position): number for number, position in enumerate(curve.positions)}
     rows = []
     for number, row in enumerate(rates.rows()):
-        cells = [f"{row['position']}", f"{row['impressions']:,.0f}", f"{row['rate']:.4f}"]
+        cells = [f"{row['position'] + 1}", f"{row['impressions']:,.0f}", f"{row['rate']:.4f}"]
         cells.append(f"{row['low']:.4f}–{row['high']:.4f}")
         if curve is not None:
             place = places.get(row["position"])
@@ -97,7 +100,7 @@ def _position_sheet(diagnosis: Diagnosis) -> Sheet:
 
 def _position_figures(diagnosis: Diagnosis) -> list[Drawn]:
     rates = diagnosis.rates
-    shown: dict[str, Line] = {"clicks a showing": (rates.positions.tolist(), rates.rates.tolist())}
+    shown: dict[str, Line] = {"clicks a showing": ((rates.positions + 1).tolist(), rates.rates.tolist())}
     band: dict[str, Line] = {"clicks a showing": (rates.low.tolist(), rates.high.tolist())}
     figures = [
         Drawn(
@@ -109,7 +112,7 @@ def _position_figures(diagnosis: Diagnosis) -> list[Drawn]:
     figures += _curve_figures(diagnosis)
     if not isinstance(diagnosis.strength, Refusal):
         strength = diagnosis.strength
-        line: dict[str, Line] = {"relevance": (strength.positions.tolist(), strength.relevance.tolist())}
+        line: dict[str, Line] = {"relevance": ((strength.positions + 1).tolist(), strength.relevance.tolist())}
         of_line: dict[str, Line] = {"relevance": (strength.low.tolist(), np.minimum(strength.high, HIGHEST).tolist())}
         figure = line_figure(line, x_label="position", y_label="mean relevance, relative to the first", bands=of_line)
         figures.append(Drawn("logger", "What the logger put where: click-through divided by examination", figure))
@@ -122,17 +125,17 @@ def _curve_figures(diagnosis: Diagnosis) -> list[Drawn]:
     learnt = {name: curve for name, curve in diagnosis.learnt.items() if not isinstance(curve, Refusal)}
     figures = []
     if estimated:
-        lines = {name: _line(curve.positions, curve.values) for name, curve in estimated.items()}
+        lines = {name: _line(curve.positions + 1, curve.values) for name, curve in estimated.items()}
         bands = {name: _line(curve.low, curve.high) for name, curve in estimated.items()}
         rates = diagnosis.rates
-        through = {"click-through": _line(rates.positions, rates.rates / max(rates.rates[0], SMALLEST))}
+        through = {"click-through": _line(rates.positions + 1, rates.rates / max(rates.rates[0], SMALLEST))}
         title = "Examination by every estimator that this log supports, and click-through for comparison"
         figures.append(Drawn("curves", title, _curves(lines, bands, through)))
     if learnt:
-        lines = {name: _line(np.arange(len(curve.values)), curve.values) for name, curve in learnt.items()}
+        lines = {name: _line(np.arange(len(curve.values)) + 1, curve.values) for name, curve in learnt.items()}
         bands = {name: _line(curve.low, curve.high) for name, curve in learnt.items()}
         best = diagnosis.curve
-        beside = {} if best is None else {best.estimator: _line(best.positions, best.values)}
+        beside = {} if best is None else {best.estimator: _line(best.positions + 1, best.values)}
         title = "Examination as methods learn it along with a ranker; it rests on their model"
         figures.append(Drawn("learnt", title, _curves(lines, bands, beside)))
     return figures
@@ -155,7 +158,7 @@ def _curve_sheet(diagnosis: Diagnosis) -> list[Sheet]:
         return []
     rows = []
     for position in diagnosis.rates.positions.tolist():
-        cells = [str(position)]
+        cells = [str(position + 1)]
         for curve in curves.values():
             place = np.flatnonzero(curve.positions == position)
             cells.append("{} ({})".format(*_curve_cells(curve, int(place[0]))) if len(place) else "–")
@@ -175,7 +178,7 @@ def _coverage_section(diagnosis: Diagnosis) -> list[Section]:
     )
     if not np.nansum(documents):
         return [Section("Links between positions", [text, "No document was shown at two positions."])]
-    names = [str(position) for position in coverage.positions[:n]]
+    names = [str(position + 1) for position in coverage.positions[:n]]
     figure = _matrix_figure(documents, names, names, "position", 0)
     return [Section("Links between positions", [text], figures=[Drawn("coverage", "Documents shown at both", figure)])]
 
@@ -186,7 +189,7 @@ def _matrix_section(diagnosis: Diagnosis) -> list[Section]:
         return []
     matrix = rank.matrix
     n = min(len(matrix.positions), MOST_IN_MATRIX)
-    columns = [str(position) for position in matrix.positions[:n]]
+    columns = [str(position + 1) for position in matrix.positions[:n]]
     figure = _matrix_figure(matrix.rates[:, :n], columns, list(matrix.kinds), "kind of document", 3)
     rows = [
         [str(row["dimension"]), f"{row['rate_singular_value']:.3f}", f"{row['rate_share']:.2%}", _p(row["rate_p"])]
@@ -237,7 +240,8 @@ def _refusal_section(diagnosis: Diagnosis) -> list[Section]:
         "features from clicks": diagnosis.click_leaks,
     }
     refused = {name: part.reason for name, part in parts.items() if isinstance(part, Refusal)}
-    return [Section("What this log cannot tell, and why", facts=refused)] if refused else []
+    text = "In the words of the functions in Python, where positions count from 0."
+    return [Section("What this log cannot tell, and why", [text], facts=refused)] if refused else []
 
 
 def _matrix_figure(values: np.ndarray, columns: list[str], rows: list[str], y_label: str, digits: int) -> Figure:

@@ -21,6 +21,7 @@ def as_plain(diagnosis: Diagnosis) -> dict[str, Any]:
     parts = {entry.name: plain(getattr(diagnosis, entry.name)) for entry in fields(diagnosis) if entry.name != "log"}
     judged = verdict(diagnosis)
     return {
+        "positions_count_from": 0,  # as in a log; texts for people count from 1
         **parts,
         "best_curve": None if diagnosis.curve is None else diagnosis.curve.estimator,
         "findings": plain(findings(diagnosis)),
