@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 # Each page runs by itself, in a folder of its own.
-PAGES = ["README.md", "docs/propensities.md"]
+PAGES = ["README.md", "docs/propensities.md", "docs/diagnose.md"]  # docs/guide.md: tests/test_guide.py
 
 
 def blocks(page):
