@@ -84,6 +84,5 @@ def _show_log(log: ClickLog, out: Path, json: bool) -> None:
         )
         return
     console.print(f"{log!r}\nwritten to {out}; {log.compaction:,.1f} sessions a row", markup=False, highlight=False)
-    show_table(
-        "Clicks a session by position, counted from 1", ("position", "rate"), [(str(k + 1), f"{r:.4f}") for k, r in enumerate(rates)]
-    )
+    rows = [(str(place + 1), f"{rate:.4f}") for place, rate in enumerate(rates)]
+    show_table("Clicks a session by position, counted from 1", ("position", "rate"), rows)

@@ -96,4 +96,4 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
     )
     if curve is not None:
         rows = [(str(place + 1), f"{value:.3f}") for place, value in enumerate(curve)]
-        show_table("Learnt examination, relative to the top, positions counted from 1", ("position", "examination"), rows)
+        show_table("Learnt examination relative to the top, counted from 1", ("position", "examination"), rows)
