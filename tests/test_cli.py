@@ -192,7 +192,8 @@ def test_a_killed_training_run_goes_on_to_the_same_weights(clicks, tmp_path):
 
 
 def test_an_interrupted_training_run_goes_on(clicks, tmp_path):
-    options = ["--set", "steps=3000", "--set", "validate_every=10", "--set", "hidden=8"]
+    # More steps than it can do before the signal comes, on any machine.
+    options = ["--set", "steps=100000", "--set", "validate_every=10", "--set", "hidden=8"]
     command = [sys.executable, "-m", "unskew", "train", str(clicks), *options, "--out", str(tmp_path / "model")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     while not (tmp_path / ".model.checkpoint").exists() and process.poll() is None:

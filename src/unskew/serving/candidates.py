@@ -177,7 +177,8 @@ def open_candidates(
 
 
 def _feature_columns(schema: pa.Schema, ranker: SavedRanker, ids: Sequence[str], place: str) -> tuple[str, ...]:
-    numeric = [name for name in schema.names if is_numeric(schema.empty_table(), name)]
+    empty = schema.empty_table()
+    numeric = [name for name in schema.names if is_numeric(empty, name)]
     if not ranker.feature_names:
         found = [name for name in numeric if name not in ids]
         if len(found) != ranker.n_features:
