@@ -28,3 +28,10 @@ def log(world):
     return unskew.simulate(
         world.train, "svm", "position_based", sessions=64, interventions={"shuffle": 0.1}, joint=True, seed=1
     ).log
+
+
+LONGEST = ("test_guide.py", "test_readme.py")  # one long test each: begun last, they would leave the other core idle
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)

@@ -93,7 +93,7 @@ def norm(method):
 
 
 def test_best_state_and_patience_survive_an_interruption(tmp_path):
-    settings = Settings(steps=40, batch_size=5, validate_every=2, patience=4)
+    settings = Settings(steps=40, batch_size=5, validate_every=2, patience=4, learning_rate=0.05)
     whole = new_method()
     history = train(whole, {"clicks": small_log()}, settings, norm(whole))
     assert 2 < history.best_step < history.rows[-1]["step"] < 40  # there is a best in the middle, and an early end
