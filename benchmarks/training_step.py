@@ -62,11 +62,11 @@ def _overhead(n_lists: int = 2_048, n_features: int = 700, steps: int = 24) -> R
     return ("training step / bare step, 256 x 10 x 700, [512, 256, 128]", f"{ratio:.2f} x", "<= 1.2 x")
 
 
-def _time_to_quality(seeds: Sequence[int] = (3, 4, 5)) -> list[Row]:
+def _time_to_quality(seeds: Sequence[int] = (8, 9, 10)) -> list[Row]:
     """Time on counted clicks to the quality of 1,500 steps of 256 single sessions, validation left out on both sides.
 
     One validation alone is noise of about .005 nDCG@10, so what single sessions reach is the mean of their last five;
-    the last one is printed too. The defaults were chosen on seeds 0 to 2, which are therefore not used.
+    the last one is printed too. The defaults were chosen on seeds 0 to 7, which are therefore not used.
     """
     world = unskew.load("world:small")
     transform = fit_transform("automatic", world.train.features)
