@@ -17,6 +17,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 
 Line = tuple[Sequence[float], Sequence[float]]  # x and y, or low and high
 
@@ -80,6 +81,8 @@ def line_figure(
                 axes.fill_between(x, *bands[label], color=COLOURS[number % len(COLOURS)], alpha=0.15, linewidth=0)
         for number, (label, (x, y)) in enumerate((reference or {}).items()):
             axes.plot(x, y, label=label, color=TRUTH, linestyle=DASHES[number % len(DASHES)], linewidth=2.5, alpha=0.6)
+        if all(float(place).is_integer() for x, _ in lines.values() for place in x):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # no position 1.5
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         _legend(figure, axes)
