@@ -7,7 +7,7 @@ SHARED_DATA := $(wildcard ../shared/data)
 export UNSKEW_DATA ?= $(if $(SHARED_DATA),$(abspath $(SHARED_DATA)))
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: help setup demo test test-fast test-slow test-spark browser lint format bench lock clean
+.PHONY: help setup demo test test-fast test-slow test-spark browser lint format bench results lock clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -58,6 +58,10 @@ format: $(READY)  ## let ruff arrange the code
 
 bench: $(READY)  ## ratios measured on this machine, in one run
 	$(BIN)/python benchmarks/run.py
+
+RUNS ?= runs
+results: $(READY)  ## docs/results.md from the finished experiments in RUNS
+	$(BIN)/python docs/build_results.py $(RUNS)
 
 lock: $(READY)  ## write what is installed into requirements.lock
 	$(BIN)/python -m pip freeze --all --exclude pip --exclude-editable | sed 's/+cpu//' > requirements.lock
