@@ -76,6 +76,7 @@ def sgd(**changes):
             "steps": 1,
             "max_gradient_norm": None,
             "weight_decay": 0.0,
+            "average": 0,
             **changes,
         }
     )

@@ -19,6 +19,8 @@ from torch import Tensor, nn
 
 from unskew.training.history import History
 
+KEPT = ("best", "average")  # states of a run that are dictionaries of tensors
+
 
 @dataclass
 class RunState:
@@ -33,6 +35,7 @@ class RunState:
     history: History = field(default_factory=History)
     best: dict[str, Tensor] | None = None  # state of the method at the best validation of this stage
     best_value: float | None = None
+    average: dict[str, Tensor] | None = None  # of `AveragedMethod`, where parameters are averaged
 
 
 def save_checkpoint(
@@ -40,7 +43,8 @@ def save_checkpoint(
 ) -> None:
     """Write where the run stands, atomically."""
     tensors = {f"method.{name}": value for name, value in method.state_dict().items()}
-    tensors |= {f"best.{name}": value for name, value in (run.best or {}).items()}
+    for kept in KEPT:
+        tensors |= {f"{kept}.{name}": value for name, value in (getattr(run, kept) or {}).items()}
     numbers: dict[str, float] = {}
     for parameter, entries in optimizer.state_dict()["state"].items():
         for name, value in entries.items():
@@ -51,7 +55,7 @@ def save_checkpoint(
     tensors["random"] = torch.get_rng_state()
     if torch.cuda.is_available():
         tensors["random.cuda"] = torch.cuda.get_rng_state()
-    plain = {key: value for key, value in asdict(run).items() if key not in {"best", "history"}}
+    plain = {key: value for key, value in asdict(run).items() if key not in {"history", *KEPT}}
     about = {"run": plain, "history": run.history.to_json(), "optimizer": numbers, "fingerprint": fingerprint}
     contiguous = {name: value.detach().clone().contiguous() for name, value in tensors.items()}
     scratch = path.with_name(f".{path.name}.part")
@@ -87,7 +91,9 @@ def load_checkpoint(
     torch.set_rng_state(tensors["random"])
     if torch.cuda.is_available() and "random.cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random.cuda"])
-    run = RunState(**about["run"], history=History.from_json(about["history"]), best=part("best.") or None)
+    run = RunState(**about["run"], history=History.from_json(about["history"]))
+    for kept in KEPT:
+        setattr(run, kept, part(f"{kept}.") or None)
     entries: dict[str, dict[str, Any]] = {}
     for name, value in {**part("optimizer."), **about["optimizer"]}.items():
         parameter, key = name.split(".", 1)

@@ -33,6 +33,9 @@ class Settings:
     metric: str = "ndcg@10"  # on judged validation lists
     validate_every: int = 100  # steps
     patience: int | None = None  # validations without improvement before a stage ends early
+    average: float | None = (
+        None  # share of a stage's steps to average over, see `averaging`; None: 0.2, or 0 if validated
+    )
     seed: int = 0
     device: str = "auto"  # "cuda" where there is one, else "cpu"
 
@@ -54,6 +57,10 @@ class Settings:
             if not isinstance(self.max_gradient_norm, Real) or not self.max_gradient_norm > 0:
                 raise ValueError(f"max_gradient_norm must be a number above 0, or none, got {self.max_gradient_norm!r}")
             object.__setattr__(self, "max_gradient_norm", float(self.max_gradient_norm))
+        if self.average is not None:
+            if not isinstance(self.average, Real) or not 0 <= self.average <= 1:
+                raise ValueError(f"average must be a share of the steps from 0 to 1, or none, got {self.average!r}")
+            object.__setattr__(self, "average", float(self.average))
         if not isinstance(self.seed, Integral):
             raise ValueError(f"seed must be a whole number, got {self.seed!r}")
         object.__setattr__(self, "seed", int(self.seed))
@@ -72,4 +79,5 @@ class Settings:
             raise ValueError(f"device '{self.device}' is not here: use device=auto or device=cpu") from error
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """All settings; an average that is left to training is left out, as in files from before there was one."""
+        return {name: value for name, value in asdict(self).items() if name != "average" or value is not None}

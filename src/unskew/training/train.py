@@ -23,6 +23,7 @@ from unskew.data.click_log import ClickLog
 from unskew.data.judged_set import JudgedSet
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage
+from unskew.training.averaging import UNVALIDATED, AveragedMethod
 from unskew.training.checkpoint import RunState, load_checkpoint, restore_optimizer, save_checkpoint
 from unskew.training.history import History, Report
 from unskew.training.settings import Settings
@@ -97,31 +98,51 @@ def _run(
         optimizer, networks = _new_optimizer(method, stage, settings)
         restore_optimizer(optimizer, saved) if saved else None
         saved = {}
+        averaged = _new_average(method, stage, n_steps, settings, run, validated=validate is not None)
+        chosen = method if averaged is None else averaged.method  # what is validated and kept
         while run.stage_step < n_steps:
             terms = _step(method, stage, sources[stage.source], optimizer, networks, settings, run)
             run.step += 1
             run.stage_step += 1
+            if averaged is not None:
+                averaged.update(method)
             if run.stage_step % settings.validate_every and run.stage_step != n_steps:
                 continue
-            value = validate(method) if validate is not None and stage.selects else None
+            value = validate(chosen) if validate is not None and stage.selects else None
             seconds = earlier + time.monotonic() - started
             row = {"step": run.step, "stage": stage.name, "seconds": seconds, **terms}
             run.history.rows.append(row if value is None else {**row, "validation": value})
-            stop = value is not None and _note_best(run, method, value, settings.patience)
+            stop = value is not None and _note_best(run, chosen, value, settings.patience)
             if progress is not None:
                 progress(Report(stage.name, run.step, total, terms, value, started, first_step))
             if stop:
                 break
             if checkpoint is not None and run.stage_step < n_steps:
+                run.average = None if averaged is None else averaged.state()
                 save_checkpoint(checkpoint, run, method, optimizer, fingerprint)
-        if run.best is not None:
-            method.load_state_dict(run.best)
-        run.stage, run.stage_step, run.best, run.best_value, run.unimproved = run.stage + 1, 0, None, None, 0
+        method.load_state_dict(chosen.state_dict() if run.best is None else run.best)
+        run.stage, run.stage_step, run.unimproved = run.stage + 1, 0, 0
+        run.best, run.best_value, run.average = None, None, None
         run.first_loss = None  # another loss, another scale
         if checkpoint is not None:
             nothing = torch.optim.SGD(method.parameters())  # the next stage starts with an optimizer of its own
             save_checkpoint(checkpoint, run, method, nothing, fingerprint)
     return run.history
+
+
+def _new_average(
+    method: Method, stage: Stage, n_steps: int, settings: Settings, run: RunState, *, validated: bool
+) -> AveragedMethod | None:
+    """The average of what this stage trains, where one is asked for; as it was, where a run goes on."""
+    share = settings.average
+    if share is None:
+        share = 0.0 if validated else UNVALIDATED
+    if not stage.selects or not share:
+        return None
+    averaged = AveragedMethod(method, max(1, round(share * n_steps)))
+    if run.average is not None:
+        averaged.restore(run.average)
+    return averaged
 
 
 def _step(

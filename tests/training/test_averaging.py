@@ -1,0 +1,115 @@
+"""Averages of parameters, on a number that moves one down a step."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from unskew.data.click_log import ClickLog
+from unskew.methods.method import Method, Stage
+from unskew.training.averaging import AveragedMethod
+from unskew.training.settings import Settings
+from unskew.training.train import train
+
+LOG = ClickLog(
+    features=np.zeros((2, 1), dtype=np.float32),
+    documents=np.array([[0, 1]], dtype=np.int32),
+    mask=np.ones((1, 2), dtype=bool),
+    clicks=np.array([[1.0, 0.0]], dtype=np.float32),
+    sessions=np.array([1.0], dtype=np.float32),
+)
+
+
+class Falling(Method):
+    """A number that falls by the learning rate, beside a buffer that counts the steps."""
+
+    def __init__(self, selects=True):
+        super().__init__()
+        self.number = nn.Parameter(torch.tensor(0.0))
+        self.register_buffer("steps", torch.tensor(0))
+        self.selects = selects
+
+    def loss(self, lists):
+        self.steps += 1
+        return {"number": lists.sessions.sum() * self.number}
+
+    def stages(self):
+        return [Stage("fall", self.loss, {self: 1.0}, selects=self.selects)]
+
+    def ranker(self):
+        raise NotImplementedError
+
+
+def settings(**changes):
+    return Settings(
+        **{"optimizer": "sgd", "learning_rate": 1.0, "steps": 10, "weight_decay": 0.0, "validate_every": 1} | changes
+    )
+
+
+def fallen(validate=None, selects=True, **changes):
+    method = Falling(selects)
+    history = train(method, {"clicks": LOG}, settings(**changes), validate)
+    return method, history
+
+
+def test_the_average_is_plain_up_to_its_horizon_and_exponential_then():
+    method = Falling()
+    averaged = AveragedMethod(method, horizon=2)
+    found = []
+    for value in (4.0, 8.0, 16.0):
+        with torch.no_grad():
+            method.number.fill_(value)
+        averaged.update(method)
+        found.append(float(averaged.method.number.detach()))
+    assert found == [4.0, 6.0, 11.0]  # the first, the mean of two, half way from 6 to 16
+
+
+def test_without_validation_the_last_fifth_of_the_steps_is_averaged():
+    method, _ = fallen()
+    mean = 0.0
+    for n in range(1, 11):
+        mean += (-n - mean) / min(n, 2)
+    assert float(method.number.detach()) == pytest.approx(mean)
+
+
+def test_with_an_average_over_all_steps_the_mean_is_kept():
+    method, _ = fallen(average=1.0)
+    assert float(method.number.detach()) == pytest.approx(-5.5)
+
+
+def test_an_average_of_nothing_keeps_the_last_state():
+    method, _ = fallen(average=0)
+    assert float(method.number.detach()) == -10
+
+
+def test_validation_sees_single_states_unless_asked_otherwise():
+    seen = []
+    fallen(lambda method: seen.append(float(method.number.detach())) or 0.0)
+    assert seen == [-n for n in range(1, 11)]
+
+
+def test_validation_sees_and_keeps_the_average_that_was_asked_for():
+    method, history = fallen(lambda method: -abs(float(method.number.detach()) + 2), average=1.0)
+    assert float(method.number.detach()) == pytest.approx(-2.0)  # the mean of -1, -2, -3
+    assert history.best_step == 3
+
+
+def test_buffers_are_those_of_the_last_step():
+    method, _ = fallen(average=1.0)
+    assert int(method.steps) == 10
+
+
+def test_a_stage_that_selects_nothing_is_not_averaged():
+    method, _ = fallen(selects=False)
+    assert float(method.number.detach()) == -10
+
+
+@pytest.mark.parametrize("average", [-0.1, 1.1, "half", float("nan")])
+def test_an_average_that_is_no_share_is_refused(average):
+    with pytest.raises(ValueError, match="average must be a share of the steps from 0 to 1"):
+        Settings(average=average)
+
+
+def test_settings_that_leave_the_average_open_read_as_before_there_was_one():
+    assert "average" not in Settings().to_json()
+    assert Settings(**Settings(average=0.5).to_json()).average == 0.5
