@@ -19,7 +19,7 @@ from unskew.losses import log_shares
 from unskew.methods.low_rank import LENGTHS, LowRank
 from unskew.methods.two_tower import TwoTower
 from unskew.networks.documents import Ranker
-from unskew.networks.low_rank import Loadings
+from unskew.networks.low_rank import Loadings, covariance
 from unskew.networks.problem import Network, Problem
 from unskew.serving.export import export_model
 from unskew.serving.onnx_file import OnnxRanker
@@ -54,6 +54,7 @@ def clicked_lists(n_lists=6, seed=0):
 def new_low_rank(seed=0, bias=DEVICES, network=None, **hyper):
     """A method with random networks and tables."""
     torch.manual_seed(seed)
+    hyper = {"choose": "pinned", "observation_hidden": (6,), **hyper}
     method = LowRank(problem(bias, **(network or {})), **hyper).double().eval()
     with torch.no_grad():
         for parameter in method.parameters():
@@ -305,7 +306,7 @@ def test_monotone_loadings_never_grow_and_start_as_others_do():
 
 @pytest.mark.parametrize(("link", "rank"), [("log_linear", 1), ("log_linear", 2), ("logit", 1), ("logit", 2)])
 def test_the_penalty_of_linear_traits_is_the_length_of_their_weights(link, rank):
-    method = new_low_rank(link=link, rank=rank, penalty=3.0, exact=True, network={"kind": "linear"})
+    method = new_low_rank(link=link, rank=rank, penalty=3.0, exact=True, observation_hidden=())
     lists = clicked_lists()
     slopes = method.table().T @ method.traits[-1].weight  # of b_k + e(x) a_k, [positions, features]
     shown = (lists.sessions.unsqueeze(-1) * lists.mask).sum()
@@ -435,6 +436,91 @@ def test_a_known_examination_of_the_top_finds_relevance_of_the_logistic_form():
     assert abs(float(method.findings()["chosen"]["number"][0])) < 0.01  # a linear relevance had left nothing open
     lower = learnt_on(lists, link="logit", choose="examination", top_examination=0.2)
     assert error_of(lower, lists, relevance) > 0.1
+
+
+# -- relevance and visibility apart
+
+
+def apart(method, lists):
+    """Chooses on these lists rather than on a sample of a log."""
+    method.sample = lists
+    method.finish({})
+    return method
+
+
+def correlation(one, other):
+    """Within lists of equal length."""
+    one, other = (values - values.mean(1, keepdim=True) for values in (one, other))
+    return float((one * other).mean() / (one.std() * other.std()))
+
+
+def independent_truth(log_seen):
+    """Relevance is one feature, what catches the eye is the other two."""
+    features, mask, positions = documents()
+    relevance = features[..., 0]
+    eye = features[..., 1] - features[..., 2]
+    return lists_of(relevance + log_seen(eye, positions), features, mask, positions), relevance
+
+
+POWER = {"link": "log_linear"}, lambda eye, places: (1 + 0.4 * eye) * THETA.log()[places]
+LOGISTIC = {"link": "logit"}, lambda eye, places: nn.functional.logsigmoid(THETA.logit()[places] + 0.8 * eye)
+
+
+@pytest.mark.parametrize(("hyper", "log_seen"), [POWER, LOGISTIC])
+def test_relevance_that_has_nothing_to_do_with_visibility_is_found_without_labels(hyper, log_seen):
+    lists, relevance = independent_truth(log_seen)
+    method = apart(learnt_on(lists, choose="uncorrelated", **hyper), lists)
+    by_clicks_on_top = learnt_on(lists, choose="pinned", **hyper)
+    assert correlation(scores(method, lists), relevance) > 0.995
+    assert correlation(scores(by_clicks_on_top, lists), relevance) < 0.97
+
+
+def test_relevance_that_comes_with_visibility_is_not():
+    lists, relevance = truth_of_power_form()
+    method = apart(learnt_on(lists, choose="uncorrelated"), lists)
+    eye = lists.features[..., 1] - lists.features[..., 2]
+    assert correlation(relevance, eye) < -0.2
+    assert abs(correlation(scores(method, lists), eye)) < 1e-3
+    assert correlation(scores(method, lists), relevance) < 0.97
+
+
+def falling_by_one(lists, slope):
+    """A method whose loadings fall by 1 on average, and whose relevance has this slope in the trait, within lists."""
+    method = new_low_rank(choose="uncorrelated", bias={})
+    with torch.no_grad():
+        method.loadings.flat.copy_(torch.tensor([0.0, -0.5, -1.0, -1.5]))
+        relevance = method.relevance(lists.features, lists.mask)
+        trait = method.traits(lists.features).squeeze(-1)
+        own = float(covariance(relevance, trait, lists.mask) / covariance(trait, trait, lists.mask))
+    return moved(method, slope - own)
+
+
+def moved(method, slope):
+    method.relevance = Changed(method.relevance, lambda features: slope * method.traits(features).squeeze(-1))
+    return method
+
+
+def test_the_uncorrelated_ranking_does_not_depend_on_where_training_left_the_number():
+    lists = clicked_lists(40)
+    method = apart(falling_by_one(lists, -0.8), lists)
+    before = scores(method, lists)
+    assert float(method.numbers) == pytest.approx(0.8)
+    assert_close(scores(apart(moved(method, -0.5), lists), lists), before)
+    assert float(method.numbers) == pytest.approx(1.3)
+
+
+@pytest.mark.parametrize(("slope", "found"), [(0.1, 0.0), (-2.5, 2.0)])
+def test_observation_varies_on_top_as_it_does_below_and_at_most_twice_as_much(slope, found):
+    lists = clicked_lists(40)
+    assert float(apart(falling_by_one(lists, slope), lists).numbers) == pytest.approx(found)
+
+
+def test_the_uncorrelated_number_belongs_to_the_state_that_validation_keeps(log, world):
+    model = fit(Recipe.of("low_rank", validate_every=2, **FAST), log, validate=world.valid)
+    kept = model.method.numbers.clone()
+    model.method.tune(world.valid, "ndcg@10")
+    assert torch.equal(model.method.numbers, kept)
+    assert model.trained_on["chosen"]["number"] == kept.tolist()
 
 
 def seen_log(lists, relevance, level="seen"):
@@ -567,7 +653,10 @@ def test_the_estimator_takes_judged_queries_to_choose_on(log, world):
     [
         ({"rank": -1}, "rank must be at least 0"),
         ({"link": "probit"}, "unknown link 'probit', known: log_linear, logit"),
-        ({"choose": "best"}, "unknown choose 'best', known: free, pinned, judged, examination, interventions"),
+        (
+            {"choose": "best"},
+            "unknown choose 'best', known: uncorrelated, free, pinned, judged, examination, interventions",
+        ),
         ({"choose": "examination"}, "needs top_examination"),
         ({"choose": "examination", "top_examination": 1.5}, "needs top_examination"),
         ({"top_examination": 0.5}, "only used by choose='examination'"),

@@ -17,6 +17,9 @@ is relevance, and so few shapes leave little room for anything else. What clicks
 or $r - \log(1 - \delta w)$:
 
 * free: training, by its start and its steps; $c = \delta = 0$.
+* uncorrelated: relevance and visibility are assumed to have nothing to do with each other: the number for which they
+  are uncorrelated within the lists of the log. Log-linear: along the loadings, and never so that observation varies
+  on top the other way round than below, or more than twice as much.
 * pinned: nothing is lost or gained on top. The score is then the log of the click probability at position 1. Log-linear
   models are trained with $a_1 = 0$, logit models are moved there ($\delta = -e^{-b_1}$).
 * judged: pinned (log-linear) or free (logit) at first, and moved on the judged validation queries, without training
@@ -51,7 +54,7 @@ from unskew.methods.line_search import Axis, Found, ScoredLists, of_clicks, of_m
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.documents import Ranker, mlp
 from unskew.networks.limits import draw_kept, penalized_rows, showings, slope_lengths, weighted_mean
-from unskew.networks.low_rank import LINKS, NEARLY_ONE, Average, CorrectedRanker, Loadings, hidden
+from unskew.networks.low_rank import LINKS, Average, CorrectedRanker, Loadings, largest_delta
 from unskew.networks.observation import PositionObservation
 from unskew.networks.problem import Problem
 from unskew.networks.running import RunningEstimate
@@ -59,7 +62,7 @@ from unskew.networks.running import RunningEstimate
 START = 0.3  # of the usual weights of the last layer of e: training begins close to `two_tower`
 MOMENT_RATE = 0.05
 SEEN = "seen"  # the intervention that makes sure that every document of a list is seen
-LEAST_VISIBLE = 0.95  # quantile of w: documents beyond it do not hold delta back, their correction is cut off
+N_SAMPLED = 1024  # lists of which relevance and traits are compared
 LENGTHS = torch.tensor([0.0, *(sign * 2 ** (step / 2) for step in range(-8, 5) for sign in (1, -1))])  # 0 to ±4
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of delta's interval, to either side
 
@@ -70,7 +73,8 @@ class LowRank(Method):
     Args:
         rank: $R$, in how many ways a document bends the curve of observation; 0 is `two_tower`.
         link: log_linear, or logit.
-        choose: who chooses the number that clicks leave open: free, pinned, judged, examination or interventions.
+        choose: who chooses the number that clicks leave open: uncorrelated, free, pinned, judged, examination or
+            interventions.
         top_examination: mean examination of the top position, for `choose="examination"`.
         caution: standard errors by which a number may be worse than the best one to be taken for its caution.
         penalty: weight of the slope of observation in the document; 0 for none.
@@ -78,7 +82,7 @@ class LowRank(Method):
         monotone: no loading $a_{jk}$ grows with the position.
         share: of the documents of a batch, those whose penalty is computed.
         exact: compute the penalty of all documents at all positions.
-        observation_hidden: layers of the network of $e$; default: as the ranker's, none for a linear one.
+        observation_hidden: layers of the network of $e$; none: linear.
         observation_rate: learning-rate factor of the tables $a$ and $b$: Adagrad moves them more slowly than a network.
     """
 
@@ -94,7 +98,7 @@ class LowRank(Method):
         *,
         rank: int = 1,
         link: str = "log_linear",
-        choose: str = "pinned",
+        choose: str = "uncorrelated",
         top_examination: float | None = None,
         caution: float = 1.0,
         penalty: float = 0.0,
@@ -102,7 +106,7 @@ class LowRank(Method):
         monotone: bool = False,
         share: float = 0.25,
         exact: bool = False,
-        observation_hidden: Sequence[int] | None = None,
+        observation_hidden: Sequence[int] = (),
         observation_rate: float = 3.0,
     ):
         super().__init__()
@@ -122,6 +126,7 @@ class LowRank(Method):
         self.n_positions = problem.n_positions
         self.relevance = problem.new_ranker()
         self.observation = PositionObservation(problem)
+        self.sample: ClickedLists | None = None  # where relevance and traits are compared
         if rank == 0:
             return
         self.traits = _trait_network(problem, rank, observation_hidden)
@@ -204,6 +209,8 @@ class LowRank(Method):
         return self.relevance if numbers is None else CorrectedRanker(self.relevance, self.traits, self.link, numbers)
 
     def prepare(self, logs: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self.rank and self.choose == "uncorrelated":
+            self.sample = _sample(logs["clicks"])
         if self.rank and self.choose == "judged" and not isinstance(logs.get("validation"), JudgedSet):
             raise ValueError(
                 "choose='judged' chooses a number on judged queries, and there are none: validate on judged data "
@@ -214,13 +221,17 @@ class LowRank(Method):
         return logs
 
     def tune(self, judged: JudgedSet, metric: str) -> None:
-        """Choose on judged queries."""
+        """Choose on judged queries, or put the number where this state of training has it."""
+        if self.rank and self.choose == "uncorrelated":
+            self._uncorrelate()
         if self.rank and self.choose == "judged":
             batches = (lists for _, lists in judged.batches())
             self._search([self._scored(lists, of_metric(lists, metric)) for lists in batches])
 
     def finish(self, logs: Mapping[str, Any]) -> None:
-        """Choose by the clicks of lists that were surely seen."""
+        """Choose by the clicks of lists that were surely seen, or by lists of the log."""
+        if self.rank and self.choose == "uncorrelated":
+            self._uncorrelate()
         if self.rank and self.choose == "interventions":
             batches = ClickBatches(_seen_lists(logs.get("interventions"))).all()
             self._search([self._scored(lists, of_clicks(lists)) for lists in batches])
@@ -236,13 +247,23 @@ class LowRank(Method):
         return {"chosen": found}
 
     @torch.no_grad()
-    def _scored(self, lists: Any, value: Callable[[Tensor], Tensor]) -> ScoredLists:
+    def _run_networks(self, lists: Any) -> tuple[Tensor, Tensor]:
+        """Relevance and traits of each document, without dropout."""
         was_training = self.training
         self.eval()
-        here = lists.to(self.numbers.device)
-        scores, traits = self.relevance(here.features, here.mask), self.traits(here.features)
+        found = self.relevance(lists.features, lists.mask), self.traits(lists.features)
         self.train(was_training)
-        return ScoredLists(scores.cpu(), traits.cpu(), lists.mask, value)
+        return found
+
+    def _scored(self, lists: Any, value: Callable[[Tensor], Tensor]) -> ScoredLists:
+        relevance, traits = self._run_networks(lists.to(self.numbers.device))
+        return ScoredLists(relevance.cpu(), traits.cpu(), lists.mask, value)
+
+    @torch.no_grad()
+    def _uncorrelate(self) -> None:
+        assert self.sample is not None
+        lists = self.sample.to(self.numbers.device)
+        self.numbers.copy_(self.link.uncorrelated(self.average(), *self._run_networks(lists), lists.mask))
 
     @torch.no_grad()
     def _search(self, parts: Sequence[ScoredLists]) -> None:
@@ -260,12 +281,11 @@ def _axes_of_traits(parts: Sequence[ScoredLists], top: Tensor) -> list[Axis]:  #
 
 def _axis_of_delta(parts: Sequence[ScoredLists], top: Tensor) -> list[Axis]:
     """From nothing to both ends: what ranks by clicks on top, and what the least visible documents allow."""
-    unseen = torch.cat([hidden(part.traits)[part.mask] for part in parts])
-    most = NEARLY_ONE / unseen.double().quantile(LEAST_VISIBLE).to(unseen)
-    least = -torch.exp(-top).to(unseen)
-    shares = unseen.new_tensor(SHARES)
+    most = largest_delta(torch.cat([part.traits[part.mask] for part in parts]))
+    least = -torch.exp(-top).to(most)
+    shares = most.new_tensor(SHARES)
     both = torch.stack([shares * least, shares * most], 1).flatten()
-    return [Axis(unseen.new_ones(1), torch.cat([unseen.new_zeros(1), both]))]
+    return [Axis(most.new_ones(1), torch.cat([most.new_zeros(1), both]))]
 
 
 # Where the number is searched for: lists, b_1 -> axes.
@@ -274,6 +294,7 @@ AXES: dict[str, Callable[[Sequence[ScoredLists], Tensor], list[Axis]]] = {
     "logit": _axis_of_delta,
 }
 CHOICES: dict[str, Callable[[LowRank], Tensor | None]] = {
+    "uncorrelated": lambda method: method.numbers,
     "free": lambda _: None,
     "pinned": lambda method: method.link.on_top(method.average()),
     "judged": lambda method: method.numbers,
@@ -283,16 +304,21 @@ CHOICES: dict[str, Callable[[LowRank], Tensor | None]] = {
 CLOSED = ("free", "pinned")  # what can be asked of a logit model of higher rank, which leaves no number open
 
 
-def _trait_network(problem: Problem, rank: int, hidden: Sequence[int] | None) -> nn.Sequential:
+def _trait_network(problem: Problem, rank: int, hidden: Sequence[int]) -> nn.Sequential:
     network = problem.network
-    if hidden is None:
-        hidden = () if network.kind == "linear" else network.hidden
     layers = mlp(problem.n_features, hidden, rank, activation=network.activation, norm=network.norm)
     last = layers[-1]
     assert isinstance(last, nn.Linear)
     with torch.no_grad():
         last.weight *= START
     return layers
+
+
+def _sample(clicks: Any) -> ClickedLists:
+    """Some lists of the log."""
+    if isinstance(clicks, ClickLog):
+        return ClickBatches(clicks, min(N_SAMPLED, clicks.n_lists))(0)
+    return clicks(0)  # of a log larger than memory: one batch
 
 
 def _seen_lists(log: Any) -> ClickLog:

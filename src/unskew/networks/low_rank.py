@@ -18,6 +18,9 @@ from torch.nn import functional as F
 from unskew.networks.documents import Ranker
 
 NEARLY_ONE = 0.95  # of what delta can take from the least visible documents
+LEAST_VISIBLE = 0.95  # quantile of w: documents beyond it do not hold delta back, their correction is cut off
+MOST_ON_TOP = 2.0  # times that observation may vary on top as much as it varies from there to the other positions
+N_DELTAS = 41  # candidates, from one end of the interval to the other
 MOST_HIDDEN = 30.0  # largest -u whose e^-u is computed: beyond it there is only overflow
 
 
@@ -74,6 +77,7 @@ class Link:
     moments: Callable[[Tensor, Tensor], Tensor]  # traits [..., R], b_1 -> what is averaged over showings [..., m]
     on_top: Callable[[Average], Tensor | None]  # the number that ranks by clicks on top; None: as it is
     by_examination: Callable[[Average, float], Tensor]  # the number that belongs to a mean examination of the top
+    uncorrelated: Callable[[Average, Tensor, Tensor, Tensor], Tensor]  # .., relevance [lists, docs], traits, mask
 
 
 class CorrectedRanker(Ranker):
@@ -139,7 +143,48 @@ def _delta_by_examination(average: Average, top: float) -> Tensor:
     return torch.maximum(delta, _delta_on_top(average))
 
 
+def covariance(one: Tensor, other: Tensor, mask: Tensor) -> Tensor:
+    """Covariance within lists of two values of each document, `[lists, docs]`."""
+    sizes = mask.sum(1, keepdim=True).clamp(min=1)
+
+    def within(values: Tensor) -> Tensor:
+        return (values - (values * mask).sum(1, keepdim=True) / sizes) * mask
+
+    return (within(one) * within(other)).sum() / mask.sum().clamp(min=1)
+
+
+def _loading_apart(average: Average, relevance: Tensor, traits: Tensor, mask: Tensor) -> Tensor:
+    r"""$c = \rho d$ with $d$ the mean of $a_1 - a_k$, and $r + \rho\,d \cdot e$ uncorrelated with $d \cdot e$."""
+    top, below = average.table.tensor_split([1], dim=1)
+    fall = (top - below).sum(1) / max(below.shape[1], 1)
+    missed = traits @ fall  # how much less a document is seen further down, in logs
+    ratio = -covariance(relevance, missed, mask) / covariance(missed, missed, mask).clamp(
+        min=torch.finfo(fall.dtype).eps
+    )
+    return ratio.clamp(0.0, MOST_ON_TOP) * fall
+
+
+def _delta_apart(average: Average, relevance: Tensor, traits: Tensor, mask: Tensor) -> Tensor:
+    r"""The $\delta$ for which $r - \log(1 - \delta w)$ and the new $u$ are least correlated."""
+    least, most = _delta_on_top(average), largest_delta(traits[mask])
+    candidates = least + torch.linspace(0, 1, N_DELTAS).to(least) * (most - least)
+
+    def correlation(delta: Tensor) -> Tensor:
+        freed = _freed(traits, delta.unsqueeze(0))
+        scores, visible = relevance + freed, traits[..., 0] - freed
+        spreads = covariance(scores, scores, mask) * covariance(visible, visible, mask)
+        return covariance(scores, visible, mask).abs() / spreads.clamp(min=torch.finfo(spreads.dtype).eps).sqrt()
+
+    return candidates[torch.stack([correlation(delta) for delta in candidates]).argmin()].unsqueeze(0)
+
+
+def largest_delta(traits: Tensor) -> Tensor:
+    """What all but the least visible of these documents, `[n, R]`, allow."""
+    unseen = hidden(traits)
+    return NEARLY_ONE / unseen.double().quantile(LEAST_VISIBLE).to(unseen)
+
+
 LINKS: dict[str, Link] = {
-    "log_linear": Link(0, _identity, _weighed, _traits_alone, lambda _: None, _power_of_the_curve),
-    "logit": Link(1, F.logsigmoid, _freed, _seen_on_top, _delta_on_top, _delta_by_examination),
+    "log_linear": Link(0, _identity, _weighed, _traits_alone, lambda _: None, _power_of_the_curve, _loading_apart),
+    "logit": Link(1, F.logsigmoid, _freed, _seen_on_top, _delta_on_top, _delta_by_examination, _delta_apart),
 }
