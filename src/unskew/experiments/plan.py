@@ -4,13 +4,14 @@ The definition of a run is all that decides its result, defaults included; its h
 of a setting, or of a default in the code, is another row, and an old one is never taken for it.
 
 A repetition is a seed. It changes the simulated clicks and the training; data, policy and user stay. Where a data set
-comes in folds, repetitions go through the folds.
+comes in folds, repetitions go through the folds; of `world:small:100-104` they go through five worlds.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -25,6 +26,7 @@ from unskew.simulation.policies import POLICIES, make_policy
 from unskew.simulation.users import USERS, describe, make_user
 
 WORLD_GRADE = 4.0
+WORLDS = re.compile(r"(?P<size>world:\w+):(?P<first>\d+)-(?P<last>\d+)")
 FORMAT = 1
 
 
@@ -96,7 +98,10 @@ def repetitions_of(data: str, seeds: int) -> list[Repetition]:
 
 
 def folds_of(data: str) -> list[str]:
-    """Catalogue names of the folds of a data set; its own name where there are none."""
+    """Catalogue names of the folds of a data set, or of the worlds of `world:SIZE:FIRST-LAST`; else its own name."""
+    worlds = WORLDS.fullmatch(data)
+    if worlds is not None:
+        return [f"{worlds['size']}:{seed}" for seed in range(int(worlds["first"]), int(worlds["last"]) + 1)] or [data]
     folds = [f"{data}/{fold}" for fold in FOLDS if f"{data}/{fold}" in CATALOGUE]
     return folds or [data]
 
