@@ -105,6 +105,7 @@ class TestTypes:
             ("position", [1], "column 'position' holds array<int64>: whole numbers are needed"),
             ("click", [1], "column 'click' holds array<int64>: 0 and 1, true and false"),
             ("time", True, "column 'time' holds boolean: timestamps, ISO texts or numbers since 1970"),
+            ("document", ["a"], "column 'document' holds array<string>: ids are text or numbers"),
         ],
     )
     def test_a_column_of_another_kind_is_refused(self, tmp_path, column, value, message):
@@ -116,6 +117,12 @@ class TestTypes:
         rows = [(*row, "2024-01-01T10:00:00") for row in ROWS]
         place = events(tmp_path, [("s9", "shoes", "a", 1, 0, 1.0, "yesterday")], [*HEADER, "time"], rows)
         assert run(place, tmp_path).dropped == {"bad_time": 1}
+
+    def test_a_column_that_is_always_null_is_counted_as_such(self, tmp_path):
+        data = pa.Table.from_pylist([dict(zip(HEADER, row, strict=True)) for row in ROWS])
+        data = data.set_column(3, "position", pa.nulls(len(ROWS)))
+        pq.write_table(data, tmp_path / "events.parquet")
+        refused("8 rows whose position is no whole number", tmp_path / "events.parquet", tmp_path)
 
     def test_scores_that_are_not_finite_are_counted(self, tmp_path):
         rows = [(*row, 0.5) for row in ROWS]
@@ -190,7 +197,7 @@ class TestFeatures:
         assert done.dropped == {"conflict": 1}
         assert read_log(tmp_path / "log").features.tolist() == [[0.25], [2]]
 
-    @pytest.mark.parametrize("hole", [None, float("nan"), float("inf")])
+    @pytest.mark.parametrize("hole", [None, float("nan"), float("inf"), 1e300])
     def test_holes_in_features_are_refused(self, tmp_path, hole):
         tables = self.features(tmp_path, [("shoes", "a", 1.0, hole), ("shoes", "b", 1.0, 2.0)])
         refused(
@@ -200,9 +207,32 @@ class TestFeatures:
         )
 
     def test_or_filled_on_request(self, tmp_path):
-        tables = self.features(tmp_path, [("shoes", "a", 1.0, None), ("shoes", "b", float("nan"), 2.0)])
+        tables = self.features(tmp_path, [("shoes", "a", float("inf"), None), ("shoes", "b", float("nan"), 1e300)])
         run(tables, tmp_path, fill=-1.0)
-        assert read_log(tmp_path / "log").features.tolist() == [[1, -1], [-1, 2]]
+        assert read_log(tmp_path / "log").features.tolist() == [[-1, -1], [-1, -1]]
+
+    def test_holes_of_queries_that_nobody_asked_do_not_matter(self, tmp_path):
+        rows = [("shoes", "a", 1.0, 1.0), ("shoes", "b", 1.0, 2.0), ("socks", "a", None, 2.0)]
+        assert run(self.features(tmp_path, rows), tmp_path).dropped == {}
+
+    def test_rows_of_features_without_a_document_are_counted(self, tmp_path):
+        rows = [("shoes", "a", 1.0, 1.0), ("shoes", "b", 1.0, 2.0), ("shoes", None, 1.0, 2.0)]
+        done = run(self.features(tmp_path, rows), tmp_path)
+        assert done.dropped == {"no_key": 1}
+        assert done.examples == {"no_key": str(tmp_path / "features.parquet")}
+
+    def test_what_is_a_position_or_a_click_in_the_events_is_no_feature(self, tmp_path):
+        data = {"document": ["a", "b"], "position": [1, 2], "click": [0, 1], "age": [3.0, 4.0]}
+        pq.write_table(pa.table(data), tmp_path / "features.parquet")
+        run(Tables(events(tmp_path), features=tmp_path / "features.parquet"), tmp_path)
+        assert read_log(tmp_path / "log").feature_names == ("age",)
+
+    def test_ids_that_became_decimals_are_the_same_ids(self, tmp_path):
+        rows = [(session, 7, number, place, 0, 1.0) for session in "st" for place, number in ((1, 11), (2, 12))]
+        data = {"query": [7.0, 7.0, None], "document": [11.0, 12.0, 13.0], "age": [3.0, 4.0, 5.0]}
+        pq.write_table(pa.table(data), tmp_path / "features.parquet")
+        run(Tables(events(tmp_path, rows=rows), features=tmp_path / "features.parquet"), tmp_path)
+        assert read_log(tmp_path / "log").document_ids.tolist() == ["11", "12"]
 
     def test_a_table_without_the_document_or_without_numbers_is_refused(self, tmp_path):
         for data, message in (

@@ -280,6 +280,19 @@ class TestEvents:
         with pytest.raises(ValueError, match=r"clicks that come before their impression.*more than half of 2 clicks"):
             run_table(table(rows, self.HEADER), tmp_path)
 
+    @pytest.mark.parametrize(("place", "reason"), [(0, "without a session"), (1, "without a query")])
+    def test_clicks_that_are_all_lost_are_refused_though_most_rows_are_good(self, tmp_path, place, reason):
+        rows = [("s2", "shoes", f"d{number}", number, "impression", 10) for number in range(1, 20)]
+        lost = [(*row[:place], None, *row[place + 1 :]) if row[4] == "click" else row for row in self.ROWS]
+        with pytest.raises(ValueError, match=rf"2 rows {reason} .*more than half of 2 clicks would be left out"):
+            run_table(table([*rows, *lost], self.HEADER), tmp_path)
+
+    def test_times_may_be_numbers_as_text(self, tmp_path):
+        rows = [(*row[:5], str(1_700_000_000 + row[5])) for row in self.ROWS]
+        log, done = run_table(table([*rows, (*rows[0][:5], "never")], self.HEADER), tmp_path)
+        assert log.first_shown.tolist() == [1_700_000_010 * 10**6]
+        assert done.dropped == {"bad_time": 1}
+
     def test_impressions_logged_twice_are_counted(self, tmp_path):
         log, done = run_table(table([*self.ROWS, self.ROWS[0]], self.HEADER), tmp_path)
         assert done.dropped == {"duplicate": 1}

@@ -123,6 +123,8 @@ def _show_ingested(done: Ingested, out: Path, json: bool) -> None:
     )
     if done.other_events:
         console.print(f"{done.other_events:,} events are neither impressions nor clicks", highlight=False)
+    for remark in done.remarks:
+        console.print(remark, markup=False, highlight=False)
     _show_dropped(done.dropped, done.examples)
 
 

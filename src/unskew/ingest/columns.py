@@ -173,9 +173,22 @@ def feature_columns(wanted: Sequence[str] | None, table: ir.Table, taken: Sequen
             raise ValueError(f"{name}: no column is called '{pattern}'; it has: {', '.join(schema)}")
         for column in matches:
             if column not in numeric:
-                raise ValueError(f"{name}: column '{column}' holds {schema[column]}: features are numbers")
+                raise ValueError(
+                    f"{name}: column '{column}' holds {schema[column]}: features are numbers; leave empty what is "
+                    "missing, and fill it with --fill"
+                )
             chosen[column] = None
     return [column for column in chosen if column not in taken]
+
+
+def unused_columns(table: ir.Table, used: Sequence[str]) -> list[str]:
+    """Columns that nothing uses, with their types; a nested one is used if any part of it is."""
+    parts = tuple(used)
+    return [
+        f"{name} ({kind})"
+        for name, kind in table.schema().items()
+        if name not in parts and not any(part.startswith(f"{name}.") for part in parts)
+    ]
 
 
 def role_column(role: str, named: str | None, table: ir.Table) -> str | None:
@@ -183,12 +196,15 @@ def role_column(role: str, named: str | None, table: ir.Table) -> str | None:
     return named if named in table.columns else _guess(SYNONYMS[role], table.columns)
 
 
-def id_columns(columns: Columns, table: ir.Table) -> list[str]:
-    """Plain columns that may hold ids: those that are named so, and those whose name looks so."""
-    roles = ("session", "query", "document")
-    names = {name for role in roles for name in (*SYNONYMS[role], *UBI_NAMES[role], columns.roles.get(role, ""))}
-    plain = {_plain(name) for name in names}
-    return [column for column in table.columns if _plain(column) in plain]
+def csv_types(columns: Columns, table: ir.Table) -> dict[str, str]:
+    """How columns of a CSV file are read, apart from a guess: ids as they stand there, so that 007 stays 007.
+
+    Whole numbers in the first lines may have decimals further down; only where they are names must they stay whole.
+    """
+    ids = _called(columns, table, ("session", "query", "document"))
+    names = {*columns.bias, *_called(columns, table, ("user", "event", "intervention"))}
+    whole = [name for name, kind in table.schema().items() if kind.is_integer() and name not in {*ids, *names}]
+    return dict.fromkeys(ids, "string") | dict.fromkeys(whole, "float64")
 
 
 def paths(table: ir.Table) -> list[str]:
@@ -217,6 +233,13 @@ def value_at(table: ir.Table, path: str) -> Any:
                 value = value[part]
             return value
     raise KeyError(path)
+
+
+def _called(columns: Columns, table: ir.Table, roles: Sequence[str]) -> list[str]:
+    """Plain columns that may have one of these roles: those that are named so, and those whose name looks so."""
+    names = [name for role in roles for name in (*SYNONYMS.get(role, ()), *UBI_NAMES.get(role, ()))]
+    plain = {_plain(name) for name in (*names, *(columns.roles.get(role, "") for role in roles))}
+    return [column for column in table.columns if _plain(column) in plain]
 
 
 def _guess_form(columns: Columns, names: Sequence[str]) -> str:

@@ -5,10 +5,7 @@ An engine opens sources as tables, keeps intermediate results, and gives results
 
 from __future__ import annotations
 
-import re
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,12 +14,16 @@ import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
 
-from unskew.ingest.sources import Source, unreadable_json
+from unskew.ingest.engine_errors import first_line, named_errors
+from unskew.ingest.memory import parse_memory
+from unskew.ingest.sources import Source
 
 BYTES_AN_IMPRESSION = 64  # of memory while lists are collected, which DuckDB cannot move to disk
 SHARE_FOR_LISTS = 0.4  # of the memory; the rest is for reading and for what is kept
-UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+KINDS_OF_TEXT = {"string": ("VARCHAR", "string"), "float64": ("DOUBLE", "double")}  # as DuckDB and Spark call them
+
+
+Types = Mapping[str, str]  # of columns of a CSV file: string or float64
 
 
 class Engine(Protocol):
@@ -30,10 +31,10 @@ class Engine(Protocol):
 
     rows_at_once: int | None  # impressions whose lists may be collected in one go; None: any number
 
-    def open(self, source: Source, table: str | None, encoding: str | None, text: Sequence[str] = ()) -> ir.Table: ...
+    def open(self, source: Source, table: str | None, encoding: str | None, types: Types | None = None) -> ir.Table: ...
     def adopt(self, table: ir.Table) -> ir.Table: ...
     def keep(self, name: str, expression: ir.Table) -> ir.Table: ...
-    def append(self, kept: ir.Table, expression: ir.Table) -> None: ...
+    def append(self, kept: ir.Table, expression: ir.Table) -> ir.Table: ...
     def arrow(self, expression: ir.Table) -> pa.Table: ...
     def row_of_first(self, table: ir.Table, condition: Any) -> int | None: ...
     def unreadable_lines(self) -> tuple[int, str]: ...
@@ -49,7 +50,7 @@ class DuckEngine:
         if threads is not None:
             settings["threads"] = threads  # type: ignore[assignment]
         self._opened: list[Source] = []
-        with _named_errors(self._opened):
+        with named_errors(self._opened):
             self.connection = ibis.duckdb.connect(scratch / "scratch.duckdb", **settings)
         self._sql("SET preserve_insertion_order = false")
         self._sql("SET TimeZone = 'UTC'")
@@ -57,25 +58,24 @@ class DuckEngine:
         self._unreadable = (0, "")
         self._n_kept = 0
 
-    def open(self, source: Source, table: str | None, encoding: str | None, text: Sequence[str] = ()) -> ir.Table:
-        """A source as a table; columns of a CSV file that are named in `text` are read as they stand there."""
-        files: Any = list(source.files)
+    def open(self, source: Source, table: str | None, encoding: str | None, types: Types | None = None) -> ir.Table:
+        """A source as a table; without `types`, a CSV file is only looked at."""
         self._opened.append(source)
-        with _named_errors([source]):
+        with named_errors([source]):
             if source.kind == "parquet":
-                return self.connection.read_parquet(files)
+                return self.connection.read_parquet(list(source.files))
             if source.kind == "json":
-                return self.keep("source", self.connection.read_json(files, format="newline_delimited"))
+                return self._open_json(source)
             if source.kind == "csv":
-                return self._open_csv(source, encoding, text)
+                return self._open_csv(source, encoding, types)
             if source.kind == "database":
                 return self._attach(source, table)
-            return self.adopt(_table_of(ibis.connect(source.files[0]), table, source))
+        return self.adopt(_remote_table(source, table))
 
     def adopt(self, table: ir.Table) -> ir.Table:
         """A table of another connection, copied batch by batch."""
         backend = table.get_backend()
-        with _named_errors(self._opened):
+        with named_errors(self._opened):
             if backend.name == "duckdb":
                 backend._run_pre_execute_hooks(table)  # tables in memory are registered there
                 batches: Any = backend.con.sql(backend.compile(table))
@@ -89,18 +89,19 @@ class DuckEngine:
 
     def keep(self, name: str, expression: ir.Table) -> ir.Table:
         """The result of an expression, on disk."""
-        with _named_errors(self._opened):
+        with named_errors(self._opened):
             return self._create(name, self.connection.compile(expression))
 
-    def append(self, kept: ir.Table, expression: ir.Table) -> None:
-        """Add rows to a result that is kept."""
-        with _named_errors(self._opened):
+    def append(self, kept: ir.Table, expression: ir.Table) -> ir.Table:
+        """A result that is kept, with rows added to it."""
+        with named_errors(self._opened):
             names = ", ".join(kept.columns)
             rows = self.connection.compile(expression.select(kept.columns))
             self._sql(f"INSERT INTO {kept.get_name()} ({names}) {rows}")
+        return kept
 
     def arrow(self, expression: ir.Table) -> pa.Table:
-        with _named_errors(self._opened):
+        with named_errors(self._opened):
             found = self.connection.con.sql(self.connection.compile(expression)).to_arrow_table()
         # Sums of whole numbers have 128 bits, which arrow knows as decimals.
         sums = [pa.types.is_decimal(field.type) and field.type.scale == 0 for field in found.schema]
@@ -119,15 +120,24 @@ class DuckEngine:
         """How many lines of CSV files were left out, and where the first one is."""
         return self._unreadable
 
-    def _open_csv(self, source: Source, encoding: str | None, text: Sequence[str]) -> ir.Table:
+    def _open_json(self, source: Source) -> ir.Table:
+        """All lines; keys and kinds of values are guessed from the first ones, from all only if that was wrong."""
+        files: Any = list(source.files)
+        try:
+            return self._create("source", _select(self.connection.read_json(files, format="newline_delimited")))
+        except duckdb.InvalidInputException:
+            whole = self.connection.read_json(files, format="newline_delimited", sample_size=-1)
+            return self._create("source", _select(whole))
+
+    def _open_csv(self, source: Source, encoding: str | None, types: Types | None) -> ir.Table:
         """All lines that can be read, kept in the scratch database: text is parsed once."""
         options: dict[str, Any] = {} if encoding is None else {"encoding": encoding}
-        if text:
-            options["types"] = dict.fromkeys(text, "VARCHAR")
+        if types:
+            options["types"] = {name: KINDS_OF_TEXT[kind][0] for name, kind in types.items()}
         view = self.connection.read_csv(list(source.files), store_rejects=True, rejects_limit=0, **options)
-        if not text:
+        if types is None:
             return view
-        kept = self.keep("source", view)
+        kept = self._create("source", _select(view))
         self._count_unreadable()
         return kept
 
@@ -138,20 +148,20 @@ class DuckEngine:
             "JOIN reject_scans USING (scan_id, file_id) ORDER BY file_path, line LIMIT 1"
         )
         for file, line, message, count in found:
-            self._unreadable = (self._unreadable[0] + count, f"{file}, line {line}: {_first_line(message)}")
+            self._unreadable = (self._unreadable[0] + count, f"{file}, line {line}: {first_line(message)}")
         self._sql("DELETE FROM reject_errors")
 
     def _attach(self, source: Source, table: str | None) -> ir.Table:
         self._n_kept += 1
         name = f"attached_{self._n_kept}"
         self.connection.attach(source.files[0], name, read_only=True)
-        listed = f"SELECT table_name FROM information_schema.tables WHERE table_catalog = '{name}' ORDER BY 1"
-        tables = [row[0] for row in self._rows(listed)]
-        if table is None and len(tables) == 1:
-            table = tables[0]
-        if table not in tables:
-            raise ValueError(f"{source.name}: name a table with --table; it has: {', '.join(tables) or 'none'}")
-        return self.connection.table(table, database=(name, "main"))
+        listed = f"SELECT table_schema, table_name FROM information_schema.tables WHERE table_catalog = '{name}' "
+        places = {
+            entry if schema == "main" else f"{schema}.{entry}": (schema, entry)
+            for schema, entry in self._rows(listed + "ORDER BY ALL")
+        }
+        schema, entry = places[_choose(table, list(places), source)]
+        return self.connection.table(entry, database=(name, schema))
 
     def _create(self, name: str, query: str) -> ir.Table:
         self._n_kept += 1
@@ -180,21 +190,24 @@ class SparkEngine:
         self._opened: list[Source] = []
         self._kept: list[ir.Table] = []  # Spark forgets what nobody holds on to
 
-    def open(self, source: Source, table: str | None, encoding: str | None, text: Sequence[str] = ()) -> ir.Table:
+    def open(self, source: Source, table: str | None, encoding: str | None, types: Types | None = None) -> ir.Table:
         """A source as a table; a line that cannot be read stops the job."""
         if source.kind not in ("parquet", "csv", "json") or table is not None:
             raise ValueError(f"{source.name}: Spark reads files here; use --engine duckdb for a {source.kind}")
         files = list(source.files)
         self._opened.append(source)
         reader = self._session.read.option("encoding", encoding or "utf-8").option("mode", "FAILFAST")
-        with _named_errors([source]):
+        if source.partitions:
+            reader = reader.option("basePath", source.name)
+        with named_errors([source]):
             if source.kind == "parquet":
                 return self._view(reader.parquet(*files))
             if source.kind == "json":
                 return self._view(reader.json(files))
             reader = reader.option("header", True)
             guess = reader.option("inferSchema", True).csv(files)
-            kinds = {name: "string" if name in text else kind for name, kind in guess.dtypes}
+            given = {name: KINDS_OF_TEXT[kind][1] for name, kind in (types or {}).items()}
+            kinds = {name: given.get(name, kind) for name, kind in guess.dtypes}
             schema = ", ".join(f"`{name}` {kind}" for name, kind in kinds.items())
             return self._view(reader.schema(schema).csv(files))
 
@@ -203,15 +216,16 @@ class SparkEngine:
         return table
 
     def keep(self, name: str, expression: ir.Table) -> ir.Table:  # noqa: ARG002  Spark needs no names
-        with _named_errors(self._opened):
+        with named_errors(self._opened):
             self._kept.append(expression.cache())
         return self._kept[-1]
 
-    def append(self, kept: ir.Table, expression: ir.Table) -> None:
-        raise NotImplementedError("Spark collects all lists in one go")
+    def append(self, kept: ir.Table, expression: ir.Table) -> ir.Table:
+        """A new result of both; Spark splits work by itself, so that nothing here asks for it unless told to."""
+        return self.keep("", kept.union(expression.select(kept.columns)))
 
     def arrow(self, expression: ir.Table) -> pa.Table:
-        with _named_errors(self._opened):
+        with named_errors(self._opened):
             return expression.to_pyarrow()
 
     def row_of_first(self, table: ir.Table, condition: Any) -> int | None:  # noqa: ARG002  rows have no order there
@@ -232,15 +246,6 @@ class SparkEngine:
 ENGINES = {"duckdb": DuckEngine, "spark": SparkEngine}
 
 
-def parse_memory(text: str) -> int:
-    """Bytes of "2GB", "512MB" or "1.5 GiB"."""
-    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*", text)
-    unit = UNITS.get(match[2].upper()) if match else None
-    if match is None or unit is None or float(match[1]) * unit < 100e6:
-        raise ValueError(f"memory is '{text}': write a size of at least 100MB, such as 2GB or 512MB")
-    return int(float(match[1]) * unit)
-
-
 def _spark_session(master: str | None) -> Any:
     try:
         from pyspark.sql import SparkSession
@@ -254,43 +259,28 @@ def _spark_session(master: str | None) -> Any:
     return builder.getOrCreate()
 
 
-def _table_of(connection: Any, table: str | None, source: Source) -> ir.Table:
-    tables = connection.list_tables()
-    if table not in tables:
-        raise ValueError(f"{source.name}: name a table with --table; it has: {', '.join(tables) or 'none'}")
-    return connection.table(table)
+def _select(view: ir.Table) -> str:
+    """All rows of a view that DuckDB made."""
+    return f'SELECT * FROM "{view.get_name()}"'
 
 
-@contextmanager
-def _named_errors(sources: Sequence[Source]) -> Iterator[None]:
-    """Errors of the engine as one line that says where and what to do; what it calls old is not the user's business."""
+def _remote_table(source: Source, table: str | None) -> ir.Table:
+    """The table at an address; its driver may not be installed, and may fail in its own ways."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            warnings.simplefilter("ignore", FutureWarning)
-            yield
-    except (duckdb.Error, ibis.IbisError) as error:
-        raise ValueError(_explained(error, sources)) from error
-    except Exception as error:
-        if not type(error).__module__.startswith(("pyspark", "py4j")):
-            raise
-        raise ValueError(_explained(error, sources)) from error
+        connection: Any = ibis.connect(source.files[0])
+        tables = connection.list_tables()
+    except Exception as error:  # drivers raise classes of their own
+        reason = first_line(error).replace(source.files[0], source.name)  # which may hold a password
+        raise ValueError(
+            f"{source.name}: {reason}: give the address of a database that runs and whose driver is installed, such as "
+            "postgres://host/shop (pip install 'ibis-framework[postgres]'), or copy files to this machine"
+        ) from error
+    return connection.table(_choose(table, tables, source))
 
 
-def _explained(error: Exception, sources: Sequence[Source]) -> str:
-    names = ", ".join(dict.fromkeys(source.name for source in sources))
-    where = f"{names}: " if names else ""
-    if isinstance(error, duckdb.OutOfMemoryException):
-        return f"{where}not enough memory ({_first_line(error)}): raise --memory"
-    files = [file for source in sources if source.kind == "json" for file in source.files]
-    bad_line = unreadable_json(files)
-    if bad_line:
-        return f"{bad_line}: repair the line, write the file as UTF-8, or leave the line out"
-    encoding = "utf-8" in str(error).lower()
-    advice = "name its encoding with --encoding, e.g. latin-1" if encoding else "is a file damaged? Copy it again"
-    return f"{where}{_first_line(error)}: {advice}" if sources else _first_line(error)
-
-
-def _first_line(error: Exception | str) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[0].strip() if lines else type(error).__name__
+def _choose(table: str | None, tables: Sequence[str], source: Source) -> str:
+    if table is None and len(tables) == 1:
+        return tables[0]
+    if table is None or table not in tables:
+        raise ValueError(f"{source.name}: name a table with --table; it has: {', '.join(tables) or 'none'}")
+    return table

@@ -10,14 +10,19 @@ import ibis.expr.types as ir
 
 from unskew.ingest.columns import Columns, feature_columns, role_column
 from unskew.ingest.engines import Engine
-from unskew.ingest.impressions import id_values
+from unskew.ingest.impressions import check_ids, feature_values, id_values
 from unskew.ingest.report import Dropped
 
 KEYS = ["query", "document"]
 
 
-def feature_rows(table: ir.Table, columns: Columns, name: str) -> tuple[ir.Table, list[str]]:
-    """A table of features in the common form, and the names of the features; without a query it serves all queries."""
+def feature_rows(
+    table: ir.Table, columns: Columns, name: str, partitions: Sequence[str]
+) -> tuple[ir.Table, list[str], list[str]]:
+    """A table of features in the common form, the names of the features, and the columns that it takes.
+
+    Without a query it serves all queries. What is a session, position or click in the events is no feature here.
+    """
     matches = {role: role_column(role, columns.roles.get(role), table) for role in KEYS}
     found = {role: match for role, match in matches.items() if match is not None}
     if "document" not in found:
@@ -25,13 +30,22 @@ def feature_rows(table: ir.Table, columns: Columns, name: str) -> tuple[ir.Table
             f"{name}: no column is called '{columns.document}': the table of features needs the document, and the "
             f"query if features depend on it; it has: {', '.join(table.columns)}"
         )
-    features = feature_columns(columns.features, table, list(found.values()), name)
+    for column in found.values():
+        check_ids(table, column, name)
+    features = feature_columns(columns.features, table, [*found.values(), *columns.named, *partitions], name)
     if not features:
         raise ValueError(f"{name}: no column holds numbers: features are numbers")
     taken: dict[str, Any] = {role: id_values(table[column]) for role, column in found.items()}
-    taken |= {f"feature_{number}": table[feature].cast("float32") for number, feature in enumerate(features)}
-    rows = table.select(**taken)
-    return rows.filter(*(rows[role].notnull() for role in found)), features
+    taken |= {f"feature_{number}": feature_values(table[feature]) for number, feature in enumerate(features)}
+    return table.select(**taken), features, [*found.values(), *features]
+
+
+def with_keys(engine: Engine, rows: ir.Table, keys: Sequence[str], name: str, dropped: Dropped) -> ir.Table:
+    """Rows of features whose document, and query, are known; the rest is counted."""
+    missing = ibis.or_(*(rows[key].isnull() for key in keys))
+    count = engine.arrow(rows.aggregate(missing=missing.sum()))["missing"][0].as_py()
+    dropped.add("no_key", count or 0, name)
+    return rows.filter(~missing) if count else rows
 
 
 def gather(rows: ir.Table, keys: Sequence[str], n_features: int, fill: float | None) -> ir.Table:
@@ -39,12 +53,7 @@ def gather(rows: ir.Table, keys: Sequence[str], n_features: int, fill: float | N
 
     What is missing is not a number, which sorts above all numbers: the greatest value shows that one was missing.
     """
-    instead = ibis.literal(float("nan") if fill is None else fill, type="float32")
-    filled = {}
-    for number in range(n_features):
-        value = rows[f"feature_{number}"].fill_null(instead)
-        filled[f"feature_{number}"] = value if fill is None else value.isnan().ifelse(instead, value)
-    rows = rows.mutate(**filled)
+    rows = _filled(rows, n_features, float("nan") if fill is None else fill, everywhere=fill is not None)
     parts: dict[str, Any] = {"rows": rows.count()}
     for number in range(n_features):
         parts[f"low_{number}"] = rows[f"feature_{number}"].min()
@@ -121,8 +130,16 @@ def _least_sets(rows: ir.Table, keys: Sequence[str], n_features: int, fill: floa
     """One of the sets of features of each document, the same one on every engine: the first when sorted."""
     names = [f"feature_{number}" for number in range(n_features)]
     if fill is not None:
-        instead = ibis.literal(fill, type="float32")
-        filled = {name: rows[name].fill_null(instead) for name in names}
-        rows = rows.mutate(**{name: value.isnan().ifelse(instead, value) for name, value in filled.items()})
+        rows = _filled(rows, n_features, fill, everywhere=True)
     sets = rows.group_by(list(keys)).aggregate(first=ibis.struct({name: rows[name] for name in names}).min())
     return sets.select(*keys, **{name: sets.first[name].cast("float32") for name in names})
+
+
+def _filled(rows: ir.Table, n_features: int, value: float, *, everywhere: bool) -> ir.Table:
+    """Features with a number in place of null and, everywhere, of what is not finite."""
+    instead = ibis.literal(value, type="float32")
+    filled = {}
+    for name in (f"feature_{number}" for number in range(n_features)):
+        found = rows[name].fill_null(instead)
+        filled[name] = (found.isnan() | found.isinf()).ifelse(instead, found) if everywhere else found
+    return rows.mutate(**filled)

@@ -72,10 +72,7 @@ def collect_patterns(
     for part in parts:
         chosen = impressions if len(parts) == 1 else within(impressions, part)
         found = patterns(chosen, extras, time)
-        if kept is None:
-            kept = engine.keep("patterns", found)
-        else:
-            engine.append(kept, found)
+        kept = engine.keep("patterns", found) if kept is None else engine.append(kept, found)
         done(part.size)
     assert kept is not None
     return kept

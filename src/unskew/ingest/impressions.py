@@ -26,6 +26,8 @@ NOT_CLICKED = ("0", "0.0", "false", "f", "no", "n")
 MISSING = "missing"  # the level of a bias column where there is no value
 NO_INTERVENTION = "none"
 UTC = dt.Timestamp(timezone="UTC")
+SHORTEST_EPOCH = 10**8  # a text of digits that is less is no number of seconds since 1970
+LARGEST_EXACT = 2.0**53  # up to here a float tells one whole number from the next
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,13 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
     taken: dict[str, Any] = {}
 
     def value(role: str) -> Any:
-        return value_at(table, columns.roles[role])
+        return _known(value_at(table, columns.roles[role]))
 
     def refuse(column: str, kind: dt.DataType, needed: str) -> None:
         raise ValueError(f"{name}: column '{column}' holds {kind}: {needed}")
 
     for role in ("session", "query", "document"):
+        check_ids(table, columns.roles[role], name)
         taken[role] = id_values(value(role), empty_is_missing=role != "query")
     taken["position"] = _whole_numbers(value("position"), lambda kind: refuse(columns.roles["position"], kind, WHOLE))
     if columns.form == "impressions":
@@ -77,12 +80,12 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
         taken["user"] = id_values(value("user"))
     bias = []
     for number, column in enumerate(columns.bias):
-        entry = value_at(table, column)
+        entry = _known(value_at(table, column))
         is_level = not (entry.type().is_floating() or entry.type().is_decimal())
         taken[f"bias_{number}"] = entry.cast("string").fill_null(MISSING) if is_level else _finite(entry)
         bias.append((column, is_level))
     for number, feature in enumerate(features):
-        taken[f"feature_{number}"] = table[feature].cast("float32")
+        taken[f"feature_{number}"] = feature_values(table[feature])
     shape = Shape(
         features=tuple(features),
         bias=tuple(bias),
@@ -140,32 +143,65 @@ def usable_rows(
     """Rows that no reason leaves out, with a common start of positions, and how many there were before."""
     names = list(found)
     reason = ibis.cases(*((condition, number) for number, (condition) in enumerate(found.values())), else_=len(names))
-    counts = rows.select(reason=reason).aggregate(
-        **{f"count_{number}": (ibis._.reason == number).sum() for number in range(len(names))}, total=ibis._.count()
-    )
-    *each, total = engine.arrow(counts).to_pylist()[0].values()
-    if not total:
+    each, total = _count_each(engine, rows.select(reason=reason), len(names))
+    lines = total + dropped.counts.get("unreadable", 0)
+    if not lines:
         raise ValueError(f"{name} has no rows: nothing was shown")
     for number, (key, count) in enumerate(zip(names, each, strict=True)):
         if count:
             row = engine.row_of_first(rows, reason == number)
             dropped.add(key, count, name if row is None else f"{name}: the first is row {row}, from 0")
-    dropped.refuse_if_most(names, total, "rows")
+    dropped.refuse_if_most([*names, "unreadable"], lines, "rows")
+    if "kind" in rows.columns and any(each):  # clicks are few among rows: all of them may be lost, and most rows good
+        clicks, n_clicks = _count_each(engine, rows.filter(rows.kind == CLICK).select(reason=reason), len(names))
+        dropped.refuse_if_most(names, n_clicks, "clicks", dict(zip(names, clicks, strict=True)))
     bad = [found[key] for key, count in zip(names, each, strict=True) if count]
     return (rows.filter(~ibis.or_(*bad)) if bad else rows), total
 
 
+def _count_each(engine: Engine, rows: ir.Table, n_reasons: int) -> tuple[list[int], int]:
+    """Rows for each reason, and all rows."""
+    each = {f"count_{number}": (rows.reason == number).sum() for number in range(n_reasons)}
+    *counts, total = engine.arrow(rows.aggregate(**each, total=rows.count())).to_pylist()[0].values()
+    return [count or 0 for count in counts], total
+
+
+def check_ids(table: ir.Table, column: str, name: str) -> None:
+    """Refuse ids that are lists or other nested values."""
+    kind = value_at(table, column).type()
+    if kind.is_nested():
+        raise ValueError(f"{name}: column '{column}' holds {kind}: ids are text or numbers")
+
+
 def id_values(value: Any, *, empty_is_missing: bool = True) -> Any:
-    """Ids as whole numbers where they are, else as text."""
-    if value.type().is_integer():
+    """Ids as whole numbers where they are, else as text.
+
+    A column of whole numbers in which some are missing often comes as decimals: 7.0 is the id 7 all the same.
+    """
+    kind = value.type()
+    if kind.is_integer():
         return value
     text = value.cast("string")
+    if kind.is_floating():
+        is_whole = (value == value.floor()) & (value.abs() < LARGEST_EXACT)
+        whole = is_whole.ifelse(value, ibis.null(kind)).cast("int64").cast("string")
+        return value.isnan().ifelse(ibis.null("string"), ibis.coalesce(whole, text))
     return text.nullif("") if empty_is_missing else text
 
 
+def feature_values(value: Any) -> Any:
+    """Numbers as float32; null, or infinite, where they are too large for it."""
+    kind = value.type()
+    return value.try_cast("float32") if kind.is_floating() or kind.is_decimal() else value.cast("float32")
+
+
+def _known(value: Any) -> Any:
+    """A value whose type an engine does not know, because it is always null, as text."""
+    kind = value.type()
+    return value.cast("string") if kind.is_null() or kind.is_json() or kind.is_unknown() else value
+
+
 def _whole_numbers(value: Any, refuse: Any) -> Any:
-    if value.type().is_null() or value.type().is_json():  # a nested column that never has a value
-        value = value.cast("string")
     kind = value.type()
     if kind.is_integer():
         return value.cast("int64")
@@ -200,21 +236,28 @@ def _times(value: Any, refuse: Any) -> Any:
     if kind.is_timestamp() or kind.is_date():
         return value.cast(UTC)
     if kind.is_string():
-        return value.try_cast(UTC)
+        number = value.try_cast("float64")
+        number = (number.abs() >= SHORTEST_EPOCH).ifelse(number, ibis.null("float64"))  # 2024 is a year
+        return ibis.coalesce(value.try_cast(UTC), (_since_1970(number) // 1000).as_timestamp("ms").cast(UTC))
     if not kind.is_numeric():
         refuse(kind)
-    number = value.cast("float64") if not kind.is_integer() else value.cast("int64")
+    return _since_1970(value.cast("float64") if not kind.is_integer() else value.cast("int64"))
+
+
+def _since_1970(number: Any) -> Any:
+    """Microseconds of a number that counts seconds, milliseconds, microseconds or nanoseconds."""
     scaled = ibis.cases(
         (number.abs() < 10**11, number * 10**6),  # seconds
         (number.abs() < 10**14, number * 10**3),  # milliseconds
         (number.abs() < 10**17, number),
         else_=number / 1000,  # nanoseconds
     )
-    return (scaled.isnan().ifelse(ibis.null("float64"), scaled) if kind.is_floating() else scaled).cast("int64")
+    floating = number.type().is_floating()
+    return (scaled.isnan().ifelse(ibis.null("float64"), scaled) if floating else scaled).cast("int64")
 
 
 def _finite(value: Any) -> Any:
     """Numbers as float32, null where they are not finite."""
     kind = value.type()
-    number = (value.try_cast("float64") if kind.is_string() else value).cast("float32")
+    number = feature_values(value.try_cast("float64") if kind.is_string() else value)
     return (number.isnan() | number.isinf()).ifelse(ibis.null("float32"), number)

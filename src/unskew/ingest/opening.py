@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import ibis.expr.types as ir
 
-from unskew.ingest.columns import Columns, complete, feature_columns, id_columns
+from unskew.ingest.columns import Columns, complete, csv_types, feature_columns, unused_columns
 from unskew.ingest.engines import ENGINES, DuckEngine, Engine, SparkEngine
 from unskew.ingest.events import count_others, merge_events, shown_by_queries, with_queries
-from unskew.ingest.features import KEYS, feature_rows, same_keys
+from unskew.ingest.features import KEYS, feature_rows, same_keys, with_keys
 from unskew.ingest.heavy_users import cap_users
 from unskew.ingest.impressions import IMPRESSION, OTHER, Shape, common_rows, find_first_position, reasons, usable_rows
 from unskew.ingest.report import Dropped
@@ -67,6 +68,7 @@ class Opened:
     name: str
     features: Features | None
     other_events: int = 0
+    unused: tuple[str, ...] = ()  # columns that were not taken for anything
 
 
 @dataclass(frozen=True)
@@ -104,17 +106,22 @@ def running_engine(options: Options, tables: Tables, beside: Path | None = None)
 
 def open_tables(engine: Engine, tables: Tables, columns: Columns) -> Opened:
     """Events in the common form, with guesses for the columns that were not named."""
-    table, name = _open(engine, tables.events, tables.events_table, tables.encoding, columns)
+    place = _open(engine, tables.events, tables.events_table, tables.encoding, columns)
+    table, name = place.rows, place.name
     queries = None
     if tables.queries is not None:
-        queries, queries_name = _open(engine, tables.queries, tables.queries_table, tables.encoding, columns)
+        queries, queries_name, *_ = _open(engine, tables.queries, tables.queries_table, tables.encoding, columns)
         table = with_queries(table, queries, queries_name)
     columns = complete(columns, table, name)
-    second = None
+    second, unused = None, list(place.not_in_all)
     if tables.features is not None:
-        second_table, second_name = _open(engine, tables.features, tables.features_table, tables.encoding, columns)
-        second = Features(*feature_rows(second_table, columns, second_name), second_name)
-    names = feature_columns(columns.features, table, columns.named, name) if second is None else []
+        other = _open(engine, tables.features, tables.features_table, tables.encoding, columns)
+        rows, names, taken = feature_rows(other.rows, columns, other.name, other.partitions)
+        second = Features(rows, names, other.name)
+        unused += [*other.not_in_all, *unused_columns(other.rows, taken)]
+    taken = [*columns.named, *place.partitions]
+    names = feature_columns(columns.features, table, taken, name) if second is None else []
+    unused += unused_columns(table, [*columns.named, *names])
     rows, shape = common_rows(table, columns, names, name)
     others = 0
     if columns.form != "impressions":
@@ -128,7 +135,7 @@ def open_tables(engine: Engine, tables: Tables, columns: Columns) -> Opened:
             )
         rows = rows.filter(rows.kind != OTHER)
     columns = find_first_position(engine, rows, columns, name)
-    return Opened(rows, columns, shape, name, second, others)
+    return Opened(rows, columns, shape, name, second, others, tuple(unused))
 
 
 def read_impressions(engine: Engine, opened: Opened, options: Options, dropped: Dropped) -> tuple[Shown, int]:
@@ -148,19 +155,33 @@ def read_impressions(engine: Engine, opened: Opened, options: Options, dropped: 
     if second is not None:
         shape = replace(shape, features=tuple(second.names))
         keys = [key for key in KEYS if key in second.rows.columns]
-        impressions, second_rows = same_keys(impressions, second.rows, keys)
+        second_rows = (
+            second.rows if opened.features is None else with_keys(engine, second.rows, keys, second.name, dropped)
+        )
+        impressions, second_rows = same_keys(impressions, second_rows, keys)
         second = replace(second, rows=second_rows)
     return Shown(impressions, shape, second, first), n_rows
 
 
+class _Place(NamedTuple):
+    """A table that was opened."""
+
+    rows: ir.Table
+    name: str
+    partitions: tuple[str, ...] = ()  # columns that only folders name
+    not_in_all: tuple[str, ...] = ()  # columns that are not read, for want of them in the first file
+
+
 def _open(
     engine: Engine, place: str | Path | ir.Table, table: str | None, encoding: str | None, columns: Columns
-) -> tuple[ir.Table, str]:
-    """A table and its name; ids in a CSV file are read as they stand there: 007 stays 007."""
+) -> _Place:
     if isinstance(place, ir.Table):
-        return engine.adopt(place), "the table"
+        return _Place(engine.adopt(place), "the table")
     source = find_source(place)
+    if table is not None and source.kind not in ("database", "address"):
+        raise ValueError(f"{source.name} holds {source.kind}, which has no tables: leave '{table}' out")
     opened = engine.open(source, table, encoding)
     if source.kind == "csv":
-        opened = engine.open(source, table, encoding, text=id_columns(columns, opened))
-    return opened, source.name
+        opened = engine.open(source, table, encoding, csv_types(columns, opened))
+    lost = tuple(f"{column} (not in every file)" for column in source.not_in_all)
+    return _Place(opened, source.name, source.partitions, lost)

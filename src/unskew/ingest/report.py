@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,8 +43,13 @@ REASONS: dict[str, Reason] = {
     "early_click": Reason(
         "clicks that come before their impression", "clicks", "check the clocks, or leave times out with --time none"
     ),
+    "no_key": Reason(
+        "rows of features without a document or query", "rows", "fill the columns with ids in the table of features"
+    ),
     "no_features": Reason(
-        "impressions of documents that have no features", "rows", "add the documents to the table of features"
+        "impressions of documents that have no features",
+        "rows",
+        "add the documents to the table of features, and write ids alike in both tables",
     ),
     "duplicate": Reason("duplicate impressions", "rows", "log each impression once"),
     "shown_again": Reason(
@@ -82,17 +87,19 @@ class Dropped:
         if example:
             self.examples.setdefault(reason, example)
 
-    def refuse_if_most(self, reasons: Iterable[str], total: float, unit: str) -> None:
-        """Refuse to drop more than half: then a column is wrong, not a row."""
-        found = {reason: self.counts.get(reason, 0) for reason in reasons if reason not in ASKED_FOR}
+    def refuse_if_most(
+        self, reasons: Iterable[str], total: float, unit: str, counts: Mapping[str, int] | None = None
+    ) -> None:
+        """Refuse to drop more than half: then a column is wrong, not a row.
+
+        `counts` are those of the unit, where a reason counts something else besides.
+        """
+        counts = self.counts if counts is None else counts
+        found = {reason: counts.get(reason, 0) for reason in reasons if reason not in ASKED_FOR}
         if found and sum(found.values()) * 2 > total:
             worst = max(found, key=lambda reason: found[reason])
             note = f"more than half of {total:,.0f} {unit} would be left out"
             raise ValueError(self._message(worst, found[worst], self.examples.get(worst, ""), note))
-
-    def rows(self) -> list[tuple[str, str, str]]:
-        """Cells of a table: what, how many, where the first one is."""
-        return [(REASONS[key].text, f"{count:,}", self.examples.get(key, "")) for key, count in self.in_order().items()]
 
     def in_order(self) -> dict[str, int]:
         """Counts in the order of `REASONS`."""
@@ -120,7 +127,23 @@ class Ingested:
     dropped: Mapping[str, int]
     examples: Mapping[str, str]  # where the first one of each reason is
     other_events: int = 0  # neither impressions nor clicks
+    unused: Sequence[str] = ()  # columns that no role and no feature took
+
+    @property
+    def remarks(self) -> list[str]:
+        """What the user should know besides, as sentences."""
+        found = []
+        if not self.clicks:
+            others = "; name the events that are clicks with --click-event" if self.other_events else ""
+            found.append(f"There is no click: nothing can be learnt from this log{others}.")
+        if not self.features:
+            found.append("There is no feature: diagnose can look at the log, but no ranker can learn from it.")
+        if self.unused:
+            found.append(f"Columns that are not used: {', '.join(self.unused)}.")
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """As one JSON document."""
-        return {name: dict(value) if isinstance(value, Mapping) else value for name, value in vars(self).items()}
+        return {name: dict(value) if isinstance(value, Mapping) else value for name, value in vars(self).items()} | {
+            "remarks": self.remarks
+        }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import ibis
 import ibis.expr.types as ir
@@ -73,6 +74,7 @@ def ingest(
         dropped=dropped.in_order(),
         examples=dropped.examples,
         other_events=opened.other_events,
+        unused=opened.unused,
     )
 
 
@@ -86,6 +88,7 @@ def _documents(engine: Engine, shown: Shown, options: Options, dropped: Dropped)
     pairs = engine.keep("shown", impressions.group_by(KEYS).aggregate(rows=impressions.count()))
     rows = shown.features.rows
     keys = [key for key in KEYS if key in rows.columns]
+    rows = rows.semi_join(pairs, keys[0])  # what was never asked for, or shown, need not be sound
     gathered = engine.keep("documents", gather(rows, keys, len(names), fill))
     documents = settle(engine, gathered, rows, keys, names, fill, dropped)
     if "query" not in keys:
@@ -100,10 +103,14 @@ def _count_missing(engine: Engine, pairs: ir.Table, documents: ir.Table, name: s
     n_rows, n_documents = engine.arrow(counts).to_pylist()[0].values()
     if n_rows:
         first = engine.arrow(missing.select(*KEYS).order_by(*KEYS).limit(1)).to_pylist()[0]
-        first_one = f"query {first['query']}, document {first['document']}"
-        dropped.add("no_features", n_rows, f"{name} lacks {n_documents:,} documents, the first is {first_one}")
+        example = f"{name} lacks {n_documents:,} documents, the first is {_spelled(first)}"
+        dropped.add("no_features", n_rows, example)
         total = engine.arrow(pairs.aggregate(rows=pairs.rows.sum()))["rows"][0].as_py()
         dropped.refuse_if_most(["no_features"], total, "impressions")
+
+
+def _spelled(row: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in row.items())
 
 
 def _patterns(engine: Engine, shown: Shown, documents: ir.Table, queries: ir.Table, steps: _Steps) -> ir.Table:

@@ -11,9 +11,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from unskew.data.log_files import ABOUT
 
 KINDS = {
     ".parquet": "parquet",
@@ -36,6 +39,16 @@ class Source:
     name: str
     kind: str  # parquet, csv, json, database or address
     files: tuple[str, ...]
+    not_in_all: tuple[str, ...] = ()  # columns that some files have and the first has not
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """Columns that folders of the source name, as in `day=1/part.parquet`; none unless all files lie in such."""
+        root = Path(self.name)
+        if not root.is_dir():
+            return ()
+        named = {_folder_columns(Path(file).relative_to(root)) for file in self.files}
+        return named.pop() if len(named) == 1 else ()
 
     @property
     def size(self) -> int:
@@ -45,10 +58,12 @@ class Source:
 
 def find_source(place: str | Path) -> Source:
     """The source at a path, in a folder, behind a glob, or at an address that Ibis can connect to."""
-    text = str(place)
+    text = str(place) or "."
     if "://" in text:
         return Source(text.split("@")[-1], "address", (text,))  # a name in messages has no password in it
     path = Path(text)
+    if (path / ABOUT).is_file():
+        raise ValueError(f"{path} is a click log already: train or diagnose it, or name a table of events")
     if path.is_dir():
         files = _files_in(path)
         if not files:
@@ -65,23 +80,34 @@ def find_source(place: str | Path) -> Source:
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
         raise ValueError(f"{text} holds files of {len(kinds)} kinds ({', '.join(sorted(kinds))}): name one with a glob")
-    source = Source(text, kinds.pop(), tuple(str(file) for file in files))
-    if source.kind == "parquet":
-        _check_parquet(source.files)
-    return source
+    kind = kinds.pop()
+    names = tuple(str(file) for file in files)
+    if kind == "parquet":
+        return Source(text, kind, names, _check_parquet(names))
+    names = tuple(name for name in names if Path(name).stat().st_size)  # an empty part holds no rows
+    if not names:
+        raise ValueError(f"{text} is empty: nothing was shown")
+    for name in names:
+        _check_start(name, kind)
+    return Source(text, kind, names)
 
 
 def unreadable_json(files: Sequence[str]) -> str:
-    """File and line of the first line that is no JSON, or nothing: the slow way, for a message."""
+    """File and line of the first line that is no JSON with what to do, or nothing: the slow way, for a message."""
     for file in files:
-        with gzip.open(file, "rb") if file.endswith(".gz") else Path(file).open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                try:
-                    json.loads(line.decode("utf-8") if line.strip() else "0")
-                except UnicodeDecodeError as error:
-                    return f"{file}, line {number}: not UTF-8 ({error.reason} {line[error.start : error.start + 1]!r})"
-                except ValueError as error:
-                    return f"{file}, line {number}: no JSON ({error})"
+        n_read = 0
+        try:
+            with _opened(file) as lines:
+                for line in lines:
+                    json.loads(line.decode("utf-8-sig") if line.strip() else "0")
+                    n_read += 1
+        except UnicodeDecodeError as error:
+            wrong = error.object[error.start : error.start + 1]
+            return f"{file}, line {n_read + 1}: not UTF-8 ({error.reason} {wrong!r}): write the file as UTF-8"
+        except ValueError as error:
+            return f"{file}, line {n_read + 1}: no JSON ({error}): repair the line, or leave it out"
+        except (EOFError, OSError) as error:  # of a compressed file
+            return f"{file} is cut off or damaged after line {n_read} ({str(error).rstrip('.')}): copy it again"
     return ""
 
 
@@ -104,9 +130,34 @@ def _kind(path: Path) -> str:
     return kind
 
 
-def _check_parquet(files: Sequence[str]) -> None:
-    """Refuse a damaged file, and files that do not have the same columns."""
+def _opened(file: str) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(file, "rb")) if file.endswith(".gz") else Path(file).open("rb")
+
+
+def _folder_columns(path: Path) -> tuple[str, ...]:
+    return tuple(part.split("=")[0] for part in path.parts[:-1] if "=" in part)
+
+
+def _check_start(file: str, kind: str) -> None:
+    """Refuse what another program wrote under this ending."""
+    if file.endswith(".zst"):
+        return
+    try:
+        with _opened(file) as content:
+            start = content.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
+    except (EOFError, OSError) as error:
+        raise ValueError(f"{file} cannot be read ({str(error).rstrip('.')}): copy or compress it again") from error
+    if kind == "json" and not start.startswith(b"{"):
+        found = "one JSON array" if start.startswith(b"[") else f"a line that starts with {start[:10]!r}"
+        raise ValueError(f"{file} begins with {found}: write an object a line (jq -c '.[]' makes them of an array)")
+    if kind == "database" and start.startswith(b"SQLite format"):
+        raise ValueError(f"{file} is an SQLite database: give it as an address, sqlite://{Path(file).resolve()}")
+
+
+def _check_parquet(files: Sequence[str]) -> tuple[str, ...]:
+    """Refuse a damaged file, and files without the columns of the first; gives what others have besides."""
     first: pa.Schema | None = None
+    besides: dict[str, None] = {}
     for file in files:
         try:
             schema = pq.read_schema(file).remove_metadata()
@@ -117,6 +168,8 @@ def _check_parquet(files: Sequence[str]) -> None:
             ) from error
         first = schema if first is None else first
         _check_same_columns(first, schema, files[0], file)
+        besides |= dict.fromkeys(name for name in schema.names if name not in first.names)
+    return tuple(besides)
 
 
 def _check_same_columns(first: pa.Schema, schema: pa.Schema, first_file: str, file: str) -> None:

@@ -1,0 +1,18 @@
+"""Limits of memory as people write them."""
+
+from __future__ import annotations
+
+import re
+
+LEAST = 100e6  # bytes; below, DuckDB fails somewhere in the middle
+UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+def parse_memory(text: str) -> int:
+    """Bytes of "2GB", "512MB" or "1.5 GiB"."""
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*", text)
+    unit = UNITS.get(match[2].upper()) if match else None
+    if match is None or unit is None or float(match[1]) * unit < LEAST:
+        raise ValueError(f"memory is '{text}': write a size of at least 100MB, such as 2GB or 512MB")
+    return int(float(match[1]) * unit)
