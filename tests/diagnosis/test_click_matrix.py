@@ -120,6 +120,7 @@ def test_counted_noise_is_binomial_and_wider_where_clicks_are_dispersed():
 def test_the_matrix_can_be_read_and_drawn(tmp_path):
     matrix = click_matrix(TWO_LISTS, [0, 1, 0, 1])
     assert matrix.rows()[1] == {"kind": "grade 0", "position": 1, "impressions": 20.0, "rate": 0.1}
+    assert matrix.to_table().splitlines()[0].split() == ["1", "2"]
     assert "grade 0       0.6000    0.1000" in matrix.to_table()
     matrix.plot(tmp_path / "matrix.png")
     assert (tmp_path / "matrix.png").stat().st_size > 1000
@@ -171,7 +172,7 @@ def test_a_log_of_one_order_is_refused_and_told_why():
 def test_positions_between_which_nothing_moved_are_named():
     rows = [[0, 1, 2, 3], [1, 0, 3, 2]]
     log = log_of(rows, [[6, 2, 1, 1], [5, 2, 1, 1]], [10, 10], document_queries=np.zeros(4, dtype=np.int64))
-    with pytest.raises(NotIdentified, match="between positions 0, 1 and positions 2, 3"):
+    with pytest.raises(NotIdentified, match="between positions 1, 2 and positions 3, 4"):
         click_matrix_without_grades(log)
 
 

@@ -64,7 +64,8 @@ def click_matrix_without_grades(
     seen = _fit_curve(first)
     if not (seen > 0).all():
         raise NotIdentified(
-            f"documents that moved were never clicked at {spell(first.positions[seen == 0])}: leave it out (counted=…)"
+            f"documents that moved were never clicked at {spell(first.positions[seen == 0])}: collect more moved "
+            "sessions, or leave it out (counted=…)"
         )
     attraction = _attraction(first, seen)
     weights = _sums(second.shown, 1)

@@ -59,9 +59,9 @@ class ClickMatrix:
         ]
 
     def to_table(self) -> str:
-        """Rates as aligned text, the number of impressions below each."""
+        """Rates as aligned text, positions from 1, the number of impressions below each."""
         width = max(10, *(len(kind) for kind in self.kinds))
-        lines = [" " * width + "".join(f"{position:>10}" for position in self.positions)]
+        lines = [" " * width + "".join(f"{position + 1:>10}" for position in self.positions)]
         for kind, rates, shown in zip(self.kinds, self.rates, self.impressions, strict=True):
             lines.append(f"{kind:<{width}}" + "".join(f"{rate:>10.4f}" for rate in rates))
             lines.append(" " * width + "".join(f"{f'({n:,.0f})':>10}" for n in shown))
@@ -77,7 +77,7 @@ class ClickMatrix:
         for (row, column), rate in np.ndenumerate(self.rates):
             dark = np.sqrt(rate) > 0.6 * np.sqrt(self.rates.max())
             axes.text(column, row, f"{rate:.3f}", ha="center", va="center", color="white" if dark else "black")
-        axes.set_xticks(range(len(self.positions)), [str(position) for position in self.positions])
+        axes.set_xticks(range(len(self.positions)), [str(position + 1) for position in self.positions])
         axes.set_yticks(range(len(self.kinds)), self.kinds)
         axes.set_xlabel("position")
         if path is not None:
@@ -167,7 +167,7 @@ def _without_empty_cells(matrix: ClickMatrix) -> ClickMatrix:
             left_out.append(matrix.kinds[kinds[by_kind.argmax()]])
             kinds = np.delete(kinds, by_kind.argmax())
         else:
-            left_out.append(f"position {matrix.positions[places[by_place.argmax()]]}")
+            left_out.append(f"position {matrix.positions[places[by_place.argmax()]] + 1}")
             places = np.delete(places, by_place.argmax())
     if len(kinds) < 2 or len(places) < 2:
         raise NotIdentified(

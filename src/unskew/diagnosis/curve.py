@@ -56,12 +56,12 @@ class Curve:
         ]
 
     def to_table(self) -> str:
-        """The rows as aligned text."""
+        """The rows as aligned text; positions count from 1 there."""
         lines = [f"{'position':>8} {'propensity':>10} {f'{self.level:.0%} interval':>17} {'impressions':>12}"]
         for row in self.rows():
             interval = f"{row['low']:.3f} to {row['high']:.3f}"
             lines.append(
-                f"{row['position']:>8} {row['propensity']:>10.3f} {interval:>17} {row['n_impressions']:>12,.0f}"
+                f"{row['position'] + 1:>8} {row['propensity']:>10.3f} {interval:>17} {row['n_impressions']:>12,.0f}"
             )
         return "\n".join(lines)
 

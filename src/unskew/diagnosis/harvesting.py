@@ -16,7 +16,7 @@ from scipy.special import xlog1py, xlogy
 
 from unskew.data.click_log import ClickLog
 from unskew.diagnosis.curve import Curve, NotIdentified, Vector, curve_of_sums
-from unskew.diagnosis.position_pairs import PairCounts, components, count_pairs, spell
+from unskew.diagnosis.position_pairs import PairCounts, components, count_pairs, how_to_leave_out, spell
 
 WIDEST = 25.0  # propensities are sought between e^-25 and e^25 of the top one
 MOST_STEPS = 60  # of Newton's method; a handful do
@@ -73,7 +73,8 @@ def adjacent_chain(
     def estimate(sums: Vector) -> Vector:
         clicks, _ = pairs.sums(sums)
         upper = np.arange(pairs.n_positions - 1)
-        return _after_one(np.cumprod(_ratio(clicks[:, upper + 1, upper], clicks[:, upper, upper + 1]), axis=1))
+        with np.errstate(invalid="ignore"):  # a resample may hold no click on one side of a link
+            return _after_one(np.cumprod(_ratio(clicks[:, upper + 1, upper], clicks[:, upper, upper + 1]), axis=1))
 
     return _curve("adjacent_chain", pairs, estimate, n_bootstrap, level, seed)
 
@@ -241,13 +242,12 @@ def _check_links(pairs: PairCounts, name: str, links: Sequence[tuple[int, int]])
     if silent:
         raise NotIdentified(
             f"{name} compares positions {_spell_links(silent)}, but the documents shown at both were never clicked at "
-            "one of them: use a longer log, or leave the last positions out with counted=log.positions < "
-            f"{silent[0][1]}"
+            f"one of them: use a longer log, or {how_to_leave_out(silent[0][1])}"
         )
 
 
 def _spell_links(links: Sequence[tuple[int, int]]) -> str:
-    return ", ".join(f"{one} and {other}" for one, other in links)
+    return ", ".join(f"{one + 1} and {other + 1}" for one, other in links)
 
 
 def _check_connected(pairs: PairCounts) -> None:
@@ -263,6 +263,6 @@ def _check_connected(pairs: PairCounts) -> None:
     if len(groups) > 1:
         raise NotIdentified(
             f"all_pairs cannot compare {' with '.join(spell(group) for group in groups)}: the documents shown in both "
-            "were never clicked on one side. Use a longer log, or leave the last positions out with "
-            f"counted=log.positions < {min(group[0] for group in groups[1:])}"
+            "were never clicked on one side. Use a longer log, or "
+            f"{how_to_leave_out(min(group[0] for group in groups[1:]))}"
         )

@@ -123,8 +123,13 @@ def counted_impressions(log: ClickLog, counted: NDArray[np.bool_] | None) -> NDA
 
 
 def spell(positions: Sequence[int] | Index) -> str:
-    """Positions for a message: position 3, or positions 3, 5, 6."""
-    return f"position{'s' if len(positions) > 1 else ''} {', '.join(str(position) for position in positions)}"
+    """Positions for a message, counted from 1 as people do: position 3, or positions 3, 5, 6."""
+    return f"position{'s' if len(positions) > 1 else ''} {', '.join(str(position + 1) for position in positions)}"
+
+
+def how_to_leave_out(first: int) -> str:
+    """How a program leaves out this position and all below; there they count from 0."""
+    return f"in Python, where positions count from 0, leave the last ones out with counted=log.positions < {first}"
 
 
 @dataclass(frozen=True, eq=False)

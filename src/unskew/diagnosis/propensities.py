@@ -19,7 +19,7 @@ from scipy import sparse
 from unskew.data.click_log import ClickLog
 from unskew.diagnosis.curve import Curve, NotIdentified, Vector, curve_of_sums
 from unskew.diagnosis.harvesting import adjacent_chain, all_pairs, pivot
-from unskew.diagnosis.position_pairs import counted_impressions, spell
+from unskew.diagnosis.position_pairs import counted_impressions, how_to_leave_out, spell
 
 ENOUGH_CLICKS = 100  # shuffled clicks at each position, for a standard error of about a tenth: else all_pairs
 
@@ -53,9 +53,8 @@ def randomization(
     silent = positions[~(clicks > 0).all(axis=0)]
     if len(silent):
         raise NotIdentified(
-            f"randomization cannot compare {spell(silent)} with position {positions[0]}: no shuffled list that shows "
-            "both was clicked at both. Shuffle more sessions, or leave the last positions out with "
-            f"counted=log.positions < {silent[0]}"
+            f"randomization cannot compare {spell(silent)} with {spell(positions[:1])}: no shuffled list that shows "
+            f"both was clicked at both. Shuffle more sessions, or {how_to_leave_out(silent[0])}"
         )
 
     def estimate(sums: Vector) -> Vector:
