@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from finished_runs import Done, Sheet, figures_of, folder_of, read_done
 
@@ -120,6 +121,12 @@ def counted(done: Done) -> str:
     return text + "".join(f"\n* failed: {entry['run']}: {entry['error']}\n" for entry in failed)
 
 
+def in_words(verdict: Mapping[str, Any]) -> str:
+    """A verdict, with how often the claim held where that is neither always nor never."""
+    held, of = verdict.get("held", 0), verdict.get("of", 0)
+    return f"{verdict['verdict']} ({held} of {of})" if 0 < held < of else str(verdict["verdict"])
+
+
 def verdicts_of(all_done: Sequence[Done]) -> str:
     """Each claim of an experiment with its verdict and numbers on every data set."""
     lines = []
@@ -129,7 +136,7 @@ def verdicts_of(all_done: Sequence[Done]) -> str:
             found = done.said["verdicts"][number]
             numbers = found["detail"].split("; ")
             many = len(numbers) > MANY_COMPARISONS
-            lines.append(f"  * `{done.data}`: **{found['verdict']}**" + ("" if many else f": {found['detail']}."))
+            lines.append(f"  * `{done.data}`: **{in_words(found)}**" + ("" if many else f": {found['detail']}."))
             if many:
                 items = "".join(f"    - {text}\n" for text in numbers)
                 lines.append(f"    <details><summary>{len(numbers)} comparisons</summary>\n\n{items}\n    </details>\n")
@@ -215,9 +222,9 @@ def summary(experiments: Sequence[Experiment], found: Mapping[tuple[str, str], D
             cells = []
             for data in DATA:
                 done = found.get((experiment.name, data))
-                verdict = done.said["verdicts"][number]["verdict"] if done else NOTHING
-                counts[data][verdict] += 1
-                cells.append(verdict)
+                verdict = done.said["verdicts"][number] if done else {"verdict": NOTHING}
+                counts[data][verdict["verdict"]] += 1
+                cells.append(in_words(verdict))
             ran = any(cell != NOTHING for cell in cells)
             name = f"[{experiment.name}](#{experiment.name})" if ran else experiment.name
             rows.append([f"{group_of(experiment)}, {name}", claim.text, *cells])

@@ -24,7 +24,10 @@ def show_experiment(done: Reproduction, json: bool) -> None:
                 "found": results.found,
                 "failed": [{"run": run.title, "error": error} for run, error in results.failed],
                 "tables": {sheet.name: [[cell.text for cell in row] for row in sheet.rows] for sheet in written.sheets},
-                "verdicts": [{"claim": v.text, "verdict": v.verdict, "detail": v.detail} for v in written.verdicts],
+                "verdicts": [
+                    {"claim": v.text, "verdict": v.verdict, "held": v.held, "of": v.of, "detail": v.detail}
+                    for v in written.verdicts
+                ],
                 **({} if written.outlook is None else {"against_production": written.outlook.to_json()}),
             }
         )
@@ -38,7 +41,7 @@ def show_experiment(done: Reproduction, json: bool) -> None:
             if sheet.note:
                 console.print(sheet.note, highlight=False, markup=False)
         for verdict in written.verdicts:
-            console.print(f"[bold]{verdict.verdict}[/]: {verdict.text}\n  {verdict.detail}", highlight=False)
+            console.print(f"[bold]{verdict.words}[/]: {verdict.text}\n  {verdict.detail}", highlight=False)
         if written.outlook is not None:
             console.print(f"\n[bold]{escape(written.outlook.line)}[/]", highlight=False)
             if written.outlook.explanation:

@@ -48,6 +48,13 @@ class Verdict:
     text: str
     verdict: str  # one of VERDICTS
     detail: str
+    held: int = 0  # comparisons in which it held
+    of: int = 0
+
+    @property
+    def words(self) -> str:
+        """The verdict, with how often it held where that is neither always nor never."""
+        return f"{self.verdict} ({self.held} of {self.of})" if 0 < self.held < self.of else self.verdict
 
 
 VERDICTS = ("holds", "holds in part", "does not hold here", "cannot be tested here")
@@ -181,7 +188,7 @@ def judge(claim: Claim, table: Table, main_metric: str) -> Verdict:
         return Verdict(claim.text, VERDICTS[3], "the runs it is about are missing")
     good = sum(held for held, _ in found)
     verdict = VERDICTS[0] if good == len(found) else VERDICTS[1] if good else VERDICTS[2]
-    return Verdict(claim.text, verdict, "; ".join(text for _, text in found))
+    return Verdict(claim.text, verdict, "; ".join(text for _, text in found), good, len(found))
 
 
 Judge = Callable[[Claim, Table, Sequence[str], str], list[tuple[bool, str]]]  # whether it held, and the numbers

@@ -190,8 +190,8 @@ def _shown(cell: Cell, best: str | None) -> Shown:
 
 
 def _best(cells: Sequence[Cell], experiment: Experiment) -> str | None:
-    """The best label; what is taught by judgements is an upper bound and not in the race."""
-    taught = {entry.label for entry in experiment.methods if entry.method == "labelled"}
+    """The best label; what is taught by judgements or by the truth is an upper bound and not in the race."""
+    taught = {entry.label for entry in experiment.methods if entry.method == "labelled" or entry.oracle}
     racing = [cell for cell in cells if cell.label not in taught]
     if len(racing) < 2:
         return None
