@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import unskew
 
@@ -28,6 +35,46 @@ def log(world):
     return unskew.simulate(
         world.train, "svm", "position_based", sessions=64, interventions={"shuffle": 0.1}, joint=True, seed=1
     ).log
+
+
+@pytest.fixture(scope="session")
+def browser_tab() -> Callable[[Path], AbstractContextManager[Any]]:
+    """Opens a page in Chromium; at the end the page must have complained of nothing and fetched nothing else."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    browser_path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if browser_path is None:
+        pytest.skip("there is no chromium here: apt-get install chromium")
+
+    @contextmanager
+    def opened(page: Path) -> Iterator[Any]:
+        said, asked = [], []
+        with sync_api.sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+            try:
+                tab = browser.new_page()
+                tab.on("console", lambda message: said.append(message.text))
+                tab.on("pageerror", lambda error: said.append(str(error)))
+                tab.on("request", lambda request: asked.append(request.url))
+                tab.goto(page.as_uri())
+                yield tab
+            finally:
+                browser.close()
+        assert (said, asked) == ([], [page.as_uri()])
+
+    return opened
+
+
+@pytest.fixture(scope="session")
+def run() -> Callable[..., str]:
+    """The command line, as a person types it: gives what it prints, and fails at another exit code than `code`."""
+    from unskew.cli import app  # most tests do without it
+
+    def run(*arguments: Any, code: int = 0) -> str:
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+        assert result.exit_code == code, result.output
+        return result.output
+
+    return run
 
 
 LONGEST = ("test_guide.py", "test_readme.py")  # one long test each: begun last, they would leave the other core idle

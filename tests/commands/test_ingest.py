@@ -5,20 +5,12 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
-from unskew.cli import app
 from unskew.data.log_files import read_log, write_log
 
 
-def run(*arguments, code=0):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
-    assert result.exit_code == code, result.output
-    return result.output
-
-
 @pytest.fixture(scope="module")
-def exported(log, tmp_path_factory):
+def exported(run, log, tmp_path_factory):
     """A simulated log as an event table with a table of features."""
     folder = tmp_path_factory.mktemp("exported")
     write_log(log, folder / "log")
@@ -38,7 +30,7 @@ def exported(log, tmp_path_factory):
     return folder
 
 
-def test_an_exported_log_is_ingested_and_trained_on(exported, log, tmp_path):
+def test_an_exported_log_is_ingested_and_trained_on(run, exported, log, tmp_path):
     tables = (exported / "events.parquet", "--features", exported / "features.parquet")
     said = json.loads(run("ingest", *tables, "--out", tmp_path / "log", "--joint", "--threads", 1, "--json"))
     assert said["sessions"] == log.n_sessions
@@ -51,7 +43,7 @@ def test_an_exported_log_is_ingested_and_trained_on(exported, log, tmp_path):
     assert (tmp_path / "model" / "model.json").exists()
 
 
-def test_a_dry_run_shows_what_was_guessed_and_writes_nothing(exported, tmp_path):
+def test_a_dry_run_shows_what_was_guessed_and_writes_nothing(run, exported, tmp_path):
     tables = ("ingest", exported / "events.parquet", "--features", exported / "features.parquet", "--threads", 1)
     out = tmp_path / "log"
     text = run(*tables, "--out", out, "--dry-run", "--position", "position")
@@ -86,7 +78,7 @@ def odd(tmp_path):
     return tmp_path
 
 
-def test_names_come_from_a_file_and_from_flags_and_what_is_left_out_is_shown(odd):
+def test_names_come_from_a_file_and_from_flags_and_what_is_left_out_is_shown(run, odd):
     where = (odd / "odd.parquet", "--out", odd / "log", "--columns", odd / "columns.toml", "--threads", 1)
     text = run("ingest", *where, "--position", "slot")
     assert "rows without a session" in text
@@ -97,7 +89,7 @@ def test_names_come_from_a_file_and_from_flags_and_what_is_left_out_is_shown(odd
     assert "exists: choose another place" in run("ingest", *where, code=2)
 
 
-def test_strict_refuses_with_exit_code_2(odd):
+def test_strict_refuses_with_exit_code_2(run, odd):
     where = (odd / "odd.parquet", "--out", odd / "log", "--columns", odd / "columns.toml", "--threads", 1)
     said = run("ingest", *where, "--strict", code=2)
     assert "1 rows without a session" in said
@@ -115,5 +107,5 @@ def test_strict_refuses_with_exit_code_2(odd):
         (("--dry-run", "--memory", "some"), "write a size of at least 100MB"),
     ],
 )
-def test_refusals_are_one_line_and_exit_code_2(odd, arguments, message):
+def test_refusals_are_one_line_and_exit_code_2(run, odd, arguments, message):
     assert message in run("ingest", odd / "odd.parquet", *arguments, code=2).replace("\n", " ")

@@ -244,6 +244,7 @@ def _about_training(definition: Definition, model: Model) -> dict[str, Any]:
         "steps": [step for step, _ in steps],
         "validation_by_step": [value for _, value in steps],
         "training_seconds": model.history.seconds,
+        **({"chosen": model.trained_on["chosen"]} if "chosen" in model.trained_on else {}),
     }
 
 
