@@ -3,16 +3,8 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from unskew.cli import app
 from unskew.data.log_files import write_log
-
-
-def run(*arguments, code=0):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
-    assert result.exit_code == code, result.output
-    return result.output
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +12,7 @@ def clicks(log, tmp_path_factory):
     return write_log(log, tmp_path_factory.mktemp("diagnose") / "clicks")
 
 
-def test_the_verdict_stands_last_and_the_report_is_written(clicks, tmp_path):
+def test_the_verdict_stands_last_and_the_report_is_written(run, clicks, tmp_path):
     out = run("diagnose", clicks, "--quick", "--out", tmp_path / "report.html")
     headings = [out.index(text) for text in ("Positions, counted from 1", "What the log says", "Methods", "Verdict")]
     assert headings == sorted(headings)
@@ -28,14 +20,18 @@ def test_the_verdict_stands_last_and_the_report_is_written(clicks, tmp_path):
     assert (tmp_path / "report.html").stat().st_size > 10_000
 
 
-def test_json_holds_everything(clicks, tmp_path):
+def test_json_holds_everything(run, clicks, tmp_path):
     data = json.loads(run("diagnose", clicks, "--quick", "--json", "--out", tmp_path / "report.html"))
     assert data["connectivity"]["groups"] == [[str(position) for position in range(10)]]
     assert data["bounds"] == {"refused": "left out by --quick"}
     assert data["verdict"]
 
 
-def test_what_cannot_be_done_is_refused_in_a_line(clicks, tmp_path):
+def test_what_cannot_be_done_is_refused_in_a_line(run, clicks, tmp_path):
     assert "--users" in run("diagnose", clicks, "--cap", 5, "--out", tmp_path / "r.html", code=2)
     assert "is no folder" in run("diagnose", clicks, "--out", clicks / "log.json" / "r.html", code=2)
+    assert "no bias column 'who' that names users; it has none" in " ".join(
+        run("diagnose", clicks, "--users", "who", "--out", tmp_path / "r.html", code=2).split()
+    )
+    assert "is a folder: name a file" in run("diagnose", clicks, "--out", tmp_path, code=2)
     run("diagnose", tmp_path / "nothing", "--out", tmp_path / "r.html", code=2)

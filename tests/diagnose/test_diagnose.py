@@ -11,9 +11,10 @@ import unskew.diagnose.fitted as fitted
 from unskew.data.click_log import ClickLog
 from unskew.diagnose import Refusal, diagnose
 from unskew.diagnose.advice import CANNOT, DOUBTFUL, TRAIN, TRY, WORDS, advise, facts
-from unskew.diagnose.findings import BAD, GOOD, findings, how_to_link, verdict
+from unskew.diagnose.findings import BAD, GOOD, findings
 from unskew.diagnose.page import write_diagnosis
 from unskew.diagnose.plain import as_plain
+from unskew.diagnose.verdict import how_to_link, verdict
 from unskew.diagnosis.curve import Curve
 from unskew.methods import METHODS
 from unskew.simulation.policies import make_policy

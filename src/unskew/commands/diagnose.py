@@ -16,9 +16,10 @@ from unskew.data.new_folder import check_place
 from unskew.diagnose.advice import CANNOT, DOUBTFUL, TRAIN, TRY, Advice
 from unskew.diagnose.assemble import Diagnosis
 from unskew.diagnose.assemble import diagnose as run_diagnosis
-from unskew.diagnose.findings import BAD, GOOD, PLAIN, UNKNOWN, findings, verdict
+from unskew.diagnose.findings import BAD, GOOD, PLAIN, UNKNOWN, findings
 from unskew.diagnose.page import position_rows, write_diagnosis
 from unskew.diagnose.plain import as_plain
+from unskew.diagnose.verdict import verdict
 from unskew.terminal import console, counting_progress, show_json, show_table
 
 MOST_ROWS = 15  # positions shown in the terminal; the report has all
@@ -40,6 +41,8 @@ def diagnose(
 ) -> None:
     """Look at a click log: what it can tell, and which methods are worth training on it."""
     check_place(out, overwrite=True)
+    if out.is_dir():
+        raise IsADirectoryError(f"{out} is a folder: name a file for the report, such as {out / 'report.html'}")
     clicks = read_log(log)
     with counting_progress("diagnose", "parts", quiet=quiet or json) as progress:
         found = run_diagnosis(clicks, quick=quick, users=users, cap=cap, seed=seed, progress=progress)

@@ -171,12 +171,17 @@ def _affine(known: Facts) -> Judged:
 
 
 def _affine_softmax(known: Facts) -> Judged:
-    if known.trust is None:
-        return TRY, "for trust bias, which this log cannot show or exclude"
-    if known.trust:
-        alike = " (though observation by document looks the same)" if known.coupled else ""
-        return TRAIN, f"made for trust bias, and the signs of it are there{alike}"
-    return TRY, "made for trust bias, of which no sign is seen: little to gain"
+    return _made_for("trust bias", known.trust, "observation by document", known.coupled)
+
+
+def _made_for(what: str, found: bool | None, other: str, other_found: bool | None) -> Judged:
+    """The advice for a method that corrects one thing, which looks like another."""
+    if found is None:
+        return TRY, f"for {what}, which this log cannot show or exclude"
+    if found:
+        alike = f" (though {other} looks the same)" if other_found else ""
+        return TRAIN, f"made for {what}, and the signs of it are there{alike}"
+    return TRY, f"made for {what}, of which no sign is seen: little to gain"
 
 
 def _vectorization(known: Facts) -> Judged:
@@ -188,12 +193,7 @@ def _vectorization(known: Facts) -> Judged:
 
 
 def _lbd(known: Facts) -> Judged:
-    if known.coupled is None:
-        return TRY, "for observation that depends on the document, which this log cannot show or exclude"
-    if known.coupled:
-        alike = " (though trust bias looks the same)" if known.trust else ""
-        return TRAIN, f"made for observation that depends on the document, and that is found here{alike}"
-    return TRY, "no dependence of observation on the document is found: little to gain"
+    return _made_for("observation that depends on the document", known.coupled, "trust bias", known.trust)
 
 
 def _hte(known: Facts) -> Judged:

@@ -103,6 +103,9 @@ def diagnose(
     """
     if not log.n_sessions or not log.mask.any():
         raise ValueError("the log is empty: there is nothing to diagnose")
+    if users is not None and users not in log.bias:
+        has = f"it has: {', '.join(log.bias)}" if log.bias else "it has none (unskew ingest --bias COLUMN keeps one)"
+        raise ValueError(f"the log has no bias column '{users}' that names users; {has}")
     if cap is not None and users is None:
         raise ValueError("a cap on users needs the column that names them: pass users=… (--users COLUMN)")
     steps = _Steps(progress, N_PARTS + len(log.bias) + len(ESTIMATORS) + (0 if quick else len(LEARNT) + 1))
@@ -191,4 +194,4 @@ def _width(curve: Curve) -> float:
     """Mean width of the interval on a log scale."""
     with np.errstate(divide="ignore", invalid="ignore"):
         widths = np.log(curve.high / curve.low)
-    return float(np.nan_to_num(widths, nan=np.inf).mean())
+    return float(np.nan_to_num(widths, nan=np.inf, posinf=np.inf).mean())

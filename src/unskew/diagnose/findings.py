@@ -1,30 +1,17 @@
-"""Findings: what the parts of a diagnosis say, each as one sentence; and the verdict, in a few."""
+"""Findings: what the parts of a diagnosis say, each as one sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from unskew.diagnose.advice import (
-    CANNOT,
-    DOUBTFUL,
-    FEW_CLICKS,
-    NOTABLE_COUPLING,
-    TRAIN,
-    TRY,
-    Advice,
-    advise,
-    facts,
-    scalar_violated,
-)
+from unskew.diagnose.advice import NOTABLE_COUPLING
 from unskew.diagnose.assemble import QUICK, Diagnosis, Refusal
-from unskew.diagnosis.connectivity import Connectivity, Link
 from unskew.diagnosis.trust import NONE, TRUST
 
 GOOD, PLAIN, BAD, UNKNOWN = "good", "plain", "bad", "unknown"
 LONGEST_REASON = 160  # characters of a refusal; the rest is in the report
 MARKS = (". ", ": ")
-MOST_LINKS = 3  # that a sentence spells out
 ENOUGH_LINKED = 100  # impressions on the weakest link
 
 
@@ -37,37 +24,9 @@ class Finding:
     tone: str = PLAIN  # good, plain, bad or unknown
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What to do with this log."""
-
-    lines: tuple[str, ...]
-    methods: tuple[Advice, ...]
-
-
 def findings(diagnosis: Diagnosis) -> list[Finding]:
     """The answers of all parts, in the order in which one would ask."""
     return [finding for ask in QUESTIONS for finding in ask(diagnosis)]
-
-
-def verdict(diagnosis: Diagnosis) -> Verdict:
-    """Which methods to train, which cannot work, and what to do before."""
-    known = facts(diagnosis)
-    methods = advise(known)
-    lines = [_can_tell(diagnosis)]
-    if 0 < known.n_clicks < FEW_CLICKS:
-        lines.append(f"With {known.n_clicks:,.0f} clicks every answer is weak: collect more before you trust a ranker.")
-    lines += _before(diagnosis)
-    for word, phrase in (
-        (TRAIN, "Worth training: {}."),
-        (TRY, "Possible, but with little to gain or nothing to check it by: {}."),
-        (DOUBTFUL, "Doubtful, their assumption is contradicted or cannot be held: {}."),
-        (CANNOT, "Cannot work on this log: {}."),
-    ):
-        names = [entry.method for entry in methods if entry.word == word]
-        if names:
-            lines.append(phrase.format(", ".join(names)))
-    return Verdict(tuple(lines), methods)
 
 
 def short(reason: str) -> str:
@@ -75,62 +34,6 @@ def short(reason: str) -> str:
     while len(reason) > LONGEST_REASON and any(mark in reason for mark in MARKS):
         reason = reason[: max(reason.rfind(mark) for mark in MARKS)]
     return reason.rstrip(".")
-
-
-def _can_tell(diagnosis: Diagnosis) -> str:
-    links = diagnosis.connectivity
-    if isinstance(links, Refusal):
-        return f"Whether the log can tell relevance from position is not known: {short(links.reason)}."
-    if links.connected:
-        told = "The log can tell relevance from position, up to scale, if being seen depends on the position alone."
-        violated = scalar_violated(facts(diagnosis))
-        return told if violated is None else f"{told} But it does not seem to: {violated}."
-    return (
-        "The log alone cannot tell relevance from position: its positions fall into "
-        f"{len(links.groups)} groups that no document links."
-    )
-
-
-def _before(diagnosis: Diagnosis) -> list[str]:
-    """What should be done before training."""
-    lines = []
-    links = diagnosis.connectivity
-    if not isinstance(links, Refusal) and not links.connected:
-        lines.append(how_to_link(links))
-    leaks = [] if isinstance(diagnosis.position_leaks, Refusal) else [e.feature for e in diagnosis.position_leaks.leaks]
-    if leaks:
-        lines.append(f"Leave out {', '.join(leaks)}: nearly the shown order itself.")
-    clicked = [] if isinstance(diagnosis.click_leaks, Refusal) else [e.feature for e in diagnosis.click_leaks.leaks]
-    if clicked:
-        lines.append(f"Leave out {', '.join(clicked)}: looks computed from clicks.")
-    if diagnosis.traffic.clickless_missing:
-        lines.append("Bring back the sessions without a click: without them every curve is too flat.")
-    return lines
-
-
-def how_to_link(links: Connectivity) -> str:
-    """What would connect the positions."""
-    merge = links.merges[0]
-    merged = f"Merging {_pair(merge)} (click rates {merge.rate_ratio:.2f} to 1) is the mildest merge"
-    if len(links.merges) > MOST_LINKS:
-        merged += f", but all {len(links.merges)} needed would be naive again"
-    swapped = "neighbours" if len(links.links) > MOST_LINKS else ", ".join(_pair(link) for link in links.links)
-    return (
-        f"To link them, and know each to about a tenth, shuffle {_of_sessions(links.shuffle_share or 0.0)}, or swap "
-        f"{swapped} in {_of_sessions(sum(link.share for link in links.links))}. {merged}."
-    )
-
-
-def _of_sessions(share: float) -> str:
-    return f"{_percent(share)} of as many sessions" if share <= 1 else f"{share:.1f} times as many sessions"
-
-
-def _pair(link: Link) -> str:
-    return f"positions {link.one + 1} and {link.other + 1}"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
 
 
 def _about_identification(diagnosis: Diagnosis) -> list[Finding]:

@@ -5,6 +5,7 @@ Positions count from 1 in all that people read, and from 0 in a log.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from matplotlib.figure import Figure
 
 from unskew.diagnose.advice import CANNOT, DOUBTFUL, TRAIN, TRY
 from unskew.diagnose.assemble import Diagnosis, Refusal
-from unskew.diagnose.findings import findings, verdict
+from unskew.diagnose.findings import findings
+from unskew.diagnose.verdict import verdict
 from unskew.diagnosis.click_rank import ClickRank
 from unskew.diagnosis.curve import Curve
 from unskew.experiments.drawing import STYLE, WIDTH, Drawn, Line, heatmap, line_figure
@@ -76,7 +78,7 @@ def position_rows(diagnosis: Diagnosis) -> tuple[tuple[str, ...], list[list[str]
     rows = []
     for number, row in enumerate(rates.rows()):
         cells = [f"{row['position'] + 1}", f"{row['impressions']:,.0f}", f"{row['rate']:.4f}"]
-        cells.append(f"{row['low']:.4f}–{row['high']:.4f}")
+        cells.append(_interval(row["low"], row["high"], 4))
         if curve is not None:
             place = places.get(row["position"])
             cells += ["–", "–"] if place is None else _curve_cells(curve, place)
@@ -87,7 +89,12 @@ def position_rows(diagnosis: Diagnosis) -> tuple[tuple[str, ...], list[list[str]
 
 
 def _curve_cells(curve: Curve, place: int) -> list[str]:
-    return [f"{curve.values[place]:.3f}", f"{curve.low[place]:.3f}–{curve.high[place]:.3f}"]
+    return [f"{curve.values[place]:.3f}", _interval(curve.low[place], curve.high[place], 3)]
+
+
+def _interval(low: float, high: float, digits: int) -> str:
+    """Both ends; nothing where too little was seen to tell them."""
+    return f"{low:.{digits}f}–{high:.{digits}f}" if math.isfinite(low) and math.isfinite(high) else "–"
 
 
 def _position_sheet(diagnosis: Diagnosis) -> Sheet:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from unskew.diagnose.assemble import Diagnosis, Refusal
-from unskew.diagnose.findings import findings, verdict
+from unskew.diagnose.findings import findings
+from unskew.diagnose.verdict import verdict
 from unskew.diagnosis.click_rank import ClickRank
 
 LEFT_OUT = ("log", "covariances")  # too large, and in the log anyway
