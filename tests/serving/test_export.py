@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -15,10 +16,8 @@ import pytest
 import torch
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 from torch.testing import assert_close
-from typer.testing import CliRunner
 
 from unskew import ClickLog, Recipe, fit, save_model
-from unskew.cli import app
 from unskew.data.features import TRANSFORMS, fit_transform
 from unskew.methods import METHODS
 from unskew.serving import export
@@ -75,12 +74,6 @@ def naive(named_log):
 @pytest.fixture(scope="module")
 def onnx_file(naive, tmp_path_factory):
     return export_model(naive, tmp_path_factory.mktemp("onnx") / "model.onnx").path
-
-
-def run(*arguments, code=0):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
-    assert result.exit_code == code, result.output
-    return result.output
 
 
 def lists_of(n_lists, n_docs, n_features):
@@ -177,7 +170,7 @@ def test_a_failed_write_leaves_the_old_file(linear, tmp_path, monkeypatch):
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("model.json", "old")]
 
 
-def test_without_the_extra_it_says_what_to_install(linear, tmp_path, monkeypatch):
+def test_without_the_extra_it_says_what_to_install(run, linear, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     save_model(linear, tmp_path / "model")
     out = run("export", tmp_path / "model", "--to", tmp_path / "model.onnx", code=2)
@@ -263,7 +256,7 @@ def test_two_features_of_one_name_are_refused():
         to_json(LinearScores(np.ones(3, np.float32), 0.0), "model", ("a", "b", "a"))
 
 
-def test_every_command_and_code_block_of_the_page_runs_as_written(tmp_path, monkeypatch):
+def test_every_command_and_code_block_of_the_page_runs_as_written(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = ""
     for language, text in BLOCKS:
@@ -278,3 +271,9 @@ def test_every_command_and_code_block_of_the_page_runs_as_written(tmp_path, monk
     np.testing.assert_allclose(*by_id, rtol=1e-4, atol=1e-5)
     assert said.count("largest difference to torch") == 2
     assert all(f"`{name}`" in DOCS for name in METADATA)
+
+
+def test_a_model_without_features_is_not_exported(naive, tmp_path):
+    blind = replace(naive, problem=replace(naive.problem, n_features=0))
+    with pytest.raises(ValueError, match="trained on a log without features"):
+        export_model(blind, tmp_path / "model.onnx")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import unskew
 from unskew.cli import app
 from unskew.serving import candidates as candidates_module
-from unskew.serving.candidates import Candidates, open_candidates
+from unskew.serving.candidates import Candidates, is_table, open_candidates
 from unskew.serving.export import export_model
 from unskew.serving.rank import rank_table
 from unskew.serving.saved_ranker import SavedRanker, open_ranker
@@ -122,6 +122,23 @@ def test_a_query_in_two_places_is_refused_or_sorted(tmp_path):
     _, ranking = rank(mixed, tmp_path, sort=True)
     expected = pa.table(RANKED)
     assert ranking.to_pydict() == expected.take([3, 4, 0, 1, 2]).to_pydict()  # boots, then hats
+
+
+def test_ids_are_text_or_numbers(tmp_path):
+    lists = pa.array([[number] for number in TABLE["document"].to_pylist()])
+    assert "column 'document' holds list<" in refusal(TABLE.set_column(0, "document", lists), tmp_path)
+
+
+def test_memory_is_a_size(tmp_path):
+    assert "memory is 'lots': write a size of at least 100MB" in refusal(TABLE, tmp_path, memory="lots")
+
+
+def test_a_table_of_another_kind_is_told_from_judged_data(tmp_path):
+    place = tmp_path / "candidates.csv"
+    place.write_text("query,document,price,age\nhats,7,1,0\n")
+    assert is_table(str(place))
+    with pytest.raises(ValueError, match=r"candidates\.csv holds csv: candidates are read from parquet"):
+        open_candidates(place, SUM)
 
 
 def test_a_query_in_two_files_is_refused_by_name(tmp_path):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from unskew.data.catalogue import is_known
 from unskew.data.columns import is_numeric
 from unskew.data.log_files import ABOUT
-from unskew.ingest.sources import find_source
+from unskew.ingest.sources import KINDS, find_source
 from unskew.serving.saved_ranker import SavedRanker
 
 CELLS_AT_ONCE = 2**22
@@ -148,8 +148,8 @@ class Candidates:
 
 
 def is_table(place: str) -> bool:
-    """Whether a user's words name parquet files rather than judged data."""
-    return place.endswith((".parquet", ".pq")) or (Path(place).is_dir() and not is_known(place))
+    """Whether a user's words name a table, or a folder of some, rather than judged data."""
+    return place.endswith(tuple(KINDS)) or (Path(place).is_dir() and not is_known(place))
 
 
 def open_candidates(
@@ -163,12 +163,14 @@ def open_candidates(
         )
     source = find_source(place)
     if source.kind != "parquet":
-        raise ValueError(f"{place} holds {source.kind} files: candidates are read from parquet")
+        raise ValueError(f"{place} holds {source.kind}: candidates are read from parquet; write them as that")
     schema = pq.read_schema(source.files[0])
     for option, name in {"query": query, "document": document}.items():
         if name not in schema.names:
             has = _listed(schema.names)
             raise ValueError(f"{place}: column '{name}' is missing: name the {option}'s with --{option}; it has: {has}")
+        if pa.types.is_nested(schema.field(name).type):
+            raise ValueError(f"{place}: column '{name}' holds {schema.field(name).type}: ids are text or numbers")
     features = _feature_columns(schema, ranker, (query, document), str(place))
     candidates = Candidates(source.files, query, document, features, ranker.takes_missing)
     if not sum(candidates.sizes):

@@ -45,6 +45,8 @@ def export_model(model: Model, path: str | Path, *, overwrite: bool = False, see
     if target.suffix not in EXPORTERS:
         raise ValueError(f"{target.name}: the ending must be one of {', '.join(EXPORTERS)}")
     check_place(target, overwrite=overwrite)
+    if not model.problem.n_features:
+        raise ValueError("the model was trained on a log without features and scores all documents alike: add features")
     content, agreement, note = EXPORTERS[target.suffix](model, target, np.random.default_rng(seed))
     if not agreement.holds:
         raise ValueError(f"{target} is not written, it would not rank as the model does: {agreement}")

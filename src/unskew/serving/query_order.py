@@ -11,6 +11,8 @@ import duckdb
 import numpy as np
 import pyarrow.parquet as pq
 
+from unskew.ingest.memory import parse_memory
+
 ROWS_A_GROUP = 65_536
 
 
@@ -26,11 +28,17 @@ class Apart:
 @contextmanager
 def database(scratch: Path, memory: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """DuckDB within a limit of memory; more goes to files in a scratch folder."""
+    limit = f"{parse_memory(memory)}B"
     try:
-        with duckdb.connect(config={"memory_limit": memory, "temp_directory": str(scratch / "spill")}) as connection:
+        with duckdb.connect(config={"memory_limit": limit, "temp_directory": str(scratch / "spill")}) as connection:
             yield connection
     except duckdb.Error as error:
-        raise ValueError(f"DuckDB cannot go on: {str(error).splitlines()[0]}") from error
+        reason = str(error).splitlines()[0]
+        if "no space left" in reason.lower():
+            raise ValueError(
+                f"the disk of {scratch.parent} is full: free space there, or choose another --out"
+            ) from error
+        raise ValueError(f"DuckDB cannot go on: {reason}") from error
 
 
 def find_apart(connection: duckdb.DuckDBPyConnection, files: Sequence[str], query: str) -> Apart | None:
