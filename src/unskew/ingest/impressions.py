@@ -238,7 +238,7 @@ def _times(value: Any, refuse: Any) -> Any:
     if kind.is_string():
         number = value.try_cast("float64")
         number = (number.abs() >= SHORTEST_EPOCH).ifelse(number, ibis.null("float64"))  # 2024 is a year
-        return ibis.coalesce(value.try_cast(UTC), (_since_1970(number) // 1000).as_timestamp("ms").cast(UTC))
+        return ibis.coalesce(value.try_cast(UTC), (_since_1970(number) // 10**6).as_timestamp("s").cast(UTC))
     if not kind.is_numeric():
         refuse(kind)
     return _since_1970(value.cast("float64") if not kind.is_integer() else value.cast("int64"))
