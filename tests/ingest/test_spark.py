@@ -1,9 +1,11 @@
 """The same log from DuckDB and from Spark, row for row."""
 
 import importlib.util
+import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -20,6 +22,8 @@ pytestmark = [
     pytest.mark.timeout(1200),
     pytest.mark.filterwarnings("ignore"),  # of Spark, about its own future
 ]
+
+UBI_FILES = ("events.jsonl", "features.parquet", "queries.jsonl")
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +98,46 @@ def test_features_of_a_second_table_and_single_events_give_the_same_files_too(sp
     done = both(tables, Columns(), tmp_path)
     assert {"no_session", "lone_click", "no_features", "duplicate"} <= set(done.dropped)
     assert done.other_events == 1
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_text_gives_the_same_files_too(spark, tmp_path, ending):
+    rows = impressions(np.random.default_rng(2), n_sessions=60)
+    place = tmp_path / f"events.{ending}"
+    if ending == "csv":
+        pyarrow.csv.write_csv(pa.Table.from_pylist(rows), place)
+    else:
+        place.write_text("\n".join(json.dumps(row, default=int) for row in rows))
+    done = both(Tables(place), Columns(bias=["device", "kind", "weather"]), tmp_path)
+    assert {"no_session", "conflict"} <= set(done.dropped)
+
+
+@pytest.mark.parametrize("shown", ["by events", "by queries"])
+def test_user_behavior_insights_give_the_same_files_too(spark, tmp_path, shown):
+    rows = impressions(np.random.default_rng(3), n_sessions=40)[: 40 * 5]
+    events, queries = [], {}
+    for row in rows:
+        moment = f"2024-01-01T00:{int(row['session'][1:]):02d}:00Z"
+        place = {"object": {"object_id": row["document"]}, "position": {"ordinal": row["position"]}}
+        event = {"query_id": row["session"], "timestamp": moment, "event_attributes": place}
+        told = {"query_id": row["session"], "user_query": row["query"], "timestamp": moment}
+        queries.setdefault(row["session"], told | {"query_response_hit_ids": []})
+        queries[row["session"]]["query_response_hit_ids"].append(row["document"])
+        if shown == "by events":
+            events.append(event | {"action_name": "impression"})
+        if row["clicked"]:
+            events.append(event | {"action_name": "click"})
+    for name, entries in (("events", events), ("queries", list(queries.values()))):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(json.dumps(entry) for entry in entries))
+    pq.write_table(pa.table({"document": [f"d{n}" for n in range(7)], "age": range(7)}), tmp_path / "features.parquet")
+    done = both(Tables(*(tmp_path / name for name in UBI_FILES)), Columns(), tmp_path)
+    assert (done.sessions, done.clicks, done.dropped) == (40, sum(row["clicked"] for row in rows), {})
+
+
+def test_lists_collected_in_parts_are_the_same_files_too(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("unskew.ingest.engines.SparkEngine.rows_at_once", 100)
+    pq.write_table(pa.Table.from_pylist(impressions(np.random.default_rng(4))), tmp_path / "events.parquet")
+    both(Tables(tmp_path / "events.parquet"), Columns(bias=["device"]), tmp_path)
 
 
 def both(tables, columns, folder):

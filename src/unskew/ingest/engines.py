@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from unskew.ingest.engine_errors import first_line, named_errors
 from unskew.ingest.memory import parse_memory
-from unskew.ingest.sources import Source
+from unskew.ingest.sources import Source, first_keys
 
 BYTES_AN_IMPRESSION = 64  # of memory while lists are collected, which DuckDB cannot move to disk
 SHARE_FOR_LISTS = 0.4  # of the memory; the rest is for reading and for what is kept
@@ -203,7 +203,7 @@ class SparkEngine:
             if source.kind == "parquet":
                 return self._view(reader.parquet(*files))
             if source.kind == "json":
-                return self._view(reader.json(files))
+                return self._view(_as_written(reader.json(files), source))
             reader = reader.option("header", True)
             guess = reader.option("inferSchema", True).csv(files)
             given = {name: KINDS_OF_TEXT[kind][1] for name, kind in (types or {}).items()}
@@ -257,6 +257,13 @@ def _spark_session(master: str | None) -> Any:
     builder = builder.config("spark.ui.enabled", "false").config("spark.sql.execution.arrow.pyspark.enabled", "true")
     builder = builder.master(master) if master else builder
     return builder.getOrCreate()
+
+
+def _as_written(frame: Any, source: Source) -> Any:
+    """Columns in the order of the first line, as DuckDB has them: Spark sorts keys of JSON, and features with them."""
+    first = [name for name in first_keys(source.files[0]) if name in frame.columns]
+    others = [name for name in frame.columns if name not in first]
+    return frame.select([f"`{name}`" for name in (*first, *others)])
 
 
 def _select(view: ir.Table) -> str:

@@ -111,6 +111,13 @@ def unreadable_json(files: Sequence[str]) -> str:
     return ""
 
 
+def first_keys(file: str) -> list[str]:
+    """Keys of the first line of a file of JSON lines, in their order."""
+    with _opened(file) as lines:
+        first = next((line for line in lines if line.strip()), b"{}")
+    return list(json.loads(first.decode("utf-8-sig")))
+
+
 def _files_in(folder: Path) -> list[Path]:
     """Files of a known kind anywhere in a folder, but not what Spark and editors leave behind."""
     found = (path for path in folder.rglob("*") if path.is_file() and _suffix(path) in KINDS)
