@@ -11,7 +11,7 @@ from pathlib import Path
 
 import unskew
 from unskew.diagnose import diagnose
-from unskew.diagnose.findings import verdict
+from unskew.diagnose.verdict import verdict
 from unskew.evaluation.criteria import DEFAULT_CRITERION, measure_all
 from unskew.experiments.choice import contender_of, make_case
 from unskew.ingest.opening import Tables

@@ -56,7 +56,7 @@ def test_the_shipped_experiment_has_at_least_five_users_at_three_strengths():
     users = [setting.simulation["user"]["name"] for setting in experiment.settings]
     assert len(set(users)) >= 5
     assert all(users.count(user) == 3 for user in users)
-    assert len(experiment.methods) == 11
+    assert len(experiment.methods) == 12
 
 
 SMALL = """

@@ -44,7 +44,11 @@ OPTIONS = {
     "low_rank examination": ("low_rank", {"choose": "examination", "top_examination": 0.7}),
     "low_rank penalized": ("low_rank", {"penalty": 0.01, "exact": True}),
     "low_rank logit": ("low_rank", {"link": "logit", "choose": "free"}),
-    "low_rank logit pinned": ("low_rank", {"link": "logit", "rank": 2, "penalty": 0.01, "exact": True}),
+    "low_rank logit apart": ("low_rank", {"link": "logit", "observation_hidden": (4,)}),
+    "low_rank logit pinned": (
+        "low_rank",
+        {"link": "logit", "rank": 2, "choose": "pinned", "penalty": 0.01, "exact": True},
+    ),
     "low_rank logit examination": ("low_rank", {"link": "logit", "choose": "examination", "top_examination": 0.7}),
     "low_rank of rank 0": ("low_rank", {"rank": 0}),
     "vectorization, network": ("vectorization", {"base": "network", "dimensions": 3}),

@@ -22,6 +22,7 @@ from unskew.evaluation.criteria import (
     CRITERIA,
     Contender,
     Evidence,
+    leading_criterion,
     list_log_likelihood,
     measure_all,
     standard_error,
@@ -181,10 +182,11 @@ def _summary(values: dict[str, Vector]) -> dict[str, list[float]]:
     return {name: [float(np.nanmean(entry)), standard_error(entry)] for name, entry in values.items()}
 
 
-def _chosen_by(name: str, contender: Contender, case: Case) -> float:
+def _chosen_by(asked: str | None, contender: Contender, case: Case) -> float:
     """The number that hyper-parameters are chosen by; higher is better."""
     assert case.choosing is not None
-    values, reasons = measure_all(contender, case.choosing, [name])
+    values, reasons = measure_all(contender, case.choosing, [asked] if asked else tuple(CRITERIA))
+    name = leading_criterion({"": list(values)}, asked)
     if name in reasons:
         raise ValueError(f"hyper-parameters cannot be chosen by {CRITERIA[name].title}: {reasons[name]}")
     return float(np.nanmean(values[name])) * (1 if CRITERIA[name].higher_is_better else -1)

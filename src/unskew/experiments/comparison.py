@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from unskew.data.catalogue import load_split
-from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION
+from unskew.evaluation.criteria import CRITERIA
 from unskew.experiments.against_production import PRODUCTION
 from unskew.experiments.choice import HELD_OUT
 from unskew.experiments.plan import FORMAT, Group, Repetition, Run, plan, repetitions_of
@@ -70,7 +70,7 @@ def compare_methods(
     else:
         own["held_out"] = {"share": held_out, "choosing": bool(grids)}
         if grids:  # else every criterion is measured anyway, and rows serve whichever decides
-            own["criterion"] = criterion or DEFAULT_CRITERION
+            own["criterion"] = criterion
         metrics, metric, baseline = (), Experiment.metric, None
     experiment = Experiment(
         name="compare",
