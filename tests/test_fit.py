@@ -1,5 +1,7 @@
 """The one assembly: recipes, estimates, validation, streams."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -34,6 +36,11 @@ def test_the_ranker_takes_raw_features(log, world):
     transformed = model.transform.apply_to(world.test.features)
     assert not np.allclose(transformed, world.test.features)
     assert np.isfinite(raw).all()
+
+
+def test_a_log_without_features_has_nothing_to_rank_by(log):
+    with pytest.raises(ValueError, match="there are no features to rank by: add feature columns"):
+        fit(Recipe.of("naive", **FAST), replace(log, features=log.features[:, :0], feature_names=()))
 
 
 def test_ipw_estimates_its_propensities_from_a_shuffled_log(log):

@@ -134,6 +134,8 @@ def fit(
     source = log if log is not None else judged
     if source is None:
         raise ValueError(f"{recipe.method} has nothing to learn from: pass a click log (or judged data for 'labelled')")
+    if not source.n_features:
+        raise ValueError("there are no features to rank by: add feature columns to the log (unskew ingest --features)")
     _check_sources(recipe.method, log, judged)
     transform = _fitted_transform(recipe.transform, source)
     learning, held_out = _split(log, validate, recipe.settings.seed)
