@@ -130,7 +130,9 @@ def open_log(folder: str | Path) -> LogFolder:
     path = Path(folder)
     about_path = path / ABOUT
     if not about_path.is_file():
-        raise FileNotFoundError(f"{path} is no click log: log.json is missing in it (make one with unskew ingest or unskew simulate)")
+        raise FileNotFoundError(
+            f"{path} is no click log: log.json is missing in it (make one with unskew ingest, or unskew simulate)"
+        )
     try:
         about = json.loads(about_path.read_text(encoding="utf-8"))
     except ValueError as error:
