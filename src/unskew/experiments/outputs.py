@@ -13,6 +13,7 @@ from unskew.data.catalogue import load
 from unskew.data.judged_set import JudgedSet
 from unskew.experiments.against_production import Outlook, criteria_sheets, outlook, standing_sheet
 from unskew.experiments.drawing import Drawn
+from unskew.experiments.label_sheets import label_sheets
 from unskew.experiments.plan import folds_of
 from unskew.experiments.plots import draw
 from unskew.experiments.report import Section, write_report
@@ -37,6 +38,7 @@ from unskew.experiments.tasks import versions
 CHOSEN_BY = {
     "choose": "the last step; hyper-parameters by other held-out clicks, first repetition",
     "selection": "the last step",
+    "few_labels": "the last steps, averaged; what judged queries choose, on those that were drawn",
 }
 DETAILS = ("tests", "chosen", "meaning")  # tables that stand below the results
 
@@ -236,4 +238,5 @@ SHEETS: dict[str, Callable[[Experiment, Results, str], list[Sheet | None]]] = {
     "data_statistics": _data_sheets,
     "choose": _choice_sheets,
     "selection": _selection_sheets,
+    "few_labels": label_sheets,
 }

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from unskew.experiments.drawing import COLOURS, MARKERS, STYLE, WIDTH, Drawn, heatmap, line_figure, look, new_figure
+from unskew.experiments.label_sheets import label_lines
 from unskew.experiments.run import Result, Results
 from unskew.experiments.settings import Experiment, FigureSetting
 from unskew.experiments.statistics import Cell, Table, summarize
@@ -212,6 +213,7 @@ KINDS: dict[str, Callable[[Experiment, Results, dict[str, Any]], Figure | None]]
     "click_matrix": _click_matrix,
     "embeddings": _embeddings,
     "by_position": _by_position,
+    "few_labels": label_lines,
 }
 
 

@@ -35,6 +35,7 @@ DECIDES = (
     "training",
     "diagnosis",
     "experiments/choice",
+    "experiments/few_labels",
     "experiments/sources",
     "experiments/tasks",
 )

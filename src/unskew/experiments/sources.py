@@ -33,6 +33,12 @@ def recipe_of(data: Definition) -> Recipe:
     return Recipe(data["method"], data["hyper_parameters"], settings, network, data["transform"])
 
 
+def as_method(definition: Definition, method: str) -> Definition:
+    """The same definition with another method in its default form."""
+    recipe = {**definition["recipe"], "method": method, "hyper_parameters": {}}
+    return {**definition, "recipe": recipe}
+
+
 def judged_split(definition: Definition, split: str) -> JudgedSet:
     """Judged queries of a split: of the named data set, or as the definition names them one by one."""
     if "log" in definition:

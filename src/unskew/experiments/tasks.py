@@ -19,9 +19,11 @@ from unskew.data.click_log import ClickLog
 from unskew.data.judged_set import JudgedSet
 from unskew.evaluation.evaluate import Evaluation, evaluate
 from unskew.experiments.choice import choose, production, selection
+from unskew.experiments.few_labels import few_labels
 from unskew.experiments.rows import Outcome
 from unskew.experiments.sources import (
     Definition,
+    as_method,
     dataset,
     intervention_log,
     judged_split,
@@ -83,7 +85,7 @@ def inference_time(definition: Definition) -> Outcome:
     """Time to score a batch of lists, relative to an ordinary ranker of the same size, measured in turns."""
     options = definition["task_options"]
     model, _ = fit_model(definition)
-    ordinary, _ = fit_model(_as_method(definition, SCALAR))
+    ordinary, _ = fit_model(as_method(definition, SCALAR))
     lists = _batch(judged_split(definition, "test"), options.get("lists", 256))
     rankers = {"ranker": model.ranker(), "scalar": ordinary.ranker()}
     seconds: dict[str, list[float]] = {name: [] for name in rankers}
@@ -155,6 +157,7 @@ TASKS: dict[str, Callable[[Definition], Outcome]] = {
     "choose": choose,
     "production": production,
     "selection": selection,
+    "few_labels": few_labels,
 }
 
 
@@ -219,12 +222,6 @@ def _batch(judged: JudgedSet, n_lists: int) -> tuple[Tensor, Tensor]:
     lists = judged.select(np.arange(min(n_lists, judged.n_queries)))
     _, batch = max(lists.batches(), key=lambda entry: entry[1].n_lists)
     return batch.features, batch.mask
-
-
-def _as_method(definition: Definition, method: str) -> Definition:
-    """The same definition with another method in its default form."""
-    recipe = {**definition["recipe"], "method": method, "hyper_parameters": {}}
-    return {**definition, "recipe": recipe}
 
 
 def _evaluate(definition: Definition, ranker: Any, judged: JudgedSet) -> Evaluation:
