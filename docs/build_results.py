@@ -96,17 +96,22 @@ def by_setting(done: Done, sheets: Sequence[Sheet]) -> Sheet:
     return Sheet(done.experiment.metric, ["method", *columns], rows, "\n\n".join(told))
 
 
+def _has_metric(sheet: Sheet, done: Done) -> bool:
+    return any(column.startswith(f"{done.experiment.metric} ") for column in sheet.columns)
+
+
 def results_of(done: Done) -> str:
     """Tables and figures of one data set."""
     leading = {name: sheet for name, sheet in done.sheets.items() if name not in (*DETAILS, "chosen")}
     parts = [f"### On `{done.data}`\n", counted(done)]
-    if len(leading) > 1:
+    alone = len(leading) == 1 or not any(_has_metric(sheet, done) for sheet in leading.values())
+    if not alone:
         parts.append(f"{done.experiment.metric}:\n\n" + shown(by_setting(done, list(leading.values()))))
         parts += [
             folded(f"All metrics, {setting_in(sheet, done)}", shown(ours_of(sheet))) for sheet in leading.values()
         ]
-    for sheet in leading.values() if len(leading) == 1 else ():
-        text = shown(sheet)
+    for sheet in leading.values() if alone else ():
+        text = (f"{setting_in(sheet, done)}:\n\n" if len(leading) > 1 else "") + shown(sheet)
         parts.append(text if len(sheet.rows) <= MANY_ROWS else folded(f"{len(sheet.rows)} rows", text))
     parts += [folded(done.sheets[name].title, shown(done.sheets[name])) for name in DETAILS if name in done.sheets]
     for title, source in figures_of(done).items():
