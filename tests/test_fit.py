@@ -57,6 +57,12 @@ def test_ipw_refuses_a_log_without_interventions():
         fit(Recipe.of("ipw", **FAST), log)
 
 
+def test_a_log_without_any_click_is_refused():
+    silent = ClickLog.from_arrays(np.eye(4), [0, 0, 0, 0], group=[2, 2])
+    with pytest.raises(ValueError, match="the log has no click: there is nothing to learn from"):
+        fit(Recipe.of("naive", **FAST), silent)
+
+
 def test_held_out_clicks_validate_without_labels(log):
     model = fit(Recipe.of("two_tower", **FAST, validate_every=5), log, validate=0.2)
     assert model.trained_on["validation"] == "click likelihood"

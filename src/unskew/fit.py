@@ -240,6 +240,8 @@ def _transformed_sources(
 def _check_sources(method: str, log: ClickLog | LogFolder | None, judged: JudgedSet | None) -> None:
     if log is not None and not log.n_sessions:
         raise ValueError("the log is empty: there is nothing to learn from")
+    if log is not None and not log.n_clicks:
+        raise ValueError("the log has no click: there is nothing to learn from. Was the right column named as clicks?")
     graded = log.about["graded"] if isinstance(log, LogFolder) else log is not None and log.graded
     if graded and find_method(method).counts_only:
         raise ValueError(
