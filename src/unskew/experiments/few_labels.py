@@ -115,9 +115,10 @@ def teach(learnt: Learnt, judged: JudgedSet, start: Ranker | None) -> Ranker:
         return method.relevance, [*before, *history.column("validation")]
 
     values: dict[tuple[float, int], list[float]] = {}
+    folds = min(FOLDS, judged.n_queries)
     for rate in RATES:
-        for fold in range(FOLDS):
-            away = queries % FOLDS == fold
+        for fold in range(folds):
+            away = queries % folds == fold
             for step, value in trained(rate, STEPS, prepared.select(queries[~away]), prepared.select(queries[away]))[1]:
                 values.setdefault((rate, step), []).append(value)
     rate, steps = max(values, key=lambda point: np.nanmean(values[point]) if np.isfinite(values[point]).any() else -1.0)
@@ -157,6 +158,9 @@ UNLABELLED: dict[str, Callable[[Learnt], Model]] = {
 def few_labels(definition: Definition) -> Outcome:
     """Learn from simulated clicks, then put draws of judged queries to every use, and measure each on test queries."""
     options, metric = definition["task_options"], definition["metric"]
+    numbers = options.get("judged", N_JUDGED)
+    if min(numbers) < 2:
+        raise ValueError(f"judged = {numbers}: cross-validation asks for at least 2 judged queries")
     log = simulation_of(definition).log
     learnt = Learnt(
         plain=fit(recipe_of(as_method(definition, PLAIN)["recipe"]), log),
@@ -170,7 +174,7 @@ def few_labels(definition: Definition) -> Outcome:
         return evaluate(ranker, test, [metric], max_grade=definition["max_grade"]).mean(metric)
 
     found: dict[str, dict[str, list[float]]] = {use: {} for use in USES}
-    for n in (*options.get("judged", N_JUDGED), valid.n_queries):
+    for n in (*numbers, valid.n_queries):
         draws = _draws(valid, n, options.get("draws", N_DRAWS), definition["simulation_seed"])
         for use, make in USES.items():
             taken = draws[: options.get("taught_draws", N_TAUGHT)] if use in TAUGHT else draws
