@@ -36,9 +36,6 @@ class Falling(Method):
     def stages(self):
         return [Stage("fall", self.loss, {self: 1.0}, selects=self.selects)]
 
-    def ranker(self):
-        raise NotImplementedError
-
 
 def settings(**changes):
     return Settings(

@@ -60,9 +60,6 @@ class Pulled(Method):
             return super().stages()
         return [Stage("train", self.loss, dict(zip((self.first, self.second), self.factors, strict=True)))]
 
-    def ranker(self):
-        raise NotImplementedError
-
     @property
     def numbers(self):
         return [float(part.weight.detach()) for part in (self.first, self.second)]

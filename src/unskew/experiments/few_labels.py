@@ -31,7 +31,7 @@ from unskew.training.settings import Settings
 from unskew.training.train import train
 from unskew.training.validation import on_judgements
 
-PLAIN, LOW_RANK, LBD = "naive", "low_rank", "lbd"
+PLAIN, LBD = "naive", "lbd"
 N_JUDGED = (5, 20, 50, 200)
 N_DRAWS = 20  # of queries, for uses that take no training
 N_TAUGHT = 4  # of these, for uses that do

@@ -34,7 +34,10 @@ def label_sheets(experiment: Experiment, results: Results, data: str) -> list[Sh
         sheets.append(_use_sheet(experiment, setting, found, data))
         tests += _tests(setting, found)
     columns = ("setting, judged queries", "best other use", f"{CHOSEN} − it", "95 % interval", "p (Holm)")
-    note = "The best other use by its mean over all seeds and draws; differences and paired t-tests over seeds."
+    note = (
+        "The best other use by its mean over all seeds and draws; differences, on the draws that both have, and paired "
+        "t-tests over seeds."
+    )
     return [*sheets, Sheet("tests", f"Against the best other use, {experiment.metric}", columns, tuple(tests), note)]
 
 
@@ -90,7 +93,8 @@ def _tests(setting: str, found: Sequence[Result]) -> list[tuple[Shown, ...]]:
     rows, p_values = [], []
     for n in numbers:
         rival = max(others, key=lambda use, n=n: _mean(draws[use, n]))  # type: ignore[misc]
-        ours, theirs = _by_seed(draws[CHOSEN, n]), _by_seed(draws[rival, n])
+        theirs = _by_seed(draws[rival, n])
+        ours = _by_seed([own[: len(other)] for own, other in zip(draws[CHOSEN, n], draws[rival, n], strict=True)])
         rows.append((n, rival, mean_interval(ours - theirs)))
         p_values.append(paired_t(ours, theirs) if len(ours) > 1 else np.nan)
     corrected = holm(p_values) if np.isfinite(p_values).all() else p_values

@@ -24,6 +24,7 @@ one with Adagrad (3 by default, 1 for a network of bias columns), a variance a l
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
@@ -138,7 +139,7 @@ class Vectorization(Method):
         return ProjectedRanker(self.embedding, FixedBase(self.fixed_base(self)))
 
 
-class BaseModel(nn.Module):
+class BaseModel(nn.Module, ABC):
     """Which observation embeddings a document comes with: mean and log variance of each dimension.
 
     It starts where observation does, so that every state of training has a ranker.
@@ -154,8 +155,9 @@ class BaseModel(nn.Module):
         # Bent rather than cut: beyond a cut there would be no gradient to come back.
         return mean, LARGEST_LOG_VARIANCE * (free / LARGEST_LOG_VARIANCE).tanh()
 
+    @abstractmethod
     def inputs(self, features: Tensor, trunk: Tensor) -> Tensor:
-        raise NotImplementedError
+        """What the layers are run on."""
 
     def vector(self, features: Tensor, trunk: Tensor, mask: Tensor) -> Tensor:
         """The base vector of each list, `[batch, d]`."""

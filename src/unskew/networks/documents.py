@@ -6,6 +6,7 @@ the MLP normalizes (LayerNorm) before every linear layer, the first and the last
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
@@ -13,12 +14,12 @@ from torch import Tensor, nn
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"elu": nn.ELU, "relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh}
 
 
-class Ranker(nn.Module):
+class Ranker(nn.Module, ABC):
     """What training yields and serving runs: features and mask in, scores out, nothing else."""
 
+    @abstractmethod
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         """Scores `[batch, docs]` of documents `[batch, docs, features]`; what padding gets means nothing."""
-        raise NotImplementedError
 
 
 class PointwiseRanker(Ranker):
