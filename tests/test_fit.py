@@ -63,6 +63,12 @@ def test_a_log_without_any_click_is_refused():
         fit(Recipe.of("naive", **FAST), silent)
 
 
+def test_lists_of_one_document_are_warned_of():
+    log = ClickLog.from_arrays(np.eye(4), [1, 0, 0, 1], group=[1, 1, 1, 1])
+    with pytest.warns(RuntimeWarning, match="every list has one document"):
+        fit(Recipe.of("naive", **FAST), log)
+
+
 def test_held_out_clicks_validate_without_labels(log):
     model = fit(Recipe.of("two_tower", **FAST, validate_every=5), log, validate=0.2)
     assert model.trained_on["validation"] == "click likelihood"

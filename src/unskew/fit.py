@@ -7,6 +7,7 @@ estimates what a method asks for, runs the stages, and gives a ranker that takes
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from numbers import Real
@@ -242,6 +243,12 @@ def _check_sources(method: str, log: ClickLog | LogFolder | None, judged: Judged
         raise ValueError("the log is empty: there is nothing to learn from")
     if log is not None and not log.n_clicks:
         raise ValueError("the log has no click: there is nothing to learn from. Was the right column named as clicks?")
+    if isinstance(log, ClickLog) and log.mask.sum(axis=1).max() < 2:
+        warnings.warn(
+            "every list has one document: most methods learn by comparing documents of a list, and find nothing",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     graded = log.about["graded"] if isinstance(log, LogFolder) else log is not None and log.graded
     if graded and find_method(method).counts_only:
         raise ValueError(

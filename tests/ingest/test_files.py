@@ -128,8 +128,13 @@ class TestColumnsThatNothingTakes:
             run(tmp_path / "events.csv", Columns(features=["bm25"]))
 
     def test_a_log_without_a_click_says_so(self, tmp_path):
-        assert run(csv(tmp_path, "s,q,a,1,0,1")).remarks == ["There is no click: nothing can be learnt from this log."]
-        assert run(csv(tmp_path, "s,q,a,1,1,1")).remarks == []
+        silent = run(csv(tmp_path, "s,q,a,1,0,1", "s,q,b,2,0,2"))
+        assert silent.remarks == ["There is no click: nothing can be learnt from this log."]
+        assert run(csv(tmp_path, "s,q,a,1,1,1", "s,q,b,2,0,2")).remarks == []
+
+    def test_lists_of_one_document_are_named(self, tmp_path):
+        (remark,) = run(csv(tmp_path, "s,q,a,1,1,1", "t,q,b,2,0,2")).remarks
+        assert remark.startswith("Every list has one document")
 
     def test_names_of_folders_are_no_features(self, tmp_path):
         for day in ("1", "2"):

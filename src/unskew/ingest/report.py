@@ -136,6 +136,11 @@ class Ingested:
         if not self.clicks:
             others = "; name the events that are clicks with --click-event" if self.other_events else ""
             found.append(f"There is no click: nothing can be learnt from this log{others}.")
+        if self.impressions == self.sessions:
+            found.append(
+                "Every list has one document: rankers learn by comparing the documents of a list. Was the right column "
+                "named as session?"
+            )
         if not self.features:
             found.append("There is no feature: diagnose can look at the log, but no ranker can learn from it.")
         if self.unused:
