@@ -110,6 +110,7 @@ def test_trust_bias_shows_its_sign_and_its_methods(world, policy):
     words = word_of(found)
     assert {words[name] for name in ("affine", "affine_softmax", "vectorization")} == {TRAIN}
     assert {words[name] for name in ("ipw", "dla")} == {DOUBTFUL}
+    assert words["low_rank"] == TRY  # it fails under trust bias, which looks like what it is made for
     assert "But it does not seem to" in verdict(found).lines[0]
 
 

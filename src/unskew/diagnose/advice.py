@@ -196,6 +196,12 @@ def _lbd(known: Facts) -> Judged:
     return _made_for("observation that depends on the document", known.coupled, "trust bias", known.trust)
 
 
+def _low_rank(known: Facts) -> Judged:
+    if known.coupled and known.trust:
+        return TRY, "for observation that depends on the document; it fails under trust bias, which looks the same"
+    return _lbd(known)
+
+
 def _hte(known: Facts) -> Judged:
     if not known.interventions:
         return CANNOT, "it needs sessions in which the order was changed on purpose, and none is marked"
@@ -239,7 +245,7 @@ RULES: dict[str, Rule] = {
     "affine_softmax": _affine_softmax,
     "vectorization": _vectorization,
     "lbd": _lbd,
-    "low_rank": _lbd,
+    "low_rank": _low_rank,
     "hte": _hte,
     "upe": _upe,
     "iobm": _iobm,

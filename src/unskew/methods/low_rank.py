@@ -9,7 +9,7 @@ with $e$ a network of the document, $a$ and $b$ tables of positions, fitted by a
 `two_tower`. Documents alike stand at different positions; what changes with the position is observation, what does not
 is relevance, and so few shapes leave little room for anything else. What clicks leave open is then small and known:
 
-* log-linear: $a_k + c$ with $r - c \cdot e$ gives the same clicks for every $c \in \mathbb{R}^R$;
+* log-linear: $a_k - c$ with $r + c \cdot e$ gives the same clicks for every $c \in \mathbb{R}^R$;
 * logit, $R = 1$, with $w = e^{-e_1}$: $e^{-b_k} + \delta$, $e_1 + \log(1 - \delta w)$, $r - \log(1 - \delta w)$, for
   $\delta$ from $-e^{-b_1}$ to $1 / \max w$.
 
@@ -27,7 +27,8 @@ or $r - \log(1 - \delta w)$:
   not believed (`caution`; see `line_search`).
 * examination: the mean examination of the top position is known (`top_examination`), that of all shown documents as if
   each stood there. Log-linear: observation is assumed to be a power, $\log o_k(x) = m(x) \log \theta_k$ with mean
-  $m = 1$, so that $a$ is a multiple of the average curve; logit: nothing else is assumed.
+  $m = 1$, so that $a$ is a multiple of the average curve, and the mean is the geometric one; logit: nothing else is
+  assumed.
 * interventions: lists marked with the intervention `seen`, in which every document was surely seen. The number is the
   one for which their clicks are likeliest. Swaps and shuffles cannot choose it: they change positions only.
 
