@@ -183,3 +183,10 @@ def test_a_comparison_that_cannot_be_made_is_refused_before_any_work(change, err
     with pytest.raises(error, match=message):
         compare_methods(**{**arguments, "out": tmp_path / "out", **change})
     assert not (tmp_path / "out" / "runs").exists()
+
+
+def test_a_log_without_clicks_is_refused_before_any_work(log, tmp_path):
+    silent = replace(log, clicks=np.zeros_like(log.clicks), patterns=None)
+    with pytest.raises(ValueError, match="has no click: there is nothing to learn from"):
+        compare_methods(write_log(silent, tmp_path / "silent"), ["naive"], out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

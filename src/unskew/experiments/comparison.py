@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from unskew.data.catalogue import load_split
+from unskew.data.log_files import open_log
 from unskew.evaluation.criteria import CRITERIA
 from unskew.experiments.against_production import PRODUCTION
 from unskew.experiments.choice import HELD_OUT
@@ -64,6 +65,8 @@ def compare_methods(
     if (validate is None) != (test is None):
         raise ValueError("judged data are needed twice, to choose and to measure: pass both validate and test, or none")
     path = Path(log)
+    if not open_log(path).n_clicks:
+        raise ValueError(f"{path} has no click: there is nothing to learn from, and nothing to compare by")
     own: Options = {"log": {"path": str(path.resolve()), "digest": _digest(path)}, "judged": judged}
     if validate is not None and test is not None:
         own |= {"valid": validate, "test": test, "max_grade": _checked_grade(validate, test)}
@@ -146,8 +149,6 @@ def _checked_grade(validate: str, test: str) -> float:
 
 def _digest(folder: Path) -> str:
     """A hash of the files of a log, so that rows of another log are never taken for its own."""
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is no click log: name a folder, as simulate writes it")
     digest = hashlib.sha256()
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         with file.open("rb") as stream:
