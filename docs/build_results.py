@@ -29,6 +29,7 @@ from unskew.experiments.tables import NOTHING, options_text
 HERE = Path(__file__).parent
 DATA = {
     "world:small": "the built-in synthetic world",
+    "world:small:100-104": "other worlds of that kind, not looked at before",
     "mq2007-agg": "LETOR 4.0, MQ2007-agg",
     "mq2008": "LETOR 4.0, MQ2008",
 }
@@ -243,7 +244,11 @@ def summary(experiments: Sequence[Experiment], found: Mapping[tuple[str, str], D
 def intro(text: str, found: Iterable[Done]) -> str:
     """What is said of all experiments, with the numbers filled in."""
     folds = {name: len(folds_of(name)) for name in DATA}
-    data = [f"`{name}`: {about}{f', {folds[name]} folds' if folds[name] > 1 else ''}" for name, about in DATA.items()]
+    parts = {name: "worlds" if name.startswith("world:") else "folds" for name in DATA}
+    data = [
+        f"`{name}`: {about}{f', {folds[name]} {parts[name]}' if folds[name] > 1 else ''}"
+        for name, about in DATA.items()
+    ]
     repetitions = {done.folder.name: done.repetitions for done in found if done.trained}
     usual = max(Counter(repetitions.values()).items(), key=lambda entry: entry[1])[0] if repetitions else 0
     others = [f"{number} in {name}" for name, number in repetitions.items() if number != usual]
