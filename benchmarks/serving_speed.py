@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from unskew.data.features import fit_transform
-from unskew.fit import ModelRanker
 from unskew.methods.vectorization import Vectorization
+from unskew.model import ModelRanker
 from unskew.networks.problem import Network, Problem
 from unskew.serving.onnx_file import FORMAT, OnnxRanker, to_onnx
 from unskew.serving.rank import rank_table

@@ -15,7 +15,7 @@ from unskew import losses
 from unskew.data.batches import ClickBatches
 from unskew.data.click_log import ClickLog
 from unskew.data.features import fit_transform
-from unskew.fit import transform_judged, transform_log
+from unskew.data.transformed import transform_judged, transform_log
 from unskew.methods.method import Method
 from unskew.methods.naive import Naive
 from unskew.methods.two_tower import TwoTower

@@ -10,9 +10,11 @@ from unskew.data.log_files import open_log, read_log, write_log
 from unskew.estimator import UnbiasedRanker
 from unskew.evaluation.compare import compare
 from unskew.evaluation.evaluate import evaluate
-from unskew.fit import Model, Recipe, fit
+from unskew.fit import fit
 from unskew.metrics import metric
-from unskew.serving.model import load_model, save_model
+from unskew.model import Model
+from unskew.recipe import Recipe
+from unskew.serving.model_files import load_model, save_model
 from unskew.simulation.simulate import simulate
 
 __version__ = version("unskew")

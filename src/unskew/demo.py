@@ -18,7 +18,9 @@ from unskew.evaluation.evaluate import Evaluation, evaluate
 from unskew.experiments.drawing import Drawn, line_figure
 from unskew.experiments.report import Section, write_report
 from unskew.experiments.tables import Sheet, Shown
-from unskew.fit import Model, Recipe, fit
+from unskew.fit import fit
+from unskew.model import Model
+from unskew.recipe import Recipe
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Simulation

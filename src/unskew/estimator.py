@@ -16,7 +16,9 @@ from unskew.data.click_log import ClickLog
 from unskew.data.grouping import number_ids
 from unskew.data.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate, score_documents
-from unskew.fit import Model, Recipe, fit
+from unskew.fit import fit
+from unskew.model import Model
+from unskew.recipe import Recipe
 
 DEFAULT_METHOD = "dla"
 

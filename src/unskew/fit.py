@@ -8,108 +8,28 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from unskew.data.batches import ShardBatches
 from unskew.data.click_log import ClickLog
-from unskew.data.features import TRANSFORMS, Transform, fit_transform
+from unskew.data.features import Transform
 from unskew.data.judged_set import JudgedSet
 from unskew.data.log_files import LogFolder
+from unskew.data.transformed import feature_names, transform_for, transform_judged, transform_log
 from unskew.diagnosis.curve import NotIdentified
 from unskew.diagnosis.propensities import estimate_by, estimate_propensities, propensity_matrix
-from unskew.methods import METHODS, Method, checked_values, hyper_parameters
-from unskew.networks.documents import Ranker
+from unskew.model import Model
 from unskew.networks.problem import Network, Problem
-from unskew.training.history import History
-from unskew.training.settings import Settings
+from unskew.recipe import Recipe, find_method
 from unskew.training.train import Progress, Source, train
 from unskew.training.validation import Validation, on_clicks, on_judgements
-
-NETWORK_NAMES = {"network": "kind", **{entry.name: entry.name for entry in fields(Network) if entry.name != "kind"}}
-SETTING_NAMES = tuple(entry.name for entry in fields(Settings))
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What to train and how: everything but the data."""
-
-    method: str
-    hyper_parameters: Mapping[str, Any] = field(default_factory=dict)
-    settings: Settings = field(default_factory=Settings)
-    network: Network = field(default_factory=Network)
-    transform: str = "automatic"
-
-    def __post_init__(self) -> None:
-        known = hyper_parameters(find_method(self.method))
-        unknown = [name for name in self.hyper_parameters if name not in known]
-        if unknown:
-            raise ValueError(_unknown(unknown[0], self.method))
-        object.__setattr__(self, "hyper_parameters", checked_values(find_method(self.method), self.hyper_parameters))
-        if self.transform not in TRANSFORMS:
-            raise ValueError(f"unknown feature transform '{self.transform}': choose one of {', '.join(TRANSFORMS)}")
-
-    @classmethod
-    def of(cls, method: str, **options: Any) -> Recipe:
-        """A recipe from a method's name and any of its hyper-parameters, training settings and network sizes."""
-        known = hyper_parameters(find_method(method))
-        own = {name: value for name, value in options.items() if name in known}
-        rest = {name: value for name, value in options.items() if name not in known}
-        transform = rest.pop("transform", "automatic")
-        network = {NETWORK_NAMES[name]: rest.pop(name) for name in list(rest) if name in NETWORK_NAMES}
-        settings = {name: rest.pop(name) for name in list(rest) if name in SETTING_NAMES}
-        if rest:
-            raise ValueError(_unknown(next(iter(rest)), method))
-        return cls(method, own, Settings(**settings), Network(**network), transform)
-
-
-def find_method(name: str) -> type[Method]:
-    """The method of this name."""
-    if name not in METHODS:
-        raise ValueError(f"unknown method '{name}': choose one of {', '.join(METHODS)}")
-    return METHODS[name]
-
-
-class ModelRanker(Ranker):
-    """A trained ranker with its feature transform: raw features in, scores out."""
-
-    def __init__(self, transform: Transform, ranker: Ranker):
-        super().__init__()
-        self.transform = transform
-        self.ranker = ranker
-
-    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        return self.ranker(self.transform(features, mask), mask)
-
-
-@dataclass(frozen=True, eq=False)
-class Model:
-    """A fitted method with all that is needed to serve, explain and save it."""
-
-    recipe: Recipe
-    problem: Problem
-    method: Method
-    transform: Transform
-    history: History = field(default_factory=History)
-    feature_names: tuple[str, ...] = ()
-    trained_on: Mapping[str, Any] = field(default_factory=dict)
-
-    def ranker(self) -> ModelRanker:
-        """The ranker, on raw features."""
-        return ModelRanker(self.transform, self.method.ranker()).eval()
-
-    def examination(self) -> NDArray[np.float64] | None:
-        """The learnt examination curve relative to the top position."""
-        curve = self.method.examination()
-        return None if curve is None else curve.detach().cpu().numpy().astype(np.float64)
 
 
 def fit(
@@ -138,7 +58,7 @@ def fit(
     if not source.n_features:
         raise ValueError("there are no features to rank by: add feature columns to the log (unskew ingest --features)")
     _check_sources(recipe.method, log, judged)
-    transform = _fitted_transform(recipe.transform, source)
+    transform = transform_for(recipe.transform, source)
     learning, held_out = _split(log, validate, recipe.settings.seed)
     logs = _transformed_sources(recipe, transform, learning, judged, interventions)
     if isinstance(validate, JudgedSet):
@@ -160,42 +80,9 @@ def fit(
         method=method,
         transform=transform,
         history=history,
-        feature_names=_names(source),
+        feature_names=feature_names(source),
         trained_on={**_summary(log, judged, criterion), **method.findings()},
     )
-
-
-def transform_log(log: ClickLog, transform: Transform) -> ClickLog:
-    """The log with transformed features."""
-    offsets = _offsets(log)
-    if transform.per_query and offsets is None:  # its documents do not stand query by query
-        order = np.argsort(log.document_queries, kind="stable")
-        sizes = np.bincount(log.document_queries, minlength=len(log.query_ids))
-        features = np.empty_like(log.features)
-        features[order] = transform.apply_to(log.features[order], np.concatenate([[0], np.cumsum(sizes)]))
-        return replace(log, features=features)
-    return replace(log, features=transform.apply_to(log.features, offsets))
-
-
-def transform_judged(judged: JudgedSet, transform: Transform) -> JudgedSet:
-    """The judged set with transformed features."""
-    return replace(judged, features=transform.apply_to(judged.features, judged.offsets))
-
-
-@dataclass(frozen=True)
-class _ShardFeatures:
-    """Features of a log on disk, block after block, as often as asked."""
-
-    folder: LogFolder
-
-    def __iter__(self) -> Iterator[NDArray[np.float32]]:
-        return (shard.features for shard in self.folder.shards())
-
-
-def _fitted_transform(name: str, source: ClickLog | LogFolder | JudgedSet) -> Transform:
-    if isinstance(source, LogFolder):
-        return fit_transform(name, _ShardFeatures(source), columns=_names(source))
-    return fit_transform(name, source.features, _offsets(source), columns=_names(source))
 
 
 def _split(
@@ -329,27 +216,3 @@ def _checksum(logs: Mapping[str, Source]) -> dict[str, float]:
         for name, source in logs.items()
         if not isinstance(source, ShardBatches)
     }
-
-
-def _offsets(source: ClickLog | JudgedSet) -> NDArray[np.int64] | None:
-    if isinstance(source, JudgedSet):
-        return source.offsets
-    owners = source.document_queries
-    if (np.diff(owners) < 0).any():
-        return None
-    return np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=len(source.query_ids)))]).astype(np.int64)
-
-
-def _names(source: ClickLog | LogFolder | JudgedSet) -> tuple[str, ...]:
-    if isinstance(source, LogFolder):
-        names = source.about["features"]
-        return () if isinstance(names, int) else tuple(names)
-    return source.feature_names if isinstance(source, ClickLog) else ()
-
-
-def _unknown(name: str, method: str) -> str:
-    own = ", ".join(hyper_parameters(find_method(method))) or "none"
-    return (
-        f"unknown option '{name}' for {method}; its own: {own}; of training: {', '.join(SETTING_NAMES)}; "
-        f"of the network: {', '.join(NETWORK_NAMES)}; and transform"
-    )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from unskew.data.batches import ClickBatches
+from unskew.data.transformed import transform_log
 from unskew.evaluation.criteria import (
     CRITERIA,
     DEFAULT_CRITERION,
@@ -15,7 +16,8 @@ from unskew.evaluation.criteria import (
 )
 from unskew.evaluation.held_out import HeldOut
 from unskew.evaluation.production import production_of_log
-from unskew.fit import Recipe, fit, transform_log
+from unskew.fit import fit
+from unskew.recipe import Recipe
 from unskew.training.validation import click_likelihood
 
 FAST = {"steps": 10, "hidden": [4]}

@@ -13,8 +13,8 @@ from unskew.diagnosis.harvesting import all_pairs
 from unskew.experiments.plan import recipe_definition
 from unskew.experiments.reproduce import reproduce
 from unskew.experiments.statistics import Table, summarize
-from unskew.fit import Recipe
 from unskew.methods import METHODS
+from unskew.recipe import Recipe
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 

@@ -10,10 +10,11 @@ from numpy.testing import assert_allclose
 from unskew.data.click_log import ClickLog
 from unskew.data.judged_set import JudgedSet
 from unskew.data.world import make_world
-from unskew.fit import Recipe, fit
+from unskew.fit import fit
 from unskew.methods.hte import HTE, correct_clicks, estimate_effects, oracle_effects
 from unskew.methods.naive import Naive
 from unskew.networks.problem import Problem
+from unskew.recipe import Recipe
 from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Truth
 

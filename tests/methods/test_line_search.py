@@ -71,14 +71,14 @@ def test_a_length_of_one_moves_scores_as_much_as_relevance_does():
         mask=mask,
         value=lambda scores: scores[:, 0],
     )
-    (axis,) = spread_axes([part], torch.tensor([0.0, 1.0]))
+    (axis,) = spread_axes([part])
     assert_close(axis.direction, torch.tensor([8.0]))
 
 
 def test_traits_that_are_the_same_for_all_documents_are_left_alone():
     mask = torch.tensor([[True, True]])
     part = ScoredLists(torch.tensor([[1.0, 5.0]]), torch.full((1, 2, 2), 3.0), mask, lambda scores: scores[:, 0])
-    axes = spread_axes([part], torch.tensor([0.0, 1.0]))
+    axes = spread_axes([part])
     assert all(float(axis.direction.abs().sum()) == 0.0 for axis in axes)
 
 

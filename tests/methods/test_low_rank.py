@@ -16,7 +16,8 @@ from unskew.data.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate
 from unskew.lists import ClickedLists
 from unskew.losses import log_shares
-from unskew.methods.low_rank import LENGTHS, LowRank
+from unskew.methods.line_search import LENGTHS
+from unskew.methods.low_rank import LowRank
 from unskew.methods.two_tower import TwoTower
 from unskew.networks.documents import Ranker
 from unskew.networks.low_rank import Loadings, covariance

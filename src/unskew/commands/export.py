@@ -9,7 +9,7 @@ import typer
 
 from unskew.commands.app import Overwrite, command
 from unskew.serving.export import export_model
-from unskew.serving.model import load_model
+from unskew.serving.model_files import load_model
 from unskew.terminal import console
 
 

@@ -12,8 +12,10 @@ from unskew.data.catalogue import load_split
 from unskew.data.judged_set import JudgedSet
 from unskew.data.log_files import open_log, read_log
 from unskew.data.new_folder import check_folder
-from unskew.fit import Model, Recipe, fit
-from unskew.serving.model import ABOUT, save_model
+from unskew.fit import fit
+from unskew.model import Model
+from unskew.recipe import Recipe
+from unskew.serving.model_files import ABOUT, save_model
 from unskew.terminal import console, errors, parse_options, show_json, show_table, training_progress
 
 

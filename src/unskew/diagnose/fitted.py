@@ -20,8 +20,10 @@ from unskew.data.click_log import ClickLog
 from unskew.diagnosis.bounds import PairBounds, pair_bounds
 from unskew.diagnosis.curve import NotIdentified
 from unskew.diagnosis.shown_pairs import shown_pairs
-from unskew.fit import Model, Recipe, fit
+from unskew.fit import fit
 from unskew.methods.lbd import LBD
+from unskew.model import Model
+from unskew.recipe import Recipe
 
 Vector = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from unskew.experiments.plan import FORMAT, Group, Repetition, Run, plan, repeti
 from unskew.experiments.reproduce import DEFAULT_JOBS, Reproduction, command_text, run_groups, writable
 from unskew.experiments.run import Progress
 from unskew.experiments.settings import Entry, Experiment, Options
-from unskew.fit import find_method
+from unskew.recipe import find_method
 
 # What is compared where nothing is named: methods that need neither propensities, interventions nor joint clicks.
 DEFAULT_METHODS = ("naive", "dla", "two_tower", "regression_em", "lbd", "vectorization", "affine_softmax")

@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unskew.data.judged_set import JudgedSet
+from unskew.data.transformed import transform_judged
 from unskew.evaluation.evaluate import evaluate
 from unskew.experiments.rows import Outcome
 from unskew.experiments.sources import Definition, as_method, judged_split, recipe_of, simulation_of
-from unskew.fit import Model, ModelRanker, fit, transform_judged
+from unskew.fit import fit
 from unskew.methods.labelled import Labelled
 from unskew.methods.line_search import ScoredLists, of_metric, search, spread_axes
-from unskew.methods.low_rank import LENGTHS
+from unskew.model import Model, ModelRanker
 from unskew.networks.documents import Ranker
 from unskew.training.settings import Settings
 from unskew.training.train import train
@@ -92,7 +93,7 @@ def move(learnt: Learnt, judged: JudgedSet, model: Model, observation: Observati
             )
             for _, lists in judged.batches()
         ]
-    found = search(parts, lambda scores, traits, c: scores + (traits * c).sum(-1), spread_axes(parts, LENGTHS), CAUTION)
+    found = search(parts, lambda scores, traits, c: scores + (traits * c).sum(-1), spread_axes(parts), CAUTION)
     return Moved(ranker, seen, found.numbers)
 
 

@@ -20,8 +20,8 @@ from typing import Any
 from unskew.data.catalogue import load
 from unskew.data.catalogue_entries import CATALOGUE, FOLDS
 from unskew.experiments.settings import Entry, Experiment, Options, Setting, Simulation
-from unskew.fit import Recipe, find_method
 from unskew.methods import hyper_parameters
+from unskew.recipe import Recipe, find_method
 from unskew.simulation.policies import POLICIES, make_policy
 from unskew.simulation.users import USERS, describe, make_user
 

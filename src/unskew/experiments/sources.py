@@ -15,8 +15,8 @@ from unskew.data.click_log import ClickLog
 from unskew.data.judged_set import JudgedSet
 from unskew.data.log_files import read_log
 from unskew.experiments.plan import as_json
-from unskew.fit import Recipe
 from unskew.networks.problem import Network
+from unskew.recipe import Recipe
 from unskew.simulation.browsing import User
 from unskew.simulation.policies import Policy, make_policy
 from unskew.simulation.simulate import simulate

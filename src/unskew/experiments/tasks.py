@@ -31,9 +31,10 @@ from unskew.experiments.sources import (
     recipe_of,
     simulation_of,
 )
-from unskew.fit import Model, fit
+from unskew.fit import fit
 from unskew.methods.hte import correct_clicks, oracle_effects
 from unskew.methods.vectorization import FixedBase, ProjectedRanker
+from unskew.model import Model
 from unskew.simulation.truth import Simulation
 
 SCALAR = "naive"  # an ordinary ranker, to compare times with

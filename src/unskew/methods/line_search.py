@@ -20,6 +20,7 @@ from unskew.metrics import measure
 from unskew.metrics import metric as parse_metric
 
 PLAUSIBLE = 2.0  # standard errors; about a 95 % interval
+LENGTHS = (0.0, *(sign * 2 ** (step / 2) for step in range(-8, 5) for sign in (1, -1)))  # 0 to ±4, by steps of √2
 PASSES = 2  # over several axes: what is best on one depends on the others
 
 Score = Callable[[Tensor, Tensor, Tensor], Tensor]  # relevance [b, d], traits [b, d, R], numbers [n] -> scores [b, d]
@@ -105,7 +106,7 @@ def _values(parts: Sequence[ScoredLists], score: Score, numbers: Tensor) -> Tens
     return torch.cat([part.value(score(part.relevance, part.traits, numbers)) for part in parts])
 
 
-def spread_axes(parts: Sequence[ScoredLists], lengths: Tensor) -> list[Axis]:
+def spread_axes(parts: Sequence[ScoredLists]) -> list[Axis]:
     """Principal axes of the traits within lists: a length of 1 moves scores as much as relevance does by itself."""
     weights = torch.cat([part.mask.flatten() for part in parts]).double()
     relevance = torch.cat([_within(part.relevance.unsqueeze(-1), part.mask) for part in parts])
@@ -118,7 +119,8 @@ def spread_axes(parts: Sequence[ScoredLists], lengths: Tensor) -> list[Axis]:
     # The sign of an eigenvector means nothing: turned to where its largest entry is positive, runs can be compared.
     signs = vectors.gather(0, vectors.abs().argmax(0, keepdim=True)).sign()
     rows = (vectors * signs * scale).T.flip(0)  # the widest first
-    return [Axis(row.to(parts[0].traits.dtype), lengths.to(parts[0].traits)) for row in rows]
+    lengths = parts[0].traits.new_tensor(LENGTHS)
+    return [Axis(row.to(lengths), lengths) for row in rows]
 
 
 def _within(values: Tensor, mask: Tensor) -> Tensor:

@@ -64,7 +64,6 @@ START = 0.3  # of the usual weights of the last layer of e: training begins clos
 MOMENT_RATE = 0.05
 SEEN = "seen"  # the intervention that makes sure that every document of a list is seen
 N_SAMPLED = 1024  # lists of which relevance and traits are compared
-LENGTHS = torch.tensor([0.0, *(sign * 2 ** (step / 2) for step in range(-8, 5) for sign in (1, -1))])  # 0 to ±4
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of delta's interval, to either side
 
 
@@ -277,7 +276,7 @@ class LowRank(Method):
 
 
 def _axes_of_traits(parts: Sequence[ScoredLists], top: Tensor) -> list[Axis]:  # noqa: ARG001
-    return spread_axes(parts, LENGTHS)
+    return spread_axes(parts)
 
 
 def _axis_of_delta(parts: Sequence[ScoredLists], top: Tensor) -> list[Axis]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from unskew.data.transforms import Chain, HeavyTailLog, MinMax, Reciprocal, SignedLog, Standard, Transform
-from unskew.fit import ModelRanker
+from unskew.model import ModelRanker
 
 Scores = Callable[[Tensor, Tensor], Tensor]  # features [batch, docs, f], mask [batch, docs] -> [batch, docs]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from unskew.data.new_folder import check_place
-from unskew.fit import Model, ModelRanker
+from unskew.model import Model, ModelRanker
 from unskew.serving.agreement import Agreement, compare
 from unskew.serving.linear_json import linear_scores, to_json
 from unskew.serving.onnx_file import FORMAT, OPSET, OnnxRanker, depends_on, to_onnx

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unskew.data.transforms import Chain, Identity, Standard, Transform
-from unskew.fit import Model, ModelRanker
+from unskew.model import Model, ModelRanker
 from unskew.networks.documents import Ranker
 
 WHY_NOT_AFFINE = {

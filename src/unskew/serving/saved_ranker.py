@@ -8,7 +8,7 @@ from pathlib import Path
 from unskew.data.features import TAKES_MISSING
 from unskew.data.judged_set import JudgedSet
 from unskew.evaluation.evaluate import Scorer
-from unskew.serving.model import load_model
+from unskew.serving.model_files import load_model
 from unskew.serving.onnx_file import OnnxRanker
 
 

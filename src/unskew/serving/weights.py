@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.data.click_log import ClickLog
-from unskew.fit import Model, find_method
 from unskew.methods import Method
+from unskew.model import Model
+from unskew.recipe import find_method
 
 N_GRADES = 5
 

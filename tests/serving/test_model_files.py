@@ -61,7 +61,7 @@ def test_a_failed_save_leaves_the_old_model(model, tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("unskew.serving.model.save_file", full)
+    monkeypatch.setattr("unskew.serving.model_files.save_file", full)
     with pytest.raises(OSError, match="No space"):
         save_model(model, folder, overwrite=True)
     assert (folder / "weights.safetensors").read_bytes() == before

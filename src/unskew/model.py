@@ -1,0 +1,52 @@
+"""Model: a fitted method with its feature transform, from raw features to scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unskew.data.features import Transform
+from unskew.methods import Method
+from unskew.networks.documents import Ranker
+from unskew.networks.problem import Problem
+from unskew.recipe import Recipe
+from unskew.training.history import History
+
+
+class ModelRanker(Ranker):
+    """A trained ranker with its feature transform: raw features in, scores out."""
+
+    def __init__(self, transform: Transform, ranker: Ranker):
+        super().__init__()
+        self.transform = transform
+        self.ranker = ranker
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        return self.ranker(self.transform(features, mask), mask)
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A fitted method with all that is needed to serve, explain and save it."""
+
+    recipe: Recipe
+    problem: Problem
+    method: Method
+    transform: Transform
+    history: History = field(default_factory=History)
+    feature_names: tuple[str, ...] = ()
+    trained_on: Mapping[str, Any] = field(default_factory=dict)
+
+    def ranker(self) -> ModelRanker:
+        """The ranker, on raw features."""
+        return ModelRanker(self.transform, self.method.ranker()).eval()
+
+    def examination(self) -> NDArray[np.float64] | None:
+        """The learnt examination curve relative to the top position."""
+        curve = self.method.examination()
+        return None if curve is None else curve.detach().cpu().numpy().astype(np.float64)

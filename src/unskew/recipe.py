@@ -1,0 +1,63 @@
+"""Recipe: what to train and how, by names and plain values; everything but the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from unskew.data.features import TRANSFORMS
+from unskew.methods import METHODS, Method, checked_values, hyper_parameters
+from unskew.networks.problem import Network
+from unskew.training.settings import Settings
+
+NETWORK_NAMES = {"network": "kind", **{entry.name: entry.name for entry in fields(Network) if entry.name != "kind"}}
+SETTING_NAMES = tuple(entry.name for entry in fields(Settings))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to train and how: everything but the data."""
+
+    method: str
+    hyper_parameters: Mapping[str, Any] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
+    network: Network = field(default_factory=Network)
+    transform: str = "automatic"
+
+    def __post_init__(self) -> None:
+        known = hyper_parameters(find_method(self.method))
+        unknown = [name for name in self.hyper_parameters if name not in known]
+        if unknown:
+            raise ValueError(_unknown(unknown[0], self.method))
+        object.__setattr__(self, "hyper_parameters", checked_values(find_method(self.method), self.hyper_parameters))
+        if self.transform not in TRANSFORMS:
+            raise ValueError(f"unknown feature transform '{self.transform}': choose one of {', '.join(TRANSFORMS)}")
+
+    @classmethod
+    def of(cls, method: str, **options: Any) -> Recipe:
+        """A recipe from a method's name and any of its hyper-parameters, training settings and network sizes."""
+        known = hyper_parameters(find_method(method))
+        own = {name: value for name, value in options.items() if name in known}
+        rest = {name: value for name, value in options.items() if name not in known}
+        transform = rest.pop("transform", "automatic")
+        network = {NETWORK_NAMES[name]: rest.pop(name) for name in list(rest) if name in NETWORK_NAMES}
+        settings = {name: rest.pop(name) for name in list(rest) if name in SETTING_NAMES}
+        if rest:
+            raise ValueError(_unknown(next(iter(rest)), method))
+        return cls(method, own, Settings(**settings), Network(**network), transform)
+
+
+def find_method(name: str) -> type[Method]:
+    """The method of this name."""
+    if name not in METHODS:
+        raise ValueError(f"unknown method '{name}': choose one of {', '.join(METHODS)}")
+    return METHODS[name]
+
+
+def _unknown(name: str, method: str) -> str:
+    own = ", ".join(hyper_parameters(find_method(method))) or "none"
+    return (
+        f"unknown option '{name}' for {method}; its own: {own}; of training: {', '.join(SETTING_NAMES)}; "
+        f"of the network: {', '.join(NETWORK_NAMES)}; and transform"
+    )
