@@ -16,6 +16,7 @@ from unskew.ingest.run import ingest
 from unskew.ingest.sources import find_source
 
 HEADER = "session,query,document,position,click,bm25"
+QUOTED = b'"session","query","document","position","click","f"\n' + b'"s","q","a",1,0,1.5\n' * 9
 FAR_DOWN = 21_000  # lines, beyond those from which DuckDB guesses types
 
 
@@ -54,6 +55,7 @@ class TestWhatIsRefused:
             ("events.jsonl", b"", "events.jsonl is empty"),
             ("events.json", b'[{"session": 1}]', "begins with one JSON array: write an object a line"),
             ("events.jsonl", b"1\n2\n", "write an object a line"),
+            ("events.csv", QUOTED[:-11], r"quotation mark.*never closed: the file is cut off.*copy it again"),
             ("events.csv.gz", b"session,query\n", "Not a gzipped file.*compress it again"),
             ("events.jsonl.gz", gzip.compress(b'{"a": 1}\n' * 9999)[:60], "cut off or damaged.*copy it again"),
         ],

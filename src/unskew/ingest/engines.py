@@ -135,6 +135,11 @@ class DuckEngine:
         if types:
             options["types"] = {name: KINDS_OF_TEXT[kind][0] for name, kind in types.items()}
         view = self.connection.read_csv(list(source.files), store_rejects=True, rejects_limit=0, **options)
+        if any(name.startswith('"') for name in view.columns):  # DuckDB took quotes for letters, to make sense of it
+            raise ValueError(
+                f"{source.files[0]}: a quotation mark is opened and never closed: the file is cut off or damaged; copy "
+                "it again, or mend or leave out that line (often the last one)"
+            )
         if types is None:
             return view
         kept = self._create("source", _select(view))
