@@ -183,3 +183,9 @@ def test_a_run_with_other_hyper_parameters_does_not_go_on_from_a_checkpoint(log,
 def _after(n, function):
     calls = iter(range(n))
     return lambda report: next(calls, None) is None and function(report)
+
+
+def test_positions_that_were_never_shown_are_told(log):
+    moved = replace(log, positions=np.where(log.positions > 2, log.positions + 4, log.positions))
+    assert fit(Recipe.of("dla", **FAST), moved).trained_on["never_shown"] == [3, 4, 5, 6]
+    assert fit(Recipe.of("dla", **FAST), log).trained_on["never_shown"] == []

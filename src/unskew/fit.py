@@ -204,6 +204,9 @@ def _summary(
     if log is not None:
         n_lists = sum(log.n_lists) if isinstance(log, LogFolder) else log.n_lists
         summary |= {"lists": n_lists, "sessions": log.n_sessions, "clicks": log.n_clicks}
+    if isinstance(log, ClickLog):
+        shown = np.bincount(log.positions[log.mask], minlength=log.n_positions)
+        summary["never_shown"] = np.flatnonzero(shown == 0).tolist()  # positions: a learnt curve means nothing there
     if judged is not None:
         summary |= {"judged_queries": judged.n_queries}
     return summary

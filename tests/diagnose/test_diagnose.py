@@ -268,3 +268,16 @@ def test_odd_logs_are_diagnosed_without_a_fall(odd, tmp_path):
     json.dumps(as_plain(found), allow_nan=False)
     assert write_diagnosis(found, tmp_path / "report.html", "odd", "unskew diagnose odd").exists()
     assert verdict(found).lines
+
+
+def test_a_log_without_clicks_can_tell_nothing():
+    orders = [[0, 1, 2], [1, 0, 2], [2, 1, 0]] * 2
+    lists = [[document + 3 * query for document in order] for query in range(10) for order in orders]
+    found = verdict(diagnose(small_log(lists, np.zeros((60, 3)), [2] * 60), quick=True))
+    assert found.lines[0].startswith("The log has no click: nothing can be learnt")
+    assert not any("computed from clicks" in line for line in found.lines)
+
+
+def test_lists_of_one_document_have_no_order():
+    found = verdict(diagnose(small_log([[0], [1]], [[1], [0]], [1, 1]), quick=True))
+    assert found.lines[0].startswith("Everything was shown at one position")

@@ -77,6 +77,7 @@ def _validation(text: str | None) -> JudgedSet | float | None:
 def _show_model(model: Model, out: Path, json: bool) -> None:
     curve = model.examination()
     history = model.history
+    never_shown = model.trained_on.get("never_shown", [])
     if json:
         show_json(
             {
@@ -86,6 +87,7 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
                 "best_value": history.best_value,
                 "seconds": history.seconds,
                 "examination": None if curve is None else curve.tolist(),
+                "never_shown": never_shown,
                 "warnings": history.warnings,
             }
         )
@@ -97,5 +99,6 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
         highlight=False,
     )
     if curve is not None:
-        rows = [(str(place + 1), f"{value:.3f}") for place, value in enumerate(curve)]
+        values = ["never shown" if place in never_shown else f"{value:.3f}" for place, value in enumerate(curve)]
+        rows = [(str(place), value) for place, value in enumerate(values, start=1)]
         show_table("Learnt examination relative to the top, counted from 1", ("position", "examination"), rows)

@@ -51,9 +51,13 @@ def verdict(diagnosis: Diagnosis) -> Verdict:
 
 
 def _can_tell(diagnosis: Diagnosis) -> str:
+    if not facts(diagnosis).n_clicks:
+        return "The log has no click: nothing can be learnt from it. Was the right column named as clicks?"
     links = diagnosis.connectivity
     if isinstance(links, Refusal):
         return f"Whether the log can tell relevance from position is not known: {short(links.reason)}."
+    if [len(group) for group in links.groups] == [1]:
+        return "Everything was shown at one position: there is no order to learn from, and no bias to see."
     if links.connected:
         told = "The log can tell relevance from position, up to scale, if being seen depends on the position alone."
         violated = scalar_violated(facts(diagnosis))

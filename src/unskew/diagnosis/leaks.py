@@ -105,6 +105,8 @@ def click_leaks(log: ClickLog, *, seed: int = 0) -> ClickLeaks:
     if len(some) > MOST_DOCUMENTS:
         some = np.sort(rng.choice(some, MOST_DOCUMENTS, replace=False))
     shown, clicks = shown[some], clicks[some]
+    if np.ptp(clicks / shown) == 0:
+        raise NotIdentified("all documents are clicked equally often: no feature can go with that")
     ceiling = _ceiling(clicks, shown, rng)
     rates = _ranks(clicks / shown)
     of_position = abs(_correlation(_ranks(position[some])[:, None], rates)[0])
