@@ -9,7 +9,7 @@ import torch
 
 from unskew.evaluation.evaluate import evaluate, score_documents
 from unskew.experiments import few_labels
-from unskew.experiments.few_labels import CHOSEN, TAUGHT, UNLABELLED, USES, Learnt, choose_number, move, teach
+from unskew.experiments.few_labels import CHOSEN, TAUGHT, TUNED, UNLABELLED, USES, Learnt, choose_number, move, teach
 from unskew.experiments.reproduce import reproduce
 from unskew.fit import fit
 from unskew.recipe import Recipe
@@ -65,8 +65,20 @@ def _ranks_of(scores, offsets):
 def test_plain_clicks_stay_where_training_on_labels_does_not_help(learnt, world):
     ranker = learnt.plain.ranker()
     agreed = replace(world.valid, grades=_ranks_of(score_documents(ranker, world.valid), world.valid.offsets))
-    taught = teach(learnt, agreed.select(np.arange(12)), learnt.plain.method.relevance)
+    taught = teach(learnt, agreed.select(np.arange(12)), ranker)
     np.testing.assert_array_equal(score_documents(taught, world.test), score_documents(ranker, world.test))
+
+
+def test_low_rank_goes_on_from_its_chosen_number(learnt, world):
+    judged = world.valid.select(np.arange(30))
+    ranker = choose_number(learnt, judged)
+    agreed = replace(world.valid, grades=_ranks_of(score_documents(ranker, world.valid), world.valid.offsets))
+    stayed = teach(learnt, agreed.select(np.arange(12)), ranker)
+    np.testing.assert_array_equal(score_documents(stayed, world.test), score_documents(ranker, world.test))
+    turned = replace(world.valid, grades=_ranks_of(-score_documents(ranker, world.valid), world.valid.offsets))
+    moved = teach(learnt, turned, ranker)
+    gained = [evaluate(one, turned, ["ndcg@10"]).mean("ndcg@10") for one in (ranker, moved)]
+    assert gained[1] > gained[0] + 0.05
 
 
 def test_labels_alone_teach_a_ranker(learnt, world):
@@ -120,5 +132,6 @@ def test_every_use_meets_the_same_draws_and_all_queries_at_last(tmp_path, monkey
     uses, tests = done.written.sheets
     assert [row[0].text for row in uses.rows] == [*USES, *UNLABELLED]
     assert uses.columns[1:] == ("3 judged queries", "60 judged queries")
-    assert all(row[1].text != CHOSEN for row in tests.rows)
+    assert [row[1].text for row in tests.rows] == [CHOSEN, CHOSEN, TUNED, TUNED]
+    assert all(row[2].text not in (CHOSEN, TUNED) for row in tests.rows)
     assert (tmp_path / "out" / "few-labels.svg").stat().st_size > 0

@@ -2,7 +2,7 @@
 
 A run learns from clicks without any label, to its last step. Then it draws judged queries, again and again, and puts
 each draw to every use: to choose the number that a low-rank observation leaves open, to move the scores of plain
-clicks by what some method knows of observation, to train plain clicks on, or to train on them alone. How long and how
+clicks by what some method knows of observation, to train either further, or to train on them alone. How long and how
 fast to train is found by cross-validation on the drawn queries, so no use sees a label more than another.
 """
 
@@ -67,7 +67,7 @@ class Moved(Ranker):
         return self.ranker(features, mask) + (self.observation(features, mask) * self.numbers).sum(-1)
 
 
-def choose_number(learnt: Learnt, judged: JudgedSet) -> Ranker:
+def choose_number(learnt: Learnt, judged: JudgedSet) -> ModelRanker:
     """Low rank with its open number from these queries."""
     model = learnt.low_rank
     method: Any = deepcopy(model.method)
@@ -97,10 +97,11 @@ def move(learnt: Learnt, judged: JudgedSet, model: Model, observation: Observati
     return Moved(ranker, seen, found.numbers)
 
 
-def teach(learnt: Learnt, judged: JudgedSet, start: Ranker | None) -> Ranker:
+def teach(learnt: Learnt, judged: JudgedSet, start: ModelRanker | None) -> Ranker:
     """A ranker trained on these queries, from another one or from nothing, as far as cross-validation on them says."""
     model, queries = learnt.plain, np.arange(judged.n_queries)
-    prepared = transform_judged(judged, model.transform)
+    transform = model.transform if start is None else start.transform
+    prepared = transform_judged(judged, transform)
     settings = Settings(steps=STEPS, batch_size=BATCH, validate_every=EVERY, metric=learnt.metric, average=0.0)
 
     def trained(rate: float, steps: int, part: JudgedSet, held_out: JudgedSet | None = None) -> tuple[Ranker, list]:
@@ -109,7 +110,7 @@ def teach(learnt: Learnt, judged: JudgedSet, start: Ranker | None) -> Ranker:
             torch.manual_seed(model.recipe.settings.seed)
             method = Labelled(model.problem)
         if start is not None:
-            method.relevance = deepcopy(start)
+            method.relevance = deepcopy(start.ranker)
         validate = None if held_out is None else on_judgements(held_out, learnt.metric)
         before = [] if validate is None else [(0, validate(method))]
         history = train(method, {"judgements": part}, own, validate)
@@ -124,8 +125,8 @@ def teach(learnt: Learnt, judged: JudgedSet, start: Ranker | None) -> Ranker:
                 values.setdefault((rate, step), []).append(value)
     rate, steps = max(values, key=lambda point: np.nanmean(values[point]) if np.isfinite(values[point]).any() else -1.0)
     if steps == 0 and start is not None:
-        return model.ranker()
-    return ModelRanker(model.transform, trained(rate, max(steps, 1), prepared)[0]).eval()
+        return start
+    return ModelRanker(transform, trained(rate, max(steps, 1), prepared)[0]).eval()
 
 
 def _of_low_rank(learnt: Learnt, judged: JudgedSet) -> Ranker:
@@ -140,14 +141,16 @@ def _of_lbd(learnt: Learnt, judged: JudgedSet) -> Ranker:
 
 # What judged queries may be used for.
 CHOSEN = "low rank, number chosen"
+TUNED = "low rank, number chosen, fine-tuned"
 USES: dict[str, Callable[[Learnt, JudgedSet], Ranker]] = {
     CHOSEN: choose_number,
     "plain clicks + c · low rank's e": _of_low_rank,
     "plain clicks + c · LBD's observation": _of_lbd,
-    "plain clicks, fine-tuned": lambda learnt, judged: teach(learnt, judged, learnt.plain.method.relevance),
+    TUNED: lambda learnt, judged: teach(learnt, judged, choose_number(learnt, judged)),
+    "plain clicks, fine-tuned": lambda learnt, judged: teach(learnt, judged, learnt.plain.ranker()),
     "labels alone": lambda learnt, judged: teach(learnt, judged, None),
 }
-TAUGHT = ("plain clicks, fine-tuned", "labels alone")
+TAUGHT = (TUNED, "plain clicks, fine-tuned", "labels alone")
 # Without any label.
 UNLABELLED: dict[str, Callable[[Learnt], Model]] = {
     "low rank, no labels": lambda learnt: learnt.low_rank,

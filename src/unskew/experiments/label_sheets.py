@@ -7,6 +7,7 @@ the range in which nine of ten draws fell; tests compare uses seed by seed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,28 +16,29 @@ from numpy.typing import NDArray
 
 from unskew.evaluation.compare import holm, mean_interval, paired_t
 from unskew.experiments.drawing import line_figure
-from unskew.experiments.few_labels import CHOSEN, UNLABELLED, USES
+from unskew.experiments.few_labels import CHOSEN, TUNED, UNLABELLED, USES
 from unskew.experiments.run import Result, Results
 from unskew.experiments.settings import Experiment
 from unskew.experiments.statistics import signed
 from unskew.experiments.tables import NOTHING, Sheet, Shown
 
 RANGE = (5, 95)  # percent of the draws
+OURS = (CHOSEN, TUNED)
 
 Draws = Mapping[tuple[str, str], list[list[float]]]  # use, number of judged queries -> seeds -> draws
 
 
 def label_sheets(experiment: Experiment, results: Results, data: str) -> list[Sheet | None]:
-    """For each setting what every use reached, and whether choosing low rank's number was the best one."""
+    """For each setting what every use reached, and whether low rank makes the most of the labels."""
     sheets: list[Sheet | None] = []
     tests: list[tuple[Shown, ...]] = []
     for setting, found in _by_setting(results.results).items():
         sheets.append(_use_sheet(experiment, setting, found, data))
         tests += _tests(setting, found)
-    columns = ("setting, judged queries", "best other use", f"{CHOSEN} − it", "95 % interval", "p (Holm)")
+    columns = ("setting, judged queries", "use", "best other use", "use − it", "95 % interval", "p (Holm)")
     note = (
-        "The best other use by its mean over all seeds and draws; differences, on the draws that both have, and paired "
-        "t-tests over seeds."
+        "The best use without low rank, by its mean over all seeds and draws; differences, on the draws that both have, "
+        "and paired t-tests over seeds."
     )
     return [*sheets, Sheet("tests", f"Against the best other use, {experiment.metric}", columns, tuple(tests), note)]
 
@@ -89,25 +91,32 @@ def _use_sheet(experiment: Experiment, setting: str, found: Sequence[Result], da
 
 def _tests(setting: str, found: Sequence[Result]) -> list[tuple[Shown, ...]]:
     numbers, draws = _numbers(found), _draws(found)
-    others = [use for use in USES if use != CHOSEN]
+    others = [use for use in USES if use not in OURS]
     rows, p_values = [], []
-    for n in numbers:
-        rival = max(others, key=lambda use, n=n: _mean(draws[use, n]))  # type: ignore[misc]
-        theirs = _by_seed(draws[rival, n])
-        ours = _by_seed([own[: len(other)] for own, other in zip(draws[CHOSEN, n], draws[rival, n], strict=True)])
-        rows.append((n, rival, mean_interval(ours - theirs)))
+    for use, n in product(OURS, numbers):
+        rival = max(others, key=lambda other, n=n: _mean(draws[other, n]))  # type: ignore[misc]
+        both = zip(draws[use, n], draws[rival, n], strict=True)
+        ours, theirs = map(_by_seed, zip(*(_on_same(own, other) for own, other in both), strict=True))
+        rows.append((n, use, rival, mean_interval(ours - theirs)))
         p_values.append(paired_t(ours, theirs) if len(ours) > 1 else np.nan)
     corrected = holm(p_values) if np.isfinite(p_values).all() else p_values
     return [
         (
             Shown(f"{setting}, {n}"),
+            Shown(use),
             Shown(rival),
             Shown(signed(mean), mean),
             Shown(f"{signed(low)} to {signed(high)}" if np.isfinite(low) else NOTHING),
             Shown(f"{p:.3f}" if np.isfinite(p) else NOTHING, float(p)),
         )
-        for (n, rival, (mean, low, high)), p in zip(rows, corrected, strict=True)
+        for (n, use, rival, (mean, low, high)), p in zip(rows, corrected, strict=True)
     ]
+
+
+def _on_same(one: list[float], other: list[float]) -> tuple[list[float], list[float]]:
+    """Draws that both have: uses that train have fewer."""
+    n = min(len(one), len(other))
+    return one[:n], other[:n]
 
 
 def _numbers(found: Sequence[Result]) -> list[str]:

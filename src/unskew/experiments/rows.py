@@ -27,6 +27,8 @@ DECIDES = (
     "metrics",
     "ranking",
     "fit",
+    "model",
+    "recipe",
     "data",
     "simulation",
     "networks",
