@@ -37,8 +37,8 @@ def label_sheets(experiment: Experiment, results: Results, data: str) -> list[Sh
         tests += _tests(setting, found)
     columns = ("setting, judged queries", "use", "best other use", "use − it", "95 % interval", "p (Holm)")
     note = (
-        "The best use without low rank, by its mean over all seeds and draws; differences, on the draws that both have, "
-        "and paired t-tests over seeds."
+        "The best use without low rank, by its mean over all seeds and draws; differences, on the draws that both "
+        "have, and paired t-tests over seeds."
     )
     return [*sheets, Sheet("tests", f"Against the best other use, {experiment.metric}", columns, tuple(tests), note)]
 
