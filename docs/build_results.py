@@ -21,8 +21,9 @@ from typing import Any
 from finished_runs import Done, Sheet, figures_of, folder_of, read_done
 
 from unskew.evaluation.compare import MARKS
+from unskew.experiments.experiment_files import load_experiment, shipped
 from unskew.experiments.plan import folds_of
-from unskew.experiments.settings import Experiment, load_experiment, shipped
+from unskew.experiments.settings import Experiment
 from unskew.experiments.statistics import ALPHA, VERDICTS
 from unskew.experiments.tables import NOTHING, options_text
 

@@ -18,8 +18,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from unskew.experiments.experiment_files import load_experiment
 from unskew.experiments.plan import plan
-from unskew.experiments.settings import Experiment, load_experiment
+from unskew.experiments.settings import Experiment
 
 
 @dataclass(frozen=True)

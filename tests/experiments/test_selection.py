@@ -2,9 +2,9 @@
 
 import pytest
 
+from unskew.experiments.experiment_files import load_experiment
 from unskew.experiments.reproduce import reproduce
 from unskew.experiments.selection import Case, records
-from unskew.experiments.settings import load_experiment
 
 TRUTH = {"a": 0.80, "b": 0.796, "c": 0.60}
 

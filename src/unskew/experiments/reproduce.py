@@ -18,10 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from unskew.experiments.experiment_files import load_experiment, shipped
 from unskew.experiments.outputs import SHEETS, Written, write_outputs
 from unskew.experiments.plan import Group, plan
 from unskew.experiments.run import Progress, Result, Results, run_plan
-from unskew.experiments.settings import Experiment, load_experiment, shipped
+from unskew.experiments.settings import Experiment
 
 DEFAULT_JOBS = 2
 

@@ -2,8 +2,9 @@
 
 import pytest
 
+from unskew.experiments.experiment_files import load_experiment, parse_experiment, shipped
 from unskew.experiments.plan import plan
-from unskew.experiments.settings import Simulation, load_experiment, parse_experiment, shipped
+from unskew.experiments.settings import Simulation
 from unskew.methods import METHODS
 
 SMALLEST = """
