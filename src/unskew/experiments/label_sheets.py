@@ -20,7 +20,7 @@ from unskew.experiments.few_labels import CHOSEN, TUNED, UNLABELLED, USES
 from unskew.experiments.run import Result, Results
 from unskew.experiments.settings import Experiment
 from unskew.experiments.statistics import signed
-from unskew.experiments.tables import NOTHING, Sheet, Shown
+from unskew.experiments.tables import NOTHING, Sheet, Shown, p_value
 
 RANGE = (5, 95)  # percent of the draws
 OURS = (CHOSEN, TUNED)
@@ -107,7 +107,7 @@ def _tests(setting: str, found: Sequence[Result]) -> list[tuple[Shown, ...]]:
             Shown(rival),
             Shown(signed(mean), mean),
             Shown(f"{signed(low)} to {signed(high)}" if np.isfinite(low) else NOTHING),
-            Shown(f"{p:.3f}" if np.isfinite(p) else NOTHING, float(p)),
+            p_value(float(p)),
         )
         for (n, use, rival, (mean, low, high)), p in zip(rows, corrected, strict=True)
     ]

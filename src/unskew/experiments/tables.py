@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -98,7 +99,7 @@ def difference_sheet(experiment: Experiment, table: Table) -> Sheet | None:
                     Shown(f"{setting}: {cell.label}" if setting else cell.label),
                     Shown(str(baseline)),
                     Shown(signed(cell.difference), cell.difference),
-                    *(_p(value) for value in (cell.p, cell.p_randomization, cell.p_repetitions)),
+                    *(p_value(value) for value in (cell.p, cell.p_randomization, cell.p_repetitions)),
                 )
             )
     if not rows:
@@ -213,8 +214,9 @@ def _paper_value(entry: Expected, label: str, experiment: Experiment) -> Shown:
     return Shown(f"{value:g}", value)
 
 
-def _p(value: float | None) -> Shown:
-    if value is None:
+def p_value(value: float | None) -> Shown:
+    """A p-value as it is shown; nothing where there is none."""
+    if value is None or math.isnan(value):
         return Shown(NOTHING)
     return Shown("< .001" if value < 0.001 else f"{value:.3f}", value)
 
