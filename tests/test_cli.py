@@ -6,13 +6,16 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import lightgbm
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import xgboost
 from typer.testing import CliRunner
 
+from unskew import write_log
 from unskew.cli import app
 
 FAST = ["--set", "steps=20", "--set", "hidden=8"]
@@ -82,6 +85,15 @@ def test_simulate_writes_a_log_and_its_truth_and_prints_json(tmp_path):
     assert len(about["click_rates"]) == 10
     assert (tmp_path / "log.truth.parquet").exists()
     assert (tmp_path / "log" / "log.json").exists()
+
+
+def test_positions_that_were_never_shown_have_no_number(log, tmp_path):
+    gaps = replace(log, positions=np.where(log.positions > 2, log.positions + 2, log.positions))
+    write_log(gaps, tmp_path / "log")
+    shown = run("train", tmp_path / "log", "--method", "dla", *FAST, "--out", tmp_path / "model")
+    lines = {row[0]: row[1:] for row in map(str.split, shown.splitlines()) if row and row[0].isdigit()}
+    assert [place for place, value in lines.items() if value == ["never", "shown"]] == ["4", "5"]
+    assert len(lines) == 12
 
 
 def test_train_evaluate_and_rank(clicks, tmp_path):
