@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from unskew.data.checks import check_features
 from unskew.data.click_log import ClickLog
+from unskew.data.columns import as_features, listed
 from unskew.data.grouping import number_ids
 from unskew.data.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate, score_documents
@@ -83,20 +83,8 @@ class UnbiasedRanker(BaseEstimator):
             eval_group: the sizes, where `eval_set` is `[(X, grades)]` as in LightGBM: `[group]`.
         """
         recipe = Recipe.of(self.method, **{**self.hyper_parameters, "seed": self.seed})
-        names: tuple[str, ...] = ()
-        if isinstance(X, ClickLog):
-            log = X
-        else:
-            if clicks is None:
-                raise ValueError("clicks are needed: fit(X, clicks, group=sizes, position=positions)")
-            names = _column_names(X)
-            matrix = as_matrix(X)
-            check_features(matrix, names, what="row")
-            lists = _list_of_rows(len(matrix), group, query)
-            log = ClickLog.from_arrays(
-                matrix, as_vector(clicks), None, _optional(position), _per_list(sessions, lists), query=lists
-            )
-        names = names or log.feature_names
+        log = X if isinstance(X, ClickLog) else _log(X, clicks, group, position, sessions, query)
+        names = log.feature_names
         validate = None if eval_set is None else _judged(eval_set, eval_group, names)
         self.model_: Model = fit(recipe, log, validate=validate)
         self.history_ = self.model_.history
@@ -126,17 +114,15 @@ class UnbiasedRanker(BaseEstimator):
         matrix = self._matrix(X)
         lists = _list_of_rows(len(matrix), group, query)
         order = np.argsort(lists, kind="stable")
-        judged = JudgedSet.from_arrays(matrix[order], as_vector(y)[order], np.bincount(lists))
+        judged = JudgedSet.from_arrays(matrix[order], _vector(y)[order], np.bincount(lists))
         return evaluate(self.model_.ranker(), judged, ("ndcg@10",), undefined="skip").mean("ndcg@10")
 
     def _matrix(self, X: Any) -> NDArray[np.float32]:
-        """Features of documents to be ranked, the same as the ranker was fitted on."""
+        """Features of documents to be ranked, in the order of training."""
         check_is_fitted(self, "model_")
-        _check_names(X, tuple(getattr(self, "feature_names_in_", ())))
-        matrix = as_matrix(X)
+        matrix = _features(X, tuple(getattr(self, "feature_names_in_", ())))
         if matrix.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {matrix.shape[1]} features, the ranker was fitted on {self.n_features_in_}")
-        check_features(matrix, _column_names(X), what="row")
         return matrix
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -148,62 +134,40 @@ class UnbiasedRanker(BaseEstimator):
         return tags
 
 
-def as_matrix(X: Any) -> NDArray[np.float32]:
-    """A feature matrix from numpy, pandas, polars or pyarrow."""
-    given = X
-    if isinstance(X, pa.Table):
-        X = np.column_stack([column.to_numpy() for column in X.columns]) if X.num_columns else np.zeros((len(X), 0))
-    elif isinstance(X, torch.Tensor):
-        X = X.detach().cpu().numpy()
-    matrix = np.asarray(X)
-    if matrix.ndim != 2:
-        raise ValueError(f"X must be a matrix with a row for each document, got shape {matrix.shape}")
-    try:
-        return np.ascontiguousarray(matrix, dtype=np.float32)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"X must hold numbers only{_culprit(matrix, _column_names(given))}") from error
+def _features(X: Any, fitted: tuple[str, ...]) -> NDArray[np.float32]:
+    """Features of rows, in the order of the fitted names; columns of a table are found by name."""
+    matrix, names = as_features(X)
+    check_features(matrix, names, what="row")
+    if not names or not fitted or names == fitted:
+        return matrix
+    missing = [name for name in fitted if name not in names]
+    extra = [name for name in names if name not in fitted]
+    if missing:
+        raise ValueError(
+            f"X lacks {listed(missing)}, which the ranker was fitted on"
+            + (f"; it has {listed(extra)} instead" if extra else "")
+        )
+    if extra:
+        raise ValueError(
+            f"X has {listed(extra)}, which the ranker was not fitted on: pass X[list(ranker.feature_names_in_)]"
+        )
+    return matrix[:, [names.index(name) for name in fitted]]
 
 
-def _culprit(matrix: NDArray, names: tuple[str, ...]) -> str:
-    """The first value of a matrix that is no number, and what to do about it."""
-    for column in range(matrix.shape[1]):
-        for row, value in enumerate(matrix[:, column]):
-            try:
-                float(value)
-            except (TypeError, ValueError):
-                name = f"'{names[column]}'" if names else f"number {column}"
-                return (
-                    f": column {name}, row {row} is {value!r}; encode categories as numbers, e.g. with scikit-learn's "
-                    "OneHotEncoder or OrdinalEncoder, and fill what is missing"
-                )
-    return ""
-
-
-def as_vector(values: Any) -> NDArray:
+def _vector(values: Any) -> NDArray:
     """A column from numpy, pandas, polars, pyarrow or a list."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values.to_numpy(zero_copy_only=False)
     return np.asarray(values).reshape(-1)
 
 
-def _optional(values: Any) -> NDArray | None:
-    return None if values is None else as_vector(values)
-
-
-def _column_names(X: Any) -> tuple[str, ...]:
-    names = X.column_names if isinstance(X, pa.Table) else getattr(X, "columns", ())
-    return tuple(names) if all(isinstance(name, str) for name in names) else ()
-
-
-def _check_names(X: Any, fitted: tuple[str, ...]) -> None:
-    """Refuse columns that are named, and not as those that the ranker was fitted on."""
-    names = _column_names(X)
-    if not names or not fitted or names == fitted or len(names) != len(fitted):
-        return
-    if set(names) == set(fitted):
-        raise ValueError("X has its columns in another order than in fit: pass X[list(ranker.feature_names_in_)]")
-    missing = next(name for name in fitted if name not in names)
-    raise ValueError(f"X lacks column '{missing}', which the ranker was fitted on; it has: {', '.join(names[:20])}")
+def _log(X: Any, clicks: Any, group: Any, position: Any, sessions: Any, query: Any) -> ClickLog:
+    """A log of the rows; the names of a table's columns go with it."""
+    if clicks is None:
+        raise ValueError("clicks are needed: fit(X, clicks, group=sizes, position=positions)")
+    lists = _list_of_rows(len(X) if hasattr(X, "__len__") else X.shape[0], group, query)
+    places = None if position is None else _vector(position)
+    return ClickLog.from_arrays(X, _vector(clicks), None, places, _per_list(sessions, lists), query=lists)
 
 
 def _list_of_rows(n_rows: int, group: Any, query: Any) -> NDArray[np.int64]:
@@ -218,7 +182,7 @@ def _list_of_rows(n_rows: int, group: Any, query: Any) -> NDArray[np.int64]:
         if len(lists) != n_rows:
             raise ValueError(f"query has {len(lists)} values, X has {n_rows} rows: give one a row")
         return lists
-    sizes = as_vector(group).astype(np.int64)
+    sizes = _vector(group).astype(np.int64)
     if (sizes < 1).any() or sizes.sum() != n_rows:
         raise ValueError(f"group sizes add up to {sizes.sum()}, X has {n_rows} rows: each row is in one list")
     return np.repeat(np.arange(len(sizes)), sizes)
@@ -228,7 +192,7 @@ def _per_list(sessions: Any, lists: NDArray[np.int64]) -> NDArray | None:
     """Sessions of each list, from one number a list or one a row."""
     if sessions is None:
         return None
-    values = as_vector(sessions)
+    values = _vector(sessions)
     n_lists = int(lists.max(initial=-1)) + 1
     if len(values) == n_lists:
         return values
@@ -256,5 +220,4 @@ def _judged(eval_set: Any, eval_group: Any, names: tuple[str, ...]) -> JudgedSet
             "eval_set must be one set of judged queries: (X, grades, group), [(X, grades)] with eval_group=[group], "
             "or a JudgedSet"
         ) from error
-    _check_names(X, names)
-    return JudgedSet.from_arrays(as_matrix(X), as_vector(grades), as_vector(group))
+    return JudgedSet.from_arrays(_features(X, names), _vector(grades), _vector(group))

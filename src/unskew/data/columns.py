@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from unskew.data.checks import check_present, check_values
 from unskew.data.grouping import as_array, as_text, decoded
@@ -91,7 +92,7 @@ def microseconds(table: pa.Table, name: str) -> NDArray[np.int64]:
     return column.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def as_features(X: ArrayLike | Any) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+def as_features(X: Any) -> tuple[NDArray[np.float32], tuple[str, ...]]:
     """A matrix or table of features as float32 with the names of its columns, none for a matrix."""
     if is_table(X):
         table = as_arrow(X)
@@ -100,13 +101,27 @@ def as_features(X: ArrayLike | Any) -> tuple[NDArray[np.float32], tuple[str, ...
         values = np.empty((table.num_rows, table.num_columns), dtype=np.float32)
         for number, name in enumerate(table.column_names):
             values[:, number] = feature_values(table, name)
-        return values, tuple(table.column_names)
+        given = table.column_names if isinstance(X, pa.Table | pa.RecordBatch) else X.columns
+        return values, tuple(given) if all(isinstance(name, str) for name in given) else ()
     dense = X.toarray() if hasattr(X, "toarray") else X
-    with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which the caller refuses
-        matrix = np.ascontiguousarray(dense, dtype=np.float32)
+    if hasattr(dense, "detach"):  # a tensor, of any device
+        dense = dense.detach().cpu().numpy()
+    try:
+        with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which the caller refuses
+            matrix = np.ascontiguousarray(dense, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"X must hold numbers only ({error}): pass text and categories in a table") from error
     if matrix.ndim != 2:
         raise ValueError(f"X must be a matrix [rows, features], got shape {matrix.shape}")
     return matrix, ()
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """Names of columns in a message, quoted; the first few of many."""
+    shown = ", ".join(f"'{name}'" for name in names[:most])
+    return f"column{'s' if len(names) > 1 else ''} {shown}" + (
+        f" and {len(names) - most} more" if len(names) > most else ""
+    )
 
 
 def _numeric(table: pa.Table, name: str) -> pa.Array:
