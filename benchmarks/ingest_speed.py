@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from unskew.ingest.opening import Options, Tables
-from unskew.ingest.run import ingest
+from unskew.ingestion.opening import Options, Tables
+from unskew.ingestion.run import ingest
 
 Row = tuple[str, str, str]
 

@@ -14,7 +14,7 @@ import torch
 from timing import in_turn
 from unskew.lists import ClickedLists
 from unskew.methods.lbd import LBD
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 from unskew.training.settings import Settings
 
 Row = tuple[str, str, str]  # what was measured, ratio or rate, target

@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.datasets import load_svmlight_file
 
 from timing import in_turn
-from unskew.data.letor import read_letor
+from unskew.data.judged.letor import read_letor
 
 Row = tuple[str, str, str]
 
@@ -28,7 +28,7 @@ REPEATS = 3
 PEAK_MEMORY = """
 import sys
 from pathlib import Path
-from unskew.data.letor import read_letor
+from unskew.data.judged.letor import read_letor
 
 judged = read_letor(sys.argv[1], cache=False)
 peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024

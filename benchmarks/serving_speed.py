@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor, nn
 
-from unskew.data.features import fit_transform
+from unskew.data.fitted_transforms import fit_transform
 from unskew.methods.vectorization import Vectorization
 from unskew.model import ModelRanker
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 from unskew.serving.onnx_file import FORMAT, OnnxRanker, to_onnx
 from unskew.serving.rank import rank_table
 from unskew.serving.saved_ranker import SavedRanker

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable
 
 from timing import in_turn
-from unskew.data.world import make_world
+from unskew.data.judged.world import make_world
 from unskew.simulation.policies import RankingSVM
 from unskew.simulation.simulate import simulate
 from unskew.simulation.users import make_user

@@ -12,14 +12,14 @@ import torch
 
 import unskew
 from unskew import losses
-from unskew.data.batches import ClickBatches
-from unskew.data.click_log import ClickLog
-from unskew.data.features import fit_transform
+from unskew.data.clicks.batches import ClickBatches
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.fitted_transforms import fit_transform
 from unskew.data.transformed import transform_judged, transform_log
 from unskew.methods.method import Method
 from unskew.methods.naive import Naive
 from unskew.methods.two_tower import TwoTower
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 from unskew.training.settings import Settings
 from unskew.training.train import train
 from unskew.training.validation import on_judgements

@@ -11,7 +11,7 @@ import xgboost
 from numpy.typing import NDArray
 
 import unskew
-from unskew.data.click_log import ClickLog
+from unskew.data.clicks.click_log import ClickLog
 from unskew.serving.weights import debiased_rows
 
 Row = tuple[str, str, str]

@@ -14,7 +14,7 @@ import torch
 
 from timing import in_turn
 from unskew.methods.vectorization import Vectorization
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 
 Row = tuple[str, str, str]  # what was measured, ratio or rate, target
 

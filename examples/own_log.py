@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import unskew
-from unskew.diagnose import diagnose
-from unskew.diagnose.verdict import verdict
+from unskew.diagnosis.assemble import diagnose
+from unskew.diagnosis.verdict import verdict
 from unskew.evaluation.criteria import DEFAULT_CRITERION, measure_all
 from unskew.experiments.choice import contender_of, make_case
-from unskew.ingest.opening import Tables
-from unskew.ingest.run import ingest
+from unskew.ingestion.opening import Tables
+from unskew.ingestion.run import ingest
 from unskew.serving.export import export_model
 
 events, features, result = map(Path, sys.argv[1:4])

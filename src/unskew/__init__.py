@@ -2,15 +2,15 @@
 
 from importlib.metadata import version
 
-from unskew.data.catalogue import load
-from unskew.data.click_log import ClickLog
-from unskew.data.judged_set import JudgedSet
-from unskew.data.letor import read_letor
-from unskew.data.log_files import open_log, read_log, write_log
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.storage import open_log, read_log, write_log
+from unskew.data.judged.catalogue import load
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.judged.letor import read_letor
 from unskew.estimator import UnbiasedRanker
 from unskew.evaluation.compare import compare
 from unskew.evaluation.evaluate import evaluate
-from unskew.fit import fit
+from unskew.fitting import fit
 from unskew.metrics import metric
 from unskew.model import Model
 from unskew.recipe import Recipe

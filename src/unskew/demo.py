@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.data.catalogue import load
-from unskew.data.click_log import ClickLog
-from unskew.data.new_folder import check_place
-from unskew.diagnosis.curve import Curve, NotIdentified
-from unskew.diagnosis.propensities import estimate_propensities
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.files import check_place
+from unskew.data.judged.catalogue import load
+from unskew.diagnosis.estimators.curve import Curve, NotIdentified
+from unskew.diagnosis.estimators.propensities import estimate_propensities
 from unskew.evaluation.compare import compare
 from unskew.evaluation.evaluate import Evaluation, evaluate
 from unskew.experiments.drawing import Drawn, line_figure
 from unskew.experiments.report import Section, write_report
 from unskew.experiments.tables import Sheet, Shown
-from unskew.fit import fit
+from unskew.fitting import fit
 from unskew.model import Model
 from unskew.recipe import Recipe
 from unskew.simulation.policies import make_policy

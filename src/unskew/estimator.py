@@ -11,12 +11,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from unskew.data.checks import check_features
-from unskew.data.click_log import ClickLog
+from unskew.data.clicks.click_log import ClickLog
 from unskew.data.columns import as_features, listed
 from unskew.data.grouping import number_ids
-from unskew.data.judged_set import JudgedSet
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate, score_documents
-from unskew.fit import fit
+from unskew.fitting import fit
 from unskew.model import Model
 from unskew.recipe import Recipe
 

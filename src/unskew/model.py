@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unskew.data.features import Transform
+from unskew.data.fitted_transforms import Transform
 from unskew.methods import Method
 from unskew.networks.documents import Ranker
-from unskew.networks.problem import Problem
+from unskew.networks.registry import Problem
 from unskew.recipe import Recipe
 from unskew.training.history import History
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from unskew.data.features import TRANSFORMS
+from unskew.data.fitted_transforms import TRANSFORMS
 from unskew.methods import METHODS, Method, checked_values, hyper_parameters
-from unskew.networks.problem import Network
+from unskew.networks.registry import Network
 from unskew.training.settings import Settings
 
 NETWORK_NAMES = {"network": "kind", **{entry.name: entry.name for entry in fields(Network) if entry.name != "kind"}}

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from unskew.cli import app
-from unskew.data.log_files import write_log
+from unskew.data.clicks.storage import write_log
 from unskew.experiments import choice
 
 FAST = ["--set", "steps=8", "--set", "hidden=4", "--seeds", "1", "--jobs", "1", "--quiet"]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from unskew.data.log_files import write_log
+from unskew.data.clicks.storage import write_log
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.data.log_files import read_log, write_log
+from unskew.data.clicks.storage import read_log, write_log
 
 
 @pytest.fixture(scope="module")

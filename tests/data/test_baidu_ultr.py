@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
 
-from unskew.data.baidu_ultr import read_baidu_clicks, read_baidu_judged
-from unskew.data.click_log import ClickLog
-from unskew.data.result_pages import complete_pages, split_pages
-from unskew.data.ultre2 import read_features, read_ultre2_clicks, read_ultre2_judged
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.public_logs.baidu_ultr import read_baidu_clicks, read_baidu_judged
+from unskew.data.public_logs.result_pages import complete_pages, split_pages
+from unskew.data.public_logs.ultre2 import read_features, read_ultre2_clicks, read_ultre2_judged
 
 # -- tables
 

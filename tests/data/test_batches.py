@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from unskew import losses
-from unskew.data.batches import ClickBatches, JudgedBatches, ShardBatches
-from unskew.data.click_log import ClickLog
-from unskew.data.impressions import BiasColumn
-from unskew.data.judged_set import JudgedSet
-from unskew.data.log_files import open_log, write_log
+from unskew.data.clicks.batches import ClickBatches, JudgedBatches, ShardBatches
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.storage import open_log, write_log
+from unskew.data.judged.judged_set import JudgedSet
 
 
 def session_table(n_sessions=400, n_queries=9, seed=0):

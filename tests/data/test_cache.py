@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unskew.data import letor
-from unskew.data.cache import ArrayCache, default_cache_folder
-from unskew.data.letor import read_letor
+from unskew.data.judged import letor
+from unskew.data.judged.cache import ArrayCache, default_cache_folder
+from unskew.data.judged.letor import read_letor
 
 TEXT = "1 qid:1 1:1 2:2 #docid = a\n0 qid:2 1:3 2:4 #docid = b\n"
 FEATURES = np.float32([[1, 2], [3, 4]])
@@ -188,7 +188,7 @@ STORE_REPEATEDLY = """
 import sys
 from pathlib import Path
 import numpy as np
-from unskew.data.cache import ArrayCache
+from unskew.data.judged.cache import ArrayCache
 
 cache = ArrayCache(Path(sys.argv[1]))
 for _ in range(10):

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unskew.data import catalogue
-from unskew.data.catalogue import MissingDataError, UnknownDataError, load, load_split
-from unskew.data.catalogue_entries import CATALOGUE, SPLITS, Split, infinite_as_zero, reciprocal_ranks
-from unskew.data.judged_set import JudgedSet
+from unskew.data.judged import catalogue
+from unskew.data.judged.catalogue import MissingDataError, UnknownDataError, load, load_split
+from unskew.data.judged.catalogue_entries import CATALOGUE, SPLITS, Split, infinite_as_zero, reciprocal_ranks
+from unskew.data.judged.judged_set import JudgedSet
 
 DATA = os.environ.get("UNSKEW_DATA") or "no-such-folder"
 # Queries and documents of train, valid and test.

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from unskew.data.click_log import ClickLog
-from unskew.data.impressions import BiasColumn, Patterns
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.impressions import BiasColumn, Patterns
 
 
 def small_log(**changes):

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from unskew.data import transforms
-from unskew.data.features import TRANSFORMS, fit_transform, from_spec
-from unskew.data.judged_set import JudgedSet
-from unskew.data.letor import read_letor
+from unskew.data.fitted_transforms import TRANSFORMS, fit_transform, from_spec
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.judged.letor import read_letor
+from unskew.data.judged.world import make_world
 from unskew.data.moments import moments
 from unskew.data.transforms import KINDS, Reciprocal, Transform
-from unskew.data.world import make_world
 
 DATA = Path(os.environ.get("UNSKEW_DATA") or "no-such-folder")
 E = float(np.e)

@@ -5,7 +5,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from unskew.data.heavy_users import cap_heavy_users
+from unskew.data.clicks.heavy_users import cap_heavy_users
 
 
 def table(sessions_of, clicks=1):

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.data.impressions import (
+from unskew.data.clicks.impressions import (
     BiasColumn,
     add_showings,
     compact_counts,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from unskew.data.judged_set import JudgedSet, padded_rows, ragged_rows
+from unskew.data.judged.judged_set import JudgedSet, padded_rows, ragged_rows
 
 
 def three_queries():

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from unskew.data import letor_text
-from unskew.data.growing_matrix import GrowingMatrix
-from unskew.data.letor import LetorError, read_letor
+from unskew.data.judged import letor_text
+from unskew.data.judged.growing_matrix import GrowingMatrix
+from unskew.data.judged.letor import LetorError, read_letor
 
 DATA = Path(os.environ.get("UNSKEW_DATA") or "no-such-folder")
 # Queries, documents and features of each file, as counted by its publisher.
@@ -288,8 +288,8 @@ def test_a_growing_matrix_equals_one_that_is_padded(steps, seed):
 MEASURE_MEMORY = """
 import sys
 from pathlib import Path
-from unskew.data import letor_text
-from unskew.data.letor import read_letor
+from unskew.data.judged import letor_text
+from unskew.data.judged.letor import read_letor
 
 def kilobytes(field):
     return int(Path("/proc/self/status").read_text().split(field + ":")[1].split()[0])

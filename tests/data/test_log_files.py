@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.data import log_shards, new_folder
-from unskew.data.click_log import ClickLog
-from unskew.data.impressions import BiasColumn
-from unskew.data.joined_logs import join_logs
-from unskew.data.log_files import open_log, read_log, write_log, write_shards
+from unskew.data import files
+from unskew.data.clicks import shards
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.joined import join_logs
+from unskew.data.clicks.storage import open_log, read_log, write_log, write_shards
 
 DOCS = Path(__file__).parents[2] / "docs" / "click_log.md"
 
@@ -182,7 +183,7 @@ def test_a_missing_parent_and_an_unwritable_one_are_named(tmp_path, monkeypatch)
     def refuse(**_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(new_folder.tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(files.tempfile, "TemporaryFile", refuse)
     with pytest.raises(PermissionError, match="cannot be written"):
         write_log(make_log(), tmp_path / "log")
 
@@ -199,7 +200,7 @@ def test_a_full_disk_leaves_no_half_written_log_and_the_old_one_as_it_was(tmp_pa
             raise OSError(28, "No space left on device")
         pq.write_table(table, path, **options)
 
-    monkeypatch.setattr(log_shards, "pq", type("full", (), {"write_table": staticmethod(write)}))
+    monkeypatch.setattr(shards, "pq", type("full", (), {"write_table": staticmethod(write)}))
     with pytest.raises(OSError, match="No space left") as caught:
         write_log(make_log(seed=2), tmp_path / "log", n_shards=3, overwrite=True)
     assert "log was not written" in caught.value.__notes__[0]

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
 
-from unskew.data.click_log import ClickLog
+from unskew.data.clicks.click_log import ClickLog
 
 X = np.array([[0.0], [1.0], [2.0], [3.0], [4.0]])
 CLICKS = [1, 0, 0, 1, 1]

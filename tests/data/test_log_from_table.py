@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unskew.data.click_log import ClickLog
+from unskew.data.clicks.click_log import ClickLog
 
 # Two sessions saw query "a" in the same order and clicked differently, a third one saw it in the other order.
 ROWS = {

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from unskew.data.click_log import ClickLog
-from unskew.data.judged_set import JudgedSet
-from unskew.data.result_pages import (
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.public_logs.result_pages import (
     JudgedQueries,
     complete_pages,
     frequency_buckets,

@@ -4,9 +4,9 @@ import gzip
 
 import pytest
 
-from unskew.data.click_log import ClickLog
-from unskew.data.result_pages import complete_pages
-from unskew.data.tiangong_st import read_tiangong_clicks, read_tiangong_features, read_tiangong_judged
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.public_logs.result_pages import complete_pages
+from unskew.data.public_logs.tiangong_st import read_tiangong_clicks, read_tiangong_features, read_tiangong_judged
 
 
 def page(number, query, documents, clicked=()):

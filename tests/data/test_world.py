@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from unskew.data.features import fit_transform
-from unskew.data.judged_set import JudgedSet
-from unskew.data.world import COLUMNS, N_FEATURES, SIZES, World, make_world
+from unskew.data.fitted_transforms import fit_transform
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.judged.world import COLUMNS, N_FEATURES, SIZES, World, make_world
 from unskew.evaluation.evaluate import evaluate
 from unskew.methods.labelled import Labelled
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 from unskew.simulation.policies import RankingSVM
 from unskew.training.settings import Settings
 from unskew.training.train import train

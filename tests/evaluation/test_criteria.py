@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from unskew.data.batches import ClickBatches
+from unskew.data.clicks.batches import ClickBatches
 from unskew.data.transformed import transform_log
 from unskew.evaluation.criteria import (
     CRITERIA,
@@ -16,7 +16,7 @@ from unskew.evaluation.criteria import (
 )
 from unskew.evaluation.held_out import HeldOut
 from unskew.evaluation.production import production_of_log
-from unskew.fit import fit
+from unskew.fitting import fit
 from unskew.recipe import Recipe
 from unskew.training.validation import click_likelihood
 

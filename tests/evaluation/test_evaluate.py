@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from unskew.data.judged_set import JudgedSet
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import unskew
-from unskew.data.click_log import ClickLog
+from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation.criteria import standard_error
 from unskew.evaluation.evaluate import evaluate
 from unskew.evaluation.held_out import HeldOut, NotMeasured, of_ratio

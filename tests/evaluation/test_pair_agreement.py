@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import unskew
-from unskew.data.click_log import ClickLog
+from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation import pair_agreement
 from unskew.evaluation.criteria import standard_error
 from unskew.evaluation.held_out import HeldOut, NotMeasured

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 import unskew
-from unskew.data.judged_set import JudgedSet
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate
 from unskew.evaluation.production import production_of_judged, production_of_log
 from unskew.simulation.policies import make_policy

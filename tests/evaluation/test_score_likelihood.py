@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from unskew.data.click_log import ClickLog
+from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation.held_out import HeldOut, NotMeasured
 from unskew.evaluation.score_likelihood import score_likelihood
 

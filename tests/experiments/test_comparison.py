@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.data.log_files import write_log
+from unskew.data.clicks.storage import write_log
 from unskew.evaluation.compare import mean_interval
 from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION
 from unskew.experiments import choice

@@ -11,7 +11,7 @@ from unskew.evaluation.evaluate import evaluate, score_documents
 from unskew.experiments import few_labels
 from unskew.experiments.few_labels import CHOSEN, TAUGHT, TUNED, UNLABELLED, USES, Learnt, choose_number, move, teach
 from unskew.experiments.reproduce import reproduce
-from unskew.fit import fit
+from unskew.fitting import fit
 from unskew.recipe import Recipe
 
 FAST = {"steps": 40, "hidden": [8], "validate_every": 40, "average": 0.2}

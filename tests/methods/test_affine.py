@@ -5,12 +5,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from unskew.data.batches import ClickBatches
-from unskew.data.click_log import ClickLog
+from unskew.data.clicks.batches import ClickBatches
+from unskew.data.clicks.click_log import ClickLog
 from unskew.lists import ClickedLists
 from unskew.methods.affine import Affine, TrustEstimate
 from unskew.methods.ipw import IPW
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 from unskew.training.settings import Settings
 from unskew.training.train import train
 

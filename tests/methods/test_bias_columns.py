@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from unskew.data.click_log import ClickLog
-from unskew.data.impressions import BiasColumn
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.impressions import BiasColumn
 from unskew.methods import METHODS
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 from unskew.training.settings import Settings
 from unskew.training.train import train
 

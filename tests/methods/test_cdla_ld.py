@@ -11,7 +11,7 @@ from unskew import losses
 from unskew.lists import ClickedLists
 from unskew.methods.cdla_ld import CDLALD, PRESETS
 from unskew.networks.documents import Ranker
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 
 PROBLEM = Problem(3, 3, network=Network(hidden=(4,), expand=8, layers=1, heads=2))
 MASK = torch.tensor([[True, True, True], [True, True, False]])

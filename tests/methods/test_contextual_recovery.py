@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from unskew.data.click_log import ClickLog
-from unskew.data.impressions import count_patterns
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.impressions import count_patterns
 from unskew.methods import METHODS
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 from unskew.training.settings import Settings
 from unskew.training.train import train
 

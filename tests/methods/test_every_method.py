@@ -12,14 +12,14 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from unskew.data.batches import ClickBatches
-from unskew.data.click_log import ClickLog
-from unskew.data.impressions import BiasColumn, count_patterns
-from unskew.data.judged_set import JudgedSet
+from unskew.data.clicks.batches import ClickBatches
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.impressions import BiasColumn, count_patterns
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate
 from unskew.lists import ClickedLists, JudgedLists
 from unskew.methods import METHODS
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 from unskew.training.settings import Settings
 from unskew.training.train import plan_stages, train
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import unskew
-from unskew.diagnosis.harvesting import all_pairs
+from unskew.diagnosis.estimators.harvesting import all_pairs
 from unskew.experiments.plan import recipe_definition
 from unskew.experiments.reproduce import reproduce
 from unskew.experiments.statistics import Table, summarize

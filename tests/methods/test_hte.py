@@ -7,13 +7,13 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from unskew.data.click_log import ClickLog
-from unskew.data.judged_set import JudgedSet
-from unskew.data.world import make_world
-from unskew.fit import fit
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.judged.world import make_world
+from unskew.fitting import fit
 from unskew.methods.hte import HTE, correct_clicks, estimate_effects, oracle_effects
 from unskew.methods.naive import Naive
-from unskew.networks.problem import Problem
+from unskew.networks.registry import Problem
 from unskew.recipe import Recipe
 from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Truth

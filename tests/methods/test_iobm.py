@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from unskew.lists import ClickedLists
 from unskew.methods.iobm import IOBM
 from unskew.networks.documents import Ranker
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 
 PROBLEM = Problem(3, 4, network=Network(hidden=(4,)))
 

@@ -5,9 +5,9 @@ import torch
 from torch.testing import assert_close
 
 from unskew import losses
-from unskew.data.judged_set import JudgedSet
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.methods.labelled import Labelled
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 
 
 def judged(grades, group):

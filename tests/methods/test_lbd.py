@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from unskew.data.batches import ClickBatches
+from unskew.data.clicks.batches import ClickBatches
+from unskew.data.judged.world import make_world
 from unskew.data.transformed import transform_log
-from unskew.data.world import make_world
-from unskew.fit import fit
+from unskew.fitting import fit
 from unskew.lists import ClickedLists
 from unskew.methods.lbd import LBD, PRESETS, log_odds
 from unskew.methods.naive import Naive
 from unskew.methods.two_tower import TwoTower
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 from unskew.recipe import Recipe
 from unskew.simulation.simulate import simulate
 from unskew.simulation.users import make_user

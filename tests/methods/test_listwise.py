@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from unskew.lists import ClickedLists, JudgedLists
 from unskew.methods import METHODS
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 
 PROBLEM = Problem(1, 3, network=Network(kind="linear"))
 SHARES = (0.5, 0.3, 0.2)  # of the scores of the one list below

@@ -10,18 +10,18 @@ from torch import nn
 from torch.testing import assert_close
 
 from unskew import Recipe, UnbiasedRanker, fit, load_model, save_model
-from unskew.data.click_log import ClickLog
-from unskew.data.impressions import BiasColumn
-from unskew.data.judged_set import JudgedSet
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate
 from unskew.lists import ClickedLists
 from unskew.losses import log_shares
-from unskew.methods.line_search import LENGTHS
 from unskew.methods.low_rank import LowRank
 from unskew.methods.two_tower import TwoTower
 from unskew.networks.documents import Ranker
+from unskew.networks.line_search import LENGTHS
 from unskew.networks.low_rank import Loadings, covariance
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 from unskew.serving.export import export_model
 from unskew.serving.onnx_file import OnnxRanker
 from unskew.training.settings import Settings

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from unskew.lists import ClickedLists
 from unskew.methods.pair_debias import PairDebias
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 
 
 def method_of_one_feature(n_positions=3, **hyper):

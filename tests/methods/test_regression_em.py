@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from unskew.data.batches import ClickBatches
-from unskew.data.click_log import ClickLog
+from unskew.data.clicks.batches import ClickBatches
+from unskew.data.clicks.click_log import ClickLog
 from unskew.lists import ClickedLists
 from unskew.methods.regression_em import RegressionEM
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 
 LINEAR = Network(kind="linear")
 

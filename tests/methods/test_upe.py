@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from unskew.lists import ClickedLists
 from unskew.methods.dla import DLA
 from unskew.methods.upe import SCORING, UPE, policy_scores
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 
 PROBLEM = Problem(3, 3, network=Network(hidden=(4,)))
 every_scoring = pytest.mark.parametrize("scoring", SCORING)

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from unskew import losses
 from unskew.lists import ClickedLists
 from unskew.methods.vectorization import FIXED_BASES, LEARNT_BASES, Vectorization, base_vector, gaussian
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 
 N_FEATURES, N_POSITIONS = 4, 6
 BASES = [*LEARNT_BASES, *FIXED_BASES]

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from unskew.lists import ClickedLists
 from unskew.methods.two_tower import TwoTower
 from unskew.methods.xpa import DISPLAYED, XPA, hidden_from
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 
 BIAS = {"type": ("text", "image"), "height": None}
 PROBLEM = Problem(3, 3, BIAS, Network(hidden=(4,)))

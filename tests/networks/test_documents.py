@@ -6,7 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from unskew.networks.documents import ACTIVATIONS, mlp
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 
 
 def layers(network):

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from unskew.networks.listwise import ListwiseRanker, hidden_keys
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 
 MODES = pytest.mark.parametrize("mode", ["train", "eval"])  # torch takes a faster way where nothing is learnt
 

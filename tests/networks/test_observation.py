@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from unskew.networks.observation import PositionObservation
-from unskew.networks.problem import Problem
+from unskew.networks.registry import Problem
 
 POSITIONS = torch.tensor([[0, 1, 2], [0, 1, 7]])
 

@@ -18,7 +18,7 @@ from torch.onnx._internal.exporter._registration import ONNXRegistry
 from torch.testing import assert_close
 
 from unskew import ClickLog, Recipe, fit, save_model
-from unskew.data.features import TRANSFORMS, fit_transform
+from unskew.data.fitted_transforms import TRANSFORMS, fit_transform
 from unskew.methods import METHODS
 from unskew.serving import export
 from unskew.serving.agreement import sample_lists, undo

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from unskew.data.click_log import ClickLog
+from unskew.data.clicks.click_log import ClickLog
 from unskew.serving.weights import debiased_rows
 
 # Lists of two queries that take turns; the second position is seen half as often.

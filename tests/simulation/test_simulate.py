@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from unskew.data.judged_set import JudgedSet
-from unskew.data.log_files import read_log
+from unskew.data.clicks.storage import read_log
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.simulation import patterns
 from unskew.simulation import simulate as simulation
 from unskew.simulation.policies import Fixed, Mixed, NoisyOracle, PlackettLuce, Random

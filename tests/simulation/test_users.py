@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from unskew.data.judged_set import JudgedSet
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.simulation.browsing import EYE_TRACKING, Shown, count_sessions
 from unskew.simulation.independent import REAL_CLICKS, neighbours_mean
 from unskew.simulation.users import USERS, make_user

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from unskew.data.click_log import ClickLog
+from unskew.data.clicks.click_log import ClickLog
 from unskew.methods.method import Method, Stage
 from unskew.training.averaging import AveragedMethod
 from unskew.training.settings import Settings

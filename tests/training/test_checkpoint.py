@@ -7,9 +7,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from unskew.data.click_log import ClickLog
+from unskew.data.clicks.click_log import ClickLog
 from unskew.methods import METHODS
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 from unskew.training.settings import OPTIMIZERS, Settings
 from unskew.training.train import train
 

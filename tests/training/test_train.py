@@ -11,10 +11,10 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from unskew.data.click_log import ClickLog
+from unskew.data.clicks.click_log import ClickLog
 from unskew.methods import METHODS
 from unskew.methods.method import Method, Stage
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 from unskew.training.history import History, Report
 from unskew.training.settings import OPTIMIZERS, Settings
 from unskew.training.train import MOST_SKIPPED, plan_stages, train

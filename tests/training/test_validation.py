@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from unskew.data.batches import ClickBatches
-from unskew.data.click_log import ClickLog
-from unskew.data.judged_set import JudgedSet
+from unskew.data.clicks.batches import ClickBatches
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate
 from unskew.methods import METHODS
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 from unskew.training.validation import click_likelihood, on_clicks, on_judgements
 
 LINEAR = Network(kind="linear")

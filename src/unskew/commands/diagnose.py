@@ -11,15 +11,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from unskew.commands.app import Json, Quiet, Seed, command
-from unskew.data.log_files import read_log
-from unskew.data.new_folder import check_place
-from unskew.diagnose.advice import CANNOT, DOUBTFUL, TRAIN, TRY, Advice
-from unskew.diagnose.assemble import Diagnosis
-from unskew.diagnose.assemble import diagnose as run_diagnosis
-from unskew.diagnose.findings import BAD, GOOD, PLAIN, UNKNOWN, findings
-from unskew.diagnose.page import position_rows, write_diagnosis
-from unskew.diagnose.plain import as_plain
-from unskew.diagnose.verdict import verdict
+from unskew.data.clicks.storage import read_log
+from unskew.data.files import check_place
+from unskew.diagnosis.advice import CANNOT, DOUBTFUL, TRAIN, TRY, Advice
+from unskew.diagnosis.assemble import Diagnosis
+from unskew.diagnosis.assemble import diagnose as run_diagnosis
+from unskew.diagnosis.findings import BAD, GOOD, PLAIN, UNKNOWN, findings
+from unskew.diagnosis.page import position_rows, write_diagnosis
+from unskew.diagnosis.plain import as_plain
+from unskew.diagnosis.verdict import verdict
 from unskew.terminal import console, counting_progress, show_json, show_table
 
 MOST_ROWS = 15  # positions shown in the terminal; the report has all

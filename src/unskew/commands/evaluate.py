@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from unskew.commands.app import DATA_HELP, RANKER_HELP, Json, command
-from unskew.data.catalogue import load_split
-from unskew.data.new_folder import check_place
+from unskew.data.files import check_place
+from unskew.data.judged.catalogue import load_split
 from unskew.evaluation.evaluate import evaluate as run_evaluation
 from unskew.serving.saved_ranker import open_ranker
 from unskew.serving.weights import write_rows

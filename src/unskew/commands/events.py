@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import typer
 
 from unskew.commands.app import Json, Overwrite, Seed, command
-from unskew.data.log_files import read_log
-from unskew.data.new_folder import check_place
-from unskew.ingest.event_table import feature_table, write_event_table
+from unskew.data.clicks.storage import read_log
+from unskew.data.files import check_place
+from unskew.ingestion.event_table import feature_table, write_event_table
 from unskew.terminal import console, show_json
 
 

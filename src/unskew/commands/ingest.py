@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from unskew.commands.app import Json, Overwrite, Quiet, command
-from unskew.data.log_files import ABOUT
-from unskew.data.new_folder import check_folder
-from unskew.ingest.columns import FORMS, Columns, named_columns, read_columns
-from unskew.ingest.heavy_users import parse_cap
-from unskew.ingest.opening import Options, Tables
-from unskew.ingest.preview import Preview, preview
-from unskew.ingest.report import REASONS, Ingested
-from unskew.ingest.run import ingest as run_ingest
+from unskew.data.clicks.storage import ABOUT
+from unskew.data.files import check_folder
+from unskew.ingestion.columns import FORMS, Columns, named_columns, read_columns
+from unskew.ingestion.heavy_users import parse_cap
+from unskew.ingestion.opening import Options, Tables
+from unskew.ingestion.preview import Preview, preview
+from unskew.ingestion.report import REASONS, Ingested
+from unskew.ingestion.run import ingest as run_ingest
 from unskew.terminal import cell, console, counting_progress, show_json, show_table
 
 COLUMN = "Column with the {}."

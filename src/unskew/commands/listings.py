@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unskew.commands.app import Json, command
-from unskew.data.catalogue import listing
+from unskew.data.judged.catalogue import listing
 from unskew.methods import METHODS, hyper_parameters
 from unskew.terminal import cell, show_json, show_table
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from unskew.commands.app import DATA_HELP, RANKER_HELP, Json, Overwrite, Quiet, command
-from unskew.data.catalogue import load_split
-from unskew.data.new_folder import check_place
+from unskew.data.files import check_place
+from unskew.data.judged.catalogue import load_split
 from unskew.serving.candidates import is_table
 from unskew.serving.rank import MEMORY, rank_judged, rank_table
 from unskew.serving.rankings import check_ending

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from unskew.commands.app import DATA_HELP, Json, Overwrite, Quiet, Seed, command
-from unskew.data.catalogue import load_split
-from unskew.data.click_log import ClickLog
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.judged.catalogue import load_split
 from unskew.demo import click_rates
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate as run_simulation

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from unskew.commands.app import DATA_HELP, Json, Options, Overwrite, Quiet, Seed, command
-from unskew.data.catalogue import load_split
-from unskew.data.judged_set import JudgedSet
-from unskew.data.log_files import open_log, read_log
-from unskew.data.new_folder import check_folder
-from unskew.fit import fit
+from unskew.data.clicks.storage import open_log, read_log
+from unskew.data.files import check_folder
+from unskew.data.judged.catalogue import load_split
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.fitting import fit
 from unskew.model import Model
 from unskew.recipe import Recipe
 from unskew.serving.model_files import ABOUT, save_model

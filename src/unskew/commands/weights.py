@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from unskew.commands.app import Options, Overwrite, Quiet, Seed, command
-from unskew.data.log_files import read_log
-from unskew.data.new_folder import check_place
-from unskew.fit import fit
+from unskew.data.clicks.storage import read_log
+from unskew.data.files import check_place
+from unskew.fitting import fit
 from unskew.recipe import Recipe, find_method
 from unskew.serving.weights import check_has_curve, debiased_rows, write_rows
 from unskew.terminal import console, parse_options, training_progress

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from unskew.data.click_log import ClickLog
+    from unskew.data.clicks.click_log import ClickLog
 
 LAST_POSITION = int(np.iinfo(np.int16).max)
 ROUNDING = 1e-6  # weighted clicks may exceed weighted sessions by this share

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.data.click_log import ClickLog
-from unskew.data.features import Transform, fit_transform
-from unskew.data.judged_set import JudgedSet
-from unskew.data.log_files import LogFolder
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.storage import LogFolder
+from unskew.data.fitted_transforms import Transform, fit_transform
+from unskew.data.judged.judged_set import JudgedSet
 
 
 def transform_for(name: str, source: ClickLog | LogFolder | JudgedSet) -> Transform:

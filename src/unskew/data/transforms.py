@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unskew.data.checks import check_features
-from unskew.data.judged_set import padded_rows
+from unskew.data.judged.judged_set import padded_rows
 
 Matrix = NDArray[np.float32]  # [documents, features]
 Offsets = NDArray[np.int64]  # [queries + 1]

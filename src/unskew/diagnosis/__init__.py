@@ -1,1 +1,1 @@
-"""What a log can tell: curves of being seen, with intervals, or the reason why not."""
+"""What a log can tell: estimators, what they mean together, which methods to train, and the page that shows it."""

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from unskew import losses
-from unskew.data.batches import ClickBatches
-from unskew.data.click_log import ClickLog
+from unskew.data.clicks.batches import ClickBatches
+from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation import offline, pair_agreement
 from unskew.evaluation.held_out import HeldOut, NotMeasured, Vector, of_ratio
 from unskew.evaluation.score_likelihood import score_likelihood

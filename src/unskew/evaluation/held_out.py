@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.data.click_log import ClickLog
-from unskew.data.judged_set import JudgedSet
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import Scorer, score_documents
 
 Vector = NDArray  # float64

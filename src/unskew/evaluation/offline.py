@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from unskew.data.click_log import ClickLog
+from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation.held_out import HeldOut, NotMeasured, Numbers, Vector, of_ratio
 
 CUTOFF = 10

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from unskew.data.click_log import ClickLog
+from unskew.data.clicks.click_log import ClickLog
 from unskew.data.transformed import transform_log
-from unskew.diagnosis.curve import NotIdentified
-from unskew.diagnosis.propensities import estimate_propensities
+from unskew.diagnosis.estimators.curve import NotIdentified
+from unskew.diagnosis.estimators.propensities import estimate_propensities
 from unskew.evaluation.criteria import (
     CRITERIA,
     Contender,
@@ -35,7 +35,7 @@ from unskew.evaluation.production import production_of_judged, production_of_log
 from unskew.experiments.plan import as_json
 from unskew.experiments.rows import Outcome
 from unskew.experiments.sources import Definition, dataset, judged_split, own_log, policy_of, recipe_of, simulation_of
-from unskew.fit import fit
+from unskew.fitting import fit
 from unskew.model import Model
 
 HELD_OUT = 0.2  # share of the queries

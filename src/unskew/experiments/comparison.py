@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from unskew.data.catalogue import load_split
-from unskew.data.log_files import open_log
+from unskew.data.clicks.storage import open_log
+from unskew.data.judged.catalogue import load_split
 from unskew.evaluation.criteria import CRITERIA
 from unskew.experiments.against_production import PRODUCTION
 from unskew.experiments.choice import HELD_OUT

@@ -18,16 +18,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unskew.data.judged_set import JudgedSet
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.transformed import transform_judged
 from unskew.evaluation.evaluate import evaluate
 from unskew.experiments.rows import Outcome
 from unskew.experiments.sources import Definition, as_method, judged_split, recipe_of, simulation_of
-from unskew.fit import fit
+from unskew.fitting import fit
 from unskew.methods.labelled import Labelled
-from unskew.methods.line_search import ScoredLists, of_metric, search, spread_axes
 from unskew.model import Model, ModelRanker
 from unskew.networks.documents import Ranker
+from unskew.networks.line_search import ScoredLists, of_metric, search, spread_axes
 from unskew.training.settings import Settings
 from unskew.training.train import train
 from unskew.training.validation import on_judgements

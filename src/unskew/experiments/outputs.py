@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from unskew.data.catalogue import load
-from unskew.data.judged_set import JudgedSet
+from unskew.data.judged.catalogue import load
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.experiments.against_production import Outlook, criteria_sheets, outlook, standing_sheet
 from unskew.experiments.drawing import Drawn
 from unskew.experiments.label_sheets import label_sheets

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
 
-from unskew.data.catalogue import load
-from unskew.data.catalogue_entries import CATALOGUE, FOLDS
+from unskew.data.judged.catalogue import load
+from unskew.data.judged.catalogue_entries import CATALOGUE, FOLDS
 from unskew.experiments.settings import Entry, Experiment, Options, Setting, Simulation
 from unskew.methods import hyper_parameters
 from unskew.recipe import Recipe, find_method

@@ -10,12 +10,12 @@ import json
 from functools import lru_cache
 from typing import Any
 
-from unskew.data.catalogue import Dataset, load, load_split
-from unskew.data.click_log import ClickLog
-from unskew.data.judged_set import JudgedSet
-from unskew.data.log_files import read_log
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.storage import read_log
+from unskew.data.judged.catalogue import Dataset, load, load_split
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.experiments.plan import as_json
-from unskew.networks.problem import Network
+from unskew.networks.registry import Network
 from unskew.recipe import Recipe
 from unskew.simulation.browsing import User
 from unskew.simulation.policies import Policy, make_policy

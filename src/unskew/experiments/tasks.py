@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unskew.data.click_log import ClickLog
-from unskew.data.judged_set import JudgedSet
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import Evaluation, evaluate
 from unskew.experiments.choice import choose, production, selection
 from unskew.experiments.few_labels import few_labels
@@ -31,7 +31,7 @@ from unskew.experiments.sources import (
     recipe_of,
     simulation_of,
 )
-from unskew.fit import fit
+from unskew.fitting import fit
 from unskew.methods.hte import correct_clicks, oracle_effects
 from unskew.methods.vectorization import FixedBase, ProjectedRanker
 from unskew.model import Model

@@ -32,7 +32,7 @@ from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms, above_zero
 from unskew.networks.documents import Ranker
 from unskew.networks.observation import PositionObservation
-from unskew.networks.problem import Problem, listwise_ranker
+from unskew.networks.registry import Problem, listwise_ranker
 
 # The paper's variants: arguments of CDLALD.
 PRESETS: dict[str, dict[str, str]] = {

@@ -20,7 +20,7 @@ from unskew import losses
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms, above_zero
 from unskew.networks.observation import PositionObservation
-from unskew.networks.problem import Problem
+from unskew.networks.registry import Problem
 
 
 class DLA(Method):

@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from unskew import losses
-from unskew.data.click_log import ClickLog
+from unskew.data.clicks.click_log import ClickLog
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Terms
-from unskew.networks.problem import Problem
+from unskew.networks.registry import Problem
 from unskew.simulation.truth import Truth
 
 Matrix = NDArray[np.float64]

@@ -33,7 +33,7 @@ from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.context import AverageCurve
 from unskew.networks.observation import PositionObservation
-from unskew.networks.problem import Problem
+from unskew.networks.registry import Problem
 
 START = 0.5  # probability of being seen at the start
 

@@ -2,7 +2,7 @@ r"""Inverse propensity weighting (Joachims et al., WSDM 2017; Wang et al., SIGIR
 
 Assumes $P(c) = P(o \mid k)\,P(r \mid x)$ with a known $P(o \mid k)$: a click at position $k$ counts
 $P(o \mid 1) / P(o \mid k)$ times, so that in expectation every document counts as if it had been seen like the top one.
-Propensities are given, or estimated from the log beforehand (`unskew.diagnosis.propensities`); only their ratios to
+Propensities are given, or estimated from the log beforehand (`unskew.estimate_propensities`); only their ratios to
 the top matter.
 """
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from unskew import losses
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Terms, above_zero
-from unskew.networks.problem import Problem
+from unskew.networks.registry import Problem
 
 
 class IPW(Method):

@@ -12,7 +12,7 @@ import torch
 from unskew import losses
 from unskew.lists import JudgedLists
 from unskew.methods.method import Method, Stage, Terms
-from unskew.networks.problem import Problem
+from unskew.networks.registry import Problem
 
 GAINS = {"grade": lambda grades: grades.clamp(min=0.0), "exponential": lambda grades: grades.clamp(min=0.0).exp2() - 1}
 

@@ -56,7 +56,7 @@ from unskew.networks.limits import (
 )
 from unskew.networks.lipschitz import LipschitzNetwork
 from unskew.networks.observation import PositionObservation
-from unskew.networks.problem import Problem
+from unskew.networks.registry import Problem
 from unskew.networks.running import RunningEstimate
 
 # The paper's variants, as arguments of LBD.

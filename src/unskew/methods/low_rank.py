@@ -47,17 +47,17 @@ import torch
 from torch import Tensor, nn
 
 from unskew import losses
-from unskew.data.batches import ClickBatches
-from unskew.data.click_log import ClickLog
-from unskew.data.judged_set import JudgedSet
+from unskew.data.clicks.batches import ClickBatches
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists
-from unskew.methods.line_search import Axis, Found, ScoredLists, of_clicks, of_metric, search, spread_axes
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.documents import Ranker, mlp
 from unskew.networks.limits import draw_kept, penalized_rows, showings, slope_lengths, weighted_mean
+from unskew.networks.line_search import Axis, Found, ScoredLists, of_clicks, of_metric, search, spread_axes
 from unskew.networks.low_rank import LINKS, Average, CorrectedRanker, Loadings, largest_delta
 from unskew.networks.observation import PositionObservation
-from unskew.networks.problem import Problem
+from unskew.networks.registry import Problem
 from unskew.networks.running import RunningEstimate
 
 START = 0.3  # of the usual weights of the last layer of e: training begins close to `two_tower`

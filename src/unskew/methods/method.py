@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from torch import Tensor, nn
 
-from unskew.data.batches import ClickDetail
-from unskew.data.judged_set import JudgedSet
+from unskew.data.clicks.batches import ClickDetail
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists
 from unskew.networks.documents import Ranker
 

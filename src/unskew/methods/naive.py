@@ -11,7 +11,7 @@ from torch import Tensor
 from unskew import losses
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Terms
-from unskew.networks.problem import Problem
+from unskew.networks.registry import Problem
 
 
 class Naive(Method):

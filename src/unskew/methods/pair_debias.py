@@ -23,7 +23,7 @@ from torch import Tensor
 from unskew import losses
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Terms
-from unskew.networks.problem import Problem
+from unskew.networks.registry import Problem
 from unskew.networks.running import RunningEstimate, sum_per_position
 
 SMALLEST = 1e-3  # a ratio below this would let one pair drown the rest

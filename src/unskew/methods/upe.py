@@ -37,7 +37,7 @@ from torch import Tensor, nn
 from unskew import losses
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms, above_zero
-from unskew.networks.problem import Problem
+from unskew.networks.registry import Problem
 from unskew.networks.running import RunningEstimate, sum_per_position
 
 TINY = 1e-12  # a share below this, and a spread of scores below this, is none

@@ -36,7 +36,7 @@ from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.documents import Ranker, mlp
 from unskew.networks.embeddings import RelevanceEmbedding, observation_embedding, starting_at
-from unskew.networks.problem import Problem
+from unskew.networks.registry import Problem
 from unskew.networks.running import RunningEstimate
 
 LARGEST_LOG_VARIANCE = 4.0  # of either sign; embeddings are of order 1, and σ stays between e^-2 and e^2

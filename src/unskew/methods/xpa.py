@@ -31,7 +31,7 @@ from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.context import AverageCurve
 from unskew.networks.observation import PositionObservation
-from unskew.networks.problem import Problem
+from unskew.networks.registry import Problem
 
 SMALLEST_LOGIT, LARGEST_LOGIT = -30.0, 30.0  # of the reported curve only
 

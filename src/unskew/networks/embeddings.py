@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from unskew.networks.documents import PointwiseRanker, mlp
 from unskew.networks.listwise import ListwiseRanker
-from unskew.networks.problem import Problem
+from unskew.networks.registry import Problem
 
 CONTEXT_SIZES = (32,)  # hidden layers of the observation network, where the log has bias columns
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from unskew.networks.problem import Problem
+from unskew.networks.registry import Problem
 
 
 class PositionObservation(nn.Module):

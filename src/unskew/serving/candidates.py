@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from unskew.data.catalogue import is_known
+from unskew.data.clicks.storage import ABOUT
 from unskew.data.columns import is_numeric
-from unskew.data.log_files import ABOUT
-from unskew.ingest.sources import KINDS, find_source
+from unskew.data.judged.catalogue import is_known
+from unskew.ingestion.sources import KINDS, find_source
 from unskew.serving.saved_ranker import SavedRanker
 
 CELLS_AT_ONCE = 2**22

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unskew.data.new_folder import check_place
+from unskew.data.files import check_place
 from unskew.model import Model, ModelRanker
 from unskew.serving.agreement import Agreement, compare
 from unskew.serving.linear_json import linear_scores, to_json

@@ -22,10 +22,10 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from unskew.data.features import from_spec
-from unskew.data.new_folder import new_folder
+from unskew.data.files import new_folder
+from unskew.data.fitted_transforms import from_spec
 from unskew.model import Model
-from unskew.networks.problem import Network, Problem
+from unskew.networks.registry import Network, Problem
 from unskew.recipe import Recipe, find_method
 from unskew.training.history import History
 from unskew.training.settings import Settings

@@ -11,7 +11,7 @@ import duckdb
 import numpy as np
 import pyarrow.parquet as pq
 
-from unskew.ingest.memory import parse_memory
+from unskew.ingestion.memory import parse_memory
 
 ROWS_A_GROUP = 65_536
 

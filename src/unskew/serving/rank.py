@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unskew.data.judged_set import JudgedSet
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import score_documents
 from unskew.serving.candidates import Candidates, Part, open_candidates
 from unskew.serving.query_order import database, find_apart, sort_by_query

@@ -17,7 +17,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from unskew.data.judged_set import JudgedSet
+from unskew.data.judged.judged_set import JudgedSet
 
 
 def ranking_table(queries: pa.Array, documents: pa.Array, offsets: NDArray[np.int64], scores: NDArray) -> pa.Table:

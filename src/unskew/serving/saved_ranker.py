@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from unskew.data.features import TAKES_MISSING
-from unskew.data.judged_set import JudgedSet
+from unskew.data.fitted_transforms import TAKES_MISSING
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import Scorer
 from unskew.serving.model_files import load_model
 from unskew.serving.onnx_file import OnnxRanker

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.data.click_log import ClickLog
+from unskew.data.clicks.click_log import ClickLog
 from unskew.methods import Method
 from unskew.model import Model
 from unskew.recipe import find_method

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
 from unskew.data.checks import check_features
-from unskew.data.judged_set import JudgedSet
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.simulation.browsing import Expectation, Matrix, Shown
 from unskew.simulation.independent import PositionBased
 

@@ -18,7 +18,7 @@ import torch
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from unskew.data.judged_set import JudgedSet
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.simulation.ranking_svm import LinearScorer, train_ranking_svm
 from unskew.simulation.showings import Candidates, Index, Showings, concatenate, one_order, sampled_orders
 from unskew.simulation.users import make

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.svm import LinearSVC
 
 from unskew.data.checks import check_features
-from unskew.data.judged_set import JudgedSet
+from unskew.data.judged.judged_set import JudgedSet
 
 # More pairs than this are thinned out at random: they cost minutes and hardly move the weights.
 MAX_PAIRS = 100_000

@@ -15,7 +15,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from unskew.data.grouping import unique_rows
-from unskew.data.judged_set import JudgedSet, padded_rows
+from unskew.data.judged.judged_set import JudgedSet, padded_rows
 
 # Numbers drawn at once when every session has an order of its own. A constant: it must not change what is drawn.
 SLAB = 2**21

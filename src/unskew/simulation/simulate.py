@@ -20,9 +20,9 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.data.checks import check_features
-from unskew.data.click_log import ClickLog
-from unskew.data.impressions import BiasColumn, Patterns, compact_counts
-from unskew.data.judged_set import JudgedSet
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.impressions import BiasColumn, Patterns, compact_counts
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.simulation.browsing import Expectation, GradedUser, Shown, User, count_sessions
 from unskew.simulation.independent import RealClick
 from unskew.simulation.interventions import check_interventions, intervene

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from unskew.data.click_log import ClickLog
-from unskew.data.log_files import ABOUT, write_log
-from unskew.data.new_folder import check_folder, check_place
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.storage import ABOUT, write_log
+from unskew.data.files import check_folder, check_place
 
 FORMAT = "unskew-truth"
 VERSION = 1

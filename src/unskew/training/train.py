@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unskew.data.batches import ClickBatches, JudgedBatches, ShardBatches
-from unskew.data.click_log import ClickLog
-from unskew.data.judged_set import JudgedSet
+from unskew.data.clicks.batches import ClickBatches, JudgedBatches, ShardBatches
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage
 from unskew.training.averaging import UNVALIDATED, AveragedMethod

@@ -1,0 +1,1 @@
+"""Click logs: the data, how they are built, stored and read in batches."""

@@ -1,0 +1,258 @@
+"""Batches: lists as tensors, shuffled once an epoch, found again from the number of the step alone.
+
+The order is a function of seed and epoch, so a resumed run sees exactly what an uninterrupted one would have seen.
+Batches of an epoch are of nearly equal size; all hold the counted rows of their lists. A log larger than memory is
+shuffled shard by shard: shards come in a new order every epoch, and a batch holds lists of one shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.storage import LogFolder
+from unskew.data.judged.judged_set import JudgedSet, ragged_rows
+from unskew.lists import ClickedLists, JudgedLists, shared_tensor
+
+ClickDetail = Literal["counts", "pairs", "patterns"]
+
+
+class ClickBatches:
+    """Batches of a log, by list; a row is all showings of a list, or with `patterns` one click pattern of it."""
+
+    def __init__(self, log: ClickLog, batch_size: int = 256, *, seed: int = 0, detail: ClickDetail = "counts"):
+        _check_detail(detail, joint=log.joint)
+        self.log = log
+        self.detail = detail
+        n_rows = len(log.patterns.lists) if detail == "patterns" and log.patterns is not None else log.n_lists
+        _check_rows(n_rows)
+        self.order = _Order(n_rows, batch_size, seed)
+        self._features = shared_tensor(log.features)
+        self._documents = torch.from_numpy(log.documents.astype(np.int64))
+        self._positions = torch.from_numpy(log.positions.astype(np.int64))
+        self._mask = shared_tensor(log.mask)
+        self._bias = {name: shared_tensor(_levels_or_numbers(column, log.n_docs)) for name, column in log.bias.items()}
+        self._full = bool(log.mask.all())
+        if log.patterns is not None:
+            self._pattern_offsets = np.searchsorted(log.patterns.lists, np.arange(log.n_lists + 1))
+
+    @property
+    def per_epoch(self) -> int:
+        return self.order.per_epoch
+
+    def __call__(self, step: int) -> ClickedLists:
+        """The batch of this step."""
+        return self.rows(self.order(step))
+
+    def all(self, batch_size: int = 1024) -> Iterator[ClickedLists]:
+        """Every row once, in the log's order."""
+        for start in range(0, self.order.n_rows, batch_size):
+            yield self.rows(np.arange(start, min(start + batch_size, self.order.n_rows)))
+
+    def rows(self, rows: NDArray[np.int64]) -> ClickedLists:
+        """These rows as tensors."""
+        log = self.log
+        if self.detail == "patterns" and log.patterns is not None:
+            lists = log.patterns.lists[rows]
+            sessions = log.patterns.sessions[rows].astype(np.float32)
+            clicks = log.patterns.clicks[rows] * sessions[:, None]
+        else:
+            lists = rows
+            sessions = log.sessions[rows].astype(np.float32)
+            clicks = log.clicks[rows].astype(np.float32)
+        chosen = torch.from_numpy(lists)
+        mask = self._mask[chosen]
+        documents = self._documents[chosen]
+        features = self._features.index_select(0, documents.reshape(-1)).view(*documents.shape, log.n_features)
+        if not self._full:
+            features *= mask.unsqueeze(-1)  # padding points at a real document
+        return ClickedLists(
+            features=features,
+            mask=mask,
+            positions=self._positions[chosen],
+            clicks=torch.from_numpy(clicks),
+            sessions=torch.from_numpy(sessions),
+            bias={name: values[chosen] for name, values in self._bias.items()},
+            policy_scores=None if log.policy_scores is None else torch.from_numpy(log.policy_scores[lists]).float(),
+            pairs=self._pairs(lists) if self.detail == "pairs" else None,
+        )
+
+    def _pairs(self, lists: NDArray[np.int64]) -> Tensor:
+        """Sessions of each list in which i was clicked and j was not, `[lists, docs, docs]`."""
+        patterns = self.log.patterns
+        assert patterns is not None
+        rows, offsets = ragged_rows(self._pattern_offsets, lists)
+        clicked = torch.from_numpy(patterns.clicks[rows])
+        weighted = clicked * torch.from_numpy(patterns.sessions[rows].astype(np.float32)).unsqueeze(-1)
+        owner = torch.from_numpy(np.repeat(np.arange(len(lists)), np.diff(offsets)))
+        counts = torch.zeros(len(lists), self.log.n_docs, self.log.n_docs)
+        counts.index_add_(0, owner, weighted.unsqueeze(2) * (clicked == 0).unsqueeze(1))
+        mask = self._mask[torch.from_numpy(lists)]
+        return counts * (mask.unsqueeze(2) & mask.unsqueeze(1))
+
+
+class ShardBatches:
+    """Batches of a log on disk, in the memory of two shards: one in use, the next being read in the background.
+
+    Args:
+        prepare: applied to every shard that is read, e.g. a transform of its features; it must keep the lists.
+    """
+
+    def __init__(
+        self,
+        folder: LogFolder,
+        batch_size: int = 256,
+        *,
+        seed: int = 0,
+        detail: ClickDetail = "counts",
+        prepare: Callable[[ClickLog], ClickLog] = lambda log: log,
+    ):
+        _check_detail(detail, joint=folder.joint)
+        self.folder = folder
+        self.detail = detail
+        self.prepare = prepare
+        self._orders = [
+            _Order(n_rows, batch_size, seed, stream=1 + number)  # stream 0 is the order of the shards
+            for number, n_rows in enumerate(folder.counts("patterns" if detail == "patterns" else "lists"))
+        ]
+        self._filled = [number for number, order in enumerate(self._orders) if order.n_rows]
+        _check_rows(len(self._filled))
+        self._shard_order = _Order(len(self._filled), 1, seed)
+        self.per_epoch = sum(order.per_epoch for order in self._orders)
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="shards")
+        self._visit = (-1, -1)  # epoch and place in its order of shards
+        self._shard = -1
+        self._batches: ClickBatches | None = None
+        self._upcoming: tuple[int, Future[ClickBatches]] | None = None
+
+    def __call__(self, step: int) -> ClickedLists:
+        """The batch of this step."""
+        epoch, number = divmod(step, self.per_epoch)
+        shards = self._shards(epoch)
+        ends = np.cumsum([self._orders[shard].per_epoch for shard in shards])
+        place = int(np.searchsorted(ends, number, side="right"))
+        shard = shards[place]
+        batches = self._load(shard)
+        if self._visit != (epoch, place):
+            self._visit = (epoch, place)
+            self._read_ahead(shards[place + 1] if place + 1 < len(shards) else self._shards(epoch + 1)[0])
+        order = self._orders[shard]
+        first = int(ends[place]) - order.per_epoch
+        return batches.rows(order.of_epoch(epoch, number - first))
+
+    def all(self, batch_size: int = 1024) -> Iterator[ClickedLists]:
+        """Every row once, in the log's order."""
+        self._batches, self._shard, self._upcoming, self._visit = None, -1, None, (-1, -1)  # room for two others
+        for number in self._filled:
+            batches = self._load(number)
+            later = [other for other in self._filled if other > number]
+            if later:
+                self._read_ahead(later[0])
+            yield from batches.all(batch_size)
+
+    def _shards(self, epoch: int) -> list[int]:
+        """Shards in the order of an epoch."""
+        return [self._filled[number] for number in self._shard_order.permutation(epoch)]
+
+    def _load(self, shard: int) -> ClickBatches:
+        if self._batches is not None and self._shard == shard:
+            return self._batches
+        self._batches = None
+        self._orders[self._shard].forget()
+        if self._upcoming is None or self._upcoming[0] != shard:
+            self._read_ahead(shard)
+        assert self._upcoming is not None
+        self._batches, self._shard = self._upcoming[1].result(), shard
+        self._upcoming = None
+        return self._batches
+
+    def _read_ahead(self, shard: int) -> None:
+        if self._upcoming is not None:
+            self._upcoming[1].cancel()
+        self._upcoming = None
+        if shard != self._shard or self._batches is None:
+            self._upcoming = (shard, self._reader.submit(self._read, shard))
+
+    def _read(self, shard: int) -> ClickBatches:
+        batches = ClickBatches(self.prepare(self.folder.shard(shard)), detail=self.detail)
+        if batches.order.n_rows != self._orders[shard].n_rows:
+            raise ValueError(
+                f"shard {shard} has {self._orders[shard].n_rows} rows, {batches.order.n_rows} after prepare: "
+                "it must keep every list"
+            )
+        return batches
+
+
+class JudgedBatches:
+    """Batches of a judged set."""
+
+    def __init__(self, judged: JudgedSet, batch_size: int = 256, *, seed: int = 0):
+        self.judged = judged
+        _check_rows(judged.n_queries)
+        self.order = _Order(judged.n_queries, batch_size, seed)
+
+    @property
+    def per_epoch(self) -> int:
+        return self.order.per_epoch
+
+    def __call__(self, step: int) -> JudgedLists:
+        """The batch of this step."""
+        return self.judged.lists(self.order(step))
+
+
+class _Order:
+    """Which rows make up the batch of a step."""
+
+    def __init__(self, n_rows: int, batch_size: int, seed: int, stream: int = 0):
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}: a batch has at least one list")
+        self.n_rows = n_rows
+        self.per_epoch = -(-n_rows // batch_size)
+        self._seed = [seed, stream]
+        self._epoch = -1
+        self._permutation = np.zeros(0, dtype=np.int64)
+
+    def __call__(self, step: int) -> NDArray[np.int64]:
+        return self.of_epoch(*divmod(step, self.per_epoch))
+
+    def of_epoch(self, epoch: int, number: int) -> NDArray[np.int64]:
+        """Rows of a batch of an epoch."""
+        start, end = (self.n_rows * place // self.per_epoch for place in (number, number + 1))
+        return self.permutation(epoch)[start:end]
+
+    def permutation(self, epoch: int) -> NDArray[np.int64]:
+        """All rows in the order of an epoch."""
+        if epoch != self._epoch:
+            seed, stream = self._seed
+            self._permutation = np.random.default_rng([seed, epoch, stream]).permutation(self.n_rows)
+            self._epoch = epoch
+        return self._permutation
+
+    def forget(self) -> None:
+        """Free the memory; the order is found again when it is asked for."""
+        self._epoch, self._permutation = -1, np.zeros(0, dtype=np.int64)
+
+
+def _levels_or_numbers(column: BiasColumn, n_docs: int) -> NDArray:
+    return column.per_document(n_docs).astype(np.float32 if column.levels is None else np.int64, copy=False)
+
+
+def _check_detail(detail: ClickDetail, *, joint: bool) -> None:
+    if detail != "counts" and not joint:
+        raise ValueError(
+            f"this method learns from {detail} of clicks, but the log only has counts of single documents: keep "
+            "which documents were clicked together (joint=True when building or simulating, --joint)"
+        )
+
+
+def _check_rows(n_rows: int) -> None:
+    if n_rows == 0:
+        raise ValueError("there are no lists to learn from: the log is empty")

@@ -1,0 +1,119 @@
+"""A click log from flat arrays with one row per shown document, as LightGBM and scikit-learn take them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unskew.data.checks import check_features, check_one_a_place, check_places, check_values
+from unskew.data.clicks.impressions import Patterns, compact_counts, pad, shown_order
+from unskew.data.columns import as_features
+from unskew.data.grouping import number_ids
+
+
+def log_from_arrays(
+    X: Any,
+    clicks: ArrayLike,
+    group: ArrayLike | None,
+    position: ArrayLike | None,
+    sessions: ArrayLike | None,
+    query: Any,
+    weight: ArrayLike | None,
+    *,
+    graded: bool,
+) -> dict[str, Any]:
+    """Fields of a `ClickLog`; `ClickLog.from_arrays` says what the arguments hold."""
+    features, names = as_features(X)
+    check_features(features, names, what="row")
+    ids, lists = _lists_of_rows(len(features), group, query)
+    counts, shown, single = _feedback(clicks, lists, len(ids), sessions, weight, graded=graded)
+    places = shown_order(lists) if position is None else _places(position, len(features))
+    rows, mask = pad(lists, places, len(ids))
+    check_one_a_place(places, rows, mask, "position")
+    one = np.where(mask, single[rows], 0.0).astype(np.float32)
+    joint = sessions is None or bool((shown == 1).all())
+    return {
+        "features": features,
+        "documents": np.where(mask, rows, 0).astype(np.int32),
+        "mask": mask,
+        "clicks": compact_counts(np.where(mask, counts[rows], 0.0)),
+        "sessions": compact_counts(shown),
+        "positions": np.where(mask, places[rows], 0).astype(np.int16),
+        "document_queries": lists,
+        "query_ids": ids,
+        "feature_names": names,
+        "patterns": Patterns(np.arange(len(ids)), one, compact_counts(shown)) if joint else None,
+        "graded": graded,
+    }
+
+
+def _feedback(
+    clicks: ArrayLike,
+    lists: NDArray[np.int64],
+    n_lists: int,
+    sessions: ArrayLike | None,
+    weight: ArrayLike | None,
+    *,
+    graded: bool,
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Clicks of each row, sessions of each list, and clicks of each row in one session."""
+    if sessions is not None and weight is not None:
+        raise ValueError("pass sessions (clicks are counts) or weight (one session a list), not both")
+    values = _vector(clicks, len(lists), "clicks", "a row")
+    check_values(values, np.isfinite(values) & (values >= 0), "clicks", "clicks are counted from 0")
+    shown = np.ones(n_lists)
+    if sessions is not None:
+        shown = _positive(sessions, n_lists, "sessions")
+    if not graded:
+        rule = "a click is 0 or 1 (sessions=… takes counts, graded=True dwell times and the like)"
+        rule = rule if sessions is None else "clicks are at most the sessions of the list"
+        check_values(values, values <= shown[lists], "clicks", rule)
+    if weight is None:
+        return values, shown, values
+    weights = _positive(weight, n_lists, "weight")
+    return values * weights[lists], weights, values
+
+
+def _vector(values: ArrayLike, length: int, name: str, each: str) -> NDArray[np.float64]:
+    vector = np.asarray(values, dtype=np.float64).reshape(-1)
+    if len(vector) != length:
+        raise ValueError(f"{name} has {len(vector)} values, {length} are needed: one {each}")
+    return vector
+
+
+def _positive(values: ArrayLike, length: int, name: str) -> NDArray[np.float64]:
+    vector = _vector(values, length, name, "a list")
+    check_values(vector, np.isfinite(vector) & (vector > 0), name, "a number above 0 is needed for each list")
+    return vector
+
+
+def _places(position: ArrayLike, n_rows: int) -> NDArray[np.int64]:
+    values = _vector(position, n_rows, "position", "a row")
+    check_values(values, np.isfinite(values) & (values == np.floor(values)), "position", "positions are 0, 1, 2, …")
+    places = values.astype(np.int64)
+    check_places(places, "position", 0, "Then subtract that")
+    return places
+
+
+def _lists_of_rows(n_rows: int, group: ArrayLike | None, query: Any) -> tuple[NDArray, NDArray[np.int64]]:
+    """Ids of the lists and the list of each row."""
+    if n_rows == 0:
+        raise ValueError("X has no rows: nothing was shown")
+    if (group is None) == (query is None):
+        raise ValueError("pass group (rows of each list) or query (the list's id in each row), one of them")
+    if group is None:
+        ids, lists = number_ids(query)
+        if len(lists) != n_rows:
+            raise ValueError(f"query has {len(lists)} values, but there are {n_rows} rows: give one a row")
+        return ids, lists
+    sizes = np.asarray(group)
+    if sizes.ndim != 1 or sizes.dtype.kind not in "iu":
+        raise ValueError(
+            f"group must be whole numbers, the rows of each list, got {sizes.dtype} of shape {sizes.shape}"
+        )
+    check_values(sizes, sizes > 0, "group", "a list has at least one row")
+    if sizes.sum() != n_rows:
+        raise ValueError(f"group sizes add up to {sizes.sum()}, but there are {n_rows} rows: each row is in one list")
+    return np.arange(len(sizes)), np.repeat(np.arange(len(sizes)), sizes)

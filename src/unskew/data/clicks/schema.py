@@ -1,0 +1,70 @@
+"""What all shards of a log have in common, found while they are written one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.impressions import BiasColumn
+
+
+class LogSchema:
+    """Features, bias columns and kind of a log; names of levels grow as shards bring new ones."""
+
+    ENTRIES: ClassVar = ("features", "bias", "interventions", "policy_scores", "first_shown", "joint", "graded")
+
+    def __init__(self, log: ClickLog):
+        self._fixed = _fixed(log)
+        self._levels: dict[str, list[str] | None] = {name: _names(column) for name, column in log.bias.items()}
+        self._interventions = None if log.interventions is None else _names(log.interventions)
+
+    def admit(self, log: ClickLog, number: int) -> ClickLog:
+        """The log with levels numbered as in the shards before it; one that does not fit is refused."""
+        for name, value in _fixed(log).items():
+            if value != self._fixed[name]:
+                raise ValueError(
+                    f"shard {number}: {name} is {value}, but {self._fixed[name]} in shard 0: build it alike"
+                )
+        interventions = log.interventions
+        if interventions is not None:
+            interventions = _renumber(interventions, self._interventions)
+        bias = {name: _renumber(column, self._levels[name]) for name, column in log.bias.items()}
+        return replace(log, bias=bias, interventions=interventions)
+
+    def about(self) -> dict[str, Any]:
+        """Entries of `log.json`."""
+        found = {**self._fixed, "bias": self._levels, "interventions": self._interventions}
+        return {name: found[name] for name in self.ENTRIES}
+
+
+def _fixed(log: ClickLog) -> dict[str, Any]:
+    return {
+        "features": list(log.feature_names) or log.n_features,
+        "bias": {name: "numbers" if column.levels is None else "levels" for name, column in log.bias.items()},
+        "interventions": log.interventions is not None,
+        "policy_scores": log.policy_scores is not None,
+        "first_shown": log.first_shown is not None,
+        "joint": log.joint,
+        "graded": log.graded,
+    }
+
+
+def _names(column: BiasColumn) -> list[str] | None:
+    return None if column.levels is None else list(column.levels)
+
+
+def _renumber(column: BiasColumn, known: list[str] | None) -> BiasColumn:
+    """The column with the numbers of the known levels; new ones are added to them."""
+    if known is None or column.levels is None or _starts_with(known, column.levels):
+        return column
+    known.extend(level for level in column.levels if level not in known)
+    numbers = np.array([known.index(level) for level in column.levels])
+    return BiasColumn(numbers[column.values], tuple(known))
+
+
+def _starts_with(known: Sequence[str], levels: Sequence[str]) -> bool:
+    return list(known[: len(levels)]) == list(levels)

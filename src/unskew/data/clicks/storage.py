@@ -1,0 +1,161 @@
+"""Click logs on disk: a folder of parquet shards with a versioned schema.
+
+    LOG/log.json                       format, version, feature names, bias columns, counts of each shard
+    LOG/shard-00000.documents.parquet  a row for each document: query, document, features
+    LOG/shard-00000.lists.parquet      a row for each list: documents, positions, clicks, sessions and what else it has
+    LOG/shard-00000.patterns.parquet   a row for each click pattern; only in a joint log
+
+`docs/click_log.md` has every column. A query stands in one shard only, so every shard is a log by itself and a log
+larger than memory is read shard by shard. A folder appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.joined import join_logs
+from unskew.data.clicks.schema import LogSchema
+from unskew.data.clicks.shards import read_shard, write_shard
+from unskew.data.files import new_folder
+
+FORMAT = "unskew-click-log"
+VERSION = 1
+ABOUT = "log.json"
+
+
+def write_log(log: ClickLog, folder: str | Path, *, n_shards: int = 1, overwrite: bool = False) -> Path:
+    """Write a log into a new folder, atomically; queries are dealt to shards in their order."""
+    if n_shards < 1:
+        raise ValueError(f"n_shards is {n_shards}: at least one is needed")
+    n_queries = len(log.query_ids)
+    n_shards = min(n_shards, max(n_queries, 1))
+    shard_of_query = np.arange(n_queries) * n_shards // max(n_queries, 1)
+    parts = (log.of_queries(shard_of_query == shard) for shard in range(n_shards))
+    return write_shards([log] if n_shards == 1 else parts, folder, overwrite=overwrite)
+
+
+def write_shards(
+    shards: Iterable[ClickLog],
+    folder: str | Path,
+    *,
+    overwrite: bool = False,
+    notes: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write logs that share no query as the shards of one log, each as it comes: one is in memory at a time.
+
+    All have the same features, bias columns and kind of feedback; a later shard may bring new levels. Notes are kept
+    in `log.json` as they are when the last shard has come.
+    """
+    target = Path(folder)
+    with new_folder(target, ABOUT, overwrite=overwrite) as scratch:
+        schema: LogSchema | None = None
+        counts = []
+        for number, log in enumerate(shards):
+            schema = LogSchema(log) if schema is None else schema
+            counts.append(write_shard(schema.admit(log, number), scratch / _shard_name(number)))
+        if schema is None:
+            raise ValueError(f"{target}: there are no shards to write")
+        about = {"format": FORMAT, "version": VERSION, **schema.about(), "shards": counts}
+        about |= {} if notes is None else {"notes": notes}
+        (scratch / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    return target
+
+
+@dataclass(frozen=True)
+class LogFolder:
+    """A log on disk, read shard by shard."""
+
+    path: Path
+    about: dict[str, Any]
+
+    @property
+    def n_shards(self) -> int:
+        return len(self.about["shards"])
+
+    @property
+    def n_lists(self) -> list[int]:
+        """Lists of each shard."""
+        return self.counts("lists")
+
+    @property
+    def n_sessions(self) -> float:
+        return sum(shard["sessions"] for shard in self.about["shards"])
+
+    @property
+    def n_clicks(self) -> float:
+        return sum(shard["clicks"] for shard in self.about["shards"])
+
+    @property
+    def n_positions(self) -> int:
+        """One more than the lowest place shown."""
+        return max(self.counts("positions"))
+
+    @property
+    def n_features(self) -> int:
+        features = self.about["features"]
+        return features if isinstance(features, int) else len(features)
+
+    @property
+    def joint(self) -> bool:
+        return bool(self.about["joint"])
+
+    def counts(self, what: str) -> list[int]:
+        """Lists, documents, patterns or positions of each shard."""
+        return [shard[what] for shard in self.about["shards"]]
+
+    def shard(self, number: int) -> ClickLog:
+        return read_shard(self.path / _shard_name(number), self.about, self.about["shards"][number])
+
+    def shards(self, order: Sequence[int] | None = None) -> Iterator[ClickLog]:
+        """Logs of the shards, the next one read while this one is in use: two are in memory at most."""
+        numbers = list(range(self.n_shards)) if order is None else list(order)
+        with ThreadPoolExecutor(1) as reader:
+            upcoming: Future[ClickLog] | None = None
+            for number, following in zip(numbers, [*numbers[1:], None], strict=False):
+                current = self.shard(number) if upcoming is None else upcoming.result()
+                upcoming = None if following is None else reader.submit(self.shard, following)
+                yield current
+
+
+def open_log(folder: str | Path) -> LogFolder:
+    """A log folder, checked but not read."""
+    path = Path(folder)
+    about_path = path / ABOUT
+    if not about_path.is_file():
+        raise FileNotFoundError(
+            f"{path} is no click log: log.json is missing in it (make one with unskew ingest, or unskew simulate)"
+        )
+    try:
+        about = json.loads(about_path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{about_path} is damaged ({error}): write the log again") from error
+    found = about.get("format") if isinstance(about, dict) else None
+    if found != FORMAT:
+        raise ValueError(f"{about_path}: format is {found!r}, {FORMAT!r} is needed")
+    if about.get("version") != VERSION:
+        raise ValueError(f"{path}: version {about.get('version')} of the format; this release reads version {VERSION}")
+    missing = [name for name in (*LogSchema.ENTRIES, "shards") if name not in about]
+    if missing or not about["shards"]:
+        raise ValueError(f"{about_path} is damaged ('{(missing or ['shards'])[0]}' is missing): write the log again")
+    return LogFolder(path, about)
+
+
+def read_log(folder: str | Path) -> ClickLog:
+    """A whole log in memory."""
+    shards = list(open_log(folder).shards())
+    try:
+        return join_logs(shards)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from error
+
+
+def _shard_name(number: int) -> str:
+    return f"shard-{number:05d}"

@@ -1,0 +1,1 @@
+"""Judged queries: data sets by name, LETOR files, the built-in world."""

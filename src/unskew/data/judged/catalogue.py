@@ -1,0 +1,210 @@
+"""Data sets by name, and the splits of a data set or file that a user names.
+
+`load("mq2008/1")` gives `.train`, `.valid` and `.test`, each read when first asked for. Files are looked for under the
+folder named by `UNSKEW_DATA` (default: the user's data directory), plain or packed with gzip. A file that holds other
+counts than the publisher's is refused, because results on it would not be comparable; `read_letor` reads any file.
+
+`world:tiny`, `world:small` and `world:large` are built in and need no files; `world:small:7` is the one of seed 7.
+
+Yahoo!, Istella-S, MSLR-WEB, MQ2007 and OHSUMED cannot come with the tests, which use generated files of their form.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import platformdirs
+
+from unskew.data.judged import world
+from unskew.data.judged.catalogue_entries import CATALOGUE, SPLITS, Entry, Split
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.judged.letor import read_letor
+
+WORLD = "world"
+WORLD_TRANSFORM = "automatic"
+PACKED = ".gz"
+
+
+class MissingDataError(FileNotFoundError):
+    """Files of a known data set are not there; says where they were looked for and how to get them."""
+
+
+class UnknownDataError(ValueError):
+    """A name that the catalogue does not have; lists those it has."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A data set in three splits, each read when first asked for."""
+
+    name: str
+    transform: str  # suggested name in `unskew.data.fitted_transforms`
+    read_split: Callable[[str], JudgedSet]
+
+    @cached_property
+    def train(self) -> JudgedSet:
+        return self.read_split("train")
+
+    @cached_property
+    def valid(self) -> JudgedSet:
+        return self.read_split("valid")
+
+    @cached_property
+    def test(self) -> JudgedSet:
+        return self.read_split("test")
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name})"
+
+
+class ListingRow(NamedTuple):
+    """One line of the catalogue as a user sees it; `None` where a count is not known."""
+
+    name: str
+    queries: int | None
+    documents: int | None
+    features: int
+    grades: str
+    present: bool  # can be loaded here and now
+    licence: str
+
+
+def load(name: str) -> Dataset:
+    """The data set of this name; an error if files of it are missing."""
+    if name in CATALOGUE:
+        _find_files(name, SPLITS)
+    return _dataset(name)
+
+
+def load_split(spec: str, default: str) -> JudgedSet:
+    """What a user names: `NAME` or `NAME@split` of the catalogue, or a path to a LETOR file.
+
+    Args:
+        default: The split that is meant when none is named.
+    """
+    name, at, split = spec.partition("@")
+    if not is_known(name) and Path(spec).is_file():
+        return read_letor(spec, name=Path(spec).name)
+    split = split if at else default
+    if split not in SPLITS:
+        raise ValueError(f"'{spec}': there is no split '{split}', choose one of {', '.join(SPLITS)}")
+    return _dataset(name).read_split(split)
+
+
+def is_known(name: str) -> bool:
+    """Whether the catalogue has this name, with or without its files."""
+    return name in CATALOGUE or name.split(":")[0] == WORLD
+
+
+def listing() -> list[ListingRow]:
+    """All data sets, the built-in worlds first."""
+    worlds = [
+        ListingRow(f"{WORLD}:{size}", sum(queries.values()), None, world.N_FEATURES, "0-4", True, "built in")
+        for size, queries in world.SIZES.items()
+    ]
+    entries = [
+        ListingRow(name, entry.queries, entry.documents, entry.features, entry.grades, is_present(name), entry.licence)
+        for name, entry in CATALOGUE.items()
+    ]
+    return worlds + entries
+
+
+def is_present(name: str) -> bool:
+    """Whether every file of a data set is there."""
+    try:
+        _find_files(name, SPLITS)
+    except MissingDataError:
+        return False
+    return True
+
+
+def data_folder() -> Path:
+    """Where data sets are looked for: the folder named by `UNSKEW_DATA`, else the user's data directory."""
+    return Path(os.environ.get("UNSKEW_DATA") or platformdirs.user_data_dir("unskew"))
+
+
+def _dataset(name: str) -> Dataset:
+    if name in CATALOGUE:
+        return Dataset(name, CATALOGUE[name].transform, lambda split: _read_split(name, split))
+    if is_known(name):
+        size, seed = _parse_world(name)
+        build = cache(lambda: world.make_world(size, seed))  # one call makes all three splits
+        return Dataset(
+            name,
+            WORLD_TRANSFORM,
+            lambda split: {"train": build().train, "valid": build().valid, "test": build().test}[split],
+        )
+    raise UnknownDataError(_unknown(name))
+
+
+def _parse_world(name: str) -> tuple[str, int]:
+    """Size and seed in `world:SIZE` or `world:SIZE:SEED`."""
+    _, *arguments = name.split(":")
+    if len(arguments) not in (1, 2) or arguments[0] not in world.SIZES or not all(n.isdecimal() for n in arguments[1:]):
+        sizes = ", ".join(f"{WORLD}:{size}" for size in world.SIZES)
+        raise UnknownDataError(f"unknown world '{name}': choose {sizes}, with a seed as in {WORLD}:small:7")
+    return arguments[0], int(arguments[1]) if len(arguments) == 2 else 0
+
+
+def _read_split(name: str, split: str) -> JudgedSet:
+    entry = CATALOGUE[name]
+    wanted = entry.splits[split]
+    files = _find_files(name, (split,))
+    judged = read_letor(files, n_features=entry.features, first_feature=1, name=f"{name}@{split}")
+    if wanted.chosen is not None:
+        judged = judged.select(range(judged.n_queries)[slice(*wanted.chosen)])
+    _check_counts(judged, wanted, files)
+    return judged if entry.prepare is None else entry.prepare(judged)
+
+
+def _check_counts(judged: JudgedSet, wanted: Split, files: list[Path]) -> None:
+    for what, found, expected in (
+        ("queries", judged.n_queries, wanted.queries),
+        ("documents", judged.n_documents, wanted.documents),
+    ):
+        if expected is not None and found != expected:
+            raise ValueError(
+                f"{judged.name} must have {expected:,} {what}, but {', '.join(map(str, files))} gave {found:,}: "
+                "get the complete files again, or read files of your own with read_letor"
+            )
+
+
+def _find_files(name: str, splits: tuple[str, ...]) -> list[Path]:
+    """Paths of the files of these splits; an error that names all that are missing."""
+    entry = CATALOGUE[name]
+    names = list(dict.fromkeys(file for split in splits for file in entry.splits[split].files))
+    found = {file: _find(entry, file) for file in names}
+    missing = [file for file, path in found.items() if path is None]
+    if missing:
+        raise MissingDataError(_missing(name, entry, missing))
+    return [path for path in found.values() if path is not None]
+
+
+def _find(entry: Entry, file: str) -> Path | None:
+    for folder in entry.folders:
+        for path in (data_folder() / folder / file, data_folder() / folder / f"{file}{PACKED}"):
+            if path.is_file():
+                return path
+    return None
+
+
+def _missing(name: str, entry: Entry, files: list[str]) -> str:
+    places = " or ".join(str(data_folder() / folder) for folder in entry.folders)
+    return (
+        f"data set '{name}' lacks {', '.join(files)} (plain or {PACKED}), looked for in {places}. "
+        f"Get it from {entry.source}. Licence: {entry.licence}. Put the files into the first of these folders, or set "
+        f"UNSKEW_DATA to the folder that holds '{entry.folders[0]}'. 'world:small' needs no files."
+    )
+
+
+def _unknown(name: str) -> str:
+    known = [*(f"{WORLD}:{size}" for size in world.SIZES), *CATALOGUE]
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" did you mean '{close[0]}'?" if close else ""
+    return f"'{name}' is neither a data set nor a file:{hint} known data sets are {', '.join(known)}"

@@ -1,0 +1,225 @@
+"""LETOR and SVMlight text files, read into a JudgedSet.
+
+A line is one judged document: `grade qid:ID feature:value feature:value ... #comment`. What is taken for granted:
+
+* Features that a line does not name are 0. `NULL` is NaN: the set says what is missing, transforms decide what to do.
+* Values beyond float32 (Istella writes the largest double) become infinite.
+* Feature ids count from 0 if an id 0 occurs in any of the files, else from 1; `first_feature` decides it beforehand.
+* A comment `#docid = ID ...` gives the document's id, other comments are skipped. In a set where only some documents
+  have an id, the others get their number within the query.
+* Ids stay what they were: integers where all of them are, else strings.
+* The lines of a query stand together in one file. A query that comes back later is an error, never merged in silence.
+* Blank lines and lines of comment are skipped. Files are plain or gzip (by content, not by name), lines end in LF or
+  CR LF.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.data.judged.cache import ArrayCache
+from unskew.data.judged.growing_matrix import GrowingMatrix
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.judged.letor_text import (
+    BadLinesError,
+    Block,
+    Documents,
+    LetorError,
+    complaint,
+    parse_lines,
+    read_blocks,
+)
+
+__all__ = ["LetorError", "read_letor"]
+
+READER_VERSION = 1  # part of the cache key: raise it whenever the same file would be read differently
+MAX_FEATURES = 100_000  # a larger id is a slip of the pen rather than a column, unless `n_features` says otherwise
+
+PathLike = str | os.PathLike[str]
+
+
+def read_letor(
+    paths: PathLike | Sequence[PathLike],
+    *,
+    n_features: int | None = None,
+    first_feature: int | None = None,
+    cache: bool | PathLike = True,
+    name: str = "",
+) -> JudgedSet:
+    """One judged set from a LETOR file, or from several, one after the other.
+
+    Args:
+        n_features: Columns of the set; default: as many as the largest id asks for. Give it when files of one data
+            set are read separately, because sparse files may lack the last features.
+        first_feature: 0 or 1, where feature ids start; default: found out.
+        cache: Whether to keep the arrays on disk and map them the next time, or the folder to keep them in.
+    """
+    files = [Path(paths)] if isinstance(paths, str | os.PathLike) else [Path(path) for path in paths]
+    if not files:
+        raise ValueError("no file to read: give at least one path")
+    if first_feature not in (None, 0, 1):
+        raise ValueError(f"first_feature is {first_feature}, but feature ids count from 0 or from 1")
+    if n_features is not None and n_features < 1:
+        raise ValueError(f"n_features is {n_features}, but a set has at least one feature")
+    if cache is False:
+        arrays = _read(files, n_features, first_feature)
+    else:
+        arrays = _read_once(files, n_features, first_feature, ArrayCache(None if cache is True else Path(cache)))
+    return JudgedSet(**arrays, name=name)
+
+
+def _read_once(
+    files: list[Path], n_features: int | None, first_feature: int | None, cache: ArrayCache
+) -> dict[str, NDArray]:
+    """The arrays from the cache, or from the files and then into the cache."""
+    digests = [cache.digest(file) for file in files]
+    meaning = json.dumps(["letor", READER_VERSION, digests, n_features, first_feature])
+    key = hashlib.blake2b(meaning.encode(), digest_size=16).hexdigest()
+    arrays = cache.load(key)
+    if arrays is None:
+        arrays = _read(files, n_features, first_feature)
+        if [cache.digest(file) for file in files] != digests:
+            raise LetorError(f"{', '.join(map(str, files))}: changed while being read, read again when complete")
+        cache.store(key, arrays)
+    return arrays
+
+
+def _read(files: list[Path], n_features: int | None, first_feature: int | None) -> dict[str, NDArray]:
+    builder = _SetBuilder(n_features, first_feature)
+    for file in files:
+        n_before = builder.matrix.n_rows
+        for block in read_blocks(file):
+            builder.add(block)
+        if builder.matrix.n_rows == n_before:
+            raise LetorError(f"{file}: there is no judged document in this file")
+    return builder.finish()
+
+
+class _SetBuilder:
+    """Collects blocks of lines into the arrays of one set."""
+
+    def __init__(self, n_features: int | None, first_feature: int | None):
+        self.n_features = n_features
+        self.given_first = first_feature
+        self.first_feature = 1 if first_feature is None else first_feature
+        self.matrix = GrowingMatrix()
+        self.grades: list[NDArray[np.float32]] = []
+        self.document_ids: list[NDArray[np.bytes_]] = []
+        self.sizes: dict[bytes, int] = {}  # documents by query, in order of appearance
+        self.current: tuple[Path, bytes] | None = None  # the query whose lines may go on
+
+    def add(self, block: Block) -> None:
+        """Append the documents of a block."""
+        try:
+            documents = parse_lines(block.lines)
+            self._add_features(documents)
+        except BadLinesError:
+            raise self._explain(block) from None
+        self._add_queries(documents.queries, block)
+        self.grades.append(documents.grades)
+        self.document_ids.append(documents.document_ids)
+
+    def finish(self) -> dict[str, NDArray]:
+        """The fields of a JudgedSet."""
+        if self.n_features is not None:
+            self.matrix.add_columns(0, self.n_features - self.matrix.width)
+        sizes = np.fromiter(self.sizes.values(), dtype=np.int64, count=len(self.sizes))
+        arrays: dict[str, NDArray] = {
+            "features": self.matrix.finish(),
+            "grades": np.concatenate(self.grades),
+            "offsets": np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            "query_ids": _plain_ids([np.array(list(self.sizes), dtype=np.bytes_)]),
+        }
+        if any((ids != b"").any() for ids in self.document_ids):
+            arrays["document_ids"] = _plain_ids(_with_numbers(self.document_ids, sizes))
+        return arrays
+
+    def _add_features(self, documents: Documents) -> None:
+        lowest, highest = int(documents.features.min(initial=1)), int(documents.features.max(initial=0))
+        first = 0 if self.given_first is None and lowest == 0 else self.first_feature
+        shift = self.first_feature - first  # 1 when ids turn out to count from 0
+        width = max(self.matrix.width + shift, highest + 1 - first)
+        if lowest < first or width > self._max_features():
+            raise BadLinesError
+        places = documents.rows * width + (documents.features - first)
+        _refuse_repeated(places)
+        if width > self.matrix.width:
+            self.matrix.add_columns(shift, width - shift - self.matrix.width)
+        self.first_feature = first
+        n_before = self.matrix.n_rows
+        self.matrix.add_rows(len(documents.grades))
+        self.matrix.put(n_before * width + places, documents.values)
+
+    def _add_queries(self, runs: list[tuple[bytes, int]], block: Block) -> None:
+        row = 0
+        for query, size in runs:
+            if self.current != (block.file, query) and query in self.sizes:
+                raise block.error(
+                    block.line_of_document(row),
+                    f"query {query.decode(errors='backslashreplace')} has lines further up or in an earlier file: "
+                    "the lines of a query must stand together, so sort the file by query",
+                )
+            self.sizes[query] = self.sizes.get(query, 0) + size
+            self.current = (block.file, query)
+            row += size
+
+    def _explain(self, block: Block) -> LetorError:
+        """The error about the first bad line of a block that could not be read as a whole."""
+        for index, line in enumerate(block.lines):
+            try:
+                self._add_features(parse_lines([line]))
+            except BadLinesError:
+                return block.error(index, complaint(line, self.first_feature, self._max_features()))
+        raise AssertionError("lines that can be read one by one can be read together")
+
+    def _max_features(self) -> int:
+        return MAX_FEATURES if self.n_features is None else self.n_features
+
+
+def _refuse_repeated(places: NDArray[np.int64]) -> None:
+    """Refuse two values for one feature of one document."""
+    if (np.diff(places) > 0).all():  # ids ascend in each line, as nearly everywhere
+        return
+    if len(np.unique(places)) < len(places):
+        raise BadLinesError
+
+
+def _with_numbers(chunks: list[NDArray[np.bytes_]], sizes: NDArray[np.int64]) -> list[NDArray[np.bytes_]]:
+    """Document ids, with the number within the query in place of missing ones."""
+    numbers = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    ends = np.cumsum([len(chunk) for chunk in chunks])
+    return [
+        np.where(chunk == b"", numbers[end - len(chunk) : end].astype(np.bytes_), chunk)
+        if (chunk == b"").any()
+        else chunk
+        for chunk, end in zip(chunks, ends, strict=True)
+    ]
+
+
+def _plain_ids(chunks: list[NDArray[np.bytes_]]) -> NDArray:
+    """Ids in one array: integers where all of them are written as such, else strings."""
+    integers = [_as_integers(chunk) for chunk in chunks]
+    if all(numbers is not None for numbers in integers):
+        return np.concatenate([numbers for numbers in integers if numbers is not None])
+    texts = np.empty(sum(map(len, chunks)), dtype=f"U{max(chunk.itemsize for chunk in chunks)}")
+    start = 0
+    for chunk in chunks:  # one after the other: strings take four times the memory of bytes
+        texts[start : start + len(chunk)] = np.char.decode(chunk, "utf-8", "backslashreplace")
+        start += len(chunk)
+    return texts
+
+
+def _as_integers(ids: NDArray[np.bytes_]) -> NDArray[np.int64] | None:
+    try:
+        numbers = ids.astype(np.int64)
+    except (ValueError, OverflowError):
+        return None
+    # 007 is not 7: only what prints as it was written is a number.
+    return numbers if (numbers.astype(np.bytes_) == ids).all() else None

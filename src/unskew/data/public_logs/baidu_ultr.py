@@ -1,0 +1,195 @@
+r"""Baidu-ULTR (Zou et al., NeurIPS 2022), from tables with features.
+
+The files of Baidu itself (`part-00000.gz`, a query line and then a line of 31 fields for each document) hold token ids
+and no features: nothing here learns from those. Subsets with features exist: NTCIR-17 ULTRE-2 is read by `ultre2`, and
+here are tables, parquet or feather, as the subsets of Hager et al. (SIGIR 2024) export them. One row is one page, or
+one judged query:
+
+    query_id          string or number   of the query
+    text_md5          list of strings    of the documents, top first; without it url_md5 (features follow from query
+                                         and text, and the text at an address may change from page to page)
+    position          list of integers   place of each document, counted from 1; clicks only
+    click             list of 0 and 1    clicks only
+    media_type        list of integers   optional, kind of each result, for a bias column; clicks only
+    label             list of 0 to 4     grades; judged only
+    frequency_bucket  integer, 0 to 9    0 is the most frequent tenth of queries; judged only
+    features          lists of numbers, or a number where it belongs to the query; see `HEURISTICS` for the names
+
+The paper on CDLA-LD keeps pages with ten consecutive documents and a click (`complete_pages`), splits them 80/10/10
+(`split_pages`), judged queries 20/80 (`JudgedQueries.split`), and looks at frequent and rare queries apart (`slices`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyarrow import feather
+
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.public_logs.result_pages import JudgedQueries
+
+HEURISTICS = (
+    "bm25",
+    "bm25_title",
+    "title_bm25",
+    "bm25_abstract",
+    "abstract_bm25",
+    "tf_idf",
+    "tf",
+    "idf",
+    "ql_jelinek_mercer_short",
+    "ql_jelinek_mercer_long",
+    "ql_dirichlet",
+    "query_length",
+    "document_length",
+    "title_length",
+    "abstract_length",
+)
+DOCUMENT_COLUMNS = ("text_md5", "url_md5")
+TOLD_OF_DOCUMENTS = ("position", "click", "media_type", "label")
+LARGEST_GRADE = 4
+FilePath = str | PathLike[str]
+
+
+def read_baidu_clicks(path: FilePath, features: Sequence[str] | None = None) -> pa.Table:
+    """Pages of a table file; features by default: all of `HEURISTICS` that it has."""
+    table = _read_table(path)
+    names = _feature_columns(table, features, path)
+    document = _document_column(table, path)
+    optional = ["media_type"] if "media_type" in table.column_names else []
+    lists = _flat(table, [document, "position", "click", *optional, *names], "query_id", path)
+    click = lists["click"].to_numpy()
+    _check_each(click, np.isin(click, (0, 1)), lists, "click", "a click is 0 or 1", path)
+    position = lists["position"].to_numpy()
+    _check_each(position, position >= 1, lists, "position", "positions count from 1", path)
+    columns = {
+        "session": lists["row"],
+        "query": lists["query_id"],
+        "document": lists[document],
+        "position": pa.array(position - 1),
+        "click": lists["click"],
+        **{name: lists[name].cast(pa.string()) for name in optional},  # a kind is no number
+        **{name: lists[name] for name in names},
+    }
+    return pa.table(columns)
+
+
+def read_baidu_judged(path: FilePath, features: Sequence[str] | None = None) -> JudgedQueries:
+    """Judged queries of a table file."""
+    table = _read_table(path)
+    names = _feature_columns(table, features, path)
+    document = _document_column(table, path)
+    lists = _flat(table, [document, "label", *names], "query_id", path)
+    _check_column(table, "frequency_bucket", path)
+    grades = lists["label"].to_numpy()
+    _check_each(grades, np.isin(grades, range(LARGEST_GRADE + 1)), lists, "label", "grades are 0 to 4", path)
+    sizes = np.bincount(lists["row"].to_numpy(), minlength=table.num_rows)
+    judged = JudgedSet(
+        features=np.column_stack([lists[name].to_numpy() for name in names]).astype(np.float32),
+        grades=grades.astype(np.float32),
+        offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        query_ids=np.asarray(table["query_id"].to_pylist()),
+        document_ids=np.asarray(lists[document].to_pylist()),
+        name="baidu-ultr",
+    )
+    return JudgedQueries(judged, table["frequency_bucket"].to_numpy().astype(np.int64))
+
+
+def _read_table(path: FilePath) -> pa.Table:
+    file = Path(path)
+    if not file.exists():
+        raise FileNotFoundError(f"{file} does not exist: name a parquet or feather file")
+    reader = feather.read_table if file.suffix in {".feather", ".arrow"} else pq.read_table
+    try:
+        return reader(file)
+    except (OSError, pa.ArrowException) as error:
+        raise ValueError(
+            f"{file} is neither parquet nor feather: {error}. The text files of Baidu hold no features; "
+            "see the documentation of unskew.data.public_logs.baidu_ultr for what is read"
+        ) from error
+
+
+def _feature_columns(table: pa.Table, features: Sequence[str] | None, path: FilePath) -> list[str]:
+    if features is None:
+        features = [name for name in HEURISTICS if name in table.column_names]
+        if not features:
+            raise ValueError(
+                f"{path} has none of the known features ({', '.join(HEURISTICS)}); it has: "
+                f"{', '.join(table.column_names)}. Name yours: features=[...]"
+            )
+    for name in features:
+        _check_column(table, name, path)
+    return list(features)
+
+
+def _document_column(table: pa.Table, path: FilePath) -> str:
+    known = [name for name in DOCUMENT_COLUMNS if name in table.column_names]
+    if not known:
+        raise ValueError(f"{path}: column '{DOCUMENT_COLUMNS[0]}' is missing; it has: {', '.join(table.column_names)}")
+    return known[0]
+
+
+def _check_column(table: pa.Table, name: str, path: FilePath) -> None:
+    if name not in table.column_names:
+        raise ValueError(f"{path}: column '{name}' is missing; it has: {', '.join(table.column_names)}")
+    if table[name].null_count:
+        row = int(np.argmax(pc.is_null(table[name]).to_numpy()))
+        raise ValueError(f"{path}: column '{name}', row {row}: no value; drop the row or fill it")
+
+
+def _flat(table: pa.Table, columns: Sequence[str], query: str, path: FilePath) -> pa.Table:
+    """One row a document, with the number of its row in the file; columns of the query are repeated."""
+    for name in (query, *columns):
+        _check_column(table, name, path)
+    first = columns[0]
+    if not _is_list(table, first):
+        raise ValueError(
+            f"{path}: column '{first}' holds {table[first].type}, not lists: one row is one page with all its "
+            "documents; group the rows of a page first"
+        )
+    sizes = pc.list_value_length(table[first]).to_numpy()
+    owner = np.repeat(np.arange(table.num_rows), sizes)
+    flat: dict[str, Any] = {"row": pa.array(owner), query: table[query].take(owner)}
+    for name in columns:
+        values = table[name]
+        if not _is_list(table, name):
+            if name in TOLD_OF_DOCUMENTS:
+                raise ValueError(f"{path}: column '{name}' holds {values.type}: it needs a list, one value a document")
+            flat[name] = values.take(owner)
+            continue
+        lengths = pc.list_value_length(values).to_numpy()
+        if (lengths != sizes).any():
+            row = int(np.argmax(lengths != sizes))
+            raise ValueError(
+                f"{path}: column '{name}', row {row}: {lengths[row]} values, but '{first}' has {sizes[row]} documents"
+            )
+        flat[name] = pc.list_flatten(values)
+    return _without_holes(pa.table(flat), path)
+
+
+def _is_list(table: pa.Table, name: str) -> bool:
+    kind = table[name].type
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _without_holes(flat: pa.Table, path: FilePath) -> pa.Table:
+    for name in flat.column_names:
+        if flat[name].null_count:
+            place = int(np.argmax(pc.is_null(flat[name]).to_numpy()))
+            raise ValueError(f"{path}: column '{name}', row {flat['row'][place]}: a document without a value")
+    return flat
+
+
+def _check_each(values: NDArray, allowed: NDArray, lists: pa.Table, name: str, rule: str, path: FilePath) -> None:
+    """Refuse the first value that is not allowed."""
+    if not allowed.all():
+        place = int(np.argmin(allowed))
+        raise ValueError(f"{path}: column '{name}', row {lists['row'][place]}: {values[place]} is not allowed; {rule}")

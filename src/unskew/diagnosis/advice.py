@@ -1,0 +1,254 @@
+"""Advice: which methods are worth training on a log, which cannot work there, and why.
+
+A rule of `RULES` sees facts of the diagnosis only; None means that the log could not tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from unskew.diagnosis.assemble import Diagnosis, Refusal
+from unskew.diagnosis.estimators.logger_strength import STRONG
+from unskew.diagnosis.estimators.trust import TRUST
+from unskew.methods import METHODS
+
+TRAIN, TRY, DOUBTFUL, CANNOT = "train", "try", "doubtful", "cannot work"
+WORDS = (TRAIN, TRY, DOUBTFUL, CANNOT)  # from the best
+
+ORDER_IS_FEATURES = 0.9  # of pairs of a list in an order that the features predict
+NOTABLE_COUPLING = 0.05  # standard deviation of the exponent; below, it changes little
+FEW_CLICKS = 1_000
+FLAT_CURVE = 0.9  # of the top position, at the lowest
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the rules ask for."""
+
+    n_positions: int
+    n_clicks: float
+    connected: bool  # by documents
+    connected_by_features: bool
+    curve: str | None  # estimator of the curve that the log supports
+    flat: bool  # the curve is nearly flat
+    scalar: bool | None  # rank one is not rejected
+    dimensions: int | None
+    trust: bool | None
+    coupled: bool | None
+    strong_logger: bool | None
+    features_know_order: bool | None
+    interventions: bool
+    policy_scores: bool
+    joint: bool
+    graded: bool
+    clickless_missing: bool
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to do with one method on this log."""
+
+    method: str
+    word: str  # one of WORDS
+    reason: str
+
+
+def facts(diagnosis: Diagnosis) -> Facts:
+    """The facts of a diagnosis that decide which methods can work."""
+    log, curve = diagnosis.log, diagnosis.curve
+    links = None if isinstance(diagnosis.connectivity, Refusal) else diagnosis.connectivity
+    rank = None if isinstance(diagnosis.rank, Refusal) else diagnosis.rank
+    coupling = None if isinstance(diagnosis.coupling, Refusal) else diagnosis.coupling
+    return Facts(
+        n_positions=len(diagnosis.rates.positions),
+        n_clicks=log.n_clicks,
+        connected=links is not None and links.connected,
+        connected_by_features=links is not None and links.connected_by_features,
+        curve=None if curve is None else curve.estimator,
+        flat=curve is not None and bool(curve.values.min() > FLAT_CURVE),
+        scalar=None if rank is None else rank.scalar_is_enough,
+        dimensions=None if rank is None else rank.dimensions,
+        trust=None if isinstance(diagnosis.trust, Refusal) else diagnosis.trust.sign == TRUST,
+        coupled=None if coupling is None else coupling.found and coupling.strength >= NOTABLE_COUPLING,
+        strong_logger=None if isinstance(diagnosis.strength, Refusal) else diagnosis.strength.gain >= STRONG,
+        features_know_order=None if isinstance(diagnosis.order, Refusal) else diagnosis.order >= ORDER_IS_FEATURES,
+        interventions=log.interventions is not None and bool((log.interventions.values > 0).any()),
+        policy_scores=log.policy_scores is not None,
+        joint=log.joint,
+        graded=log.graded,
+        clickless_missing=diagnosis.traffic.clickless_missing,
+    )
+
+
+Judged = tuple[str, str]
+Rule = Callable[[Facts], Judged]
+
+
+def advise(known: Facts) -> tuple[Advice, ...]:
+    """Advice for every method, the best first."""
+    found = [Advice(name, *_judge(RULES.get(name, _other(name)), name, known)) for name in METHODS]
+    return tuple(sorted(found, key=lambda entry: WORDS.index(entry.word)))
+
+
+def _judge(rule: Rule, name: str, known: Facts) -> Judged:
+    if not known.n_clicks:
+        return CANNOT, "nothing was clicked"
+    if known.n_positions < 2 and name not in ("naive", "labelled"):
+        return DOUBTFUL, "one position only: there is no position bias to correct, naive does the same"
+    return rule(known)
+
+
+def _other(name: str) -> Rule:
+    """The rule of a method that has none of its own."""
+    return lambda known: (TRY, f"right if {METHODS[name].assumes}; nothing here asks that")  # noqa: ARG005
+
+
+def _naive(known: Facts) -> Judged:
+    if known.flat:
+        return TRAIN, "all positions are seen nearly alike: there is little to correct"
+    return TRAIN, "the baseline that everything else has to beat"
+
+
+def _labelled(known: Facts) -> Judged:  # noqa: ARG001
+    return CANNOT, "it learns from judgements, and a log of clicks holds none"
+
+
+def scalar_violated(known: Facts) -> str | None:
+    """Why one number a position is not enough, if it is not."""
+    if known.coupled and known.trust:
+        return "being seen depends on the document, or clicks on top need less relevance (trust)"
+    if known.coupled:
+        return "being seen depends on the document, too"
+    if known.trust:
+        return "clicks on top need less relevance (trust)"
+    if known.scalar is False:
+        return "no scalar examination fits these clicks"
+    return None
+
+
+def _ipw(known: Facts) -> Judged:
+    if known.curve is None:
+        return CANNOT, "no estimator can tell the curve from this log; it needs propensities from elsewhere"
+    violated = scalar_violated(known)
+    if violated:
+        return DOUBTFUL, f"{violated}; a curve of positions corrects part of it only"
+    return TRAIN, f"the curve is known without a model ({known.curve})"
+
+
+def _joint_learner(known: Facts) -> Judged:
+    """Methods that learn one number a position along with the ranker."""
+    violated = scalar_violated(known)
+    if violated:
+        return DOUBTFUL, f"{violated}; it assumes that the position alone decides"
+    if known.connected:
+        return TRAIN, "its assumption is not contradicted, and documents link the positions"
+    if known.connected_by_features:
+        return TRY, "only equal features link the positions: right if relevance is a function of the features"
+    if known.features_know_order:
+        return TRY, "no document links the positions, and features predict the order: nothing here can check its curve"
+    return TRY, "no document links the positions: its curve rests on the ranker's form, nothing here can check it"
+
+
+def _regression_em(known: Facts) -> Judged:
+    if known.graded:
+        return CANNOT, "it takes clicks of 0 and 1, and the feedback is graded"
+    if known.clickless_missing:
+        return DOUBTFUL, "sessions without a click seem to be missing, and it needs them"
+    return _joint_learner(known)
+
+
+def _pair_debias(known: Facts) -> Judged:
+    if not known.joint:
+        return CANNOT, "it needs to know what was clicked together, and the log only counts"
+    return _joint_learner(known)
+
+
+def _affine(known: Facts) -> Judged:
+    if known.graded:
+        return CANNOT, "it takes clicks of 0 and 1, and the feedback is graded"
+    return _affine_softmax(known)
+
+
+def _affine_softmax(known: Facts) -> Judged:
+    return _made_for("trust bias", known.trust, "observation by document", known.coupled)
+
+
+def _made_for(what: str, found: bool | None, other: str, other_found: bool | None) -> Judged:
+    """The advice for a method that corrects one thing, which looks like another."""
+    if found is None:
+        return TRY, f"for {what}, which this log cannot show or exclude"
+    if found:
+        alike = f" (though {other} looks the same)" if other_found else ""
+        return TRAIN, f"made for {what}, and the signs of it are there{alike}"
+    return TRY, f"made for {what}, of which no sign is seen: little to gain"
+
+
+def _vectorization(known: Facts) -> Judged:
+    if known.scalar is None:
+        return TRY, "for clicks that no scalar examination fits, which this log cannot show or exclude"
+    if known.scalar:
+        return TRY, "a scalar examination is enough here: little to gain"
+    return TRAIN, f"no scalar examination fits these clicks; pass dimensions={max(known.dimensions or 2, 2)}"
+
+
+def _lbd(known: Facts) -> Judged:
+    return _made_for("observation that depends on the document", known.coupled, "trust bias", known.trust)
+
+
+def _low_rank(known: Facts) -> Judged:
+    if known.coupled and known.trust:
+        return TRY, "for observation that depends on the document; it fails under trust bias, which looks the same"
+    return _lbd(known)
+
+
+def _hte(known: Facts) -> Judged:
+    if not known.interventions:
+        return CANNOT, "it needs sessions in which the order was changed on purpose, and none is marked"
+    if known.coupled:
+        return TRAIN, "interventions are marked, and it lets what a position takes away depend on the document"
+    return TRY, "interventions are marked; with observation by position alone ipw uses them better"
+
+
+def _upe(known: Facts) -> Judged:
+    if not known.policy_scores:
+        return CANNOT, "it needs the production score of every shown document, and the log has none"
+    if scalar_violated(known):
+        return DOUBTFUL, f"{scalar_violated(known)}; it assumes that the position alone decides"
+    if not known.connected:
+        return TRY, "made for an order that hides the bias; without linked positions nothing here can check it"
+    if known.strong_logger or known.features_know_order:
+        return TRAIN, "made for an order that hides the bias, and features predict this log's order"
+    return TRY, "made for strong loggers; this one's order hides little"
+
+
+def _iobm(known: Facts) -> Judged:
+    if not known.joint:
+        return CANNOT, "it needs to know what was clicked together, and the log only counts"
+    return TRY, "if one click makes another more or less likely; nothing here asks that"
+
+
+def _xpa(known: Facts) -> Judged:  # noqa: ARG001
+    return TRY, "if what stands around changes what is seen; nothing here asks that"
+
+
+# A method without a rule is possible, if its assumption is right.
+RULES: dict[str, Rule] = {
+    "naive": _naive,
+    "ipw": _ipw,
+    "dla": _joint_learner,
+    "two_tower": _joint_learner,
+    "regression_em": _regression_em,
+    "pair_debias": _pair_debias,
+    "cdla_ld": _joint_learner,
+    "affine": _affine,
+    "affine_softmax": _affine_softmax,
+    "vectorization": _vectorization,
+    "lbd": _lbd,
+    "low_rank": _low_rank,
+    "hte": _hte,
+    "upe": _upe,
+    "iobm": _iobm,
+    "xpa": _xpa,
+    "labelled": _labelled,
+}

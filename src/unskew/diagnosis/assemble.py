@@ -1,0 +1,197 @@
+"""The assembly: all parts of a diagnosis of one log.
+
+A part that the log cannot support is a `Refusal` with its reason: that, too, is a result, and it is shown as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.heavy_users import CappedUsers
+from unskew.diagnosis.estimators.click_kinds import click_matrix_without_grades
+from unskew.diagnosis.estimators.click_rank import ClickRank, click_rank
+from unskew.diagnosis.estimators.click_rates import ClickRates, click_rates
+from unskew.diagnosis.estimators.connectivity import Connectivity, connectivity, connectivity_by
+from unskew.diagnosis.estimators.coupling import Coupling, coupling
+from unskew.diagnosis.estimators.curve import Curve
+from unskew.diagnosis.estimators.leaks import ClickLeaks, PositionLeaks, click_leaks, position_leaks
+from unskew.diagnosis.estimators.logger_strength import (
+    LoggerStrength,
+    ShuffledClicks,
+    logger_strength,
+    order_from_features,
+    shuffled_clicks,
+)
+from unskew.diagnosis.estimators.position_pairs import Coverage, intervention_coverage
+from unskew.diagnosis.estimators.propensities import ESTIMATORS
+from unskew.diagnosis.estimators.single_documents import single_documents
+from unskew.diagnosis.estimators.traffic import Traffic, cap_users, heavy_users, traffic
+from unskew.diagnosis.estimators.trust import Trust, trust_bias
+from unskew.diagnosis.fitted import LEARNT, LearntCurve, ModelBounds, learnt_curve, model_bounds
+
+Result = TypeVar("Result")
+Progress = Callable[[int, int], None]
+
+QUICK = "left out by --quick"
+N_PARTS = 12  # besides estimators, bias columns and fitted models
+RARE = 0.01  # significance of each test that may reject scalar examination: there are three
+BY_LIST = ("randomization",)  # estimators that ask what stood together
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A part that this log cannot support, and why."""
+
+    reason: str
+
+
+NO_MATRIX = Refusal("it needs a click matrix, see scalar examination")
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """What a log can tell, part by part."""
+
+    log: ClickLog = field(repr=False)
+    traffic: Traffic
+    users: CappedUsers | Refusal
+    rates: ClickRates
+    coverage: Coverage | Refusal
+    connectivity: Connectivity | Refusal
+    by_column: Mapping[str, Connectivity | Refusal]
+    curves: Mapping[str, Curve | Refusal]
+    rank: ClickRank | Refusal
+    trust: Trust | Refusal
+    coupling: Coupling | Refusal
+    strength: LoggerStrength | Refusal
+    shuffled: ShuffledClicks | Refusal
+    order: float | Refusal  # share of pairs whose shown order a linear function of the features predicts
+    position_leaks: PositionLeaks | Refusal
+    click_leaks: ClickLeaks | Refusal
+    learnt: Mapping[str, LearntCurve | Refusal]
+    bounds: ModelBounds | Refusal
+
+    @property
+    def curve(self) -> Curve | None:
+        """The estimated curve with the narrowest interval."""
+        found = [curve for curve in self.curves.values() if isinstance(curve, Curve)]
+        return min(found, key=_width) if found else None
+
+
+def diagnose(
+    log: ClickLog,
+    *,
+    quick: bool = False,
+    users: str | None = None,
+    cap: float | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Look at a log from all sides.
+
+    Args:
+        quick: leave out what needs a model to be trained.
+        users: the bias column that names users; they are counted, and the column is no bias.
+        cap: sessions that a user may have; what is beyond weighs nothing, and is counted.
+        progress: called with parts done and parts in all.
+    """
+    if not log.n_sessions or not log.mask.any():
+        raise ValueError("the log is empty: there is nothing to diagnose")
+    if users is not None and users not in log.bias:
+        has = f"it has: {', '.join(log.bias)}" if log.bias else "it has none (unskew ingest --bias COLUMN keeps one)"
+        raise ValueError(f"the log has no bias column '{users}' that names users; {has}")
+    if cap is not None and users is None:
+        raise ValueError("a cap on users needs the column that names them: pass users=… (--users COLUMN)")
+    steps = _Steps(progress, N_PARTS + len(log.bias) + len(ESTIMATORS) + (0 if quick else len(LEARNT) + 1))
+    counted = steps.part(lambda: _counted_users(log, users, cap))
+    log = _without_users(log, users, cap)
+    single = single_documents(log)
+    rates = click_rates(single)
+    coverage = steps.part(lambda: intervention_coverage(single))
+    known = None if isinstance(coverage, Refusal) else coverage
+    matrix = steps.part(lambda: click_matrix_without_grades(single, seed=seed))
+    found = Diagnosis(
+        log=log,
+        traffic=traffic(log),
+        users=counted,
+        rates=rates,
+        coverage=coverage,
+        connectivity=steps.part(lambda: connectivity(single, rates=rates, coverage=known, n_sessions=log.n_sessions)),
+        by_column={name: steps.part(partial(connectivity_by, log, name)) for name in log.bias},
+        curves={
+            name: steps.part(partial(estimate, log if name in BY_LIST else single, seed=seed))
+            for name, estimate in ESTIMATORS.items()
+        },
+        rank=matrix
+        if isinstance(matrix, Refusal)
+        else steps.part(lambda: click_rank(matrix, significance=RARE, seed=seed)),
+        trust=NO_MATRIX if isinstance(matrix, Refusal) else steps.part(lambda: trust_bias(matrix)),
+        coupling=steps.part(lambda: coupling(single, seed=seed)),
+        strength=Refusal("it needs an examination curve"),
+        shuffled=steps.part(lambda: shuffled_clicks(log)),
+        order=steps.part(lambda: order_from_features(log, seed=seed)),
+        position_leaks=steps.part(lambda: position_leaks(log, seed=seed)),
+        click_leaks=steps.part(lambda: click_leaks(single, seed=seed)),
+        learnt={
+            name: Refusal(QUICK) if quick else steps.part(partial(learnt_curve, log, name, seed=seed))
+            for name in LEARNT
+        },
+        bounds=Refusal(QUICK) if quick else steps.part(lambda: model_bounds(log, seed=seed)),
+    )
+    curve = found.curve
+    if curve is not None:
+        found = replace(found, strength=steps.part(lambda: logger_strength(rates, curve)))
+    steps.end()
+    return found
+
+
+class _Steps:
+    """Runs parts, turns what they refuse into results, and says how far it is."""
+
+    def __init__(self, progress: Progress | None, total: int):
+        self.progress, self.total, self.done = progress, total, 0
+
+    def end(self) -> None:
+        """What was not asked, because something else had been refused, is done as well."""
+        if self.progress is not None:
+            self.progress(self.total, self.total)
+
+    def part(self, run: Callable[[], Result]) -> Result | Refusal:
+        try:
+            return run()
+        except ValueError as reason:  # NotIdentified is one
+            return Refusal(str(reason))
+        finally:
+            self.done += 1
+            if self.progress is not None:
+                self.progress(min(self.done, self.total), self.total)
+
+
+def _counted_users(log: ClickLog, users: str | None, cap: float | None) -> CappedUsers:
+    if users is None:
+        raise ValueError(
+            "a log counts sessions, not people: name the bias column with users (--users COLUMN), or cap users when "
+            "the log is made (unskew ingest --cap-user COLUMN=N)"
+        )
+    return heavy_users(log, users, cap)
+
+
+def _without_users(log: ClickLog, users: str | None, cap: float | None) -> ClickLog:
+    if users is None:
+        return log
+    if cap is not None:
+        log = cap_users(log, users, cap)
+    return replace(log, bias={name: column for name, column in log.bias.items() if name != users})
+
+
+def _width(curve: Curve) -> float:
+    """Mean width of the interval on a log scale."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        widths = np.log(curve.high / curve.low)
+    return float(np.nan_to_num(widths, nan=np.inf, posinf=np.inf).mean())

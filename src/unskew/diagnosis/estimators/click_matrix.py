@@ -1,0 +1,185 @@
+r"""The click matrix of a log: how often documents of each kind are clicked at each position.
+
+Kinds are grades, where documents are judged; see `click_kinds` for a log without judgements. The examination
+hypothesis says that the matrix of click rates has rank one, which `click_rank` tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike, NDArray
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.diagnosis.estimators.curve import NotIdentified
+from unskew.diagnosis.estimators.position_pairs import counted_impressions
+
+Matrix = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+SMALLEST = 1e-9  # impressions
+
+
+@dataclass(frozen=True, eq=False)
+class ClickMatrix:
+    """Clicks and impressions of each kind of document at each position; no cell is empty."""
+
+    kinds: tuple[str, ...]  # rows: "grade 0", …
+    positions: Index  # columns
+    rates: Matrix  # [kinds, positions], clicks an impression
+    impressions: Matrix  # [kinds, positions]
+    dispersion: float = 1.0  # variance of clicks relative to independent ones of equal rate; at least 1
+    covariances: Matrix | None = None  # [kinds, positions, positions], of log rates, where they are no plain counts
+    left_out: tuple[str, ...] = ()  # kinds and positions with an empty cell
+
+    def draw(self, rates: Matrix, n_draws: int, rng: Generator) -> Matrix:
+        """Rates `[draws, kinds, positions]` that might have been counted if these were the true ones."""
+        if self.covariances is not None:
+            noise = [rng.multivariate_normal(np.zeros(len(part)), part, n_draws) for part in self.covariances]
+            return rates * np.exp(np.stack(noise, axis=1))
+        tosses = np.maximum(np.rint(self.impressions / self.dispersion), 1).astype(np.int64)
+        return rng.binomial(tosses, np.clip(rates, 0.0, 1.0), size=(n_draws, *tosses.shape)) / tosses
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a cell, for tables and files."""
+        return [
+            {
+                "kind": kind,
+                "position": int(position),
+                "impressions": float(self.impressions[row, column]),
+                "rate": float(self.rates[row, column]),
+            }
+            for row, kind in enumerate(self.kinds)
+            for column, position in enumerate(self.positions)
+        ]
+
+    def to_table(self) -> str:
+        """Rates as aligned text, positions from 1, the number of impressions below each."""
+        width = max(10, *(len(kind) for kind in self.kinds))
+        lines = [" " * width + "".join(f"{position + 1:>10}" for position in self.positions)]
+        for kind, rates, shown in zip(self.kinds, self.rates, self.impressions, strict=True):
+            lines.append(f"{kind:<{width}}" + "".join(f"{rate:>10.4f}" for rate in rates))
+            lines.append(" " * width + "".join(f"{f'({n:,.0f})':>10}" for n in shown))
+        return "\n".join(lines)
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """Rates as a matplotlib figure, darker where more is clicked, written to `path` when one is given."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(1.5 + 0.75 * len(self.positions), 1 + 0.5 * len(self.kinds)), layout="constrained")
+        axes = figure.subplots()
+        axes.imshow(np.sqrt(self.rates), cmap="Blues", aspect="auto", vmin=0.0)
+        for (row, column), rate in np.ndenumerate(self.rates):
+            dark = np.sqrt(rate) > 0.6 * np.sqrt(self.rates.max())
+            axes.text(column, row, f"{rate:.3f}", ha="center", va="center", color="white" if dark else "black")
+        axes.set_xticks(range(len(self.positions)), [str(position + 1) for position in self.positions])
+        axes.set_yticks(range(len(self.kinds)), self.kinds)
+        axes.set_xlabel("position")
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
+
+def click_matrix(
+    log: ClickLog, grades: JudgedSet | ArrayLike, *, counted: NDArray[np.bool_] | None = None
+) -> ClickMatrix:
+    """Click rates of each grade at each position.
+
+    Args:
+        grades: judged data with the log's query and document ids, or a grade for each of the log's documents (NaN:
+            not judged).
+        counted: impressions that count, `[lists, docs]`; default: all.
+    """
+    check_counts(log)
+    grade_of_document = _grades_of(log, grades)
+    chosen = counted_impressions(log, counted) & ~np.isnan(grade_of_document)[log.documents]
+    if not chosen.any():
+        raise NotIdentified("no shown document is judged: do the ids of log and judgements agree?")
+    kinds, kind = np.unique(grade_of_document[log.documents[chosen]], return_inverse=True)
+    positions, place = np.unique(log.positions[chosen].astype(np.int64), return_inverse=True)
+    cell = kind * len(positions) + place
+    shown = np.broadcast_to(log.sessions[:, None], log.mask.shape)[chosen].astype(np.float64)
+    clicks = log.clicks[chosen].astype(np.float64)
+    queries = np.broadcast_to(log.queries[:, None], log.mask.shape)[chosen]
+    shape = (len(kinds), len(positions))
+    impressions = _sums(cell, shown, shape)
+    return _without_empty_cells(
+        ClickMatrix(
+            kinds=tuple(f"grade {grade:g}" for grade in kinds),
+            positions=positions,
+            rates=_sums(cell, clicks, shape) / np.maximum(impressions, SMALLEST),
+            impressions=impressions,
+            dispersion=_dispersion(queries, cell, clicks, shown),
+        )
+    )
+
+
+def check_counts(log: ClickLog) -> None:
+    """Refuse feedback that has no rates."""
+    if log.graded:
+        raise ValueError("the feedback of this log is graded: click rates need 0 and 1")
+
+
+def _grades_of(log: ClickLog, grades: JudgedSet | ArrayLike) -> NDArray[np.float64]:
+    """The grade of each document of the log; NaN where it is not judged."""
+    if not isinstance(grades, JudgedSet):
+        values = np.asarray(grades, dtype=np.float64)
+        if values.shape != (len(log.features),):
+            raise ValueError(f"grades have shape {values.shape}, the log has {len(log.features)} documents: one each")
+        return values
+    owners = np.repeat(grades.query_ids, grades.sizes)
+    known = dict(
+        zip(zip(owners.tolist(), grades.document_ids.tolist(), strict=True), grades.grades.tolist(), strict=True)
+    )
+    wanted = zip(log.query_ids[log.document_queries].tolist(), log.document_ids.tolist(), strict=True)
+    return np.array([known.get(key, np.nan) for key in wanted])
+
+
+def _sums(cell: Index, values: NDArray, shape: tuple[int, int]) -> Matrix:
+    return np.bincount(cell, weights=values, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
+
+
+def _dispersion(queries: Index, cell: Index, clicks: NDArray, shown: NDArray) -> float:
+    """Variance of a cell's clicks from query to query, relative to that of independent clicks of equal rate.
+
+    Documents of one kind are not alike, so that a cell varies more with the choice of queries than coin tosses do.
+    """
+    rate = np.bincount(cell, weights=clicks) / np.maximum(np.bincount(cell, weights=shown), SMALLEST)
+    _, part = np.unique(queries * (int(cell.max()) + 1) + cell, return_inverse=True)
+    surplus = np.bincount(part, weights=clicks - shown * rate[cell])
+    variance = float((shown * rate[cell] * (1 - rate[cell])).sum())
+    return max(1.0, float((surplus**2).sum()) / variance) if variance > 0 else 1.0
+
+
+def _without_empty_cells(matrix: ClickMatrix) -> ClickMatrix:
+    """Leave out kinds, or positions, that have an empty cell, the emptiest first."""
+    empty = matrix.impressions == 0
+    kinds, places = np.arange(len(matrix.kinds)), np.arange(len(matrix.positions))
+    left_out: list[str] = []
+    while (hole := empty[np.ix_(kinds, places)]).any():
+        by_kind, by_place = hole.mean(axis=1), hole.mean(axis=0)
+        if by_kind.max() >= by_place.max():
+            left_out.append(matrix.kinds[kinds[by_kind.argmax()]])
+            kinds = np.delete(kinds, by_kind.argmax())
+        else:
+            left_out.append(f"position {matrix.positions[places[by_place.argmax()]] + 1}")
+            places = np.delete(places, by_place.argmax())
+    if len(kinds) < 2 or len(places) < 2:
+        raise NotIdentified(
+            "a click matrix needs two kinds of documents that were both shown at two positions; left out, because they "
+            f"were never shown somewhere: {', '.join(left_out) or 'nothing'}"
+        )
+    part = np.ix_(kinds, places)
+    return ClickMatrix(
+        kinds=tuple(matrix.kinds[number] for number in kinds),
+        positions=matrix.positions[places],
+        rates=matrix.rates[part],
+        impressions=matrix.impressions[part],
+        dispersion=matrix.dispersion,
+        left_out=tuple(left_out),
+    )

@@ -1,0 +1,182 @@
+r"""The rank of a click matrix: is one number for the document and one for the position enough for this log?
+
+If clicks are $P(c) = a\,\theta_k$, the matrix of click rates (kind of document × position) has rank one; trust bias
+has rank two. `vectorization` puts the dot product into an exponent, so what it needs is the rank of the matrix of
+*log* rates: position-based clicks have rank one in rates and two in logs, $\log a + \log\theta_k$. Both are measured;
+the second recommends the number of dimensions.
+
+Counted rates are noisy and a noisy matrix has full rank: small singular values are biased upwards. So rank $d$ is
+tested by parametric bootstrap. Clicks are drawn from the nearest matrix of rank $d$, and the singular value $d + 1$ is
+compared with those that the drawn clicks have there. Clicks vary as much as they were seen to vary between queries
+(`ClickMatrix.dispersion`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from unskew.diagnosis.estimators.click_matrix import ClickMatrix
+
+Matrix = NDArray[np.float64]
+
+SMALLEST_RATE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Singular values of one matrix, from the largest, and the test of each rank."""
+
+    values: Matrix  # [dimensions]
+    low: Matrix  # [dimensions], of the interval; corrected for the bias of noise
+    high: Matrix
+    shares: Matrix  # [dimensions], of the sum of squares
+    p_values: Matrix  # [dimensions], that the rank is d = 1, 2, …; NaN for the full rank, which cannot be rejected
+    rank: int  # the smallest that is not rejected
+
+
+@dataclass(frozen=True, eq=False)
+class ClickRank:
+    """What a click matrix says about the examination hypothesis."""
+
+    matrix: ClickMatrix
+    rates: Spectrum  # of click rates, as in the paper
+    log_rates: Spectrum  # of log rates, rows and columns weighted by their clicks
+    level: float
+    significance: float
+
+    @property
+    def scalar_is_enough(self) -> bool:
+        """Whether the examination hypothesis, rank one in rates, is not rejected."""
+        return self.rates.rank == 1
+
+    @property
+    def dimensions(self) -> int:
+        """Dimensions for `vectorization`: the rank of the log rates."""
+        return self.log_rates.rank
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a dimension, for tables and files."""
+        return [
+            {"dimension": number + 1, **_row("rate", self.rates, number), **_row("log", self.log_rates, number)}
+            for number in range(len(self.rates.values))
+        ]
+
+    def to_table(self) -> str:
+        """Both spectra side by side, and what follows."""
+        head = f"{'value':>8} {f'{self.level:.0%} interval':>16} {'share':>7} {'p':>6}"
+        lines = [f"{'':>9}  {'click rates':<40}  {'log click rates (weighted)'}", f"{'dimension':>9}  {head}  {head}"]
+        for number in range(len(self.rates.values)):
+            cells = (_cell(spectrum, number) for spectrum in (self.rates, self.log_rates))
+            lines.append(f"{number + 1:>9}  " + "  ".join(cells))
+        return "\n".join([*lines, "", self.summary()])
+
+    def summary(self) -> str:
+        """The verdict in words."""
+        first = self.rates.p_values[0]
+        if self.scalar_is_enough:
+            verdict = f"The click rates do not contradict rank 1 (p = {first:.3f}): a scalar examination is enough."
+        else:
+            verdict = (
+                f"The click rates are not of rank 1 (p = {first:.3f}) but of rank {self.rates.rank}: no scalar "
+                "examination fits this log."
+            )
+        left_out = f" Left out: {', '.join(self.matrix.left_out)}." if self.matrix.left_out else ""
+        return f"{verdict} vectorization needs dimensions={self.dimensions} (rank of the log rates).{left_out}"
+
+
+def click_rank(
+    matrix: ClickMatrix,
+    *,
+    n_bootstrap: int = 500,
+    level: float = 0.95,
+    significance: float = 0.05,
+    seed: int = 0,
+) -> ClickRank:
+    """Singular values of click rates and of log rates, with intervals, and the rank that each cannot do without.
+
+    Args:
+        level: of the intervals.
+        significance: a rank is rejected when its p-value is below.
+    """
+    for name, value in (("level", level), ("significance", significance)):
+        if not 0 < value < 1:
+            raise ValueError(f"{name} must be between 0 and 1, got {value}")
+    if n_bootstrap < 1:
+        raise ValueError(f"n_bootstrap must be at least 1, got {n_bootstrap}")
+    rng = np.random.default_rng(seed)
+    rates, logs = (_spectrum(matrix, space, n_bootstrap, level, significance, rng) for space in _spaces(matrix))
+    return ClickRank(matrix, rates, logs, level, significance)
+
+
+@dataclass(frozen=True, eq=False)
+class _Space:
+    """Where the rank is asked for, as a function of click rates, and the way back."""
+
+    of_rates: Callable[[Matrix], Matrix]
+    to_rates: Callable[[Matrix], Matrix]
+
+
+def _spaces(matrix: ClickMatrix) -> tuple[_Space, _Space]:
+    """Rates and log rates. Rows and columns of the latter are weighted by their clicks, which changes no rank."""
+    half_a_click = 0.5 / matrix.impressions  # the logarithm of a rate without a click would be infinite
+    clicks = (matrix.rates + half_a_click) * matrix.impressions
+    weights = np.sqrt(clicks.mean(axis=1, keepdims=True) * clicks.mean(axis=0)) / clicks.mean()
+    return (
+        _Space(lambda rates: rates, lambda values: values),
+        _Space(lambda rates: weights * np.log(rates + half_a_click), lambda values: np.exp(values / weights)),
+    )
+
+
+def _spectrum(
+    matrix: ClickMatrix, space: _Space, n_bootstrap: int, level: float, significance: float, rng: Generator
+) -> Spectrum:
+    kinds, values, positions = np.linalg.svd(space.of_rates(matrix.rates), full_matrices=False)
+    drawn = _drawn_values(matrix, space, matrix.rates, n_bootstrap, rng)
+    lower, upper = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    p_values = np.full(len(values), np.nan)
+    for rank in range(1, len(values)):
+        nearest = (kinds[:, :rank] * values[:rank]) @ positions[:rank]
+        drawn = _drawn_values(matrix, space, space.to_rates(nearest), n_bootstrap, rng)[:, rank]
+        p_values[rank - 1] = (1 + np.count_nonzero(drawn >= values[rank])) / (1 + n_bootstrap)
+    fits = np.flatnonzero(p_values >= significance)
+    return Spectrum(
+        values=values,
+        # Noise lifts the drawn values above the counted ones as it lifted the counted ones above the true ones.
+        low=np.maximum(2 * values - upper, 0.0),
+        high=np.maximum(2 * values - lower, 0.0),
+        shares=values**2 / (values**2).sum(),
+        p_values=p_values,
+        rank=int(fits[0]) + 1 if len(fits) else len(values),
+    )
+
+
+def _drawn_values(matrix: ClickMatrix, space: _Space, rates: Matrix, n_draws: int, rng: Generator) -> Matrix:
+    """Singular values `[draws, dimensions]` of rates that might have been counted if these were the true ones."""
+    drawn = matrix.draw(np.clip(rates, SMALLEST_RATE, 1.0), n_draws, rng)
+    return np.asarray(np.linalg.svd(space.of_rates(drawn), compute_uv=False), dtype=np.float64)
+
+
+def _row(prefix: str, spectrum: Spectrum, number: int) -> dict[str, float]:
+    columns = {
+        "singular_value": spectrum.values,
+        "low": spectrum.low,
+        "high": spectrum.high,
+        "share": spectrum.shares,
+        "p": spectrum.p_values,
+    }
+    return {f"{prefix}_{name}": float(column[number]) for name, column in columns.items()}
+
+
+def _cell(spectrum: Spectrum, number: int) -> str:
+    interval = f"{spectrum.low[number]:.3f} to {spectrum.high[number]:.3f}"
+    p = spectrum.p_values[number]
+    return (
+        f"{spectrum.values[number]:>8.3f} {interval:>16} {spectrum.shares[number]:>7.2%} "
+        f"{'' if np.isnan(p) else f'{p:.3f}':>6}"
+    )

@@ -1,0 +1,74 @@
+r"""Click-through by position: clicks a showing, with an interval over queries.
+
+What stands at a position and what the position does are both in it: it is no examination curve. Queries are drawn
+together with all their sessions, so the interval is wider than that of independent coin tosses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.diagnosis.estimators.position_pairs import counted_impressions
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ClickRates:
+    """Clicks a showing at each position that occurs."""
+
+    positions: NDArray[np.int64]  # [positions], ascending
+    impressions: Vector
+    clicks: Vector
+    low: Vector
+    high: Vector
+    level: float
+
+    @property
+    def rates(self) -> Vector:
+        return self.clicks / self.impressions
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a position, for tables and files."""
+        columns = {
+            "position": self.positions,
+            "impressions": self.impressions,
+            "clicks": self.clicks,
+            "rate": self.rates,
+            "low": self.low,
+            "high": self.high,
+        }
+        return [
+            dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)
+        ]
+
+
+def click_rates(log: ClickLog, *, level: float = 0.95) -> ClickRates:
+    """Clicks a showing at each position, or mean feedback where it is graded.
+
+    The interval is normal, with the variance of a ratio of sums over queries:
+    $\\mathrm{Var} = \\sum_q (c_{qk} - \\hat r_k n_{qk})^2 / n_k^2$.
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, got {level}")
+    chosen = counted_impressions(log, None)
+    positions, places = np.unique(log.positions[chosen].astype(np.int64), return_inverse=True)
+    shown = np.broadcast_to(log.sessions[:, None], log.mask.shape)[chosen].astype(np.float64)
+    clicks_of = log.clicks[chosen].astype(np.float64)
+    impressions = np.asarray(np.bincount(places, weights=shown), dtype=np.float64)
+    clicks = np.asarray(np.bincount(places, weights=clicks_of), dtype=np.float64)
+    surplus = clicks_of - (clicks / impressions)[places] * shown
+    queries = np.broadcast_to(log.queries[:, None], log.mask.shape)[chosen]
+    of_query = np.bincount(queries * len(positions) + places, weights=surplus)
+    of_query = np.pad(of_query, (0, -len(of_query) % len(positions))).reshape(-1, len(positions))
+    half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt((of_query**2).sum(axis=0)) / impressions
+    if np.count_nonzero(np.abs(of_query).sum(axis=1)) < 2:
+        half = np.full(len(positions), np.nan)  # one query says nothing of how queries differ
+    rates = clicks / impressions
+    return ClickRates(positions, impressions, clicks, np.maximum(rates - half, 0.0), rates + half, level)

@@ -1,0 +1,228 @@
+r"""Coupling: does being seen depend on the document's features, and how much?
+
+Documents that were shown at several positions tell: if being seen depends on the position alone, a document's clicks
+are spread over its positions as $p_{dk} \propto n_{dk}\theta_k$, whatever its relevance; $n_{dk}$ are its showings.
+Coupling bends that: $p_{dk} \propto n_{dk}\,\theta_k^{1 + u(x_d)}$, the paper's own form (LBD, section 6.1), where the
+pull $u$ is linear in standardized features. The direction of $u$ is learnt on one half of the queries, by one step of
+ridge regression from no coupling. The other half tests it: it fits a curve of its own and asks with a score test
+whether the clicks follow $u$. Then the halves change places. The test needs the right means only, not independent
+clicks, since its variance is that between queries.
+
+What it cannot tell: a pull that is not linear in the features, or that is the same at all positions (then it is
+indistinguishable from relevance), is not found, so the strength is a lower bound. And trust bias bends the curve by
+relevance, which the features know: it is found here as coupling, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.diagnosis.estimators.click_matrix import check_counts
+from unskew.diagnosis.estimators.curve import NotIdentified
+from unskew.diagnosis.estimators.position_pairs import counted_impressions
+
+Matrix = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+MOST_CELLS = 4_000_000  # documents x positions looked at; more would not make the answer better
+EXPECTED_PULL = 0.3  # standard deviation of the pull that the ridge expects
+WIDEST_FEATURE = 3.0  # standardized features are cut off there: one outlier must not make the direction
+FEWEST_QUERIES = 20  # in each half, for a variance between queries
+NEWTON_STEPS = 50
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """How much the exponent of examination varies with the features of documents."""
+
+    found: bool  # whether the held-out test rejects "position alone"
+    p_value: float  # one-sided
+    strength: float  # standard deviation of the pull u in theta^(1 + u), from held-out queries; a lower bound
+    low: float
+    high: float
+    level: float
+    features: tuple[str, ...]  # that pull most, strongest first
+    n_documents: int  # shown at several positions and clicked
+    n_queries: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Moved:
+    """Documents shown at several positions and clicked."""
+
+    shown: Matrix  # [documents, positions]
+    clicks: Matrix  # [documents, positions]
+    features: Matrix  # [documents, features], standardized
+    queries: Index  # [documents]
+
+    def select(self, rows: NDArray[np.bool_]) -> _Moved:
+        return _Moved(self.shown[rows], self.clicks[rows], self.features[rows], self.queries[rows])
+
+    @property
+    def totals(self) -> Matrix:
+        return self.clicks.sum(axis=1)
+
+    def shares(self, logs: Matrix) -> Matrix:
+        """Where the clicks of each document are expected, `[documents, positions]`."""
+        weights = self.shown * np.exp(logs - logs.max())
+        return weights / weights.sum(axis=1, keepdims=True)
+
+
+class _Tested(NamedTuple):
+    """One half's answer to the other half's direction."""
+
+    z: float
+    strength: float
+    error: float
+
+
+def coupling(log: ClickLog, *, significance: float = 0.01, level: float = 0.95, seed: int = 0) -> Coupling:
+    """Whether and how much observation depends on the features of documents, tested on held-out queries.
+
+    Args:
+        significance: of the test that says whether there is any; small, for it is one of many questions.
+        level: of the interval of the strength.
+        seed: of the two halves.
+    """
+    check_counts(log)
+    if not log.n_features:
+        raise NotIdentified("the log has no features that observation could depend on")
+    rng = np.random.default_rng(seed)
+    moved = _moved(log, rng)
+    first = rng.permutation(int(moved.queries.max()) + 1)[moved.queries] % 2 == 0
+    halves = moved.select(first), moved.select(~first)
+    if min(len(np.unique(half.queries)) for half in halves) < FEWEST_QUERIES:
+        raise NotIdentified(
+            f"only {len(np.unique(moved.queries))} queries hold a clicked document that was shown at several "
+            f"positions: {2 * FEWEST_QUERIES} are needed to test a direction on queries that did not make it"
+        )
+    directions = [_direction(half) for half in halves]
+    tests = [_test(halves[1], *directions[0]), _test(halves[0], *directions[1])]
+    # The two answers are nearly the same number, for what one half teaches and the other half tests is the product of
+    # their scores either way. So they are averaged, not added up as if they were two.
+    z, strength, error = (float(np.mean(values)) for values in zip(*tests, strict=True))
+    p_value = 1 - NormalDist().cdf(z)
+    half_width = NormalDist().inv_cdf((1 + level) / 2) * error
+    return Coupling(
+        found=p_value < significance,
+        p_value=p_value,
+        strength=max(strength, 0.0),
+        low=max(strength - half_width, 0.0),
+        high=max(strength + half_width, 0.0),
+        level=level,
+        features=_strongest(log, (directions[0][0] + directions[1][0]) / 2),
+        n_documents=len(moved.shown),
+        n_queries=len(np.unique(moved.queries)),
+    )
+
+
+def _moved(log: ClickLog, rng: Generator) -> _Moved:
+    chosen = counted_impressions(log, None)
+    positions, places = np.unique(log.positions[chosen].astype(np.int64), return_inverse=True)
+    documents = log.documents[chosen].astype(np.int64)
+    clicked = np.bincount(documents, weights=log.clicks[chosen], minlength=len(log.features)) > 0
+    lowest = np.full(len(log.features), len(positions))
+    np.minimum.at(lowest, documents, places)
+    several = np.zeros(len(log.features), dtype=bool)
+    several[documents[places > lowest[documents]]] = True
+    several = np.flatnonzero(several & clicked)
+    if not len(several):
+        raise NotIdentified(
+            "no clicked document was shown at several positions: what the position does to different documents cannot "
+            "be seen. Swap or shuffle a share of the sessions"
+        )
+    most = max(1, MOST_CELLS // len(positions))
+    if len(several) > most:  # whole queries, by chance
+        order = rng.permutation(len(log.query_ids))[log.document_queries[several]]
+        several = np.sort(several[np.argsort(order, kind="stable")[:most]])
+    number = np.full(len(log.features), -1)
+    number[several] = np.arange(len(several))
+    row = number[documents]
+    kept = row >= 0
+    cell = row[kept] * len(positions) + places[kept]
+    sessions = np.broadcast_to(log.sessions[:, None], chosen.shape)[chosen][kept]
+    shape = (len(several), len(positions))
+    _, queries = np.unique(log.document_queries[several], return_inverse=True)
+    return _Moved(
+        shown=_sums(cell, sessions, shape),
+        clicks=_sums(cell, log.clicks[chosen][kept], shape),
+        features=_standardized(log.features[several]),
+        queries=queries,
+    )
+
+
+def _sums(cell: Index, values: NDArray, shape: tuple[int, int]) -> Matrix:
+    return np.bincount(cell, weights=values, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
+
+
+def _standardized(features: NDArray[np.float32]) -> Matrix:
+    values = features.astype(np.float64)
+    spread = values.std(axis=0)
+    scaled = (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return np.clip(scaled, -WIDEST_FEATURE, WIDEST_FEATURE)
+
+
+def _fit_curve(moved: _Moved) -> Matrix:
+    r"""$\log\theta$ around its mean, by Newton's method; positions without a click are kept in by half a click."""
+    totals = moved.totals
+    at = moved.clicks.sum(axis=0)
+    logs = np.zeros(len(at))
+    for _ in range(NEWTON_STEPS):
+        shares = moved.shares(logs)
+        expected = totals @ shares
+        information = np.diag(expected) - (shares * totals[:, None]).T @ shares
+        ridge = 1e-6 * np.trace(information) / len(at) + 0.5  # half a click drawn towards the mean
+        step = np.linalg.solve(information + ridge * np.eye(len(at)), at - expected - 0.5 * logs)
+        step = np.clip(step, -1.0, 1.0)
+        logs = logs + step - step.mean()
+        if np.abs(step).max() < 1e-8:
+            break
+    return logs
+
+
+def _direction(moved: _Moved) -> tuple[Matrix, Matrix]:
+    """Weights of the features in the pull, and the curve's logarithms that they bend."""
+    logs = _fit_curve(moved)
+    shares = moved.shares(logs)
+    middle = shares @ logs
+    score = (moved.clicks * logs).sum(axis=1) - moved.totals * middle
+    information = moved.totals * (shares @ logs**2 - middle**2)
+    centred = moved.features - information @ moved.features / max(information.sum(), np.finfo(float).tiny)
+    n_features = centred.shape[1]
+    ridge = n_features / EXPECTED_PULL**2
+    curvature = (centred * information[:, None]).T @ centred + ridge * np.eye(n_features)
+    return np.linalg.solve(curvature, centred.T @ score), logs
+
+
+def _test(moved: _Moved, weights: Matrix, bent: Matrix) -> _Tested:
+    """Score test of a direction from other queries; the curve is this half's own, and its error is taken off."""
+    pull = moved.features @ weights
+    totals = moved.totals
+    shares = moved.shares(_fit_curve(moved))
+    rest = moved.clicks - totals[:, None] * shares
+    middle = shares @ bent
+    both = (pull * totals)[:, None] * shares * (bent - middle[:, None])  # of the pull and the curve, [documents, k]
+    of_curve = np.diag(totals @ shares) - (shares * totals[:, None]).T @ shares
+    cross = both.sum(axis=0)
+    taken_off = np.linalg.pinv(of_curve, hermitian=True) @ cross
+    scores = pull * (rest @ bent) - rest @ taken_off
+    by_query = np.bincount(moved.queries, weights=scores)
+    information = float((pull**2 * totals * (shares @ bent**2 - middle**2)).sum() - cross @ taken_off)
+    error = float(np.sqrt((by_query**2).sum()))
+    if information <= 0 or error == 0:
+        return _Tested(0.0, 0.0, 0.0)
+    spread = float(np.sqrt(np.average((pull - np.average(pull, weights=totals)) ** 2, weights=totals)))
+    total = float(by_query.sum())
+    return _Tested(total / error, total / information * spread, error / information * spread)
+
+
+def _strongest(log: ClickLog, weights: Matrix, n: int = 3) -> tuple[str, ...]:
+    order = np.argsort(-np.abs(weights), kind="stable")[:n]
+    return tuple(log.feature_names[column] if log.feature_names else f"feature {column}" for column in order.tolist())

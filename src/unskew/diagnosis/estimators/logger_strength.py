@@ -1,0 +1,127 @@
+r"""The logger: how good was the order that was shown, and how much of it do the features know?
+
+With an examination curve $\theta$ the mean relevance at a position is $r_k \propto \mathrm{ctr}_k / \theta_k$. A strong
+logger puts relevant documents on top, so $r_k$ falls; a random one leaves it flat. Where lists were shuffled, clicks a
+session of shown order and of random order compare directly, with no model.
+
+The order that was shown follows from features as a rule. How much so is asked of pairs of documents of one list: a
+linear function of the features, fitted on one half of the queries, predicts which of two stood higher in the other
+half. Near 1, position and features are nearly the same thing: a method that learns its curve along with the ranker may
+put the effect of one on the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.diagnosis.estimators.click_rates import ClickRates
+from unskew.diagnosis.estimators.curve import Curve, NotIdentified
+from unskew.diagnosis.estimators.shown_pairs import shown_pairs
+
+Vector = NDArray[np.float64]
+
+STRONG, WEAK = 0.2, 0.05  # gain over a random order of the same documents
+
+
+@dataclass(frozen=True, eq=False)
+class LoggerStrength:
+    """Mean relevance at each position, by clicks divided by examination."""
+
+    curve: str  # the estimator that it rests on
+    positions: NDArray[np.int64]
+    relevance: Vector  # [positions], relative to the top
+    low: Vector
+    high: Vector
+    gain: float  # of discounted relevance over a random order of the shown documents; 0: no better than chance
+    word: str  # strong, moderate or weak
+
+
+@dataclass(frozen=True)
+class ShuffledClicks:
+    """Clicks a session in the logger's order and in random order."""
+
+    shown: float
+    shuffled: float
+    gain: float  # shown / shuffled - 1
+    low: float
+    high: float
+    level: float
+
+
+def logger_strength(rates: ClickRates, curve: Curve) -> LoggerStrength:
+    """How relevance falls from the top down, given an examination curve."""
+    both = np.isin(rates.positions, curve.positions)
+    if both.sum() < 2:
+        raise NotIdentified("the curve covers one position only: there is no order to judge")
+    of_curve = np.isin(curve.positions, rates.positions)
+    rate, seen = rates.rates[both], curve.values[of_curve]
+    relevance = rate / seen
+    if not relevance[0] > 0:
+        raise NotIdentified("nothing was clicked on top: relevance cannot be relative to it")
+    discount = 1 / np.log2(rates.positions[both] + 2)
+    gain = float(discount @ relevance / (discount.sum() * relevance.mean()) - 1)
+    with np.errstate(divide="ignore"):
+        low, high = rate / curve.high[of_curve], rate / curve.low[of_curve]
+    word = "strong" if gain >= STRONG else "weak" if gain < WEAK else "moderate"
+    top = relevance[0]
+    return LoggerStrength(curve.estimator, rates.positions[both], relevance / top, low / top, high / top, gain, word)
+
+
+def shuffled_clicks(log: ClickLog, *, intervention: str = "shuffle", level: float = 0.95) -> ShuffledClicks:
+    """Clicks a session of lists as the logger ordered them, against lists in random order; interval over queries."""
+    levels = () if log.interventions is None else log.interventions.levels or ()
+    if log.interventions is None or intervention not in levels:
+        raise NotIdentified(f"no session is marked '{intervention}': shown and random order cannot be compared")
+    shuffled = log.interventions.values == levels.index(intervention)
+    plain = log.interventions.values == 0
+    _, queries = np.unique(log.queries, return_inverse=True)
+    n = int(queries.max()) + 1
+    clicks = np.where(log.mask, log.clicks, 0).sum(axis=1, dtype=np.float64)
+
+    def sums(chosen: NDArray[np.bool_]) -> tuple[Vector, Vector]:
+        own = queries[chosen]
+        return _sums(own, clicks[chosen], n), _sums(own, log.sessions[chosen], n)
+
+    (shown_clicks, shown), (mixed_clicks, mixed) = sums(plain), sums(shuffled)
+    if not (shown_clicks.sum() > 0 and mixed_clicks.sum() > 0):
+        raise NotIdentified("the shuffled or the other sessions hold no click: their order cannot be compared")
+    here, there = shown_clicks.sum() / shown.sum(), mixed_clicks.sum() / mixed.sum()
+    # Delta method on the log ratio of two ratios of sums over queries.
+    parts = (shown_clicks - here * shown) / shown_clicks.sum() - (mixed_clicks - there * mixed) / mixed_clicks.sum()
+    half = NormalDist().inv_cdf((1 + level) / 2) * float(np.sqrt((parts**2).sum()))
+    ratio = here / there
+    return ShuffledClicks(
+        float(here),
+        float(there),
+        float(ratio - 1),
+        float(ratio * np.exp(-half) - 1),
+        float(ratio * np.exp(half) - 1),
+        level,
+    )
+
+
+def _sums(owners: NDArray, values: NDArray, n: int) -> Vector:
+    return np.bincount(owners, weights=values, minlength=n).astype(np.float64)
+
+
+def order_from_features(log: ClickLog, *, seed: int = 0) -> float:
+    """Share of held-out pairs whose shown order a linear function of the features predicts; 0.5 is chance."""
+    pairs = shown_pairs(log, np.random.default_rng(seed))
+    difference = (log.features[pairs.upper] - log.features[pairs.lower]).astype(np.float64)
+    spread = np.sqrt((difference**2).mean(axis=0))
+    difference = np.clip(difference / np.where(spread > 0, spread, 1.0), -3.0, 3.0)
+    first = np.random.default_rng(seed).permutation(int(pairs.queries.max()) + 1)[pairs.queries] % 2 == 0
+    if not (first.any() and (~first).any()):
+        raise NotIdentified("all lists are of one query: nothing can be held out")
+    right = []
+    for taught in (first, ~first):
+        x = difference[taught]
+        curvature = x.T @ x + 1e-3 * len(x) * np.eye(x.shape[1])
+        guess = difference[~taught] @ np.linalg.solve(curvature, x.sum(axis=0))
+        right.append((guess > 0).mean() + 0.5 * (guess == 0).mean())
+    return float(np.mean(right))

@@ -1,0 +1,201 @@
+r"""Propensities: how much each position is seen relative to the top one, estimated from a log.
+
+Every estimator is `(log, *, n_bootstrap, level, seed, counted, …) -> Curve` and raises `NotIdentified` for a log that
+cannot tell. The interval is over queries. All assume that being seen depends on the position alone (or on the position
+and one more column, see `estimate_by`) and that sessions without a click are part of the log: left out, the
+curve comes out too flat.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.diagnosis.estimators.curve import Curve, NotIdentified, Vector, curve_of_sums
+from unskew.diagnosis.estimators.harvesting import adjacent_chain, all_pairs, pivot
+from unskew.diagnosis.estimators.position_pairs import counted_impressions, how_to_leave_out, spell
+
+ENOUGH_CLICKS = 100  # shuffled clicks at each position, for a standard error of about a tenth: else all_pairs
+
+
+def randomization(
+    log: ClickLog,
+    *,
+    n_bootstrap: int = 200,
+    level: float = 0.95,
+    seed: int = 0,
+    intervention: str = "shuffle",
+    assume_random: bool = False,
+    counted: NDArray[np.bool_] | None = None,
+) -> Curve:
+    r"""Click rates of lists in random order: $p_k / p_1 = \mathrm{ctr}_k / \mathrm{ctr}_1$.
+
+    Both rates are those of the lists that reach down to $k$, for short lists may be of another kind.
+
+    Args:
+        intervention: what the log calls the sessions whose whole list was shuffled.
+        assume_random: take all lists for shuffled.
+        counted: impressions that count, `[lists, docs]`; default: all.
+    """
+    shuffled = _shuffled(log, intervention, assume_random)
+    chosen = counted_impressions(log, counted)[shuffled]
+    part = log.select(shuffled)
+    if not chosen.any():
+        raise NotIdentified("randomization: no impression of a shuffled list is counted")
+    positions, per_query = _matched_clicks(part, chosen)
+    clicks = np.asarray(per_query.sum(axis=0)).reshape(2, -1)
+    silent = positions[~(clicks > 0).all(axis=0)]
+    if len(silent):
+        raise NotIdentified(
+            f"randomization cannot compare {spell(silent)} with {spell(positions[:1])}: no shuffled list that shows "
+            f"both was clicked at both. Shuffle more sessions, or {how_to_leave_out(silent[0])}"
+        )
+
+    def estimate(sums: Vector) -> Vector:
+        here, on_top = np.split(sums, 2, axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):  # a resample may hold no click
+            return here / on_top
+
+    shown = np.broadcast_to(part.sessions[:, None], chosen.shape)[chosen]
+    n_impressions = np.bincount(np.searchsorted(positions, part.positions[chosen]), weights=shown)
+    return curve_of_sums(
+        "randomization", positions, n_impressions, per_query, estimate, n_bootstrap=n_bootstrap, level=level, seed=seed
+    )
+
+
+ESTIMATORS: dict[str, Callable[..., Curve]] = {
+    "randomization": randomization,
+    "pivot": pivot,
+    "adjacent_chain": adjacent_chain,
+    "all_pairs": all_pairs,
+}
+
+
+def estimate_propensities(log: ClickLog, estimator: str = "auto", **options: Any) -> Curve:
+    """The curve of a log by the estimator of this name.
+
+    `auto` takes randomization if enough of the log is shuffled, else all_pairs. Options are the estimator's own.
+    """
+    if estimator != "auto" and estimator not in ESTIMATORS:
+        raise ValueError(f"unknown estimator '{estimator}': choose auto or one of {', '.join(ESTIMATORS)}")
+    chosen = ESTIMATORS.get(estimator, _automatic)
+    known = [name for name in inspect.signature(chosen).parameters if name != "log"]
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise ValueError(f"estimator '{estimator}' has no '{unknown[0]}': it takes {', '.join(known)}")
+    return chosen(log, **options)
+
+
+def estimate_by(
+    log: ClickLog,
+    by: str,
+    estimator: str = "auto",
+    *,
+    counted: NDArray[np.bool_] | None = None,
+    **options: Any,
+) -> dict[str, Curve]:
+    """One curve for each level of a bias column that occurs in the log, each relative to its own top position.
+
+    How much the levels differ at the top is not estimated: relevance and being seen cannot be told apart there.
+    """
+    if by not in log.bias:
+        raise ValueError(f"by='{by}' is no bias column of the log; there are: {', '.join(log.bias) or 'none'}")
+    column = log.bias[by]
+    if column.levels is None:
+        raise ValueError(f"by='{by}' holds numbers, a curve is estimated for each level: cut it into a few classes")
+    chosen = counted_impressions(log, counted)
+    values = column.per_document(log.n_docs)
+    curves = {}
+    for number, name in enumerate(column.levels):
+        of_level = chosen & (values == number)
+        if not of_level.any():
+            continue
+        try:
+            curves[name] = estimate_propensities(log, estimator, counted=of_level, **options)
+        except NotIdentified as error:
+            raise NotIdentified(f"{by} '{name}': {error}") from error
+    return curves
+
+
+def propensity_matrix(curves: Mapping[str, Curve], levels: Sequence[str], n_positions: int) -> Vector:
+    """Curves of `estimate_by` as `ipw` takes them, `[levels, n_positions]`; 1 for levels that never occurred."""
+    return np.stack(
+        [curves[level].propensities(n_positions) if level in curves else np.ones(n_positions) for level in levels]
+    )
+
+
+def _automatic(
+    log: ClickLog,
+    *,
+    n_bootstrap: int = 200,
+    level: float = 0.95,
+    seed: int = 0,
+    counted: NDArray[np.bool_] | None = None,
+) -> Curve:
+    """Randomization if enough of the log is shuffled, else all pairs."""
+    common: dict[str, Any] = {"n_bootstrap": n_bootstrap, "level": level, "seed": seed, "counted": counted}
+    if _shuffled_enough(log, counted):
+        return randomization(log, **common)
+    try:
+        return all_pairs(log, **common)
+    except NotIdentified as error:
+        raise NotIdentified(
+            f"the log cannot tell propensities: too little of it is recorded as shuffled, and {error}"
+        ) from error
+
+
+def _shuffled_enough(log: ClickLog, counted: NDArray[np.bool_] | None) -> bool:
+    """Whether every position has enough shuffled clicks."""
+    try:
+        shuffled = _shuffled(log, "shuffle", assume_random=False)
+    except NotIdentified:
+        return False
+    chosen = counted_impressions(log, counted)
+    n_clicks = np.bincount(log.positions[shuffled][chosen[shuffled]], log.clicks[shuffled][chosen[shuffled]])
+    positions = np.unique(log.positions[chosen])
+    return len(n_clicks) > positions[-1] and bool((n_clicks[positions] >= ENOUGH_CLICKS).all())
+
+
+def _shuffled(log: ClickLog, intervention: str, assume_random: bool) -> NDArray[np.bool_]:
+    """Which lists were shown in random order, `[lists]`."""
+    if assume_random:
+        return np.ones(log.n_lists, dtype=bool)
+    if log.interventions is None:
+        raise NotIdentified(
+            "randomization needs shuffled lists, and the log records no interventions: shuffle a share of the sessions "
+            "(in a simulation interventions={'shuffle': 0.05}), name the column that marks them, or pass "
+            "assume_random=True if all lists were shown in random order"
+        )
+    levels = log.interventions.levels or ()
+    if intervention not in levels:
+        raise NotIdentified(
+            f"randomization needs shuffled lists, and no intervention of the log is called '{intervention}': there are "
+            f"{', '.join(levels)}. Pass intervention=… if one of them shuffles whole lists, or use all_pairs"
+        )
+    shuffled = log.interventions.values == levels.index(intervention)
+    if not shuffled.any():
+        raise NotIdentified(f"randomization needs shuffled lists, and none of the log is marked '{intervention}'")
+    return shuffled
+
+
+def _matched_clicks(log: ClickLog, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int64], sparse.csr_array]:
+    """Positions, and for each query the clicks there and, in the same lists, at the top, `[queries, 2 x positions]`."""
+    positions = np.unique(log.positions[chosen].astype(np.int64))
+    clicks = np.where(chosen, log.clicks, 0.0).astype(np.float64)
+    top = log.mask & (log.positions == positions[0])
+    clicks_on_top = np.where(top, clicks, 0.0).sum(axis=1)
+    compared = log.mask & top.any(axis=1, keepdims=True) & np.isin(log.positions, positions)
+    lists, columns = np.nonzero(compared)
+    places = np.searchsorted(positions, log.positions[lists, columns])
+    _, queries = np.unique(log.queries, return_inverse=True)
+    values = np.concatenate([clicks[lists, columns], clicks_on_top[lists]])
+    rows = np.tile(queries[lists], 2)
+    shape = (int(queries.max()) + 1, 2 * len(positions))
+    entries = (values, (rows, np.concatenate([places, places + len(positions)])))
+    return positions, sparse.csr_array(sparse.coo_array(entries, shape=shape))

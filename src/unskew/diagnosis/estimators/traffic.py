@@ -1,0 +1,167 @@
+"""Traffic: how a log is made up, and whether few queries, users or robots make most of it.
+
+A log counts sessions, not people. Users are seen only where a bias column names them (`heavy_users`); before a log is
+made, `unskew.data.clicks.heavy_users.cap_heavy_users` does the same on the table of impressions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.heavy_users import CappedUsers
+from unskew.data.clicks.impressions import compact_counts
+from unskew.diagnosis.estimators.curve import NotIdentified
+
+HEAVY_SHARE = 0.01  # the heaviest hundredth of the queries
+CLICKS_EVERYTHING = 0.8  # of at least so many documents
+FEWEST_DOCUMENTS = 5
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What a log is made of."""
+
+    n_sessions: float
+    n_lists: int
+    n_queries: int  # with a list
+    n_documents: int
+    compaction: float  # sessions a row
+    orders_per_query: float  # distinct lists, the mean over queries
+    one_order: float  # share of the queries that were shown one list only
+    never_shown: float  # share of the candidates
+    heavy_queries: float  # share of the sessions that the heaviest hundredth of the queries has
+    clickless: float | None  # share of the sessions without a click; None: cannot be told
+    everything_clicked: float | None  # share of the sessions that clicked nearly everything; None: cannot be told
+
+    @property
+    def only_shown(self) -> bool:
+        """Whether the log knows no candidate that was not shown, as real logs do."""
+        return self.never_shown == 0
+
+    @property
+    def clickless_missing(self) -> bool:
+        """Whether sessions without a click seem to have been left out."""
+        return self.clickless == 0
+
+
+def traffic(log: ClickLog) -> Traffic:
+    """What the log is made of."""
+    queries, lists = np.unique(log.queries, return_counts=True)
+    if not len(queries):
+        raise NotIdentified("the log is empty")
+    of_query = np.bincount(log.queries, weights=log.sessions)
+    heaviest = np.sort(of_query)[::-1][: max(1, round(HEAVY_SHARE * len(queries)))]
+    orders = _orders(log, lists)
+    shown = np.zeros(len(log.features), dtype=bool)
+    shown[log.documents[log.mask]] = True
+    clickless, everything = _patterns(log)
+    return Traffic(
+        n_sessions=log.n_sessions,
+        n_lists=log.n_lists,
+        n_queries=len(queries),
+        n_documents=len(log.features),
+        compaction=log.compaction,
+        orders_per_query=float(orders.mean()),
+        one_order=float((orders == 1).mean()),
+        never_shown=float(1 - shown.mean()),
+        heavy_queries=float(heaviest.sum() / of_query.sum()),
+        clickless=clickless,
+        everything_clicked=everything,
+    )
+
+
+def heavy_users(log: ClickLog, column: str, most: float | None = None) -> CappedUsers:
+    """Sessions of each user, and what a cap would take off.
+
+    Args:
+        column: the bias column that names the user.
+        most: sessions that a user may have; default: nothing is capped.
+    """
+    users, sessions, names = _users(log, column)
+    clicks = np.bincount(users, weights=log.clicks.sum(axis=1, dtype=np.float64), minlength=len(sessions))
+    sizes = np.bincount(users, weights=log.sessions * log.mask.sum(axis=1), minlength=len(sessions))
+    kept = _kept(sessions, most)
+    worst = int(np.argmax(sessions))
+    return CappedUsers(
+        n_users=int((sessions > 0).sum()),
+        n_capped=int((kept < 1).sum()),
+        most=most,
+        sessions_dropped=float(((1 - kept) * sessions).sum()),
+        impressions_dropped=float(((1 - kept) * sizes).sum()),
+        clicks_dropped=float(((1 - kept) * clicks).sum()),
+        heaviest=names[worst],
+        heaviest_share=float(sessions[worst] / sessions.sum()),
+        heaviest_rate=float(clicks[worst] / max(sizes[worst], 1e-9)),
+    )
+
+
+def cap_users(log: ClickLog, column: str, most: float) -> ClickLog:
+    """The log in which a user's sessions count as `most` at the most, each of them equally less."""
+    users, sessions, _ = _users(log, column)
+    factor = _kept(sessions, most)[users]
+    patterns = log.patterns
+    if patterns is not None:
+        patterns = replace(patterns, sessions=compact_counts(patterns.sessions * factor[patterns.lists]))
+    return replace(
+        log,
+        clicks=compact_counts(log.clicks * factor[:, None]),
+        sessions=compact_counts(log.sessions * factor),
+        patterns=patterns,
+    )
+
+
+def _users(log: ClickLog, column: str) -> tuple[NDArray[np.int64], NDArray[np.float64], tuple[str, ...]]:
+    """The user of each list, the sessions of each user, and the users' names."""
+    if column not in log.bias:
+        raise ValueError(
+            f"'{column}' is no bias column of the log (there are: {', '.join(log.bias) or 'none'}): users are seen "
+            "only if the log was made with their column, or cap them in the table of impressions"
+        )
+    entry = log.bias[column]
+    if entry.values.ndim != 1 or entry.levels is None:
+        raise ValueError(f"bias column '{column}' does not name one user a session")
+    users = entry.values.astype(np.int64)
+    sessions = np.bincount(users, weights=log.sessions, minlength=len(entry.levels))
+    return users, sessions.astype(np.float64), entry.levels
+
+
+def _kept(sessions: NDArray[np.float64], most: float | None) -> NDArray[np.float64]:
+    """Share of each user's sessions that stays."""
+    if most is None:
+        return np.ones(len(sessions))
+    if not most > 0:
+        raise ValueError(f"a user may have {most} sessions: give a number above 0")
+    return np.minimum(1.0, most / np.maximum(sessions, 1e-9))
+
+
+def _orders(log: ClickLog, lists: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Distinct orders of each query; rows that differ in a bias column or intervention only are the same order."""
+    if not log.bias and log.interventions is None:
+        return lists
+    keys = np.zeros(log.n_lists, dtype=np.uint64)
+    for column in range(log.n_docs):
+        value = np.where(log.mask[:, column], log.documents[:, column].astype(np.int64) + 1, 0).astype(np.uint64)
+        keys = (keys ^ (keys >> np.uint64(29)) ^ value) * np.uint64(0x9E3779B97F4A7C15)
+    _, first = np.unique(keys, return_index=True)  # a list answers one query: its documents tell which
+    return np.unique(log.queries[first], return_counts=True)[1]
+
+
+def _patterns(log: ClickLog) -> tuple[float | None, float | None]:
+    """Shares of the sessions without a click, and with nearly everything clicked."""
+    if log.graded:
+        return None, None
+    if log.patterns is not None:
+        clicks, sessions, owners = log.patterns.clicks.sum(axis=1), log.patterns.sessions, log.patterns.lists
+    else:
+        single = np.flatnonzero(log.sessions == 1)  # only there a row is one session
+        if not len(single):
+            return None, None
+        clicks, sessions, owners = log.clicks[single].sum(axis=1), log.sessions[single], single
+    sizes = log.mask.sum(axis=1)[owners]
+    total = float(sessions.sum())
+    everything = (sizes >= FEWEST_DOCUMENTS) & (clicks >= CLICKS_EVERYTHING * sizes)
+    return float(sessions[clicks == 0].sum()) / total, float(sessions[everything].sum()) / total

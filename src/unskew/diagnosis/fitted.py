@@ -1,0 +1,160 @@
+r"""What a fitted model says of a log: learnt examination curves, and the theorems of LBD.
+
+Both are conditional on a model. A learnt curve is as good as the assumption of the method that learns it. Its interval
+comes from the spread of fits on disjoint parts of the queries: it says how sure the fit is, not whether the model is
+right. The theorems need true, absolute rates: here those of a fitted model stand for them, scaled so that it predicts
+as many clicks as there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.diagnosis.estimators.bounds import PairBounds, pair_bounds
+from unskew.diagnosis.estimators.curve import NotIdentified
+from unskew.diagnosis.estimators.shown_pairs import shown_pairs
+from unskew.fitting import fit
+from unskew.methods.lbd import LBD
+from unskew.model import Model
+from unskew.recipe import Recipe
+
+Vector = NDArray[np.float64]
+
+LEARNT = ("dla", "regression_em")  # methods whose curve is shown
+N_PARTS = 4  # of the queries, each with a fit of its own
+MOST_LISTS = 20_000  # that a fit learns from
+SMALL = {"hidden": (32,), "steps": 200}
+SLOPE = 0.05  # of the certified observation, in units of the transformed features
+N_PAIRS = 200
+LEAST_RELEVANCE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class LearntCurve:
+    """An examination curve learnt along with a ranker."""
+
+    method: str
+    values: Vector  # [positions], relative to the top; geometric mean over the parts
+    low: Vector
+    high: Vector
+    level: float
+    n_parts: int
+
+
+@dataclass(frozen=True)
+class ModelBounds:
+    """What the theorems ask of pairs of documents of one list, if a fitted model were the truth."""
+
+    given: str
+    n_pairs: int
+    slope: float  # Lipschitz constant of the fitted observation
+    lipschitz_possible: float  # share of the pairs with a beta that satisfies Theorems 1 and 2
+    bernoulli_possible: float  # share of the pairs with a t that satisfies Theorems 3 and 4
+    least_cancel: float  # Theorem 3, the median pair: above 1 no t puts it right
+    greatest_cancel: float  # Theorem 4, the median pair
+    least_beta: float  # Theorem 2, the median pair
+    greatest_beta: float  # Theorem 1, the median pair; negative: for no beta
+
+
+def learnt_curve(log: ClickLog, method: str, *, level: float = 0.95, seed: int = 0) -> LearntCurve:
+    """The curve that a method learns, with an interval from fits on disjoint parts of the queries."""
+    rng = np.random.default_rng(seed)
+    queries, member = np.unique(log.queries, return_inverse=True)
+    if len(queries) < N_PARTS:
+        raise NotIdentified(f"{len(queries)} queries are too few: an interval needs fits on {N_PARTS} parts of them")
+    part_of = rng.permutation(len(queries)) % N_PARTS
+    recipe = Recipe.of(method, seed=seed, **SMALL)
+    logs = []
+    for part in range(N_PARTS):
+        rows = np.flatnonzero(part_of[member] == part)
+        model = fit(recipe, log.select(_some(rows, MOST_LISTS // N_PARTS, rng)))
+        curve = model.examination()
+        if curve is None or not (np.isfinite(curve) & (curve > 0)).all():
+            raise NotIdentified(f"{method} learnt no curve")
+        padded = np.full(log.n_positions, np.nan)
+        padded[: len(curve)] = np.log(curve / curve[0])
+        logs.append(padded)
+    values = np.array(logs)
+    known = np.isfinite(values).sum(axis=0)
+    if not (known > 1).all():
+        raise NotIdentified(f"some positions occur in one part of the queries only: {method} has no interval there")
+    middle = np.nanmean(values, axis=0)
+    half = student.ppf((1 + level) / 2, known - 1) * np.nanstd(values, axis=0, ddof=1) / np.sqrt(known)
+    return LearntCurve(method, np.exp(middle), np.exp(middle - half), np.exp(middle + half), level, N_PARTS)
+
+
+def model_bounds(log: ClickLog, *, seed: int = 0) -> ModelBounds:
+    """The theorems for pairs of documents, conditional on a certified LBD fitted to this log."""
+    if log.graded:
+        raise NotIdentified("the feedback is graded: the theorems are about click rates")
+    rng = np.random.default_rng(seed)
+    learning = log.select(_some(np.arange(log.n_lists), MOST_LISTS, rng))
+    model = fit(Recipe.of("lbd", lipschitz="certified", beta=SLOPE, cancel=0.0, seed=seed, **SMALL), learning)
+    method = model.method
+    assert isinstance(method, LBD)
+    drawn = shown_pairs(log, rng)
+    chosen = rng.choice(len(drawn.upper), min(N_PAIRS, len(drawn.upper)), replace=False)
+    documents = np.stack([drawn.upper[chosen], drawn.lower[chosen]], axis=1)
+    relevance = _relevance(model, log, documents)
+    points = _transformed(model, log, documents)
+
+    def observation(values: Vector) -> Vector:
+        with torch.no_grad():
+            seen = method.seen(torch.as_tensor(values, dtype=torch.float32))
+        return seen.numpy().astype(np.float64)
+
+    found = []
+    for pair, rates in zip(points, relevance, strict=True):
+        high, low = (0, 1) if rates[0] >= rates[1] else (1, 0)
+        found.append(
+            pair_bounds(pair[high], pair[low], (float(rates[high]), float(rates[low])), observation, alpha=SLOPE)
+        )
+    return _summary(found)
+
+
+def _summary(found: list[PairBounds]) -> ModelBounds:
+    return ModelBounds(
+        given=found[0].given,
+        n_pairs=len(found),
+        slope=SLOPE,
+        lipschitz_possible=float(np.mean([pair.lipschitz_possible for pair in found])),
+        bernoulli_possible=float(np.mean([pair.bernoulli_possible for pair in found])),
+        least_cancel=median(pair.least_cancel for pair in found),
+        greatest_cancel=median(pair.greatest_cancel for pair in found),
+        least_beta=median(pair.least_beta for pair in found),
+        greatest_beta=median(pair.greatest_beta for pair in found),
+    )
+
+
+def _some(rows: NDArray[np.int64], most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    return rows if len(rows) <= most else np.sort(rng.choice(rows, most, replace=False))
+
+
+def _transformed(model: Model, log: ClickLog, documents: NDArray[np.int64]) -> Vector:
+    """Features of documents as the model's networks see them, `[pairs, 2, features]`."""
+    features = torch.as_tensor(log.features[documents])
+    with torch.no_grad():
+        return model.transform(features, torch.ones(documents.shape, dtype=torch.bool)).numpy().astype(np.float64)
+
+
+def _relevance(model: Model, log: ClickLog, documents: NDArray[np.int64]) -> Vector:
+    """Fitted relevance of documents, scaled so that the model predicts as many clicks as were counted."""
+    method = model.method
+    assert isinstance(method, LBD)
+    features = torch.as_tensor(log.features[documents])
+    mask = torch.ones(documents.shape, dtype=torch.bool)
+    with torch.no_grad():
+        values = model.transform(features, mask)
+        scores = method.relevance(values, mask)
+        seen = method.seen(values).mean(-1)
+        relative = torch.exp(scores - scores.max())
+        rate = log.n_clicks / float((log.sessions * log.mask.sum(axis=1)).sum())
+        scale = rate / float((relative * seen).mean().clamp(min=1e-12))
+    return np.clip(scale * relative.numpy().astype(np.float64), LEAST_RELEVANCE, 1.0)

@@ -1,0 +1,277 @@
+"""The report of a diagnosis: one page with the verdict, the answers, tables and plots.
+
+Positions count from 1 in all that people read, and from 0 in a log.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from unskew.diagnosis.advice import CANNOT, DOUBTFUL, TRAIN, TRY
+from unskew.diagnosis.assemble import Diagnosis, Refusal
+from unskew.diagnosis.estimators.click_rank import ClickRank
+from unskew.diagnosis.estimators.curve import Curve
+from unskew.diagnosis.findings import findings
+from unskew.diagnosis.verdict import verdict
+from unskew.experiments.drawing import STYLE, WIDTH, Drawn, Line, heatmap, line_figure
+from unskew.experiments.report import Section, write_report
+from unskew.experiments.tables import Sheet, Shown
+
+TITLES = {
+    TRAIN: "Worth training",
+    TRY: "Possible, with little to gain or nothing to check it by",
+    DOUBTFUL: "Doubtful: an assumption is contradicted, or cannot be held",
+    CANNOT: "Cannot work on this log",
+}
+MOST_IN_MATRIX = 20  # positions in a heat map
+HIGHEST = 3.0  # of a relative curve that is drawn
+SMALLEST = 1e-12
+WHAT_IT_IS = (
+    "Click-through holds both what stands at a position and what the position does. Curves are what the position does, "
+    "relative to the first one, if being seen depends on the position alone; bands are intervals over queries. "
+    "Positions count from 1."
+)
+
+
+def write_diagnosis(diagnosis: Diagnosis, path: str | Path, name: str, command: str) -> Path:
+    """Write the page; it holds everything and fetches nothing."""
+    judged = verdict(diagnosis)
+    sections = [
+        Section("Verdict", list(judged.lines)),
+        Section("What the log says", facts={found.question: found.answer for found in findings(diagnosis)}),
+        *(
+            Section(title, facts={entry.method: entry.reason for entry in judged.methods if entry.word == word})
+            for word, title in TITLES.items()
+            if any(entry.word == word for entry in judged.methods)
+        ),
+        Section(
+            "Positions",
+            [WHAT_IT_IS],
+            sheets=[_position_sheet(diagnosis), *_curve_sheet(diagnosis)],
+            figures=_position_figures(diagnosis),
+        ),
+        *_coverage_section(diagnosis),
+        *_matrix_section(diagnosis),
+        *_leak_section(diagnosis),
+        *_refusal_section(diagnosis),
+        Section("Again", command=command),
+    ]
+    return write_report(path, f"Diagnosis of {name}", sections, f"{diagnosis.log!r}.")
+
+
+def position_rows(diagnosis: Diagnosis) -> tuple[tuple[str, ...], list[list[str]]]:
+    """Columns and rows of the table of positions, as text."""
+    rates, curve = diagnosis.rates, diagnosis.curve
+    strength = diagnosis.strength
+    columns = ["position", "shown", "clicks a showing", f"{rates.level:.0%} interval"]
+    if curve is not None:
+        columns += [f"seen ({curve.estimator})", f"{curve.level:.0%} interval"]
+    if not isinstance(strength, Refusal):
+        columns.append("relevance")
+    places = {} if curve is None else {int(position): number for number, position in enumerate(curve.positions)}
+    rows = []
+    for number, row in enumerate(rates.rows()):
+        cells = [f"{row['position'] + 1}", f"{row['impressions']:,.0f}", f"{row['rate']:.4f}"]
+        cells.append(_interval(row["low"], row["high"], 4))
+        if curve is not None:
+            place = places.get(row["position"])
+            cells += ["–", "–"] if place is None else _curve_cells(curve, place)
+        if not isinstance(strength, Refusal):
+            cells.append(f"{strength.relevance[number]:.2f}" if number < len(strength.relevance) else "–")
+        rows.append(cells)
+    return tuple(columns), rows
+
+
+def _curve_cells(curve: Curve, place: int) -> list[str]:
+    return [f"{curve.values[place]:.3f}", _interval(curve.low[place], curve.high[place], 3)]
+
+
+def _interval(low: float, high: float, digits: int) -> str:
+    """Both ends; nothing where too little was seen to tell them."""
+    return f"{low:.{digits}f}–{high:.{digits}f}" if math.isfinite(low) and math.isfinite(high) else "–"
+
+
+def _position_sheet(diagnosis: Diagnosis) -> Sheet:
+    columns, rows = position_rows(diagnosis)
+    note = (
+        "Relevance: clicks a showing divided by the curve, relative to the first position." if len(columns) > 6 else ""
+    )
+    return _sheet("positions", "Clicks, examination and relevance by position", columns, rows, note)
+
+
+def _position_figures(diagnosis: Diagnosis) -> list[Drawn]:
+    rates = diagnosis.rates
+    shown: dict[str, Line] = {"clicks a showing": ((rates.positions + 1).tolist(), rates.rates.tolist())}
+    band: dict[str, Line] = {"clicks a showing": (rates.low.tolist(), rates.high.tolist())}
+    figures = [
+        Drawn(
+            "click-through",
+            "Clicks a showing at each position, with the interval over queries",
+            line_figure(shown, x_label="position", y_label="clicks a showing", bands=band),
+        )
+    ]
+    figures += _curve_figures(diagnosis)
+    if not isinstance(diagnosis.strength, Refusal):
+        strength = diagnosis.strength
+        line: dict[str, Line] = {"relevance": ((strength.positions + 1).tolist(), strength.relevance.tolist())}
+        of_line: dict[str, Line] = {"relevance": (strength.low.tolist(), np.minimum(strength.high, HIGHEST).tolist())}
+        figure = line_figure(line, x_label="position", y_label="mean relevance, relative to the first", bands=of_line)
+        figures.append(Drawn("logger", "What the logger put where: click-through divided by examination", figure))
+    return figures
+
+
+def _curve_figures(diagnosis: Diagnosis) -> list[Drawn]:
+    """Curves of the estimators, and beside the best of them those that a model learnt."""
+    estimated = {name: curve for name, curve in diagnosis.curves.items() if isinstance(curve, Curve)}
+    learnt = {name: curve for name, curve in diagnosis.learnt.items() if not isinstance(curve, Refusal)}
+    figures = []
+    if estimated:
+        lines = {name: _line(curve.positions + 1, curve.values) for name, curve in estimated.items()}
+        bands = {name: _line(curve.low, curve.high) for name, curve in estimated.items()}
+        rates = diagnosis.rates
+        through = {"click-through": _line(rates.positions + 1, rates.rates / max(rates.rates[0], SMALLEST))}
+        title = "Examination by every estimator that this log supports, and click-through for comparison"
+        figures.append(Drawn("curves", title, _curves(lines, bands, through)))
+    if learnt:
+        lines = {name: _line(np.arange(len(curve.values)) + 1, curve.values) for name, curve in learnt.items()}
+        bands = {name: _line(curve.low, curve.high) for name, curve in learnt.items()}
+        best = diagnosis.curve
+        beside = {} if best is None else {best.estimator: _line(best.positions + 1, best.values)}
+        title = "Examination as methods learn it along with a ranker; it rests on their model"
+        figures.append(Drawn("learnt", title, _curves(lines, bands, beside)))
+    return figures
+
+
+def _curves(lines: dict[str, Line], bands: dict[str, Line], reference: dict[str, Line]) -> Figure:
+    return line_figure(
+        lines, x_label="position", y_label="seen, relative to the first", bands=bands, reference=reference
+    )
+
+
+def _line(one: np.ndarray, other: np.ndarray) -> Line:
+    """Two rows of numbers; what is beyond the page is cut off."""
+    return np.asarray(one).tolist(), np.clip(np.nan_to_num(other, posinf=HIGHEST), None, HIGHEST).tolist()
+
+
+def _curve_sheet(diagnosis: Diagnosis) -> list[Sheet]:
+    curves = {name: curve for name, curve in diagnosis.curves.items() if isinstance(curve, Curve)}
+    if not curves:
+        return []
+    rows = []
+    for position in diagnosis.rates.positions.tolist():
+        cells = [str(position + 1)]
+        for curve in curves.values():
+            place = np.flatnonzero(curve.positions == position)
+            cells.append("{} ({})".format(*_curve_cells(curve, int(place[0]))) if len(place) else "–")
+        rows.append(cells)
+    return [_sheet("curves", "Examination by estimator, with intervals over queries", ("position", *curves), rows)]
+
+
+def _coverage_section(diagnosis: Diagnosis) -> list[Section]:
+    coverage = diagnosis.coverage
+    if isinstance(coverage, Refusal) or len(coverage.positions) < 2:
+        return []
+    n = min(len(coverage.positions), MOST_IN_MATRIX)
+    documents = coverage.documents[:n, :n].astype(np.float64)
+    np.fill_diagonal(documents, np.nan)  # documents shown at one position link nothing
+    text = (
+        "How many documents were shown at both positions of a pair. Without any, the two cannot be compared directly."
+    )
+    if not np.nansum(documents):
+        return [Section("Links between positions", [text, "No document was shown at two positions."])]
+    names = [str(position + 1) for position in coverage.positions[:n]]
+    figure = _matrix_figure(documents, names, names, "position", 0)
+    return [Section("Links between positions", [text], figures=[Drawn("coverage", "Documents shown at both", figure)])]
+
+
+def _matrix_section(diagnosis: Diagnosis) -> list[Section]:
+    rank = diagnosis.rank
+    if not isinstance(rank, ClickRank):
+        return []
+    matrix = rank.matrix
+    n = min(len(matrix.positions), MOST_IN_MATRIX)
+    columns = [str(position + 1) for position in matrix.positions[:n]]
+    figure = _matrix_figure(matrix.rates[:, :n], columns, list(matrix.kinds), "kind of document", 3)
+    rows = [
+        [str(row["dimension"]), f"{row['rate_singular_value']:.3f}", f"{row['rate_share']:.2%}", _p(row["rate_p"])]
+        for row in rank.rows()
+    ]
+    sheet = _sheet("rank", "Singular values of the click matrix", ("dimension", "value", "share", "p"), rows)
+    text = (
+        "Documents that moved, sorted into kinds by one half of the sessions; rates by the other. If one number for "
+        "the document and one for the position were enough, the rows would be multiples of each other."
+    )
+    summary = rank.summary()
+    if rank.scalar_is_enough:  # of what this matrix can show: kinds differ in attraction, not in features
+        summary = f"The rates do not contradict it (p = {_p(rank.rates.p_values[0])}). Features are not asked here."
+    drawn = Drawn("click-matrix", "Clicks a showing by kind of document and position", figure)
+    return [Section("The click matrix", [text, summary], sheets=[sheet], figures=[drawn])]
+
+
+def _leak_section(diagnosis: Diagnosis) -> list[Section]:
+    rows = []
+    if not isinstance(diagnosis.position_leaks, Refusal):
+        found = diagnosis.position_leaks.leaks or (diagnosis.position_leaks.closest,)
+        word = "the position" if diagnosis.position_leaks.leaks else "closest to the position"
+        rows += [[leak.feature, word, f"{leak.agreement:.3f} of pairs in its order"] for leak in found]
+    if not isinstance(diagnosis.click_leaks, Refusal):
+        leaks = diagnosis.click_leaks
+        word = "computed from clicks?" if leaks.leaks else "closest to clicks"
+        for leak in leaks.leaks or (leaks.closest,):
+            rows.append([leak.feature, word, f"correlation {leak.correlation:.3f} of at most {leaks.ceiling:.3f}"])
+    if not rows:
+        return []
+    return [
+        Section("Features", sheets=[_sheet("features", "Features that may leak", ("feature", "what", "how"), rows)])
+    ]
+
+
+def _refusal_section(diagnosis: Diagnosis) -> list[Section]:
+    parts = {
+        "users": diagnosis.users,
+        "coverage": diagnosis.coverage,
+        **{f"curve, {name}": curve for name, curve in diagnosis.curves.items()},
+        "click matrix": diagnosis.rank,
+        "coupling": diagnosis.coupling,
+        "strength of the logger": diagnosis.strength,
+        "shuffled lists": diagnosis.shuffled,
+        **{f"learnt curve, {name}": curve for name, curve in diagnosis.learnt.items()},
+        "theorems of LBD": diagnosis.bounds,
+        "features that are the position": diagnosis.position_leaks,
+        "features from clicks": diagnosis.click_leaks,
+    }
+    refused = {name: part.reason for name, part in parts.items() if isinstance(part, Refusal)}
+    text = "In the words of the functions in Python, where positions count from 0."
+    return [Section("What this log cannot tell, and why", [text], facts=refused)] if refused else []
+
+
+def _matrix_figure(values: np.ndarray, columns: list[str], rows: list[str], y_label: str, digits: int) -> Figure:
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, 0.9 + 0.3 * len(rows)), layout="constrained")
+        axes = figure.add_subplot()
+        heatmap(axes, values, columns, rows, digits)
+        axes.set_xlabel("position")
+        axes.set_ylabel(y_label)
+    return figure
+
+
+def _sheet(name: str, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Sheet:
+    cells = tuple(tuple(Shown(text, _number(text)) for text in row) for row in rows)
+    return Sheet(name, title, tuple(columns), cells, note)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text.replace(",", "").removesuffix("%"))
+    except ValueError:
+        return None
+
+
+def _p(value: float) -> str:
+    return "–" if np.isnan(value) else f"{value:.3f}"

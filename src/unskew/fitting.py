@@ -1,0 +1,221 @@
+"""Fit: a method's name, a log and settings become a fitted model.
+
+The one assembly behind command line, estimator and experiments: it fits the feature transform, builds the problem,
+estimates what a method asks for, runs the stages, and gives a ranker that takes raw features.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from unskew.data.clicks.batches import ShardBatches
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.storage import LogFolder
+from unskew.data.fitted_transforms import Transform
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.transformed import feature_names, transform_for, transform_judged, transform_log
+from unskew.diagnosis.estimators.curve import NotIdentified
+from unskew.diagnosis.estimators.propensities import estimate_by, estimate_propensities, propensity_matrix
+from unskew.model import Model
+from unskew.networks.registry import Network, Problem
+from unskew.recipe import Recipe, find_method
+from unskew.training.train import Progress, Source, train
+from unskew.training.validation import Validation, on_clicks, on_judgements
+
+
+def fit(
+    recipe: Recipe,
+    log: ClickLog | LogFolder | None = None,
+    *,
+    judged: JudgedSet | None = None,
+    interventions: ClickLog | None = None,
+    validate: JudgedSet | float | None = None,
+    progress: Progress | None = None,
+    checkpoint: str | Path | None = None,
+) -> Model:
+    """Train a method.
+
+    Args:
+        log: clicks to learn from, in memory or, from `open_log`, read shard by shard.
+        judged: judged queries to learn from, for methods that do.
+        interventions: a log of changed orders, for methods that need one; default: those that `log` records.
+        validate: judged queries, or the share of the log's queries whose clicks are held out; None: the last state.
+            (A log from `from_arrays` has a query for each list: put showings of one list together, or they part.)
+        checkpoint: file to write to on the way, and to go on from where it exists.
+    """
+    source = log if log is not None else judged
+    if source is None:
+        raise ValueError(f"{recipe.method} has nothing to learn from: pass a click log (or judged data for 'labelled')")
+    if not source.n_features:
+        raise ValueError("there are no features to rank by: add feature columns to the log (unskew ingest --features)")
+    _check_sources(recipe.method, log, judged)
+    transform = transform_for(recipe.transform, source)
+    learning, held_out = _split(log, validate, recipe.settings.seed)
+    logs = _transformed_sources(recipe, transform, learning, judged, interventions)
+    if isinstance(validate, JudgedSet):
+        logs["validation"] = transform_judged(validate, transform)
+    problem = _problem(log, source.n_features, recipe.network)
+    hyper = _with_estimates(recipe, learning, problem)
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(recipe.settings.seed)
+        method = find_method(recipe.method)(problem, **hyper)
+    logs = dict(method.prepare(logs))
+    criterion = _criterion(logs.get("validation"), held_out, transform, recipe.settings.metric)
+    same = {"hyper_parameters": json.loads(json.dumps(hyper)), "features": _checksum(logs)}
+    history = train(method, logs, recipe.settings, criterion, progress, checkpoint, same)
+    method.finish(logs)
+    method.to("cpu")  # where the transform is, and where saved models stand
+    return Model(
+        recipe=replace(recipe, hyper_parameters=hyper),
+        problem=problem,
+        method=method,
+        transform=transform,
+        history=history,
+        feature_names=feature_names(source),
+        trained_on={**_summary(log, judged, criterion), **method.findings()},
+    )
+
+
+def _split(
+    log: ClickLog | LogFolder | None, validate: JudgedSet | float | None, seed: int
+) -> tuple[ClickLog | LogFolder | None, ClickLog | None]:
+    """What is learnt from, and what is held out."""
+    if not isinstance(validate, Real) or log is None:
+        return log, None
+    if isinstance(log, LogFolder):
+        raise ValueError("clicks can be held out of a log in memory only: validate on judged data, or do not stream")
+    return log.split(float(validate), seed)
+
+
+def _transformed_sources(
+    recipe: Recipe,
+    transform: Transform,
+    log: ClickLog | LogFolder | None,
+    judged: JudgedSet | None,
+    interventions: ClickLog | None,
+) -> dict[str, Source]:
+    logs: dict[str, Source] = {}
+    if isinstance(log, LogFolder):
+        settings, detail = recipe.settings, find_method(recipe.method).detail
+        logs["clicks"] = ShardBatches(
+            log,
+            settings.batch_size,
+            seed=settings.seed,
+            detail=detail,
+            prepare=lambda shard: transform_log(shard, transform),
+        )
+    elif log is not None:
+        clicks = transform_log(log, transform)
+        logs["clicks"] = clicks
+        if interventions is None and clicks.interventions is not None and (clicks.interventions.values > 0).any():
+            logs["interventions"] = clicks.intervened()
+    if interventions is not None:
+        logs["interventions"] = transform_log(interventions, transform)
+    if judged is not None:
+        logs["judgements"] = transform_judged(judged, transform)
+    return logs
+
+
+def _check_sources(method: str, log: ClickLog | LogFolder | None, judged: JudgedSet | None) -> None:
+    if log is not None and not log.n_sessions:
+        raise ValueError("the log is empty: there is nothing to learn from")
+    if log is not None and not log.n_clicks:
+        raise ValueError("the log has no click: there is nothing to learn from. Was the right column named as clicks?")
+    if isinstance(log, ClickLog) and log.mask.sum(axis=1).max() < 2:
+        warnings.warn(
+            "every list has one document: most methods learn by comparing documents of a list, and find nothing",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    graded = log.about["graded"] if isinstance(log, LogFolder) else log is not None and log.graded
+    if graded and find_method(method).counts_only:
+        raise ValueError(
+            f"{method} takes clicks of 0 and 1, but the log holds graded feedback: choose dla, two_tower, ipw or naive"
+        )
+    if log is None and method != "labelled":
+        raise ValueError(f"{method} learns from clicks: pass a click log")
+    if judged is None and method == "labelled":
+        raise ValueError(
+            "labelled learns from judgements: pass judged data (--judged DATA, in Python unskew.fit(..., judged=...))"
+        )
+
+
+def _problem(log: ClickLog | LogFolder | None, n_features: int, network: Network) -> Problem:
+    if log is None:
+        return Problem(n_features, n_positions=1, network=network)
+    if isinstance(log, LogFolder):
+        bias = {name: None if levels is None else tuple(levels) for name, levels in log.about["bias"].items()}
+    else:
+        bias = {name: column.levels for name, column in log.bias.items()}
+    return Problem(n_features, max(log.n_positions, 1), bias, network)
+
+
+def _estimate_propensities(log: ClickLog, problem: Problem, hyper: Mapping[str, Any]) -> Any:
+    by = hyper.get("by")
+    if by is None:
+        try:
+            return estimate_propensities(log, n_bootstrap=0).propensities(problem.n_positions).tolist()
+        except NotIdentified as error:
+            raise NotIdentified(
+                f"{error}. If you know the propensities, pass them (propensities=1,0.8,0.5,…, one a position); "
+                "dla and two_tower learn them along with the ranker"
+            ) from error
+    levels = problem.bias.get(by)
+    if levels is None:
+        raise ValueError(f"by='{by}' is no bias column with levels; there are: {', '.join(problem.bias) or 'none'}")
+    return propensity_matrix(estimate_by(log, by, n_bootstrap=0), levels, problem.n_positions).tolist()
+
+
+ESTIMATES: dict[str, Callable[[ClickLog, Problem, Mapping[str, Any]], Any]] = {"propensities": _estimate_propensities}
+
+
+def _with_estimates(recipe: Recipe, log: ClickLog | LogFolder | None, problem: Problem) -> dict[str, Any]:
+    """Hyper-parameters, with those that the method wants estimated filled in."""
+    hyper = dict(recipe.hyper_parameters)
+    for name in find_method(recipe.method).estimated:
+        if hyper.get(name) is None and log is not None:
+            if isinstance(log, LogFolder):
+                raise ValueError(f"{name} are estimated from a log in memory only: pass {name}=, or do not stream")
+            hyper[name] = ESTIMATES[name](log, problem, hyper)
+    return hyper
+
+
+def _criterion(
+    judged: Source | None, held_out: ClickLog | None, transform: Transform, metric: str
+) -> Validation | None:
+    if isinstance(judged, JudgedSet):
+        return on_judgements(judged, metric)
+    return None if held_out is None else on_clicks(transform_log(held_out, transform))
+
+
+def _summary(
+    log: ClickLog | LogFolder | None, judged: JudgedSet | None, criterion: Validation | None
+) -> dict[str, Any]:
+    summary: dict[str, Any] = {"validation": None if criterion is None else criterion.name}
+    if log is not None:
+        n_lists = sum(log.n_lists) if isinstance(log, LogFolder) else log.n_lists
+        summary |= {"lists": n_lists, "sessions": log.n_sessions, "clicks": log.n_clicks}
+    if isinstance(log, ClickLog):
+        shown = np.bincount(log.positions[log.mask], minlength=log.n_positions)
+        summary["never_shown"] = np.flatnonzero(shown == 0).tolist()  # positions: a learnt curve means nothing there
+    if judged is not None:
+        summary |= {"judged_queries": judged.n_queries}
+    return summary
+
+
+def _checksum(logs: Mapping[str, Source]) -> dict[str, float]:
+    """A number that other features would change."""
+    return {
+        name: float(source.features.sum(dtype=np.float64))
+        for name, source in logs.items()
+        if not isinstance(source, ShardBatches)
+    }

@@ -1,0 +1,298 @@
+"""Where Ibis expressions run: DuckDB on this machine, within a limit of memory, or Spark.
+
+An engine opens sources as tables, keeps intermediate results, and gives results as arrow tables. Times are UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import duckdb
+import ibis
+import ibis.expr.types as ir
+import pyarrow as pa
+
+from unskew.ingestion.engine_errors import first_line, named_errors
+from unskew.ingestion.memory import parse_memory
+from unskew.ingestion.sources import Source, first_keys
+
+BYTES_AN_IMPRESSION = 64  # of memory while lists are collected, which DuckDB cannot move to disk
+SHARE_FOR_LISTS = 0.4  # of the memory; the rest is for reading and for what is kept
+KINDS_OF_TEXT = {"string": ("VARCHAR", "string"), "float64": ("DOUBLE", "double")}  # as DuckDB and Spark call them
+
+
+Types = Mapping[str, str]  # of columns of a CSV file: string or float64
+
+
+class Engine(Protocol):
+    """What an ingestion asks of the place where its expressions run."""
+
+    rows_at_once: int | None  # impressions whose lists may be collected in one go; None: any number
+
+    def open(self, source: Source, table: str | None, encoding: str | None, types: Types | None = None) -> ir.Table: ...
+    def adopt(self, table: ir.Table) -> ir.Table: ...
+    def keep(self, name: str, expression: ir.Table) -> ir.Table: ...
+    def append(self, kept: ir.Table, expression: ir.Table) -> ir.Table: ...
+    def arrow(self, expression: ir.Table) -> pa.Table: ...
+    def row_of_first(self, table: ir.Table, condition: Any) -> int | None: ...
+    def unreadable_lines(self) -> tuple[int, str]: ...
+    def close(self) -> None: ...
+
+
+class DuckEngine:
+    """DuckDB with a scratch database in a folder of its own; larger than memory goes to disk there."""
+
+    def __init__(self, scratch: Path, memory: str = "2GB", threads: int | None = None):
+        n_bytes = parse_memory(memory)
+        settings = {"memory_limit": f"{n_bytes}B", "temp_directory": str(scratch / "spill")}
+        if threads is not None:
+            settings["threads"] = threads  # type: ignore[assignment]
+        self._opened: list[Source] = []
+        with named_errors(self._opened):
+            self.connection = ibis.duckdb.connect(scratch / "scratch.duckdb", **settings)
+        self._sql("SET preserve_insertion_order = false")
+        self._sql("SET TimeZone = 'UTC'")
+        self.rows_at_once: int | None = max(1, int(n_bytes * SHARE_FOR_LISTS / BYTES_AN_IMPRESSION))
+        self._unreadable = (0, "")
+        self._n_kept = 0
+
+    def open(self, source: Source, table: str | None, encoding: str | None, types: Types | None = None) -> ir.Table:
+        """A source as a table; without `types`, a CSV file is only looked at."""
+        self._opened.append(source)
+        with named_errors([source]):
+            if source.kind == "parquet":
+                return self.connection.read_parquet(list(source.files))
+            if source.kind == "json":
+                return self._open_json(source)
+            if source.kind == "csv":
+                return self._open_csv(source, encoding, types)
+            if source.kind == "database":
+                return self._attach(source, table)
+        return self.adopt(_remote_table(source, table))
+
+    def adopt(self, table: ir.Table) -> ir.Table:
+        """A table of another connection, copied batch by batch."""
+        backend = table.get_backend()
+        with named_errors(self._opened):
+            if backend.name == "duckdb":
+                backend._run_pre_execute_hooks(table)  # tables in memory are registered there
+                batches: Any = backend.con.sql(backend.compile(table))
+            else:
+                batches = table.to_pyarrow_batches()
+            reader = pa.RecordBatchReader.from_stream(batches)
+            self.connection.con.register("incoming", reader)
+            adopted = self._create("adopted", "SELECT * FROM incoming")
+            self.connection.con.unregister("incoming")
+            return adopted
+
+    def keep(self, name: str, expression: ir.Table) -> ir.Table:
+        """The result of an expression, on disk."""
+        with named_errors(self._opened):
+            return self._create(name, self.connection.compile(expression))
+
+    def append(self, kept: ir.Table, expression: ir.Table) -> ir.Table:
+        """A result that is kept, with rows added to it."""
+        with named_errors(self._opened):
+            names = ", ".join(kept.columns)
+            rows = self.connection.compile(expression.select(kept.columns))
+            self._sql(f"INSERT INTO {kept.get_name()} ({names}) {rows}")
+        return kept
+
+    def arrow(self, expression: ir.Table) -> pa.Table:
+        with named_errors(self._opened):
+            found = self.connection.con.sql(self.connection.compile(expression)).to_arrow_table()
+        # Sums of whole numbers have 128 bits, which arrow knows as decimals.
+        sums = [pa.types.is_decimal(field.type) and field.type.scale == 0 for field in found.schema]
+        kinds = zip(found.schema, sums, strict=True)
+        return found.cast(pa.schema([pa.field(field.name, pa.int64()) if is_sum else field for field, is_sum in kinds]))
+
+    def row_of_first(self, table: ir.Table, condition: Any) -> int | None:
+        """Number, from 0, of the first row that meets a condition."""
+        self._sql("SET preserve_insertion_order = true")
+        rows = table.mutate(is_it=condition, row=ibis.row_number()).filter(lambda rows: rows.is_it)
+        found = self.arrow(rows.select("row").limit(1))["row"].to_pylist()
+        self._sql("SET preserve_insertion_order = false")
+        return found[0] if found else None
+
+    def unreadable_lines(self) -> tuple[int, str]:
+        """How many lines of CSV files were left out, and where the first one is."""
+        return self._unreadable
+
+    def _open_json(self, source: Source) -> ir.Table:
+        """All lines; keys and kinds of values are guessed from the first ones, from all only if that was wrong."""
+        files: Any = list(source.files)
+        try:
+            return self._create("source", _select(self.connection.read_json(files, format="newline_delimited")))
+        except duckdb.InvalidInputException:
+            whole = self.connection.read_json(files, format="newline_delimited", sample_size=-1)
+            return self._create("source", _select(whole))
+
+    def _open_csv(self, source: Source, encoding: str | None, types: Types | None) -> ir.Table:
+        """All lines that can be read, kept in the scratch database: text is parsed once."""
+        options: dict[str, Any] = {} if encoding is None else {"encoding": encoding}
+        if types:
+            options["types"] = {name: KINDS_OF_TEXT[kind][0] for name, kind in types.items()}
+        view = self.connection.read_csv(list(source.files), store_rejects=True, rejects_limit=0, **options)
+        if any(name.startswith('"') for name in view.columns):  # DuckDB took quotes for letters, to make sense of it
+            raise ValueError(
+                f"{source.files[0]}: a quotation mark is opened and never closed: the file is cut off or damaged; copy "
+                "it again, or mend or leave out that line (often the last one)"
+            )
+        if types is None:
+            return view
+        kept = self._create("source", _select(view))
+        self._count_unreadable()
+        return kept
+
+    def _count_unreadable(self) -> None:
+        """Lines that the last CSV file lost: DuckDB notes them in tables of its own."""
+        found = self._rows(
+            "SELECT file_path, line, error_message, count(DISTINCT (file_id, line)) OVER () FROM reject_errors "
+            "JOIN reject_scans USING (scan_id, file_id) ORDER BY file_path, line LIMIT 1"
+        )
+        for file, line, message, count in found:
+            self._unreadable = (self._unreadable[0] + count, f"{file}, line {line}: {first_line(message)}")
+        self._sql("DELETE FROM reject_errors")
+
+    def _attach(self, source: Source, table: str | None) -> ir.Table:
+        self._n_kept += 1
+        name = f"attached_{self._n_kept}"
+        self.connection.attach(source.files[0], name, read_only=True)
+        listed = f"SELECT table_schema, table_name FROM information_schema.tables WHERE table_catalog = '{name}' "
+        places = {
+            entry if schema == "main" else f"{schema}.{entry}": (schema, entry)
+            for schema, entry in self._rows(listed + "ORDER BY ALL")
+        }
+        schema, entry = places[_choose(table, list(places), source)]
+        return self.connection.table(entry, database=(name, schema))
+
+    def _create(self, name: str, query: str) -> ir.Table:
+        self._n_kept += 1
+        self._sql(f"CREATE TABLE {name}_{self._n_kept} AS {query}")
+        return self.connection.table(f"{name}_{self._n_kept}")
+
+    def _rows(self, query: str) -> list[tuple]:
+        return self.connection.con.sql(query).fetchall()
+
+    def _sql(self, text: str) -> None:
+        self.connection.con.execute(text)
+
+    def close(self) -> None:
+        self.connection.disconnect()
+
+
+class SparkEngine:
+    """Spark, for logs that outgrow one machine; it keeps its own limits of memory."""
+
+    rows_at_once: int | None = None
+
+    def __init__(self, connection: Any = None, master: str | None = None):
+        self._session = _spark_session(master) if connection is None else connection._session
+        self.connection = connection or ibis.pyspark.connect(self._session)
+        self._n_views = 0
+        self._opened: list[Source] = []
+        self._kept: list[ir.Table] = []  # Spark forgets what nobody holds on to
+
+    def open(self, source: Source, table: str | None, encoding: str | None, types: Types | None = None) -> ir.Table:
+        """A source as a table; a line that cannot be read stops the job."""
+        if source.kind not in ("parquet", "csv", "json") or table is not None:
+            raise ValueError(f"{source.name}: Spark reads files here; use --engine duckdb for a {source.kind}")
+        files = list(source.files)
+        self._opened.append(source)
+        reader = self._session.read.option("encoding", encoding or "utf-8").option("mode", "FAILFAST")
+        if source.partitions:
+            reader = reader.option("basePath", source.name)
+        with named_errors([source]):
+            if source.kind == "parquet":
+                return self._view(reader.parquet(*files))
+            if source.kind == "json":
+                return self._view(_as_written(reader.json(files), source))
+            reader = reader.option("header", True)
+            guess = reader.option("inferSchema", True).csv(files)
+            given = {name: KINDS_OF_TEXT[kind][1] for name, kind in (types or {}).items()}
+            kinds = {name: given.get(name, kind) for name, kind in guess.dtypes}
+            schema = ", ".join(f"`{name}` {kind}" for name, kind in kinds.items())
+            return self._view(reader.schema(schema).csv(files))
+
+    def adopt(self, table: ir.Table) -> ir.Table:
+        """A table of the same Spark session."""
+        return table
+
+    def keep(self, name: str, expression: ir.Table) -> ir.Table:  # noqa: ARG002  Spark needs no names
+        with named_errors(self._opened):
+            self._kept.append(expression.cache())
+        return self._kept[-1]
+
+    def append(self, kept: ir.Table, expression: ir.Table) -> ir.Table:
+        """A new result of both; Spark splits work by itself, so that nothing here asks for it unless told to."""
+        return self.keep("", kept.union(expression.select(kept.columns)))
+
+    def arrow(self, expression: ir.Table) -> pa.Table:
+        with named_errors(self._opened):
+            return expression.to_pyarrow()
+
+    def row_of_first(self, table: ir.Table, condition: Any) -> int | None:  # noqa: ARG002  rows have no order there
+        return None
+
+    def unreadable_lines(self) -> tuple[int, str]:
+        return 0, ""
+
+    def _view(self, frame: Any) -> ir.Table:
+        self._n_views += 1
+        frame.createOrReplaceTempView(f"unskew_{self._n_views}")
+        return self.connection.table(f"unskew_{self._n_views}")
+
+    def close(self) -> None:
+        self._kept.clear()
+
+
+ENGINES = {"duckdb": DuckEngine, "spark": SparkEngine}
+
+
+def _spark_session(master: str | None) -> Any:
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "Spark is not installed: pip install 'unskew[spark]', with Java 17 or newer"
+        ) from error
+    builder = SparkSession.builder.appName("unskew ingest").config("spark.sql.session.timeZone", "UTC")
+    builder = builder.config("spark.ui.enabled", "false").config("spark.sql.execution.arrow.pyspark.enabled", "true")
+    builder = builder.master(master) if master else builder
+    return builder.getOrCreate()
+
+
+def _as_written(frame: Any, source: Source) -> Any:
+    """Columns in the order of the first line, as DuckDB has them: Spark sorts keys of JSON, and features with them."""
+    first = [name for name in first_keys(source.files[0]) if name in frame.columns]
+    others = [name for name in frame.columns if name not in first]
+    return frame.select([f"`{name}`" for name in (*first, *others)])
+
+
+def _select(view: ir.Table) -> str:
+    """All rows of a view that DuckDB made."""
+    return f'SELECT * FROM "{view.get_name()}"'
+
+
+def _remote_table(source: Source, table: str | None) -> ir.Table:
+    """The table at an address; its driver may not be installed, and may fail in its own ways."""
+    try:
+        connection: Any = ibis.connect(source.files[0])
+        tables = connection.list_tables()
+    except Exception as error:  # drivers raise classes of their own
+        reason = first_line(error).replace(source.files[0], source.name)  # which may hold a password
+        raise ValueError(
+            f"{source.name}: {reason}: give the address of a database that runs and whose driver is installed, such as "
+            "postgres://host/shop (pip install 'ibis-framework[postgres]'), or copy files to this machine"
+        ) from error
+    return connection.table(_choose(table, tables, source))
+
+
+def _choose(table: str | None, tables: Sequence[str], source: Source) -> str:
+    if table is None and len(tables) == 1:
+        return tables[0]
+    if table is None or table not in tables:
+        raise ValueError(f"{source.name}: name a table with --table; it has: {', '.join(tables) or 'none'}")
+    return table

@@ -1,0 +1,119 @@
+"""A click log as an event table: one row per impression, as a search engine would have logged it.
+
+The other way of `unskew ingest`, which makes the same log of it again. Positions count from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.impressions import BiasColumn
+
+SESSIONS_AT_ONCE = 50_000
+START = np.datetime64("2024-01-01T00:00:00", "us")  # where a log has no times of its own
+SECONDS_A_SESSION = 10
+
+
+def write_event_table(log: ClickLog, path: str | Path, rng: np.random.Generator) -> int:
+    """Write one row per impression as parquet; gives the number of rows.
+
+    Columns: session_id, query, document, position, clicked, timestamp and, where the log has them, policy_score,
+    intervention and the bias columns. Sessions come in the order of their time.
+    """
+    writer: pq.ParquetWriter | None = None
+    n_rows = 0
+    try:
+        for table in event_tables(log, rng):
+            if writer is None:
+                writer = pq.ParquetWriter(path, table.schema, compression="zstd")
+            writer.write_table(table)
+            n_rows += table.num_rows
+    finally:
+        if writer is not None:
+            writer.close()
+    return n_rows
+
+
+def event_tables(log: ClickLog, rng: np.random.Generator) -> Iterator[pa.Table]:
+    """Tables of many sessions each, one row per impression."""
+    lists, clicks = single_sessions(log, rng)
+    order = rng.permutation(len(lists))  # a log of counts does not know which session came first
+    for start in range(0, len(order), SESSIONS_AT_ONCE):
+        chosen = order[start : start + SESSIONS_AT_ONCE]
+        yield _table(log, lists[chosen], clicks[chosen], np.arange(start, start + len(chosen)))
+
+
+def feature_table(log: ClickLog) -> pa.Table:
+    """One row per document: query, document and a column for each feature."""
+    names = log.feature_names or tuple(f"feature_{number}" for number in range(log.n_features))
+    columns = {"query": _ids(log.query_ids[log.document_queries]), "document": _ids(log.document_ids)}
+    return pa.table(columns | {name: pa.array(log.features[:, number]) for number, name in enumerate(names)})
+
+
+def single_sessions(log: ClickLog, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The list of each session and its clicks, `[sessions, docs]`.
+
+    A log that is not joint only says how often each document was clicked: the sessions that clicked it are drawn.
+    """
+    if log.graded:
+        raise ValueError("the log holds graded feedback, such as dwell times: an event table says who clicked")
+    counts = log.sessions if log.patterns is None else log.patterns.sessions
+    whole = counts.astype(np.int64)
+    if not np.array_equal(whole, counts):
+        raise ValueError("sessions of the log have weights: an event table has a row for each, which counts once")
+    if log.patterns is not None:
+        return np.repeat(log.patterns.lists, whole), np.repeat(log.patterns.clicks > 0, whole, axis=0)
+    lists = np.repeat(np.arange(log.n_lists), whole)
+    clicks = np.zeros((len(lists), log.n_docs), dtype=bool)
+    first = np.cumsum(whole) - whole
+    place = np.arange(len(lists)) - first[lists]
+    for column in range(log.n_docs):
+        shuffled = np.lexsort((rng.random(len(lists)), lists))  # a random order within each list
+        clicks[shuffled, column] = place < log.clicks[lists, column]
+    return lists, clicks
+
+
+def _table(log: ClickLog, lists: NDArray, clicks: NDArray[np.bool_], sessions: NDArray[np.int64]) -> pa.Table:
+    mask = log.mask[lists]
+    documents = log.documents[lists][mask]
+    sizes = mask.sum(1)
+
+    def of_lists(column: BiasColumn) -> pa.Array:
+        values = column.values[lists]
+        flat = np.repeat(values, sizes) if values.ndim == 1 else values[mask]
+        if column.levels is None:
+            return pa.array(flat)
+        return pa.DictionaryArray.from_arrays(pa.array(flat.astype(np.int32)), pa.array(column.levels)).cast(
+            pa.string()
+        )
+
+    made_up = START.astype(np.int64) + sessions * SECONDS_A_SESSION * 10**6
+    times = made_up if log.first_shown is None else log.first_shown[lists]
+    columns = {
+        "session_id": pa.array(np.repeat(sessions, sizes)),
+        "query": _ids(log.query_ids[log.document_queries[documents]]),
+        "document": _ids(log.document_ids[documents]),
+        "position": pa.array(log.positions[lists][mask] + 1),
+        "clicked": pa.array(clicks[mask].astype(np.int8)),
+        "timestamp": pa.array(np.repeat(times, sizes)).cast(pa.timestamp("us", tz="UTC")),
+    }
+    if log.policy_scores is not None:
+        columns["policy_score"] = pa.array(log.policy_scores[lists][mask])
+    if log.interventions is not None:
+        columns["intervention"] = of_lists(log.interventions)
+    for name, column in log.bias.items():
+        if name in columns:
+            raise ValueError(f"bias column '{name}' is also the name of another column of the table: rename it")
+        columns[name] = of_lists(column)
+    return pa.table(columns)
+
+
+def _ids(ids: NDArray) -> pa.Array:
+    return pa.array(ids) if ids.dtype.kind in "iu" else pa.array(ids, pa.string())

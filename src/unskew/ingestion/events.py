@@ -1,0 +1,85 @@
+"""Single events into impressions: what was shown, and whether one of the later events is a click on it."""
+
+from __future__ import annotations
+
+import ibis
+import ibis.expr.types as ir
+
+from unskew.ingestion.columns import value_at
+from unskew.ingestion.engines import Engine
+from unskew.ingestion.impressions import CLICK, IMPRESSION, OTHER, Shape
+from unskew.ingestion.report import Dropped
+
+SHOWING = ["session", "query", "document"]
+SHOWN_IDS = ("query_response_hit_ids", "query_response_object_ids", "query_response_objects_ids")
+
+
+def count_others(engine: Engine, rows: ir.Table) -> tuple[int, bool]:
+    """How many events are neither impressions nor clicks, and whether there are impressions at all."""
+    counts = rows.aggregate(others=(rows.kind == OTHER).sum(), shown=(rows.kind == IMPRESSION).sum())
+    others, shown = engine.arrow(counts).to_pylist()[0].values()
+    return others or 0, bool(shown)
+
+
+def merge_events(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped) -> ir.Table:
+    """One row per impression; a click belongs to the impression of its session, query and document."""
+    shown, clicked = rows.kind == IMPRESSION, rows.kind == CLICK
+    parts = {"impressions": shown.sum(), "clicks": clicked.sum(), "position": rows.position.min(where=shown)}
+    parts |= {name: rows[name].min(where=shown) for name in shape.extras}
+    if shape.time:
+        parts |= {"time": rows.time.min(where=shown), "click_time": rows.time.max(where=clicked)}
+    pairs = engine.keep("pairs", rows.group_by(SHOWING).aggregate(**parts))
+    early = (pairs.click_time < pairs.time).fill_null(False) if shape.time else ibis.literal(False)
+    lone = pairs.impressions == 0
+    counts = pairs.aggregate(
+        lone=pairs.clicks.sum(where=lone),
+        early=pairs.clicks.sum(where=early & ~lone),
+        again=(pairs.impressions - 1).sum(where=~lone),
+        clicks=pairs.clicks.sum(),
+    )
+    n_lone, n_early, again, clicks = (count or 0 for count in engine.arrow(counts).to_pylist()[0].values())
+    dropped.add("lone_click", n_lone, _example(engine, pairs.filter(lone)) if n_lone else "")
+    dropped.add("early_click", n_early, _example(engine, pairs.filter(early & ~lone)) if n_early else "")
+    dropped.refuse_if_most(["lone_click", "early_click"], clicks, "clicks")
+    dropped.add("duplicate", again, _example(engine, pairs.filter(pairs.impressions > 1)) if again else "")
+    click = ((pairs.clicks > 0) & ~early).cast("int8")
+    names = [*SHOWING, "position", *shape.extras, *(["time"] if shape.time else [])]
+    return pairs.filter(~lone).select(*names, click=click)
+
+
+def with_queries(events: ir.Table, queries: ir.Table, name: str) -> ir.Table:
+    """Events of User Behavior Insights with the text of their query in a column `user_query`."""
+    for needed in ("query_id", "user_query"):
+        if needed not in queries.columns:
+            raise ValueError(f"{name}: column '{needed}' is missing; it has: {', '.join(queries.columns)}")
+    texts = queries.group_by("query_id").aggregate(user_query=queries.user_query.min())
+    others = events.drop("user_query") if "user_query" in events.columns else events
+    return others.left_join(texts, "query_id")
+
+
+def shown_by_queries(queries: ir.Table, rows: ir.Table, name: str) -> ir.Table:
+    """Rows of clicks together with an impression for each document that a query returned, in its order."""
+    column = next((entry for entry in SHOWN_IDS if entry in queries.columns), None)
+    if column is None:
+        raise ValueError(
+            f"{name}: there are no impression events, and no column {' or '.join(SHOWN_IDS)} says what was shown: "
+            "log impressions, or name their events with --impression-event"
+        )
+    ids = queries[column]
+    if not ids.type().is_array():
+        raise ValueError(f"{name}: column '{column}' holds {ids.type()}: a list of ids is needed")
+    parts = {"session": queries.query_id, "query": queries.user_query, "document": ids.cast("array<string>")}
+    if "time" in rows.columns:
+        parts["time"] = value_at(queries, "timestamp").cast(rows.time.type())
+    shown = queries.select(**parts).unnest("document", offset="position")
+    kind = rows.kind.type()
+    shown = shown.mutate(position=shown.position.cast("int64"), kind=ibis.literal(IMPRESSION, type=kind))
+    casts = {key: rows[key].type() for key in ("session", "query")}
+    shown = shown.mutate(**{key: shown[key].cast(kind) for key, kind in casts.items()})
+    clicks = rows.filter(rows.kind == CLICK).mutate(document=rows.document.cast("string"))
+    return clicks.select(shown.columns).union(shown)
+
+
+def _example(engine: Engine, pairs: ir.Table) -> str:
+    found = engine.arrow(pairs.select(SHOWING).order_by(SHOWING).limit(1)).to_pylist()
+    return ", ".join(f"{key} {value}" for key, value in found[0].items()) if found else ""

@@ -1,0 +1,92 @@
+"""Impressions to patterns: showings with equal lists and equal clicks are counted together.
+
+A shown document is one number, `position · 2⁴⁰ + document · 2 + click`, so a sorted array of them is a list in shown
+order with its clicks. Arrays are collected and then sorted, which every engine can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import ibis
+import ibis.expr.types as ir
+
+from unskew.ingestion.engines import Engine
+
+POSITION_BITS = 40  # the place of the position in a packed number
+MAX_DOCUMENTS = 2 ** (POSITION_BITS - 1)  # of a query
+
+
+class Range(NamedTuple):
+    """Queries from one number to another, and what they add up to."""
+
+    first: int
+    last: int
+    size: int
+
+
+def numbered_impressions(
+    impressions: ir.Table, documents: ir.Table, first_position: int, extras: Sequence[str], time: bool
+) -> ir.Table:
+    """Impressions with numbers for query and document; those whose document has no features drop out."""
+    numbers = documents.select("query", "document", "query_number", "document_number")
+    joined = impressions.join(numbers, ["query", "document"])
+    place = joined.position.cast("int64") - first_position
+    shown = place * 2**POSITION_BITS + joined.document_number.cast("int64") * 2 + joined.click.cast("int64")
+    names = ["session", "query_number", *extras, *(["time"] if time else [])]
+    return joined.select(*names, shown=shown)
+
+
+def patterns(impressions: ir.Table, extras: Sequence[str], time: bool) -> ir.Table:
+    """Distinct lists with their clicks: query_number, shown, extras, sessions and, with times, the earliest one.
+
+    Extras are arrays in the order of `shown`.
+    """
+    first = {"time": ibis._.time.min()} if time else {}
+    entry = impressions.shown
+    if extras:
+        entry = ibis.struct({"shown": impressions.shown, **{name: impressions[name] for name in extras}})
+    showings = impressions.mutate(entry=entry).group_by("session", "query_number")
+    lists = showings.aggregate(entries=ibis._.entry.collect(), **first)
+    lists = lists.mutate(entries=lists.entries.sort())
+    kept = ["query_number", *first]
+    if extras:
+        parts = {name: lists.entries.map(lambda entry, name=name: entry[name]) for name in ("shown", *extras)}
+        lists = lists.select(*kept, **parts)
+    else:
+        lists = lists.select(*kept, shown=lists.entries)
+    return lists.group_by("query_number", "shown", *extras).aggregate(sessions=lists.count(), **first)
+
+
+def collect_patterns(
+    engine: Engine,
+    impressions: ir.Table,
+    parts: Sequence[Range],
+    extras: Sequence[str],
+    time: bool,
+    done: Callable[[int], None],
+) -> ir.Table:
+    """Patterns of all queries, kept; collected a range of queries at a time where memory asks for it."""
+    kept: ir.Table | None = None
+    for part in parts:
+        chosen = impressions if len(parts) == 1 else within(impressions, part)
+        found = patterns(chosen, extras, time)
+        kept = engine.keep("patterns", found) if kept is None else engine.append(kept, found)
+        done(part.size)
+    assert kept is not None
+    return kept
+
+
+def ranges(engine: Engine, sizes: ir.Table, limit: int) -> list[Range]:
+    """Queries cut into ranges of about this size; `sizes` has a query_number and a size in each row."""
+    sizes = engine.keep("sizes", sizes)
+    before = sizes["size"].cumsum(order_by="query_number") - sizes["size"]
+    parts = sizes.mutate(part=(before / limit).floor().cast("int64")).group_by("part")
+    cut = parts.aggregate(first=ibis._.query_number.min(), last=ibis._.query_number.max(), size=ibis._["size"].sum())
+    return [Range(*row.values()) for row in engine.arrow(cut.order_by("part").drop("part")).to_pylist()]
+
+
+def within(table: ir.Table, part: Range) -> ir.Table:
+    """Rows of the queries of a range."""
+    return table.filter(table.query_number.between(part.first, part.last))

@@ -1,0 +1,49 @@
+"""Heavy users and robots: of each user so many sessions stay, drawn by chance but the same ones every time.
+
+A click log counts sessions and forgets who they belong to, so that a robot with ten thousand of them weighs as much as
+ten thousand people. Sessions of no known user stay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ibis
+import ibis.expr.types as ir
+
+from unskew.ingestion.engines import Engine
+from unskew.ingestion.report import Dropped
+
+
+def parse_cap(text: str) -> tuple[str, int]:
+    """Column and number of `COLUMN=N`."""
+    column, equals, number = text.rpartition("=")
+    if not equals or not column or not number.isdecimal() or int(number) < 1:
+        raise ValueError(
+            f"'{text}' is no cap: write COLUMN=N, the column with the user and the sessions that each may have"
+        )
+    return column, int(number)
+
+
+def cap_users(engine: Engine, rows: ir.Table, most: int, dropped: Dropped) -> ir.Table:
+    """Rows without those sessions of each user that are more than `most`; they are counted."""
+    if "user" not in rows.columns:
+        raise ValueError("impressions that only the table of queries tells name no user: leave the cap out")
+    pairs = rows.filter(rows.user.notnull()).select("user", "session").distinct()
+    # By a digest, not by a random number: both engines, and every run, draw the same sessions.
+    chance = pairs.session.cast("string").hexdigest("md5")
+    place = ibis.row_number().over(group_by=pairs.user, order_by=[chance, pairs.session])
+    over = pairs.mutate(place=place)
+    over = engine.keep("capped_sessions", over.filter(over.place >= most).select("user", "session"))
+    count = _count(engine, rows.semi_join(over, ["user", "session"]))
+    if count:
+        heaviest = over.group_by("user").aggregate(sessions=over.count())
+        first = engine.arrow(heaviest.order_by(ibis.desc("sessions"), "user").limit(1)).to_pylist()[0]
+        n_users, n_sessions = _count(engine, heaviest), _count(engine, over)
+        example = f"{n_sessions:,} sessions of {n_users:,} users, {first['sessions']:,} of them of {first['user']}"
+        dropped.add("capped", count, example)
+    return rows.anti_join(over, ["user", "session"]).drop("user")
+
+
+def _count(engine: Engine, table: ir.Table) -> Any:
+    return engine.arrow(table.aggregate(rows=table.count()))["rows"][0].as_py()

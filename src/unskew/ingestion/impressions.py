@@ -1,0 +1,263 @@
+"""Rows of an event table in one form: ids, position, click, time and the rest under names of our own.
+
+    session query document position click|kind time score intervention bias_0 … feature_0 …
+
+A value that cannot be used is null there, and `reasons` says for which rows that is a reason to leave them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ibis
+import ibis.expr.datatypes as dt
+import ibis.expr.types as ir
+
+from unskew.data.checks import LAST_POSITION
+from unskew.ingestion.columns import Columns, value_at
+from unskew.ingestion.engines import Engine
+from unskew.ingestion.report import Dropped
+
+IMPRESSION, CLICK, OTHER = 1, 2, 0  # kinds of events
+CLICKED = ("1", "1.0", "true", "t", "yes", "y")
+NOT_CLICKED = ("0", "0.0", "false", "f", "no", "n")
+MISSING = "missing"  # the level of a bias column where there is no value
+NO_INTERVENTION = "none"
+UTC = dt.Timestamp(timezone="UTC")
+SHORTEST_EPOCH = 10**8  # a text of digits that is less is no number of seconds since 1970
+LARGEST_EXACT = 2.0**53  # up to here a float tells one whole number from the next
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What rows have besides ids, position and click."""
+
+    features: tuple[str, ...] = ()
+    bias: tuple[tuple[str, bool], ...] = ()  # name, and whether its values are levels rather than numbers
+    time: bool = False
+    score: bool = False
+    intervention: bool = False
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of feature columns in the common form."""
+        return [f"feature_{number}" for number in range(len(self.features))]
+
+    @property
+    def extras(self) -> list[str]:
+        """Columns that go with each shown document: bias columns, intervention and score."""
+        bias = [f"bias_{number}" for number in range(len(self.bias))]
+        return bias + ["intervention"] * self.intervention + ["score"] * self.score
+
+
+def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name: str) -> tuple[ir.Table, Shape]:
+    """A table in the common form, and what it has."""
+    taken: dict[str, Any] = {}
+
+    def value(role: str) -> Any:
+        return _known(value_at(table, columns.roles[role]))
+
+    def refuse(column: str, kind: dt.DataType, needed: str) -> None:
+        raise ValueError(f"{name}: column '{column}' holds {kind}: {needed}")
+
+    for role in ("session", "query", "document"):
+        check_ids(table, columns.roles[role], name)
+        taken[role] = id_values(value(role), empty_is_missing=role != "query")
+    taken["position"] = _whole_numbers(value("position"), lambda kind: refuse(columns.roles["position"], kind, WHOLE))
+    if columns.form == "impressions":
+        taken["click"] = _clicks(value("click"), lambda kind: refuse(columns.roles["click"], kind, YES_OR_NO))
+    else:
+        taken["kind"] = _kinds(value("event"), columns)
+    if columns.time is not None:
+        taken["time"] = _times(value("time"), lambda kind: refuse(columns.roles["time"], kind, TIMES))
+    if columns.intervention is not None:
+        taken["intervention"] = value("intervention").cast("string").fill_null(NO_INTERVENTION)
+    if columns.policy_score is not None:
+        taken["score"] = _finite(value("policy_score"))
+    if columns.user is not None:
+        taken["user"] = id_values(value("user"))
+    bias = []
+    for number, column in enumerate(columns.bias):
+        entry = _known(value_at(table, column))
+        is_level = not (entry.type().is_floating() or entry.type().is_decimal())
+        taken[f"bias_{number}"] = entry.cast("string").fill_null(MISSING) if is_level else _finite(entry)
+        bias.append((column, is_level))
+    for number, feature in enumerate(features):
+        taken[f"feature_{number}"] = feature_values(table[feature])
+    shape = Shape(
+        features=tuple(features),
+        bias=tuple(bias),
+        time=columns.time is not None,
+        score=columns.policy_score is not None,
+        intervention=columns.intervention is not None,
+    )
+    return table.select(**taken), shape
+
+
+WHOLE = "whole numbers are needed"
+YES_OR_NO = "0 and 1, true and false, or yes and no are needed"
+TIMES = "timestamps, ISO texts or numbers since 1970 are needed"
+
+
+def find_first_position(engine: Engine, rows: ir.Table, columns: Columns, name: str) -> Columns:
+    """The columns with what the log calls the top, 0 or 1; a stray 0 in a log that counts from 1 does not fool it."""
+    if columns.first_position is not None:
+        return columns
+    places = rows.position
+    counts = rows.aggregate(zeros=(places == 0).sum(), ones=(places == 1).sum(), least=places.min())
+    zeros, ones, least = engine.arrow(counts).to_pylist()[0].values()
+    if least is not None and least > 1:
+        raise ValueError(
+            f"{name}: column '{columns.position}': nothing stands at position 0 or 1, the lowest is {least}: subtract, "
+            "or say with --first-position what the top is called"
+        )
+    first = 0 if (zeros or 0) * 100 >= (ones or 0) else 1
+    return replace(columns, first_position=first, guessed=columns.guessed | {"first_position"})
+
+
+def reasons(rows: ir.Table, shape: Shape, first_position: int, n_positions: int | None) -> dict[str, Any]:
+    """For each reason the rows that it leaves out; a row counts for the first reason that holds."""
+    shown = rows.kind == IMPRESSION if "kind" in rows.columns else ibis.literal(True)
+    last = first_position + (LAST_POSITION + 1 if n_positions is None else n_positions) - 1
+    found = {name: rows[column].isnull() for name, column in ID_REASONS.items()}
+    found["bad_position"] = shown & (rows.position.isnull() | (rows.position < first_position).fill_null(False))
+    found["beyond"] = shown & (rows.position > last).fill_null(False)
+    if "click" in rows.columns:
+        found["bad_click"] = rows.click.isnull()
+    if shape.time:
+        found["bad_time"] = rows.time.isnull()
+    numbers = ["score"] * shape.score + [f"bias_{i}" for i, (_, is_level) in enumerate(shape.bias) if not is_level]
+    if numbers:
+        found["bad_number"] = shown & ibis.or_(*(rows[name].isnull() for name in numbers))
+    return found
+
+
+ID_REASONS = {"no_session": "session", "no_query": "query", "no_document": "document"}
+
+
+def usable_rows(
+    engine: Engine, rows: ir.Table, found: dict[str, Any], dropped: Dropped, name: str
+) -> tuple[ir.Table, int]:
+    """Rows that no reason leaves out, with a common start of positions, and how many there were before."""
+    names = list(found)
+    reason = ibis.cases(*((condition, number) for number, (condition) in enumerate(found.values())), else_=len(names))
+    each, total = _count_each(engine, rows.select(reason=reason), len(names))
+    lines = total + dropped.counts.get("unreadable", 0)
+    if not lines:
+        raise ValueError(f"{name} has no rows: nothing was shown")
+    for number, (key, count) in enumerate(zip(names, each, strict=True)):
+        if count:
+            row = engine.row_of_first(rows, reason == number)
+            dropped.add(key, count, name if row is None else f"{name}: the first is row {row}, from 0")
+    dropped.refuse_if_most([*names, "unreadable"], lines, "rows")
+    if "kind" in rows.columns and any(each):  # clicks are few among rows: all of them may be lost, and most rows good
+        clicks, n_clicks = _count_each(engine, rows.filter(rows.kind == CLICK).select(reason=reason), len(names))
+        dropped.refuse_if_most(names, n_clicks, "clicks", dict(zip(names, clicks, strict=True)))
+    bad = [found[key] for key, count in zip(names, each, strict=True) if count]
+    return (rows.filter(~ibis.or_(*bad)) if bad else rows), total
+
+
+def _count_each(engine: Engine, rows: ir.Table, n_reasons: int) -> tuple[list[int], int]:
+    """Rows for each reason, and all rows."""
+    each = {f"count_{number}": (rows.reason == number).sum() for number in range(n_reasons)}
+    *counts, total = engine.arrow(rows.aggregate(**each, total=rows.count())).to_pylist()[0].values()
+    return [count or 0 for count in counts], total
+
+
+def check_ids(table: ir.Table, column: str, name: str) -> None:
+    """Refuse ids that are lists or other nested values."""
+    kind = value_at(table, column).type()
+    if kind.is_nested():
+        raise ValueError(f"{name}: column '{column}' holds {kind}: ids are text or numbers")
+
+
+def id_values(value: Any, *, empty_is_missing: bool = True) -> Any:
+    """Ids as whole numbers where they are, else as text.
+
+    A column of whole numbers in which some are missing often comes as decimals: 7.0 is the id 7 all the same.
+    """
+    kind = value.type()
+    if kind.is_integer():
+        return value
+    text = value.cast("string")
+    if kind.is_floating():
+        is_whole = (value == value.floor()) & (value.abs() < LARGEST_EXACT)
+        whole = is_whole.ifelse(value, ibis.null(kind)).cast("int64").cast("string")
+        return value.isnan().ifelse(ibis.null("string"), ibis.coalesce(whole, text))
+    return text.nullif("") if empty_is_missing else text
+
+
+def feature_values(value: Any) -> Any:
+    """Numbers as float32; null, or infinite, where they are too large for it."""
+    kind = value.type()
+    return value.try_cast("float32") if kind.is_floating() or kind.is_decimal() else value.cast("float32")
+
+
+def _known(value: Any) -> Any:
+    """A value whose type an engine does not know, because it is always null, as text."""
+    kind = value.type()
+    return value.cast("string") if kind.is_null() or kind.is_json() or kind.is_unknown() else value
+
+
+def _whole_numbers(value: Any, refuse: Any) -> Any:
+    kind = value.type()
+    if kind.is_integer():
+        return value.cast("int64")
+    if not (kind.is_floating() or kind.is_decimal() or kind.is_string()):
+        refuse(kind)
+    number = value.try_cast("float64") if kind.is_string() else value.cast("float64")
+    is_whole = ~number.isnan() & (number.abs() < 1e9) & (number == number.floor())
+    return is_whole.ifelse(number, ibis.null("float64")).cast("int64")
+
+
+def _clicks(value: Any, refuse: Any) -> Any:
+    """0 and 1; a count of clicks on the same impression is one click."""
+    kind = value.type()
+    if kind.is_boolean():
+        return value.cast("int8")
+    if kind.is_string():
+        word = value.strip().lower()
+        return ibis.cases((word.isin(CLICKED), 1), (word.isin(NOT_CLICKED), 0), else_=ibis.null("int8")).cast("int8")
+    number = value if kind.is_integer() else _whole_numbers(value, refuse)
+    return ibis.cases((number == 0, 0), (number >= 1, 1), else_=ibis.null("int8")).cast("int8")
+
+
+def _kinds(value: Any, columns: Columns) -> Any:
+    word = value.cast("string").strip().lower()
+    shown, clicked = ([name.lower() for name in names] for names in (columns.impression_events, columns.click_events))
+    return ibis.cases((word.isin(shown), IMPRESSION), (word.isin(clicked), CLICK), else_=OTHER)
+
+
+def _times(value: Any, refuse: Any) -> Any:
+    """Timestamps in UTC, or microseconds since 1970: numbers tell by their size what they count."""
+    kind = value.type()
+    if kind.is_timestamp() or kind.is_date():
+        return value.cast(UTC)
+    if kind.is_string():
+        number = value.try_cast("float64")
+        number = (number.abs() >= SHORTEST_EPOCH).ifelse(number, ibis.null("float64"))  # 2024 is a year
+        return ibis.coalesce(value.try_cast(UTC), (_since_1970(number) // 10**6).as_timestamp("s").cast(UTC))
+    if not kind.is_numeric():
+        refuse(kind)
+    return _since_1970(value.cast("float64") if not kind.is_integer() else value.cast("int64"))
+
+
+def _since_1970(number: Any) -> Any:
+    """Microseconds of a number that counts seconds, milliseconds, microseconds or nanoseconds."""
+    scaled = ibis.cases(
+        (number.abs() < 10**11, number * 10**6),  # seconds
+        (number.abs() < 10**14, number * 10**3),  # milliseconds
+        (number.abs() < 10**17, number),
+        else_=number / 1000,  # nanoseconds
+    )
+    floating = number.type().is_floating()
+    return (scaled.isnan().ifelse(ibis.null("float64"), scaled) if floating else scaled).cast("int64")
+
+
+def _finite(value: Any) -> Any:
+    """Numbers as float32, null where they are not finite."""
+    kind = value.type()
+    number = feature_values(value.try_cast("float64") if kind.is_string() else value)
+    return (number.isnan() | number.isinf()).ifelse(ibis.null("float32"), number)

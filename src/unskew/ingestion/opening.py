@@ -1,0 +1,195 @@
+"""Opening: where tables are, which engine reads them, and their rows as impressions that can be used."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import ibis.expr.types as ir
+
+from unskew.ingestion.columns import Columns, complete, csv_types, feature_columns, unused_columns
+from unskew.ingestion.engines import ENGINES, DuckEngine, Engine, SparkEngine
+from unskew.ingestion.events import count_others, merge_events, shown_by_queries, with_queries
+from unskew.ingestion.feature_tables import KEYS, feature_rows, same_keys, with_keys
+from unskew.ingestion.heavy_users import cap_users
+from unskew.ingestion.impressions import (
+    IMPRESSION,
+    OTHER,
+    Shape,
+    common_rows,
+    find_first_position,
+    reasons,
+    usable_rows,
+)
+from unskew.ingestion.report import Dropped
+from unskew.ingestion.sources import find_source
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Where the tables are: a path, folder, glob or address, or an Ibis table."""
+
+    events: str | Path | ir.Table
+    features: str | Path | ir.Table | None = None
+    queries: str | Path | ir.Table | None = None  # of User Behavior Insights
+    events_table: str | None = None  # in a database
+    features_table: str | None = None
+    queries_table: str | None = None
+    encoding: str | None = None  # of CSV files
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a log is made of them."""
+
+    n_positions: int | None = None  # None: all
+    sessions_a_user: int | None = None  # of the column `user`; None: any number
+    fill: float | None = None  # in place of features that are missing; None: refuse them
+    joint: bool = False  # keep which documents were clicked together
+    strict: bool = False  # refuse instead of leaving out
+    engine: str = "duckdb"
+    memory: str = "2GB"
+    threads: int | None = None
+    master: str | None = None  # of Spark
+
+
+@dataclass(frozen=True)
+class Features:
+    """A second table, in the common form, with the names of its features."""
+
+    rows: ir.Table
+    names: list[str]
+    name: str
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Events in the common form, with the names that were found."""
+
+    rows: ir.Table
+    columns: Columns
+    shape: Shape
+    name: str
+    features: Features | None
+    other_events: int = 0
+    unused: tuple[str, ...] = ()  # columns that were not taken for anything
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Impressions that can be used; their features stand in them, or in a second table."""
+
+    impressions: ir.Table
+    shape: Shape
+    features: Features | None
+    first_position: int
+
+
+@contextmanager
+def running_engine(options: Options, tables: Tables, beside: Path | None = None) -> Iterator[Engine]:
+    """An engine with a scratch folder that vanishes with it; tables of a Spark session run in that session.
+
+    The folder stands beside the output, where there is room for it; for a dry run, where temporary files go.
+    """
+    if options.engine not in ENGINES:
+        raise ValueError(f"engine is '{options.engine}': choose from {', '.join(ENGINES)}")
+    backend = tables.events.get_backend() if isinstance(tables.events, ir.Table) else None
+    with tempfile.TemporaryDirectory(prefix=".ingest-", dir=beside, ignore_cleanup_errors=True) as scratch:
+        engine: Engine
+        if backend is not None and backend.name == "pyspark":
+            engine = SparkEngine(backend)
+        elif options.engine == "spark":
+            engine = SparkEngine(master=options.master)
+        else:
+            engine = DuckEngine(Path(scratch), options.memory, options.threads)
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+
+def open_tables(engine: Engine, tables: Tables, columns: Columns) -> Opened:
+    """Events in the common form, with guesses for the columns that were not named."""
+    place = _open(engine, tables.events, tables.events_table, tables.encoding, columns)
+    table, name = place.rows, place.name
+    queries = None
+    if tables.queries is not None:
+        queries, queries_name, *_ = _open(engine, tables.queries, tables.queries_table, tables.encoding, columns)
+        table = with_queries(table, queries, queries_name)
+    columns = complete(columns, table, name)
+    second, unused = None, list(place.not_in_all)
+    if tables.features is not None:
+        other = _open(engine, tables.features, tables.features_table, tables.encoding, columns)
+        rows, names, taken = feature_rows(other.rows, columns, other.name, other.partitions)
+        second = Features(rows, names, other.name)
+        unused += [*other.not_in_all, *unused_columns(other.rows, taken)]
+    taken = [*columns.named, *place.partitions]
+    names = feature_columns(columns.features, table, taken, name) if second is None else []
+    unused += unused_columns(table, [*columns.named, *names])
+    rows, shape = common_rows(table, columns, names, name)
+    others = 0
+    if columns.form != "impressions":
+        others, has_impressions = count_others(engine, rows)
+        if not has_impressions and queries is not None:
+            rows, shape = shown_by_queries(queries, rows, queries_name), replace(shape, features=())
+        elif not has_impressions:
+            raise ValueError(
+                f"{name}: no value of column '{columns.event}' is one of {', '.join(columns.impression_events)}: name "
+                "the events that are impressions with --impression-event, or give what queries returned with --queries"
+            )
+        rows = rows.filter(rows.kind != OTHER)
+    columns = find_first_position(engine, rows, columns, name)
+    return Opened(rows, columns, shape, name, second, others, tuple(unused))
+
+
+def read_impressions(engine: Engine, opened: Opened, options: Options, dropped: Dropped) -> tuple[Shown, int]:
+    """Impressions that can be used, with the table that has features, and the number of rows there were."""
+    dropped.add("unreadable", *engine.unreadable_lines())
+    first = opened.columns.first_position
+    assert first is not None
+    found = reasons(opened.rows, opened.shape, first, options.n_positions)
+    rows, n_rows = usable_rows(engine, opened.rows, found, dropped, opened.name)
+    if options.sessions_a_user is not None:
+        rows = cap_users(engine, rows, options.sessions_a_user, dropped)
+    shape, second, impressions = opened.shape, opened.features, rows
+    if opened.columns.form != "impressions":
+        impressions = merge_events(engine, rows, shape, dropped)
+        if second is None:
+            second = Features(rows.filter(rows.kind == IMPRESSION), list(shape.features), opened.name)
+    if second is not None:
+        shape = replace(shape, features=tuple(second.names))
+        keys = [key for key in KEYS if key in second.rows.columns]
+        second_rows = (
+            second.rows if opened.features is None else with_keys(engine, second.rows, keys, second.name, dropped)
+        )
+        impressions, second_rows = same_keys(impressions, second_rows, keys)
+        second = replace(second, rows=second_rows)
+    return Shown(impressions, shape, second, first), n_rows
+
+
+class _Place(NamedTuple):
+    """A table that was opened."""
+
+    rows: ir.Table
+    name: str
+    partitions: tuple[str, ...] = ()  # columns that only folders name
+    not_in_all: tuple[str, ...] = ()  # columns that are not read, for want of them in the first file
+
+
+def _open(
+    engine: Engine, place: str | Path | ir.Table, table: str | None, encoding: str | None, columns: Columns
+) -> _Place:
+    if isinstance(place, ir.Table):
+        return _Place(engine.adopt(place), "the table")
+    source = find_source(place)
+    if table is not None and source.kind not in ("database", "address"):
+        raise ValueError(f"{source.name} holds {source.kind}, which has no tables: leave '{table}' out")
+    opened = engine.open(source, table, encoding)
+    if source.kind == "csv":
+        opened = engine.open(source, table, encoding, csv_types(columns, opened))
+    lost = tuple(f"{column} (not in every file)" for column in source.not_in_all)
+    return _Place(opened, source.name, source.partitions, lost)

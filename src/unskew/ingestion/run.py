@@ -1,0 +1,190 @@
+"""Ingestion from end to end: open, guess, check, gather documents, count lists, write shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ibis
+import ibis.expr.types as ir
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.storage import ABOUT, write_shards
+from unskew.data.files import check_folder
+from unskew.ingestion.columns import Columns
+from unskew.ingestion.engines import Engine
+from unskew.ingestion.feature_tables import KEYS, gather, number_documents, settle
+from unskew.ingestion.group import Range, collect_patterns, numbered_impressions, ranges, within
+from unskew.ingestion.impressions import Shape
+from unskew.ingestion.opening import Options, Shown, Tables, open_tables, read_impressions, running_engine
+from unskew.ingestion.report import Dropped, Ingested
+from unskew.ingestion.shards import Schema, level_names, shard_log
+
+SHARD_CELLS = 2**24  # numbers in a shard, about: four for each entry of a pattern, features for each document
+MAX_LEVELS = 10_000  # of a bias column; more are ids
+LIST_REASONS = ("duplicate", "shown_again", "shared_position")
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class _Steps:
+    """Progress: rows of the event table, three times over: read, count, write."""
+
+    progress: Progress | None
+    total: int = 0
+    done: int = field(default=0)
+
+    def add(self, size: int) -> None:
+        self.done += size
+        if self.progress is not None:
+            self.progress(min(self.done, self.total), self.total)
+
+
+def ingest(
+    tables: Tables,
+    out: str | Path,
+    columns: Columns | None = None,
+    options: Options | None = None,
+    *,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Ingested:
+    """Write a click log of event tables into a new folder; what is left out is counted in the result."""
+    target, options = Path(out), options or Options()
+    check_folder(target, ABOUT, overwrite=overwrite)
+    dropped = Dropped(strict=options.strict)
+    with running_engine(options, tables, target.parent) as engine:
+        opened = open_tables(engine, tables, columns or Columns())
+        shown, n_rows = read_impressions(engine, opened, options, dropped)
+        steps = _Steps(progress, total=3 * n_rows)
+        documents, queries = _documents(engine, shown, options, dropped)
+        steps.add(n_rows)
+        patterns = _patterns(engine, shown, documents, queries, steps)
+        schema = _schema(engine, patterns, shown.shape, joint=options.joint)
+        logs = _Counted(_logs(engine, patterns, documents, schema, dropped, steps))
+        # The counts of what is left out grow while shards are written, and are written last.
+        notes = {"source": opened.name, "rows": n_rows, "dropped": dropped.counts}
+        write_shards(logs, target, overwrite=overwrite, notes=notes)
+    return Ingested(
+        rows=n_rows,
+        **logs.totals,
+        features=len(shown.shape.features),
+        dropped=dropped.in_order(),
+        examples=dropped.examples,
+        other_events=opened.other_events,
+        unused=opened.unused,
+    )
+
+
+def _documents(engine: Engine, shown: Shown, options: Options, dropped: Dropped) -> tuple[ir.Table, ir.Table]:
+    """Documents with features and numbers, and the queries that were shown."""
+    impressions, names, fill = shown.impressions, shown.shape.features, options.fill
+    if shown.features is None:
+        gathered = engine.keep("documents", gather(impressions, KEYS, len(names), fill))
+        settled = settle(engine, gathered, impressions, KEYS, names, fill, dropped)
+        return number_documents(engine, settled, gathered)
+    pairs = engine.keep("shown", impressions.group_by(KEYS).aggregate(rows=impressions.count()))
+    rows = shown.features.rows
+    keys = [key for key in KEYS if key in rows.columns]
+    rows = rows.semi_join(pairs, keys[0])  # what was never asked for, or shown, need not be sound
+    gathered = engine.keep("documents", gather(rows, keys, len(names), fill))
+    documents = settle(engine, gathered, rows, keys, names, fill, dropped)
+    if "query" not in keys:
+        documents = pairs.select(*KEYS).join(documents, "document")
+    _count_missing(engine, pairs, documents, shown.features.name, dropped)
+    return number_documents(engine, documents, pairs.semi_join(documents, KEYS))
+
+
+def _count_missing(engine: Engine, pairs: ir.Table, documents: ir.Table, name: str, dropped: Dropped) -> None:
+    missing = pairs.anti_join(documents, KEYS)
+    counts = missing.aggregate(rows=missing.rows.sum(), documents=missing.count())
+    n_rows, n_documents = engine.arrow(counts).to_pylist()[0].values()
+    if n_rows:
+        first = engine.arrow(missing.select(*KEYS).order_by(*KEYS).limit(1)).to_pylist()[0]
+        example = f"{name} lacks {n_documents:,} documents, the first is {_spelled(first)}"
+        dropped.add("no_features", n_rows, example)
+        total = engine.arrow(pairs.aggregate(rows=pairs.rows.sum()))["rows"][0].as_py()
+        dropped.refuse_if_most(["no_features"], total, "impressions")
+
+
+def _spelled(row: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in row.items())
+
+
+def _patterns(engine: Engine, shown: Shown, documents: ir.Table, queries: ir.Table, steps: _Steps) -> ir.Table:
+    shape, limit = shown.shape, engine.rows_at_once
+    impressions = numbered_impressions(shown.impressions, documents, shown.first_position, shape.extras, shape.time)
+    totals = queries.aggregate(impressions=queries.impressions.sum(), last=queries.query_number.max())
+    n_impressions, last = engine.arrow(totals).to_pylist()[0].values()
+    if not n_impressions:
+        raise ValueError("nothing is left to learn from: no impression can be used")
+    parts = [Range(0, last, n_impressions)]
+    if limit is not None and n_impressions > limit:
+        parts = ranges(engine, queries.select("query_number", size=queries.impressions), limit)
+        impressions = engine.keep("numbered_impressions", impressions)
+    return collect_patterns(engine, impressions, parts, shape.extras, shape.time, steps.add)
+
+
+def _schema(engine: Engine, patterns: ir.Table, shape: Shape, *, joint: bool) -> Schema:
+    """Names of levels, and which columns say the same of a whole list."""
+    levels, per_list = {}, set[str]()
+    names = {f"bias_{number}": name for number, (name, is_level) in enumerate(shape.bias) if is_level}
+    for column in [*names, *(["intervention"] if shape.intervention else [])]:
+        values = patterns.select(value=patterns[column]).unnest("value").distinct().limit(MAX_LEVELS + 1)
+        found = engine.arrow(values)["value"].to_pylist()
+        if len(found) > MAX_LEVELS:
+            raise ValueError(f"column '{names.get(column, column)}' has more than {MAX_LEVELS:,} values: is it an id?")
+        levels[column] = level_names(found, intervention=column == "intervention")
+    bias = [f"bias_{number}" for number in range(len(shape.bias))]
+    if bias:
+        varied = {column: (patterns[column].unique().length() > 1).sum() for column in bias}
+        found_varied = engine.arrow(patterns.aggregate(**varied)).to_pylist()[0]
+        per_list = {column for column in bias if not found_varied[column]}
+    return Schema(shape, levels, frozenset({*per_list, "intervention"}), joint)
+
+
+def _logs(
+    engine: Engine, patterns: ir.Table, documents: ir.Table, schema: Schema, dropped: Dropped, steps: _Steps
+) -> Iterator[ClickLog]:
+    """Logs of one range of queries after the other."""
+    width = len(schema.shape.features) + 2
+    lists = patterns.group_by("query_number").aggregate(size=(patterns.shown.length() * 4).sum())
+    rows = documents.group_by("query_number").aggregate(size=documents.count() * width)
+    sizes = lists.union(rows).group_by("query_number").aggregate(size=ibis._["size"].sum())
+    parts = ranges(engine, sizes, SHARD_CELLS)
+    total = sum(part.size for part in parts)
+    order = ["query_number", "shown", *schema.shape.extras]
+    n_impressions = 0
+    for part in parts:
+        found = engine.arrow(within(patterns, part).order_by(order))
+        listed = engine.arrow(within(documents, part).order_by("query_number", "document_number"))
+        log = shard_log(found, listed, schema, dropped)
+        steps.add(steps.total // 3 * part.size // total)
+        if log is not None:
+            n_impressions += round(impressions_of(log))
+            yield log
+    n_dropped = sum(dropped.counts.get(key, 0) for key in LIST_REASONS)
+    dropped.refuse_if_most(LIST_REASONS, n_impressions + n_dropped, "impressions")
+
+
+def impressions_of(log: ClickLog) -> float:
+    """Shown documents, each as often as its list was shown."""
+    return float((log.mask.sum(1) * log.sessions).sum())
+
+
+class _Counted:
+    """Logs on their way to disk, and what they add up to."""
+
+    def __init__(self, logs: Iterator[ClickLog]):
+        self.logs = logs
+        names = ("impressions", "sessions", "clicks", "lists", "queries", "documents", "shards")
+        self.totals = dict.fromkeys(names, 0)
+
+    def __iter__(self) -> Iterator[ClickLog]:
+        for log in self.logs:
+            sizes = (impressions_of(log), log.n_sessions, log.n_clicks, log.n_lists, len(log.query_ids))
+            found = zip(self.totals, (*sizes, len(log.document_ids), 1), strict=True)
+            self.totals |= {name: self.totals[name] + round(size) for name, size in found}
+            yield log

@@ -1,0 +1,201 @@
+"""Where event tables come from: files, folders and globs of parquet, CSV and JSON lines; DuckDB databases; addresses.
+
+Files are looked at before anything is read: what is missing, truncated or of another kind is refused by name.
+"""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unskew.data.clicks.storage import ABOUT
+
+KINDS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".json": "json",
+    ".duckdb": "database",
+    ".ddb": "database",
+    ".db": "database",
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table to be read: what it is called in messages, what it is, and its files or address."""
+
+    name: str
+    kind: str  # parquet, csv, json, database or address
+    files: tuple[str, ...]
+    not_in_all: tuple[str, ...] = ()  # columns that some files have and the first has not
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """Columns that folders of the source name, as in `day=1/part.parquet`; none unless all files lie in such."""
+        root = Path(self.name)
+        if not root.is_dir():
+            return ()
+        named = {_folder_columns(Path(file).relative_to(root)) for file in self.files}
+        return named.pop() if len(named) == 1 else ()
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(Path(file).stat().st_size for file in self.files) if self.kind != "address" else 0
+
+
+def find_source(place: str | Path) -> Source:
+    """The source at a path, in a folder, behind a glob, or at an address that Ibis can connect to."""
+    text = str(place) or "."
+    if "://" in text:
+        return Source(text.split("@")[-1], "address", (text,))  # a name in messages has no password in it
+    path = Path(text)
+    if (path / ABOUT).is_file():
+        raise ValueError(f"{path} is a click log already: train or diagnose it, or name a table of events")
+    if path.is_dir():
+        files = _files_in(path)
+        if not files:
+            raise FileNotFoundError(f"{path} holds no parquet, CSV or JSON lines file: name another folder")
+    elif glob.has_magic(text) and not path.exists():
+        found = [Path(name) for name in glob.glob(text, recursive=True)]  # noqa: PTH207  an absolute one too
+        files = sorted(name for name in found if name.is_file())
+        if not files:
+            raise FileNotFoundError(f"nothing matches {text}: check the pattern, and quote it for the shell")
+    elif path.is_file():
+        files = [path]
+    else:
+        raise FileNotFoundError(f"{path} does not exist: name a file, a folder, a glob in quotes or a database")
+    kinds = {_kind(file) for file in files}
+    if len(kinds) > 1:
+        raise ValueError(f"{text} holds files of {len(kinds)} kinds ({', '.join(sorted(kinds))}): name one with a glob")
+    kind = kinds.pop()
+    names = tuple(str(file) for file in files)
+    if kind == "parquet":
+        return Source(text, kind, names, _check_parquet(names))
+    names = tuple(name for name in names if Path(name).stat().st_size)  # an empty part holds no rows
+    if not names:
+        raise ValueError(f"{text} is empty: nothing was shown")
+    for name in names:
+        _check_start(name, kind)
+    return Source(text, kind, names)
+
+
+def unreadable_json(files: Sequence[str]) -> str:
+    """File and line of the first line that is no JSON with what to do, or nothing: the slow way, for a message."""
+    for file in files:
+        n_read = 0
+        try:
+            with _opened(file) as lines:
+                for line in lines:
+                    json.loads(line.decode("utf-8-sig") if line.strip() else "0")
+                    n_read += 1
+        except UnicodeDecodeError as error:
+            wrong = error.object[error.start : error.start + 1]
+            return f"{file}, line {n_read + 1}: not UTF-8 ({error.reason} {wrong!r}): write the file as UTF-8"
+        except ValueError as error:
+            return f"{file}, line {n_read + 1}: no JSON ({error}): repair the line, or leave it out"
+        except (EOFError, OSError) as error:  # of a compressed file
+            return f"{file} is cut off or damaged after line {n_read} ({str(error).rstrip('.')}): copy it again"
+    return ""
+
+
+def first_keys(file: str) -> list[str]:
+    """Keys of the first line of a file of JSON lines, in their order."""
+    with _opened(file) as lines:
+        first = next((line for line in lines if line.strip()), b"{}")
+    return list(json.loads(first.decode("utf-8-sig")))
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Files of a known kind anywhere in a folder, but not what Spark and editors leave behind."""
+    found = (path for path in folder.rglob("*") if path.is_file() and _suffix(path) in KINDS)
+    return sorted(path for path in found if not any(part[0] in "._" for part in path.relative_to(folder).parts))
+
+
+def _suffix(path: Path) -> str:
+    return Path(path.stem if path.suffix in (".gz", ".zst") else path.name).suffix.lower()
+
+
+def _kind(path: Path) -> str:
+    kind = KINDS.get(_suffix(path))
+    if kind is None:
+        raise ValueError(
+            f"{path}: '{_suffix(path)}' is no kind of table known here; one of {', '.join(KINDS)} is needed"
+        )
+    return kind
+
+
+def _opened(file: str) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(file, "rb")) if file.endswith(".gz") else Path(file).open("rb")
+
+
+def _folder_columns(path: Path) -> tuple[str, ...]:
+    return tuple(part.split("=")[0] for part in path.parts[:-1] if "=" in part)
+
+
+def _check_start(file: str, kind: str) -> None:
+    """Refuse what another program wrote under this ending."""
+    if file.endswith(".zst"):
+        return
+    try:
+        with _opened(file) as content:
+            start = content.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
+    except (EOFError, OSError) as error:
+        raise ValueError(f"{file} cannot be read ({str(error).rstrip('.')}): copy or compress it again") from error
+    if kind == "json" and not start.startswith(b"{"):
+        found = "one JSON array" if start.startswith(b"[") else f"a line that starts with {start[:10]!r}"
+        raise ValueError(f"{file} begins with {found}: write an object a line (jq -c '.[]' makes them of an array)")
+    if kind == "database" and start.startswith(b"SQLite format"):
+        raise ValueError(f"{file} is an SQLite database: give it as an address, sqlite://{Path(file).resolve()}")
+
+
+def _check_parquet(files: Sequence[str]) -> tuple[str, ...]:
+    """Refuse a damaged file, and files without the columns of the first; gives what others have besides."""
+    first: pa.Schema | None = None
+    besides: dict[str, None] = {}
+    for file in files:
+        try:
+            schema = pq.read_schema(file).remove_metadata()
+        except (OSError, pa.ArrowException) as error:
+            reason = str(error).rstrip(".")
+            raise ValueError(
+                f"{file} cannot be read as parquet ({reason}): it is cut off or damaged; copy it again or leave it out"
+            ) from error
+        first = schema if first is None else first
+        _check_same_columns(first, schema, files[0], file)
+        besides |= dict.fromkeys(name for name in schema.names if name not in first.names)
+    return tuple(besides)
+
+
+def _check_same_columns(first: pa.Schema, schema: pa.Schema, first_file: str, file: str) -> None:
+    for field in first:
+        if schema.get_field_index(field.name) < 0:
+            raise ValueError(f"{file}: column '{field.name}' is missing, but {first_file} has it: read them apart")
+        kind = schema.field(field.name).type
+        if _family(kind) != _family(field.type):
+            raise ValueError(
+                f"{file}: column '{field.name}' holds {kind}, but {field.type} in {first_file}: write all files alike"
+            )
+
+
+def _family(kind: pa.DataType) -> str:
+    """Types that may stand together in one column have the same name here."""
+    if isinstance(kind, pa.DictionaryType):
+        return _family(kind.value_type)
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or str(kind) == "string_view"
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if text or number or pa.types.is_null(kind):
+        return "text" if text else "number" if number else "nothing"
+    return "time" if pa.types.is_timestamp(kind) else str(kind)

@@ -1,0 +1,110 @@
+"""Names of columns: guessed, given, and read from a file."""
+
+import ibis
+import pytest
+
+from unskew.ingestion.columns import Columns, complete, feature_columns, named_columns, paths, read_columns, value_at
+
+
+def table(**kinds):
+    return ibis.table(kinds, name="events")
+
+
+def test_common_names_are_recognised_whatever_their_case():
+    events = table(SessionID="string", search_term="string", **{"Doc-Id": "string"}, rank="int64", is_click="boolean")
+    found = complete(Columns(), events, "events.csv")
+    assert found.form == "impressions"
+    assert found.roles == {
+        "session": "SessionID",
+        "query": "search_term",
+        "document": "Doc-Id",
+        "position": "rank",
+        "click": "is_click",
+    }
+    assert {"session", "form"} <= found.guessed
+
+
+def test_a_table_with_kinds_of_events_and_no_clicks_has_a_row_per_event():
+    events = table(session="string", query="string", item="string", position="int64", event_type="string")
+    found = complete(Columns(), events, "events")
+    assert (found.form, found.event) == ("events", "event_type")
+
+
+def test_user_behavior_insights_are_recognised_by_their_nested_columns():
+    attributes = "struct<object: struct<object_id: string>, position: struct<ordinal: int64>>"
+    events = table(action_name="string", query_id="string", timestamp="string", event_attributes=attributes)
+    found = complete(Columns(), events, "ubi_events")
+    assert found.form == "ubi"
+    assert found.session == "query_id"
+    assert found.document == "event_attributes.object.object_id"
+    assert found.position == "event_attributes.position.ordinal"
+
+
+def test_what_was_named_is_not_guessed_and_no_column_serves_twice():
+    events = table(session="string", query_id="int64", query="string", doc="string", position="int64", click="int64")
+    found = complete(Columns(query="query_id"), events, "events")
+    assert found.query == "query_id"
+    assert "query" not in found.guessed
+
+
+def test_a_missing_column_is_refused_with_a_hint_and_the_flag_to_use():
+    events = table(session="string", query="string", doc="string", position="int64", hit="int64")
+    with pytest.raises(ValueError, match=r"events\.csv: no column looks like the click: name it with --click .*hit"):
+        complete(Columns(), events, "events.csv")
+    with pytest.raises(ValueError, match=r"column 'positions' is missing \(did you mean 'position'\?\)"):
+        complete(Columns(click="hit", position="positions"), events, "events.csv")
+
+
+def test_none_leaves_an_optional_column_out():
+    events = table(session="string", query="string", doc="string", position="int64", click="int64", time="string")
+    assert complete(Columns(), events, "events").time == "time"
+    assert complete(Columns(time="none"), events, "events").time is None
+
+
+def test_features_are_all_numbers_left_or_those_that_match():
+    events = table(session="int64", bm25="float64", f_1="float32", f_2="float32", title="string")
+    assert feature_columns(None, events, ["session"], "events") == ["bm25", "f_1", "f_2"]
+    assert feature_columns(["f_*", "bm25"], events, ["session"], "events") == ["f_1", "f_2", "bm25"]
+    with pytest.raises(ValueError, match="no column is called 'g_"):
+        feature_columns(["g_*"], events, [], "events")
+    with pytest.raises(ValueError, match="column 'title' holds string: features are numbers"):
+        feature_columns(["title"], events, [], "events")
+
+
+def test_dotted_names_reach_into_nested_columns_and_may_be_plain_names_too():
+    events = table(**{"a": "struct<b: struct<c: int64>>", "a.x": "string", "x.y": "struct<z: int64>"})
+    assert paths(events) == ["a", "a.b", "a.b.c", "a.x", "x.y", "x.y.z"]
+    assert value_at(events, "a.b.c").type().is_integer()
+    assert value_at(events, "a.x").type().is_string()
+    assert value_at(events, "x.y.z").type().is_integer()
+
+
+def test_a_toml_file_names_columns_and_flags_go_before_it(tmp_path):
+    file = tmp_path / "columns.toml"
+    file.write_text('session = "sid"\nbias = ["device"]\nfirst_position = 0\n')
+    found = named_columns(read_columns(file), {"session": "visit", "query": None, "bias": []})
+    assert (found.session, found.bias, found.first_position) == ("visit", ["device"], 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('sessions = "sid"', "'sessions' is no key; did you mean session?"),
+        ("session = 3", "session is 3, a name is needed"),
+        ('bias = "device"', "bias is 'device', a list of names is needed"),
+        ("first_position = true", "first_position is True, a whole number is needed"),
+        ("session = ", "is no TOML file"),
+    ],
+)
+def test_mistakes_in_a_toml_file_are_named(tmp_path, text, message):
+    file = tmp_path / "columns.toml"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=r"columns\.toml.*" + message.replace("?", r"\?")):
+        read_columns(file)
+
+
+def test_forms_and_first_positions_that_do_not_exist_are_refused():
+    with pytest.raises(ValueError, match="form is 'wide': choose from impressions, events, ubi"):
+        named_columns(Columns(), {"form": "wide"})
+    with pytest.raises(ValueError, match="first_position is 2"):
+        named_columns(Columns(), {"first_position": 2})
