@@ -1,23 +1,51 @@
-"""unskew: learning to rank from biased clicks."""
+"""unskew: learning to rank from biased clicks.
 
-from importlib.metadata import version
+The public names. Each is loaded when it is first used, so that `import unskew` costs no more than Python itself.
+"""
 
-from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.storage import open_log, read_log, write_log
-from unskew.data.judged.catalogue import load
-from unskew.data.judged.judged_set import JudgedSet
-from unskew.data.judged.letor import read_letor
-from unskew.estimator import UnbiasedRanker
-from unskew.evaluation.compare import compare
-from unskew.evaluation.evaluate import evaluate
-from unskew.fitting import fit
-from unskew.metrics import metric
-from unskew.model import Model
-from unskew.recipe import Recipe
-from unskew.serving.model_files import load_model, save_model
-from unskew.simulation.simulate import simulate
+from __future__ import annotations
 
-__version__ = version("unskew")
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unskew.data.clicks.click_log import ClickLog
+    from unskew.data.clicks.storage import open_log, read_log, write_log
+    from unskew.data.judged.catalogue import load
+    from unskew.data.judged.judged_set import JudgedSet
+    from unskew.data.judged.letor import read_letor
+    from unskew.estimator import UnbiasedRanker
+    from unskew.evaluation.compare import compare
+    from unskew.evaluation.evaluate import evaluate
+    from unskew.fitting import fit
+    from unskew.metrics import metric
+    from unskew.model import Model
+    from unskew.recipe import Recipe
+    from unskew.serving.model_files import load_model, save_model
+    from unskew.simulation.simulate import simulate
+
+    __version__: str
+
+# Where each name is defined: the imports above, for Python itself.
+PLACES = {
+    "ClickLog": "data.clicks.click_log",
+    "JudgedSet": "data.judged.judged_set",
+    "Model": "model",
+    "Recipe": "recipe",
+    "UnbiasedRanker": "estimator",
+    "compare": "evaluation.compare",
+    "evaluate": "evaluation.evaluate",
+    "fit": "fitting",
+    "load": "data.judged.catalogue",
+    "load_model": "serving.model_files",
+    "metric": "metrics",
+    "open_log": "data.clicks.storage",
+    "read_letor": "data.judged.letor",
+    "read_log": "data.clicks.storage",
+    "save_model": "serving.model_files",
+    "simulate": "simulation.simulate",
+    "write_log": "data.clicks.storage",
+}
 
 __all__ = [
     "ClickLog",
@@ -38,3 +66,20 @@ __all__ = [
     "simulate",
     "write_log",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("unskew")
+    elif name in PLACES:
+        value = getattr(import_module(f"unskew.{PLACES[name]}"), name)
+    else:
+        raise AttributeError(f"module 'unskew' has no attribute '{name}'; it has {', '.join(__all__)}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,55 +1,97 @@
-"""The command line: names of commands, in the order of a log's way from events to a ranking."""
+"""The command line: a table of commands, in the order of a log's way from events to a ranking.
+
+A command's module is imported when the command is called, so that help and version cost no more than Python itself.
+To add a command: its file in `commands/`, its Python function in `unskew`, and one line here.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperGroup
 
-from unskew import __version__
-from unskew.commands import (
-    compare,
-    demo,
-    diagnose,
-    evaluate,
-    events,
-    export,
-    ingest,
-    listings,
-    rank,
-    reproduce,
-    simulate,
-    train,
-    weights,
-)
-from unskew.terminal import console
+
+class Entry(NamedTuple):
+    """Where a command is, and the first line of its help."""
+
+    place: str  # module of `unskew.commands` and function, "module:function"
+    help: str  # as the function's docstring begins
+
 
 COMMANDS = {
-    "demo": demo.demo,
-    "simulate": simulate.simulate,
-    "events": events.events,
-    "ingest": ingest.ingest,
-    "diagnose": diagnose.diagnose,
-    "compare": compare.compare,
-    "train": train.train,
-    "evaluate": evaluate.evaluate,
-    "export": export.export,
-    "rank": rank.rank,
-    "weights": weights.weights,
-    "reproduce": reproduce.reproduce,
-    "methods": listings.methods,
-    "data": listings.data,
+    "demo": Entry(
+        "demo:demo",
+        "The main job in one go: simulate a biased log, look at it, train plain and debiased rankers, compare them.",
+    ),
+    "simulate": Entry("simulate:simulate", "Show judged data to simulated users and write the click log."),
+    "events": Entry("events:events", "Write a click log as a search engine would have logged it; `ingest` reads it."),
+    "ingest": Entry(
+        "ingest:ingest",
+        "Count an event table into a click log. What cannot be used is left out, counted and shown.",
+    ),
+    "diagnose": Entry(
+        "diagnose:diagnose", "Look at a click log: what it can tell, and which methods are worth training on it."
+    ),
+    "compare": Entry(
+        "compare:compare",
+        "Compare methods and production on a log of your own: by judgements, or without any by held-out clicks.",
+    ),
+    "train": Entry("train:train", "Train a ranker on a click log. A run that was cut off goes on where it was."),
+    "evaluate": Entry("evaluate:evaluate", "Measure a model on judged data."),
+    "export": Entry("export:export", "Write a model for serving, checked against torch."),
+    "rank": Entry(
+        "rank:rank",
+        "Score and rank documents, keyed by their query and document ids. A table may exceed memory.",
+    ),
+    "weights": Entry(
+        "weights:weights", "Write debiased targets and weights that LightGBM and XGBoost take as they are."
+    ),
+    "reproduce": Entry(
+        "reproduce:reproduce",
+        "Run an experiment of a paper and write tables, figures and a report. Goes on where it was cut off.",
+    ),
+    "methods": Entry(
+        "listings:methods", "The methods, with their paper, what they assume, and their hyper-parameters."
+    ),
+    "data": Entry("listings:data", "The data sets of the catalogue, and which of them are here."),
 }
 
+
+def command_function(name: str) -> Any:
+    """The function behind a command; imports its module."""
+    module, _, function = COMMANDS[name].place.partition(":")
+    return getattr(import_module(f"unskew.commands.{module}"), function)
+
+
+class LazyGroup(TyperGroup):
+    """A group that knows names and help of its commands, and loads the one that is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, found, rest = super().resolve_command(ctx, args)
+        if name is None or found is None:
+            return name, found, rest
+        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        single.command(name)(command_function(name))
+        return name, typer.main.get_command(single), rest
+
+
 app = typer.Typer(
-    help="Learn to rank from biased clicks.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+    cls=LazyGroup,
+    help="Learn to rank from biased clicks.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
 )
-for name, function in COMMANDS.items():
-    app.command(name)(function)
+for name, entry in COMMANDS.items():
+    app.command(name, help=entry.help)(lambda: None)
 
 
 @app.callback(invoke_without_command=True)
 def main(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     if version:
-        console.print(f"unskew {__version__}")
+        from unskew import __version__
+
+        typer.echo(f"unskew {__version__}")
         raise typer.Exit

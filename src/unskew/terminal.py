@@ -7,15 +7,16 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from unskew.experiments.run import State
-from unskew.training.history import Report
+if TYPE_CHECKING:  # commands that need neither shall not wait for torch
+    from unskew.experiments.run import State
+    from unskew.training.history import Report
 
 console = Console()
 errors = Console(stderr=True)

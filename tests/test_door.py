@@ -1,0 +1,59 @@
+"""The public door: `import unskew`, and the table of commands."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import unskew
+from unskew.cli import COMMANDS, command_function
+
+HEAVY = ("torch", "numpy", "pyarrow", "sklearn", "scipy", "matplotlib", "duckdb", "ibis")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import unskew",
+        "import unskew; assert unskew.__version__",
+        "from unskew.cli import app; app(['--version'], standalone_mode=False)",
+        "from unskew.cli import app; app(['--help'], standalone_mode=False)",
+    ],
+)
+def test_nothing_heavy_is_imported_before_it_is_needed(program: str) -> None:
+    end = f"; import sys; print('HEAVY:', *(name for name in {HEAVY} if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program + end], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1].strip() == "HEAVY:"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_in_the_table_is_how_its_docstring_begins(name: str) -> None:
+    documentation = inspect.getdoc(command_function(name))
+    assert documentation is not None
+    assert COMMANDS[name].help == " ".join(documentation.split("\n\n")[0].split())
+
+
+def test_type_checkers_and_python_find_the_same_public_names_at_the_same_places() -> None:
+    tree = ast.parse(Path(inspect.getfile(unskew)).read_text())
+    checked = next(node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in checked.body if isinstance(node, ast.ImportFrom)]
+    typed = {alias.name: node.module for node in imports for alias in node.names}
+    assert typed == {name: f"unskew.{place}" for name, place in unskew.PLACES.items()}
+    assert unskew.__all__ == list(unskew.PLACES) == sorted(unskew.PLACES)
+
+
+@pytest.mark.parametrize("name", unskew.__all__)
+def test_every_public_name_is_there_and_documented(name: str) -> None:
+    assert name in dir(unskew)
+    if not name.isupper():
+        assert inspect.getdoc(getattr(unskew, name))
+
+
+def test_a_name_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'trian'; it has ClickLog, .*write_log"):
+        unskew.trian  # noqa: B018
