@@ -55,5 +55,5 @@ def test_every_public_name_is_there_and_documented(name: str) -> None:
 
 
 def test_a_name_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(AttributeError, match=r"no attribute 'trian'; it has ClickLog, .*write_log"):
-        unskew.trian  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'frobnicate'; it has ClickLog, .*write_log"):
+        unskew.frobnicate  # noqa: B018

@@ -226,7 +226,7 @@ def test_a_ranker_that_is_not_fitted_says_so(rows):
 
 def test_what_a_method_lacks_is_said_with_what_to_do(rows):
     X, clicks, group, position = rows
-    with pytest.raises(ValueError, match=r"pass judged data .*unskew.fitting\(..., judged=...\)"):
+    with pytest.raises(ValueError, match=r"pass judged data .*unskew.fit\(..., judged=...\)"):
         UnbiasedRanker("labelled", **FAST).fit(X, clicks, group, position)
     with pytest.raises(ValueError, match=r"If you know the propensities, pass them .* dla and two_tower learn them"):
         UnbiasedRanker("ipw", **FAST).fit(X, clicks, group, position)
