@@ -128,8 +128,8 @@ def _patterns(engine: Engine, shown: Shown, documents: ir.Table, queries: ir.Tab
 
 
 def _schema(engine: Engine, patterns: ir.Table, shape: Shape, *, joint: bool) -> Schema:
-    """Names of levels, and which columns say the same of a whole list."""
-    levels, per_list = {}, set[str]()
+    """Names of levels."""
+    levels = {}
     names = {f"bias_{number}": name for number, (name, is_level) in enumerate(shape.bias) if is_level}
     for column in [*names, *(["intervention"] if shape.intervention else [])]:
         values = patterns.select(value=patterns[column]).unnest("value").distinct().limit(MAX_LEVELS + 1)
@@ -137,12 +137,7 @@ def _schema(engine: Engine, patterns: ir.Table, shape: Shape, *, joint: bool) ->
         if len(found) > MAX_LEVELS:
             raise ValueError(f"column '{names.get(column, column)}' has more than {MAX_LEVELS:,} values: is it an id?")
         levels[column] = level_names(found, intervention=column == "intervention")
-    bias = [f"bias_{number}" for number in range(len(shape.bias))]
-    if bias:
-        varied = {column: (patterns[column].unique().length() > 1).sum() for column in bias}
-        found_varied = engine.arrow(patterns.aggregate(**varied)).to_pylist()[0]
-        per_list = {column for column in bias if not found_varied[column]}
-    return Schema(shape, levels, frozenset({*per_list, "intervention"}), joint)
+    return Schema(shape, levels, joint)
 
 
 def _logs(

@@ -1,4 +1,4 @@
-"""Patterns of a range of queries, as arrow tables, into a click log: cleaned, padded and counted in numpy.
+"""Patterns of a range of queries, as arrow tables, into a click log: cleaned here, counted by its kernel.
 
 Here it shows whether a list can be true: a document stands in it once, and each place holds one document.
 """
@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from unskew.data.clicks.build import Documents, Impressions, build_log
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn, add_showings, compact_counts, count_patterns
-from unskew.data.grouping import plain_ids, unique_rows
+from unskew.data.clicks.impressions import BiasColumn, first_rows
+from unskew.data.grouping import plain_ids
 from unskew.ingestion.group import POSITION_BITS
 from unskew.ingestion.impressions import NO_INTERVENTION, Shape
 from unskew.ingestion.report import Dropped
@@ -30,7 +31,6 @@ class Schema:
 
     shape: Shape
     levels: Mapping[str, Sequence[str]]  # names of levels by extra column
-    per_list: frozenset[str]  # extra columns that say the same of all documents of a list
     joint: bool
 
 
@@ -73,47 +73,32 @@ def shard_log(patterns: pa.Table, documents: pa.Table, schema: Schema, dropped: 
     rows = _clean(_unpack(patterns, schema), documents, dropped)
     if not len(rows.queries):
         return None
-    sizes = np.bincount(rows.lists)
-    mask = np.arange(sizes.max())[None, :] < sizes[:, None]
-
-    def padded(values: NDArray, fill: float = 0) -> NDArray:
-        spread = np.full(mask.shape, fill, dtype=values.dtype)
-        spread[mask] = values
-        return spread
-
     query_numbers, first_document = np.unique(documents["query_number"].to_numpy(), return_index=True)
-    query_of_row = np.searchsorted(query_numbers, rows.queries)
-    document_rows = rows.documents + first_document[query_of_row][rows.lists]
-    key = [padded(document_rows, -1), padded(rows.positions, -1)]
-    key += [padded(values, -1) for name, values in rows.extras.items() if name != "score"]
-    first, kind = unique_rows(np.concatenate([part.astype(np.float64) for part in key], axis=1))
-    n_lists = len(first)
-    clicks = padded(rows.clicks.astype(np.float64))
-    sessions = rows.sessions.astype(np.float64)
-    columns = {
-        name: _column(padded(values)[first], mask[first], name, schema)
-        for name, values in rows.extras.items()
-        if name != "score"
-    }
-    return ClickLog(
+    query_of_list = np.searchsorted(query_numbers, rows.queries)
+
+    def column(name: str) -> BiasColumn:
+        levels = schema.levels.get(name)
+        return BiasColumn(rows.extras[name], None if levels is None else tuple(levels))
+
+    shown = Impressions(
+        showings=rows.lists,
+        positions=rows.positions,
+        documents=rows.documents + first_document[query_of_list][rows.lists],
+        clicks=rows.clicks.astype(np.float64),
+        sessions=rows.sessions,
+        bias={name: column(f"bias_{number}") for number, (name, _) in enumerate(schema.shape.bias)},
+        policy_scores=rows.extras["score"] if schema.shape.score else None,
+        interventions=_one_each_list(column("intervention"), rows.lists) if schema.shape.intervention else None,
+        times=rows.times,
+    )
+    listed = Documents(
         features=_features(documents, len(schema.shape.features)),
-        documents=padded(document_rows)[first].astype(np.int32),
-        mask=mask[first],
-        clicks=compact_counts(add_showings(kind, n_lists, clicks * sessions[:, None])),
-        sessions=compact_counts(add_showings(kind, n_lists, sessions)),
-        positions=padded(rows.positions)[first].astype(np.int16),
+        feature_names=schema.shape.features,
+        document_ids=plain_ids(documents["document"]),
         document_queries=np.searchsorted(query_numbers, documents["query_number"].to_numpy()),
         query_ids=plain_ids(documents["query"].take(pa.array(first_document))),
-        document_ids=plain_ids(documents["document"]),
-        feature_names=schema.shape.features,
-        patterns=count_patterns(kind, clicks, sessions) if schema.joint else None,
-        bias={name: columns[f"bias_{number}"] for number, (name, _) in enumerate(schema.shape.bias)},
-        policy_scores=_mean_scores(padded(rows.extras["score"]), kind, n_lists, sessions)
-        if schema.shape.score
-        else None,
-        interventions=columns.get("intervention"),
-        first_shown=None if rows.times is None else _earliest(rows.times, kind, n_lists),
     )
+    return build_log(shown, listed, joint=schema.joint)
 
 
 def _unpack(patterns: pa.Table, schema: Schema) -> _Rows:
@@ -193,25 +178,11 @@ def _features(documents: pa.Table, n_features: int) -> NDArray[np.float32]:
     return features
 
 
-def _column(values: NDArray, mask: NDArray[np.bool_], name: str, schema: Schema) -> BiasColumn:
-    levels = schema.levels.get(name)
-    if name == "intervention":
-        varied = (values != values[:, :1]) & mask
-        if varied.any():
-            raise ValueError("the intervention differs within a showing: all rows of a showing name the same one")
-    return BiasColumn(values[:, 0] if name in schema.per_list else values, None if levels is None else tuple(levels))
-
-
-def _mean_scores(scores: NDArray, kind: Integers, n_lists: int, sessions: NDArray) -> NDArray[np.float32]:
-    """Mean over the sessions of a list: a policy that samples has no one score for it."""
-    sums = add_showings(kind, n_lists, scores * sessions[:, None])
-    return (sums / add_showings(kind, n_lists, sessions)[:, None]).astype(np.float32)
-
-
-def _earliest(times: Integers, kind: Integers, n_lists: int) -> Integers:
-    first = np.full(n_lists, np.iinfo(np.int64).max)
-    np.minimum.at(first, kind, times)
-    return first
+def _one_each_list(column: BiasColumn, lists: Integers) -> BiasColumn:
+    top = column.values[first_rows(lists)]
+    if not np.array_equal(top[lists], column.values):
+        raise ValueError("the intervention differs within a showing: all rows of a showing name the same one")
+    return BiasColumn(top, column.levels)
 
 
 def level_names(found: Sequence[Any], *, intervention: bool) -> list[str]:

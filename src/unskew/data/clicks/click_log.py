@@ -23,8 +23,6 @@ from scipy.sparse.csgraph import connected_components
 
 from unskew.data.checks import check_log
 from unskew.data.clicks.impressions import BiasColumn, Patterns
-from unskew.data.clicks.log_from_arrays import log_from_arrays
-from unskew.data.clicks.log_from_table import TableColumns, log_from_table
 from unskew.data.clicks.log_to_table import log_to_table
 from unskew.data.judged.judged_set import chosen_numbers, ragged_rows
 
@@ -200,8 +198,9 @@ class ClickLog:
             query: instead of `group`, the list's id in each row, in any order.
             weight: weight of each list's one session, when sessions do not count alike.
         """
-        fields = log_from_arrays(X, clicks, group, position, sessions, query, weight, graded=graded)
-        return cls(**fields)
+        from unskew.data.clicks.log_from_arrays import log_from_arrays  # which builds a ClickLog itself
+
+        return log_from_arrays(X, clicks, group, position, sessions, query, weight, graded=graded)
 
     @classmethod
     def from_table(
@@ -239,6 +238,8 @@ class ClickLog:
             graded: `click` holds feedback such as dwell time rather than 0 and 1.
             joint: keep which documents were clicked together.
         """
+        from unskew.data.clicks.log_from_table import TableColumns, log_from_table  # which builds a ClickLog itself
+
         columns = TableColumns(
             session=session,
             query=query,
@@ -253,7 +254,7 @@ class ClickLog:
             weight=weight,
             time=time,
         )
-        return cls(**log_from_table(table, columns, first_position=first_position, graded=graded, joint=joint))
+        return log_from_table(table, columns, first_position=first_position, graded=graded, joint=joint)
 
     @classmethod
     def from_parquet(cls, path: str | Path, **columns: Any) -> ClickLog:

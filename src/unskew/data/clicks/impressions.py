@@ -55,12 +55,19 @@ def pad(
     list_of_row: NDArray[np.int64], positions: NDArray, n_lists: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Row numbers `[lists, docs]` in shown order and the mask of the real ones; padding points at some row."""
-    order = np.lexsort((positions, list_of_row))
+    order = _in_shown_order(list_of_row, positions)
     sizes = np.bincount(list_of_row, minlength=n_lists)
     starts = np.cumsum(sizes) - sizes
     columns = np.arange(sizes.max(initial=0))
     mask = columns[None, :] < sizes[:, None]
     return order[np.where(mask, starts[:, None] + columns[None, :], 0)], mask
+
+
+def _in_shown_order(list_of_row: NDArray[np.int64], positions: NDArray) -> NDArray[np.int64]:
+    later = (list_of_row[1:] > list_of_row[:-1]) | (
+        (list_of_row[1:] == list_of_row[:-1]) & (positions[1:] >= positions[:-1])
+    )
+    return np.arange(len(list_of_row)) if later.all() else np.lexsort((positions, list_of_row))
 
 
 def add_showings(kind: NDArray[np.int64], n_lists: int, values: NDArray) -> NDArray[np.float64]:

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.data.checks import check_features, check_one_a_place, check_places, check_values
-from unskew.data.clicks.impressions import Patterns, compact_counts, pad, shown_order
+from unskew.data.checks import check_features, check_places, check_values
+from unskew.data.clicks.build import Documents, Impressions, build_log
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.impressions import shown_order
 from unskew.data.columns import as_features
 from unskew.data.grouping import number_ids
 
@@ -23,30 +25,23 @@ def log_from_arrays(
     weight: ArrayLike | None,
     *,
     graded: bool,
-) -> dict[str, Any]:
-    """Fields of a `ClickLog`; `ClickLog.from_arrays` says what the arguments hold."""
+) -> ClickLog:
+    """The log of flat arrays; `ClickLog.from_arrays` says what the arguments hold."""
     features, names = as_features(X)
     check_features(features, names, what="row")
     ids, lists = _lists_of_rows(len(features), group, query)
-    counts, shown, single = _feedback(clicks, lists, len(ids), sessions, weight, graded=graded)
-    places = shown_order(lists) if position is None else _places(position, len(features))
-    rows, mask = pad(lists, places, len(ids))
-    check_one_a_place(places, rows, mask, "position")
-    one = np.where(mask, single[rows], 0.0).astype(np.float32)
-    joint = sessions is None or bool((shown == 1).all())
-    return {
-        "features": features,
-        "documents": np.where(mask, rows, 0).astype(np.int32),
-        "mask": mask,
-        "clicks": compact_counts(np.where(mask, counts[rows], 0.0)),
-        "sessions": compact_counts(shown),
-        "positions": np.where(mask, places[rows], 0).astype(np.int16),
-        "document_queries": lists,
-        "query_ids": ids,
-        "feature_names": names,
-        "patterns": Patterns(np.arange(len(ids)), one, compact_counts(shown)) if joint else None,
-        "graded": graded,
-    }
+    values, shown = _feedback(clicks, lists, len(ids), sessions, weight, graded=graded)
+    rows = np.arange(len(features))
+    impressions = Impressions(
+        showings=lists,
+        positions=shown_order(lists) if position is None else _places(position, len(features)),
+        documents=rows,
+        clicks=values,
+        sessions=shown,
+        counted=sessions is not None,
+    )
+    documents = Documents(features, names, document_ids=rows, document_queries=lists, query_ids=ids)
+    return build_log(impressions, documents, joint=True, graded=graded, distinct=True)
 
 
 def _feedback(
@@ -57,8 +52,8 @@ def _feedback(
     weight: ArrayLike | None,
     *,
     graded: bool,
-) -> tuple[NDArray, NDArray, NDArray]:
-    """Clicks of each row, sessions of each list, and clicks of each row in one session."""
+) -> tuple[NDArray, NDArray]:
+    """Clicks of each row, and sessions of each list, or the weight of its one session."""
     if sessions is not None and weight is not None:
         raise ValueError("pass sessions (clicks are counts) or weight (one session a list), not both")
     values = _vector(clicks, len(lists), "clicks", "a row")
@@ -70,10 +65,7 @@ def _feedback(
         rule = "a click is 0 or 1 (sessions=… takes counts, graded=True dwell times and the like)"
         rule = rule if sessions is None else "clicks are at most the sessions of the list"
         check_values(values, values <= shown[lists], "clicks", rule)
-    if weight is None:
-        return values, shown, values
-    weights = _positive(weight, n_lists, "weight")
-    return values * weights[lists], weights, values
+    return values, shown if weight is None else _positive(weight, n_lists, "weight")
 
 
 def _vector(values: ArrayLike, length: int, name: str, each: str) -> NDArray[np.float64]:

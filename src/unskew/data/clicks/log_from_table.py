@@ -10,16 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.data.checks import check_columns, check_one_a_place, check_places, check_same, check_values
-from unskew.data.clicks.impressions import (
-    BiasColumn,
-    Patterns,
-    add_showings,
-    compact_counts,
-    count_patterns,
-    first_rows,
-    pad,
-)
+from unskew.data.checks import check_columns, check_places, check_same, check_values
+from unskew.data.clicks.build import Documents, Impressions, build_log
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.impressions import BiasColumn, first_rows
 from unskew.data.columns import (
     as_arrow,
     feature_values,
@@ -29,7 +23,7 @@ from unskew.data.columns import (
     numbers,
     whole_numbers,
 )
-from unskew.data.grouping import number_ids, unique_rows
+from unskew.data.grouping import number_ids
 
 NO_INTERVENTION = "none"
 Integers = NDArray[np.int64]
@@ -70,68 +64,42 @@ class _Ids:
     first_row: Integers  # [documents]
     documents: Integers  # [rows]
     showings: Integers  # [rows]
-    n_showings: int
-
-
-@dataclass(frozen=True, eq=False)
-class _Showings:
-    """Rows arranged as `[showings, docs]`, top first."""
-
-    table: pa.Table
-    rows: Integers
-    mask: NDArray[np.bool_]
-    first_row: Integers  # [rows], the row at the top of each row's showing
-
-    def spread(self, values: NDArray, fill: float = 0) -> NDArray:
-        """Values of rows as `[showings, docs]`."""
-        return np.where(self.mask, values[self.rows], values.dtype.type(fill))
+    first_of_showing: Integers  # [showings], a row of each
 
     def one_each(self, values: NDArray, column: str) -> NDArray:
         """Values of rows as `[showings]`; two in one showing are refused."""
-        check_same(values, self.first_row, column, "all rows of a showing say the same")
-        return values[self.rows[:, 0]]
+        check_same(values, self.first_of_showing[self.showings], column, "all rows of a showing say the same")
+        return values[self.first_of_showing]
 
 
-@dataclass(frozen=True, eq=False)
-class _Feedback:
-    clicks: NDArray  # [showings, docs], over all sessions of the showing
-    sessions: NDArray  # [showings]
-    single: NDArray | None  # [showings, docs], clicks of one session, where they are known
-
-
-def log_from_table(
-    table: Any, columns: TableColumns, *, first_position: int, graded: bool, joint: bool
-) -> dict[str, Any]:
-    """Fields of a `ClickLog`."""
+def log_from_table(table: Any, columns: TableColumns, *, first_position: int, graded: bool, joint: bool) -> ClickLog:
+    """The log of a table; `ClickLog.from_table` says what its columns hold."""
     data, columns = _check_table(table, columns)
     ids = _number_rows(data, columns)
     places = whole_numbers(data, columns.position) - first_position
     check_places(places, columns.position, first_position, "Then pass first_position=1")
-    showings = _arrange(data, ids, places, columns.position)
-    feedback = _feedback(showings, columns, graded=graded, joint=joint)
-    bias = {name: _bias_column(showings, name) for name in columns.bias}
-    interventions = _interventions(showings, columns.intervention)
-    first, kind = _same_lists(showings, ids, places, [*bias.values(), *([interventions] if interventions else [])])
-    n_lists = len(first)
-    once = replace(showings, rows=showings.rows[first], mask=showings.mask[first])
-    return {
-        "features": _document_features(data, columns.features or (), ids),
-        "documents": once.spread(ids.documents).astype(np.int32),
-        "mask": once.mask,
-        "clicks": compact_counts(add_showings(kind, n_lists, feedback.clicks)),
-        "sessions": compact_counts(add_showings(kind, n_lists, feedback.sessions)),
-        "positions": once.spread(places).astype(np.int16),
-        "document_queries": ids.document_queries,
-        "query_ids": ids.query_ids,
-        "document_ids": ids.document_ids,
-        "feature_names": tuple(columns.features or ()),
-        "patterns": _patterns(kind, feedback),
-        "bias": {name: column.select(first) for name, column in bias.items()},
-        "policy_scores": _mean_scores(showings, columns.policy_score, kind, n_lists, feedback.sessions),
-        "interventions": None if interventions is None else interventions.select(first),
-        "first_shown": _first_times(data, columns.time, kind[ids.showings], n_lists),
-        "graded": graded,
-    }
+    clicks, sessions = _feedback(data, ids, columns, graded=graded)
+    shown = Impressions(
+        showings=ids.showings,
+        positions=places,
+        documents=ids.documents,
+        clicks=clicks,
+        sessions=sessions,
+        counted=columns.sessions is not None,
+        bias={name: BiasColumn(*levels_or_numbers(data, name)) for name in columns.bias},
+        policy_scores=_scores(data, columns.policy_score),
+        interventions=_interventions(data, ids, columns.intervention),
+        times=_first_times(data, ids, columns.time),
+        position_name=columns.position,
+    )
+    documents = Documents(
+        features=_document_features(data, columns.features or (), ids),
+        feature_names=tuple(columns.features or ()),
+        document_ids=ids.document_ids,
+        document_queries=ids.document_queries,
+        query_ids=ids.query_ids,
+    )
+    return build_log(shown, documents, joint=joint, graded=graded)
 
 
 def _check_table(table: Any, columns: TableColumns) -> tuple[pa.Table, TableColumns]:
@@ -162,7 +130,7 @@ def _number_rows(data: pa.Table, columns: TableColumns) -> _Ids:
         first_row=first_row,
         documents=documents,
         showings=showings,
-        n_showings=int(showings.max()) + 1,
+        first_of_showing=first_rows(showings),
     )
 
 
@@ -177,82 +145,50 @@ def _document_features(data: pa.Table, names: Sequence[str], ids: _Ids) -> NDArr
     return features
 
 
-def _arrange(data: pa.Table, ids: _Ids, places: Integers, column: str) -> _Showings:
-    rows, mask = pad(ids.showings, places, ids.n_showings)
-    check_one_a_place(places, rows, mask, column)
-    return _Showings(data, rows, mask, rows[:, 0][ids.showings])
-
-
-def _feedback(showings: _Showings, columns: TableColumns, *, graded: bool, joint: bool) -> _Feedback:
-    values = numbers(showings.table, columns.click)
+def _feedback(data: pa.Table, ids: _Ids, columns: TableColumns, *, graded: bool) -> tuple[NDArray, NDArray]:
+    """Clicks of each row, and sessions of each showing, or the weight of its one session."""
+    values = numbers(data, columns.click)
     check_values(values, np.isfinite(values) & (values >= 0), columns.click, "clicks are counted from 0")
     shown = np.ones(len(values))
     if columns.sessions is not None:
-        shown = numbers(showings.table, columns.sessions)
+        shown = numbers(data, columns.sessions)
         check_values(shown, np.isfinite(shown) & (shown > 0), columns.sessions, "a list was shown at least once")
     if not graded:
         rule = "a click is 0 or 1" if columns.sessions is None else f"clicks are at most '{columns.sessions}'"
         whole = values <= shown if columns.sessions is not None else (values == 0) | (values == 1)
         check_values(values, whole, columns.click, f"{rule} (graded=True takes dwell times and the like)")
-    clicks = showings.spread(values)
     if columns.sessions is not None:
-        sessions = showings.one_each(shown, columns.sessions)
-        return _Feedback(clicks, sessions, clicks if joint and (sessions == 1).all() else None)
-    sessions = np.ones(len(clicks))
+        return values, ids.one_each(shown, columns.sessions)
     if columns.weight is not None:
-        weights = numbers(showings.table, columns.weight)
+        weights = numbers(data, columns.weight)
         check_values(weights, np.isfinite(weights) & (weights > 0), columns.weight, "weights are positive")
-        sessions = showings.one_each(weights, columns.weight)
-    return _Feedback(clicks * sessions[:, None], sessions, clicks if joint else None)
+        return values, ids.one_each(weights, columns.weight)
+    return values, np.ones(len(ids.first_of_showing))
 
 
-def _patterns(kind: Integers, feedback: _Feedback) -> Patterns | None:
-    return None if feedback.single is None else count_patterns(kind, feedback.single, feedback.sessions)
-
-
-def _bias_column(showings: _Showings, name: str) -> BiasColumn:
-    """A value a list where it is the same all over each list, else a value a document."""
-    values, levels = levels_or_numbers(showings.table, name)
-    if np.array_equal(values, values[showings.first_row]):
-        return BiasColumn(values[showings.rows[:, 0]], levels)
-    return BiasColumn(showings.spread(values), levels)
-
-
-def _interventions(showings: _Showings, name: str | None) -> BiasColumn | None:
+def _interventions(data: pa.Table, ids: _Ids, name: str | None) -> BiasColumn | None:
     if name is None:
         return None
-    values, levels = levels_or_numbers(showings.table, name)
+    values, levels = levels_or_numbers(data, name)
     if levels is None:
         raise ValueError(f"column '{name}' holds fractions: it must name the intervention, or say {NO_INTERVENTION}")
     names = (NO_INTERVENTION, *(level for level in levels if level != NO_INTERVENTION))
     renumber = np.array([names.index(level) for level in levels])
-    return BiasColumn(showings.one_each(renumber[values], name), names)
+    return BiasColumn(ids.one_each(renumber[values], name), names)
 
 
-def _same_lists(
-    showings: _Showings, ids: _Ids, places: Integers, columns: Sequence[BiasColumn]
-) -> tuple[Integers, Integers]:
-    """First showing of each distinct list, and the list of each showing."""
-    key = [showings.spread(ids.documents, -1), showings.spread(places, -1)]
-    key += [column.values.reshape(ids.n_showings, -1) for column in columns]
-    return unique_rows(np.concatenate([part.astype(np.float64) for part in key], axis=1))
-
-
-def _mean_scores(
-    showings: _Showings, name: str | None, kind: Integers, n_lists: int, sessions: NDArray
-) -> NDArray[np.float32] | None:
-    """Mean over the sessions of a list: a policy that samples has no one score for it."""
+def _scores(data: pa.Table, name: str | None) -> NDArray | None:
     if name is None:
         return None
-    scores = numbers(showings.table, name)
+    scores = numbers(data, name)
     check_values(scores, np.isfinite(scores), name, "scores are finite")
-    sums = add_showings(kind, n_lists, showings.spread(scores) * sessions[:, None])
-    return (sums / add_showings(kind, n_lists, sessions)[:, None]).astype(np.float32)
+    return scores
 
 
-def _first_times(data: pa.Table, name: str | None, list_of_row: Integers, n_lists: int) -> Integers | None:
+def _first_times(data: pa.Table, ids: _Ids, name: str | None) -> Integers | None:
+    """The earliest time of each showing."""
     if name is None:
         return None
-    first = np.full(n_lists, np.iinfo(np.int64).max)
-    np.minimum.at(first, list_of_row, microseconds(data, name))
+    first = np.full(len(ids.first_of_showing), np.iinfo(np.int64).max)
+    np.minimum.at(first, ids.showings, microseconds(data, name))
     return first

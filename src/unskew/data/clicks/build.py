@@ -1,0 +1,154 @@
+"""The one kernel from impressions to a click log: rows are padded into lists, and equal lists are counted together.
+
+Tables, arrays and ingestion each read and check what they are given; what becomes of the rows is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.data.checks import check_one_a_place
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.impressions import (
+    BiasColumn,
+    Patterns,
+    add_showings,
+    compact_counts,
+    count_patterns,
+    pad,
+)
+from unskew.data.grouping import unique_rows
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Documents:
+    """Documents of a log, shown or not; a document is a query and a document together."""
+
+    features: NDArray[np.float32]  # [documents, features]
+    feature_names: tuple[str, ...]
+    document_ids: NDArray  # [documents]
+    document_queries: Integers  # [documents], of query_ids
+    query_ids: NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Impressions:
+    """Rows of shown documents, in any order, and the showings that they belong to."""
+
+    showings: Integers  # [rows], the showing of each
+    positions: Integers  # [rows], from 0
+    documents: Integers  # [rows]
+    clicks: NDArray  # [rows], of one session, or of all sessions of the showing if they are counted
+    sessions: NDArray  # [showings], how often it was shown, or the weight of its one session
+    counted: bool = False
+    bias: Mapping[str, BiasColumn] = field(default_factory=dict)  # [rows]
+    policy_scores: NDArray | None = None  # [rows]
+    interventions: BiasColumn | None = None  # [showings]
+    times: Integers | None = None  # [showings], microseconds since 1970
+    position_name: str = "position"  # in messages
+
+    @property
+    def single(self) -> bool:
+        """Whether the clicks are those of single sessions, so that it is known which came together."""
+        return not self.counted or bool((self.sessions == 1).all())
+
+
+@dataclass(frozen=True, eq=False)
+class _Grid:
+    """Rows arranged as `[showings, docs]`, top first, and which showings are the same list."""
+
+    rows: Integers
+    mask: NDArray[np.bool_]
+    first: Integers  # [lists], the first showing of each
+    kind: Integers  # [showings], the list of each
+
+    def spread(self, values: NDArray) -> NDArray:
+        """Values of rows as `[showings, docs]`."""
+        return np.where(self.mask, values[self.rows], values.dtype.type(0))
+
+    def once(self, values: NDArray) -> NDArray:
+        """Values of rows as `[lists, docs]`, those of the first showing."""
+        return np.where(self.mask[self.first], values[self.rows[self.first]], values.dtype.type(0))
+
+    def sums(self, values: NDArray) -> NDArray[np.float64]:
+        """Values of showings summed over the showings of each list."""
+        return add_showings(self.kind, len(self.first), values)
+
+
+def build_log(
+    shown: Impressions, documents: Documents, *, joint: bool, graded: bool = False, distinct: bool = False
+) -> ClickLog:
+    """The log of these impressions.
+
+    Args:
+        joint: keep which documents were clicked together, where that is known.
+        distinct: no two showings are the same list, so that none is looked for.
+    """
+    rows, mask = pad(shown.showings, shown.positions, len(shown.sessions))
+    check_one_a_place(shown.positions, rows, mask, shown.position_name)
+    bias = {name: _column(column, shown.showings, rows, mask) for name, column in shown.bias.items()}
+    everyone = np.arange(len(rows))
+    first, kind = (everyone, everyone) if distinct else unique_rows(_key(shown, rows, mask, bias))
+    grid = _Grid(rows, mask, first, kind)
+    clicks, sessions = grid.spread(shown.clicks), np.asarray(shown.sessions, dtype=np.float64)
+    in_all = clicks if shown.counted else clicks * sessions[:, None]
+    return ClickLog(
+        features=documents.features,
+        documents=grid.once(shown.documents).astype(np.int32),
+        mask=mask[first],
+        clicks=compact_counts(grid.sums(in_all)),
+        sessions=compact_counts(grid.sums(sessions)),
+        positions=grid.once(shown.positions).astype(np.int16),
+        document_queries=documents.document_queries,
+        query_ids=documents.query_ids,
+        document_ids=documents.document_ids,
+        feature_names=documents.feature_names,
+        patterns=_patterns(kind, clicks, sessions, distinct=distinct) if joint and shown.single else None,
+        bias={name: column.select(first) for name, column in bias.items()},
+        policy_scores=_mean_scores(grid, shown.policy_scores, sessions),
+        interventions=None if shown.interventions is None else shown.interventions.select(first),
+        first_shown=None if shown.times is None else _earliest(shown.times, kind, len(first)),
+        graded=graded,
+    )
+
+
+def _column(column: BiasColumn, showings: Integers, rows: Integers, mask: NDArray[np.bool_]) -> BiasColumn:
+    """One value per list where all documents of each list have the same, else one per document."""
+    top = column.values[rows[:, 0]]
+    if np.array_equal(column.values, top[showings]):
+        return BiasColumn(top, column.levels)
+    return BiasColumn(np.where(mask, column.values[rows], column.values.dtype.type(0)), column.levels)
+
+
+def _key(shown: Impressions, rows: Integers, mask: NDArray[np.bool_], bias: Mapping[str, BiasColumn]) -> NDArray:
+    """What must be equal for two showings to be the same list."""
+    parts = [np.where(mask, values[rows], -1) for values in (shown.documents, shown.positions)]
+    columns = [*bias.values(), *([] if shown.interventions is None else [shown.interventions])]
+    parts += [column.values.reshape(len(rows), -1) for column in columns]
+    return np.concatenate([part.astype(np.float64) for part in parts], axis=1)
+
+
+def _patterns(kind: Integers, clicks: NDArray, sessions: NDArray, *, distinct: bool) -> Patterns:
+    if distinct:
+        return Patterns(kind, clicks.astype(np.float32), compact_counts(sessions))
+    return count_patterns(kind, clicks, sessions)
+
+
+def _mean_scores(grid: _Grid, scores: NDArray | None, sessions: NDArray) -> NDArray[np.float32] | None:
+    """Mean over the sessions of a list: a policy that samples has no one score for it."""
+    if scores is None:
+        return None
+    sums = grid.sums(grid.spread(scores.astype(np.float64, copy=False)) * sessions[:, None])
+    return (sums / grid.sums(sessions)[:, None]).astype(np.float32)
+
+
+def _earliest(times: Integers, kind: Integers, n_lists: int) -> Integers:
+    first = np.full(n_lists, np.iinfo(np.int64).max)
+    np.minimum.at(first, kind, times)
+    return first
