@@ -76,3 +76,10 @@ def test_orders_count_once_whatever_the_intervention_is_called(log):
         for query, documents, mask in zip(log.queries, log.documents, log.mask, strict=True)
     }
     assert traffic(log).orders_per_query == pytest.approx(len(orders) / traffic(log).n_queries)
+
+
+def test_a_counted_log_with_repeated_lists_cannot_tell_the_share_without_a_click():
+    """Lists shown once say nothing of those shown often: with the patterns the same log has one half."""
+    sessions = [("a", "q1", (0, 0, 0)), ("b", "q2", (1, 1, 0)), ("b", "q2", (0, 1, 0)), ("b", "q2", (0, 0, 0))]
+    assert traffic(ClickLog.from_table(table(sessions), joint=False)).clickless is None
+    assert traffic(ClickLog.from_table(table(sessions), joint=True)).clickless == 0.5

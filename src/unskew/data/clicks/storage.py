@@ -25,6 +25,7 @@ from unskew.data.clicks.joined import join_logs
 from unskew.data.clicks.schema import LogSchema
 from unskew.data.clicks.shards import read_shard, write_shard
 from unskew.data.files import new_folder
+from unskew.data.public_logs.id_pages import is_public_log, read_pages
 
 FORMAT = "unskew-click-log"
 VERSION = 1
@@ -129,6 +130,8 @@ def open_log(folder: str | Path) -> LogFolder:
     """A log folder, checked but not read."""
     path = Path(folder)
     about_path = path / ABOUT
+    if is_public_log(str(folder)) and not path.exists():
+        raise ValueError(f"{folder} is a public log, which is read as a whole: leave out --stream, or use read_log")
     if not about_path.is_file():
         raise FileNotFoundError(
             f"{path} is no click log: log.json is missing in it (make one with unskew ingest, or unskew simulate)"
@@ -149,7 +152,9 @@ def open_log(folder: str | Path) -> LogFolder:
 
 
 def read_log(folder: str | Path) -> ClickLog:
-    """A whole log in memory."""
+    """A whole log in memory: of a folder, or a public log of ids by its name (`naver-clara2`, `naver-clara2@train`)."""
+    if is_public_log(str(folder)) and not Path(folder).exists():
+        return read_pages(str(folder)).log()
     shards = list(open_log(folder).shards())
     try:
         return join_logs(shards)

@@ -156,11 +156,10 @@ def _patterns(log: ClickLog) -> tuple[float | None, float | None]:
         return None, None
     if log.patterns is not None:
         clicks, sessions, owners = log.patterns.clicks.sum(axis=1), log.patterns.sessions, log.patterns.lists
+    elif (log.sessions == 1).all():
+        clicks, sessions, owners = log.clicks.sum(axis=1), log.sessions, np.arange(log.n_lists)
     else:
-        single = np.flatnonzero(log.sessions == 1)  # only there a row is one session
-        if not len(single):
-            return None, None
-        clicks, sessions, owners = log.clicks[single].sum(axis=1), log.sessions[single], single
+        return None, None  # lists shown once are not like the others: rare queries, other clicks
     sizes = log.mask.sum(axis=1)[owners]
     total = float(sessions.sum())
     everything = (sizes >= FEWEST_DOCUMENTS) & (clicks >= CLICKS_EVERYTHING * sizes)

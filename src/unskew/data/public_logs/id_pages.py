@@ -1,0 +1,193 @@
+"""Public logs of result pages with ids and clicks but no features, and how each becomes a `ClickLog`.
+
+    name                 files in the folder of that name (plain or gzip)
+    trec-session-2014    train.txt, valid.txt, test.txt, see `trec_session`; judged.txt holds grades of some pages
+    naver-clara2         CLARA2SearchLog_beta: lines of queries and of clicks; labels_by_log_query.tsv: grades
+    sogou-mouse          train_data, test_data: pages with clicks and mouse movements
+
+Pages keep the order of their files, so that a split can be published as numbers of pages: `read_pages(name)` gives all
+pages, `read_pages(name).select(numbers).log()` the log of some. `NAME@train`, `NAME@valid` and `NAME@test` are splits:
+the publisher's own for TREC; for the others the sessions (of Sogou, which has none: the pages) in a random order of
+fixed seed, the first 80 % to train, the next 10 % to validate, the rest to test.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.judged.catalogue import PACKED, MissingDataError, data_folder
+from unskew.data.public_logs.result_pages import numbered_lines
+from unskew.data.public_logs.trec_session import read_trec_sessions
+
+MOST_PAGES_BACK = 8  # of its session, to which a click of CLARA 2 may belong
+SOGOU_FIELDS = 10  # query, documents, clicks, times of clicks, six features of the mouse
+MOUSE_FIELDS = slice(4, 10)
+SPLITS = ("train", "valid", "test")
+SPLIT_ENDS, SPLIT_SEED = (0.8, 0.9), 20141116
+HOVER_FIELD = 8  # the fifth feature of the mouse: how long it was over the result
+
+
+@dataclass(frozen=True, eq=False)
+class IdPages:
+    """Result pages in the order of the files; column `i` is what stood at position `i`, counted from 0."""
+
+    query_ids: NDArray  # [pages]
+    document_ids: NDArray  # [pages, positions]
+    clicks: NDArray[np.float32]  # [pages, positions]; 0.0 or 1.0
+    split: NDArray[np.int64]  # [pages], of SPLITS
+    grades: NDArray[np.float32] | None = None  # [pages, positions]; NaN: not judged
+    hovered: NDArray[np.float32] | None = None  # [pages, positions], 1: the mouse was over it; NaN: no mouse recorded
+    left_out: dict[str, int] = field(default_factory=dict)  # what of the files is in no page, and how often
+
+    @property
+    def n_pages(self) -> int:
+        return len(self.query_ids)
+
+    def select(self, pages: ArrayLike) -> IdPages:
+        """These pages, by number or boolean mask."""
+        rows = np.asarray(pages)
+        names = [entry.name for entry in fields(self) if isinstance(getattr(self, entry.name), np.ndarray)]
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+    def log(self) -> ClickLog:
+        """The pages as a log without features that knows which documents were clicked together."""
+        n_pages, n_positions = self.document_ids.shape
+        table = {
+            "session": np.repeat(np.arange(n_pages), n_positions),
+            "query": np.repeat(self.query_ids, n_positions),
+            "document": self.document_ids.reshape(-1),
+            "position": np.tile(np.arange(n_positions), n_pages),
+            "click": self.clicks.reshape(-1),
+        }
+        return ClickLog.from_table(pa.table(table), features=())
+
+
+def is_public_log(spec: str) -> bool:
+    """Whether `NAME` or `NAME@split` names one of these logs."""
+    return spec.partition("@")[0] in READERS
+
+
+def read_pages(spec: str) -> IdPages:
+    """Pages of a public log, `NAME` for all or `NAME@split`."""
+    name, at, split = spec.partition("@")
+    if name not in READERS:
+        raise ValueError(f"unknown log '{name}': choose one of {', '.join(READERS)}")
+    if at and split not in SPLITS:
+        raise ValueError(f"'{spec}': there is no split '{split}', choose one of {', '.join(SPLITS)}")
+    pages = READERS[name](name)
+    return pages.select(pages.split == SPLITS.index(split)) if at else pages
+
+
+def _random_split(units: NDArray) -> NDArray[np.int64]:
+    """The split of each page: units, such as sessions, stay whole."""
+    distinct, unit = np.unique(units, return_inverse=True)
+    place = np.empty(len(distinct), dtype=np.int64)
+    place[np.random.default_rng(SPLIT_SEED).permutation(len(distinct))] = np.arange(len(distinct))
+    ends = [int(share * len(distinct)) for share in SPLIT_ENDS]
+    return np.searchsorted(ends, place, side="right")[unit].astype(np.int64)
+
+
+def _trec_session(name: str) -> IdPages:
+    parts = [read_trec_sessions(_file(name, file)) for file in ("train.txt", "valid.txt", "test.txt")]
+    return IdPages(
+        query_ids=np.concatenate([part.query_ids for part in parts]),
+        document_ids=np.concatenate([part.document_ids for part in parts]),
+        clicks=np.concatenate([part.clicks for part in parts]),
+        split=np.repeat(np.arange(len(parts)), [part.n_pages for part in parts]),
+    )
+
+
+def _clara2(name: str) -> IdPages:
+    """Queries and clicks; a click belongs to the latest page of its session that shows its document."""
+    queries: list[int] = []
+    documents: list[list[int]] = []
+    clicks: list[NDArray[np.float32]] = []
+    sessions: list[int] = []
+    pages_of: dict[str, list[int]] = defaultdict(list)
+    lost = 0
+    for where, line in numbered_lines(_file(name, "CLARA2SearchLog_beta")):
+        session, _, kind, *rest = line.rstrip("\t").split("\t")
+        if kind == "Q":
+            pages_of[session].append(len(queries))
+            sessions.append(int(session))
+            queries.append(int(rest[0]))
+            documents.append([int(entry) for entry in rest[2:]])
+            clicks.append(np.zeros(len(documents[-1]), dtype=np.float32))
+            if len(documents[-1]) != len(documents[0]):
+                raise ValueError(f"{where}: {len(documents[-1])} results, but the first page has {len(documents[0])}")
+        elif kind == "C":
+            recent = pages_of[session][::-1][:MOST_PAGES_BACK]
+            page = next((page for page in recent if int(rest[0]) in documents[page]), None)
+            if page is None:
+                lost += 1
+            else:
+                clicks[page][documents[page].index(int(rest[0]))] = 1.0
+        else:
+            raise ValueError(f"{where}: a line is of kind Q or C, found '{kind}'")
+    shown = np.array(documents, dtype=np.int64)
+    asked = np.array(queries, dtype=np.int64)
+    grades = _clara2_grades(name, asked, shown)
+    split = _random_split(np.array(sessions))
+    return IdPages(asked, shown, np.array(clicks), split, grades, left_out={"clicks on no page of their session": lost})
+
+
+def _clara2_grades(name: str, queries: NDArray[np.int64], documents: NDArray[np.int64]) -> NDArray[np.float32] | None:
+    path = _find(name, "labels_by_log_query.tsv")
+    if path is None:
+        return None
+    lines = list(numbered_lines(path))[1:]  # the first names the columns
+    known = {(int(query), int(url)): float(grade) for query, url, grade in (line.split("\t") for _, line in lines)}
+    pairs = zip(np.repeat(queries, documents.shape[1]).tolist(), documents.reshape(-1).tolist(), strict=True)
+    return np.array([known.get(pair, np.nan) for pair in pairs], dtype=np.float32).reshape(documents.shape)
+
+
+def _sogou_mouse(name: str) -> IdPages:
+    queries, documents, clicks, hovered = [], [], [], []
+    for file in ("train_data", "test_data"):
+        for where, line in numbered_lines(_file(name, file)):
+            columns = line.split("\t")
+            if len(columns) != SOGOU_FIELDS:
+                raise ValueError(f"{where}: expected {SOGOU_FIELDS} fields between tabs, found {len(columns)}")
+            queries.append(int(columns[0]))
+            documents.append([int(entry) for entry in columns[1].split()])
+            clicks.append([float(entry) for entry in columns[2].split()])
+            moved = any(float(entry) for mouse in columns[MOUSE_FIELDS] for entry in mouse.split())
+            hovers = [float(float(entry) > 0) for entry in columns[HOVER_FIELD].split()]
+            hovered.append(hovers if moved else [np.nan] * len(hovers))
+    return IdPages(
+        query_ids=np.array(queries, dtype=np.int64),
+        document_ids=np.array(documents, dtype=np.int64),
+        clicks=np.array(clicks, dtype=np.float32),
+        split=_random_split(np.arange(len(queries))),
+        hovered=np.array(hovered, dtype=np.float32),
+    )
+
+
+def _file(name: str, file: str) -> Path:
+    path = _find(name, file)
+    if path is None:
+        raise MissingDataError(
+            f"log '{name}' lacks {file} (plain or {PACKED}), looked for in {data_folder() / name}. Put the publisher's "
+            f"files there, or set UNSKEW_DATA to the folder that holds '{name}'"
+        )
+    return path
+
+
+def _find(name: str, file: str) -> Path | None:
+    places = (data_folder() / name / file, data_folder() / name / f"{file}{PACKED}")
+    return next((path for path in places if path.is_file()), None)
+
+
+READERS: dict[str, Callable[[str], IdPages]] = {
+    "trec-session-2014": _trec_session,
+    "naver-clara2": _clara2,
+    "sogou-mouse": _sogou_mouse,
+}
