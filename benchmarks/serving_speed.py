@@ -1,4 +1,4 @@
-"""Ranking with torch and with onnxruntime, against the matrix products alone that any program must do.
+"""Ranking with torch, with onnxruntime and with flat ONNX, against the matrix products alone that any program must do.
 
 The ranker is the reference programs' (hidden layers of 512, 256 and 128, LayerNorm before each) with the automatic
 feature transform, on 64 lists of 50 documents with 136 features. All sides are repeated in turn; a ratio is the median
@@ -24,7 +24,8 @@ from unskew.data.fitted_transforms import fit_transform
 from unskew.methods.vectorization import Vectorization
 from unskew.model import ModelRanker
 from unskew.networks.registry import Network, Problem
-from unskew.serving.onnx_file import FORMAT, OnnxRanker, to_onnx
+from unskew.serving.flat_onnx import to_flat_onnx
+from unskew.serving.onnx_file import FLAT_FORMAT, FORMAT, OnnxRanker, to_onnx
 from unskew.serving.rank import rank_table
 from unskew.serving.saved_ranker import SavedRanker
 
@@ -52,8 +53,12 @@ def run() -> list[Row]:
             "torch": model,
             "onnxruntime": OnnxRanker(to_onnx(model, N_FEATURES, metadata)),
         }
+        if model.pointwise:
+            flat = OnnxRanker(to_flat_onnx(model, N_FEATURES, {**metadata, "format": FLAT_FORMAT}))
+            rows_of_all = features.reshape(-1, N_FEATURES)
+            sides["flat ONNX"] = lambda *_, flat=flat, rows=rows_of_all: flat.score_rows(rows)
         seconds = _in_turn(sides, features, mask)
-        for side in ("torch", "onnxruntime"):
+        for side in [name for name in sides if name != "products"]:
             rate = N_LISTS * N_DOCS / median(seconds[side])
             ratio = median(took / bare for took, bare in zip(seconds[side], seconds["products"], strict=True))
             rows.append((f"{name} in {side}: documents a second", f"{rate:,.0f}", ""))

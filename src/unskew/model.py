@@ -26,6 +26,10 @@ class ModelRanker(Ranker):
         self.transform = transform
         self.ranker = ranker
 
+    @property
+    def pointwise(self) -> bool:
+        return self.ranker.pointwise and not self.transform.per_query
+
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         return self.ranker(self.transform(features, mask), mask)
 

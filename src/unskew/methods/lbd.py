@@ -263,6 +263,10 @@ class SharedRanker(Ranker):
             norm=network.norm,
         )
 
+    @property
+    def pointwise(self) -> bool:
+        return True
+
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:  # noqa: ARG002
         return self.layers(features)[..., 0]
 

@@ -207,6 +207,10 @@ class ProjectedRanker(Ranker):
         self.embedding = embedding
         self.base = base
 
+    @property
+    def pointwise(self) -> bool:
+        return isinstance(self.base, FixedBase) and self.embedding.encoder is None
+
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         trunk = self.embedding.trunk(features, mask)
         base = self.base.vector(features, trunk, mask)

@@ -17,6 +17,11 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"elu": nn.ELU, "relu": nn.ReL
 class Ranker(nn.Module, ABC):
     """What training yields and serving runs: features and mask in, scores out, nothing else."""
 
+    @property
+    def pointwise(self) -> bool:
+        """Whether a score depends on the features of its document alone."""
+        return False
+
     @abstractmethod
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         """Scores `[batch, docs]` of documents `[batch, docs, features]`; what padding gets means nothing."""
@@ -28,6 +33,10 @@ class PointwiseRanker(Ranker):
     def __init__(self, layers: nn.Module):
         super().__init__()
         self.layers = layers
+
+    @property
+    def pointwise(self) -> bool:
+        return True
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:  # noqa: ARG002
         return self.layers(features).squeeze(-1)

@@ -92,6 +92,10 @@ class CorrectedRanker(Ranker):
         self.link = link
         self.register_buffer("numbers", numbers.detach().clone())
 
+    @property
+    def pointwise(self) -> bool:
+        return self.relevance.pointwise
+
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         return self.relevance(features, mask) + self.link.correction(self.traits(features), self.numbers)
 

@@ -1,15 +1,14 @@
 """Export: a model as a file for serving, checked against torch before it is written.
 
-The ending of the file's name says which: `.onnx` for any ranker (see `onnx_file`), `.json` for linear rankers in
-Elasticsearch and OpenSearch (see `linear_json`). A file appears whole or not at all, and none whose scores differ from
-torch's by more than `agreement.TOLERANCE` of the largest score.
+The ending of the file's name says which: `.onnx` for any ranker (see `onnx_file`, and `flat_onnx` for rows of documents
+without a mask), `.json` for linear rankers in Elasticsearch and OpenSearch (see `linear_json`). A file appears whole or
+not at all, and none whose scores differ from torch's by more than `agreement.TOLERANCE` of the largest score.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -19,8 +18,9 @@ import numpy as np
 from unskew.data.files import check_place
 from unskew.model import Model, ModelRanker
 from unskew.serving.agreement import Agreement, compare
+from unskew.serving.flat_onnx import INPUT, OUTPUT, check_flat, rank_profile, to_flat_onnx
 from unskew.serving.linear_json import linear_scores, to_json
-from unskew.serving.onnx_file import FORMAT, OPSET, OnnxRanker, depends_on, to_onnx
+from unskew.serving.onnx_file import FLAT_FORMAT, FORMAT, OPSET, OnnxRanker, depends_on, to_onnx
 
 
 @dataclass(frozen=True)
@@ -30,69 +30,109 @@ class Exported:
     path: Path
     agreement: Agreement
     note: str
+    snippet: str = ""  # for the engine's configuration
 
     def __str__(self) -> str:
         return f"{self.path}: {self.note}; {self.agreement}"
 
 
-def export_model(model: Model, path: str | Path, *, overwrite: bool = False, seed: int = 0) -> Exported:
+@dataclass(frozen=True)
+class Content:
+    """A file to be written."""
+
+    data: bytes
+    agreement: Agreement
+    note: str
+    snippet: str = ""
+
+
+def export_model(
+    model: Model,
+    path: str | Path,
+    *,
+    flat: bool = False,
+    names: tuple[str, str] = (INPUT, OUTPUT),
+    overwrite: bool = False,
+    seed: int = 0,
+) -> Exported:
     """Write a model as `.onnx` or `.json`.
 
     Args:
+        flat: ONNX with a row per document and no mask, for engines that score document by document.
+        names: of the flat file's input and output.
         seed: of the random lists on which the file is compared with torch.
     """
     target = Path(path)
-    if target.suffix not in EXPORTERS:
-        raise ValueError(f"{target.name}: the ending must be one of {', '.join(EXPORTERS)}")
+    if target.suffix not in (".onnx", ".json"):
+        raise ValueError(f"{target.name}: the ending must be one of .onnx, .json")
+    if flat and target.suffix != ".onnx":
+        raise ValueError(f"{target.name}: only ONNX is flat or not; name a file that ends in .onnx")
     check_place(target, overwrite=overwrite)
     if not model.problem.n_features:
         raise ValueError("the model was trained on a log without features and scores all documents alike: add features")
-    content, agreement, note = EXPORTERS[target.suffix](model, target, np.random.default_rng(seed))
-    if not agreement.holds:
-        raise ValueError(f"{target} is not written, it would not rank as the model does: {agreement}")
-    _write(target, content)
-    return Exported(target, agreement, note)
+    rng = np.random.default_rng(seed)
+    if target.suffix == ".json":
+        content = _linear(model, target, rng)
+    else:
+        content = _flat_onnx(model, target, rng, names) if flat else _onnx(model, rng)
+    if not content.agreement.holds:
+        raise ValueError(f"{target} is not written, it would not rank as the model does: {content.agreement}")
+    write_file(target, content.data)
+    return Exported(target, content.agreement, content.note, content.snippet)
 
 
-def _export_onnx(model: Model, target: Path, rng: np.random.Generator) -> tuple[bytes, Agreement, str]:  # noqa: ARG001
-    ranker = _copy_on_cpu(model)
-    n_features = model.problem.n_features
-    metadata = {
-        "format": FORMAT,
+def _onnx(model: Model, rng: np.random.Generator) -> Content:
+    ranker, n_features = _copy_on_cpu(model), model.problem.n_features
+    metadata = _metadata(model, ranker, FORMAT)
+    data = to_onnx(ranker, n_features, metadata)
+    agreement = compare(ranker, OnnxRanker(data), n_features, rng)
+    return Content(data, agreement, f"ONNX opset {OPSET}, a score depends on the {metadata['scores_depend_on']}")
+
+
+def _flat_onnx(model: Model, target: Path, rng: np.random.Generator, names: tuple[str, str]) -> Content:
+    if not all(names) or names[0] == names[1]:
+        raise ValueError(f"input and output need a name each, and not the same: got '{names[0]}' and '{names[1]}'")
+    ranker, n_features = _copy_on_cpu(model), model.problem.n_features
+    check_flat(model, ranker)
+    data = to_flat_onnx(ranker, n_features, _metadata(model, ranker, FLAT_FORMAT), names)
+    agreement = compare(ranker, OnnxRanker(data), n_features, rng)
+    note = f"flat ONNX opset {OPSET}, float32 {names[0]} [documents, {n_features}] to {names[1]} [documents, 1]"
+    return Content(data, agreement, note, rank_profile(target.name, target.stem, _feature_names(model), names))
+
+
+def _metadata(model: Model, ranker: ModelRanker, layout: str) -> dict[str, str]:
+    return {
+        "format": layout,
         "unskew_version": version("unskew"),
         "method": model.recipe.method,
         "transform": model.recipe.transform,
-        "n_features": str(n_features),
+        "n_features": str(model.problem.n_features),
         "feature_names": json.dumps(list(model.feature_names)),
         "scores_depend_on": depends_on(ranker),
     }
-    content = to_onnx(ranker, n_features, metadata)
-    agreement = compare(ranker, OnnxRanker(content), n_features, rng)
-    return content, agreement, f"ONNX opset {OPSET}, a score depends on the {metadata['scores_depend_on']}"
 
 
-def _export_json(model: Model, target: Path, rng: np.random.Generator) -> tuple[bytes, Agreement, str]:
+def _linear(model: Model, target: Path, rng: np.random.Generator) -> Content:
     n_features = model.problem.n_features
     scores = linear_scores(model, n_features, rng)
-    names = model.feature_names or tuple(f"f{number}" for number in range(n_features))
+    names = _feature_names(model)
     agreement = compare(_copy_on_cpu(model), scores, n_features, rng)
     note = f"{n_features} weights, a constant of {scores.constant:.4g} left out"
     if not model.feature_names:
         note += f", features called {names[0]} to {names[-1]} as the log does not name them"
-    return to_json(scores, target.stem, names), agreement, note
+    return Content(to_json(scores, target.stem, names), agreement, note)
 
 
-EXPORTERS: dict[str, Callable[[Model, Path, np.random.Generator], tuple[bytes, Agreement, str]]] = {
-    ".onnx": _export_onnx,
-    ".json": _export_json,
-}
+def _feature_names(model: Model) -> tuple[str, ...]:
+    return model.feature_names or tuple(f"f{number}" for number in range(model.problem.n_features))
 
 
 def _copy_on_cpu(model: Model) -> ModelRanker:
     return copy.deepcopy(model.ranker()).cpu().eval()
 
 
-def _write(target: Path, content: bytes) -> None:
+def write_file(target: Path, content: bytes) -> None:
+    """Write a file, whole or not at all."""
     scratch = target.with_name(f".{target.name}.part")
     try:
         scratch.write_bytes(content)

@@ -1,8 +1,15 @@
-"""ONNX: a ranker as a file that any runtime scores lists with, its feature transform inside.
+"""ONNX: a ranker as a file that any runtime scores documents with, its feature transform inside.
+
+Lists, for any ranker:
 
     features  float32 [lists, documents, features]  raw, as in the log; rows of padding may hold anything, NaN included
     mask      bool    [lists, documents]            False for padding
     scores    float32 [lists, documents]            higher is better; what padding gets means nothing
+
+Flat, for rankers whose score depends on the document alone (see `flat_onnx`):
+
+    features  float32 [documents, features]
+    scores    float32 [documents, 1]
 
 Numbers of lists and of documents are free, from 1 on. The operators are those of opset 18 of the default domain, which
 onnxruntime has had since 1.14. Metadata say what the file is: `METADATA`, each a string.
@@ -14,20 +21,21 @@ import importlib.util
 import json
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from unskew.networks.documents import PointwiseRanker, Ranker
+from unskew.networks.documents import Ranker
 
 OPSET = 18
 FORMAT = "unskew-onnx 1"
+FLAT_FORMAT = "unskew-onnx-flat 1"
 METADATA = {
-    "format": f"{FORMAT!r}",
+    "format": f"{FORMAT!r}, or {FLAT_FORMAT!r} for a flat file",
     "unskew_version": "the release that wrote the file",
     "method": "what the ranker was trained with",
     "transform": "the name of the feature transform inside",
@@ -56,34 +64,58 @@ class OnnxRanker:
         except Exception as error:  # onnxruntime has no class of its own for what it raises
             raise ValueError(f"{name} cannot be read as ONNX ({error}): export it again") from error
         self.metadata: Mapping[str, str] = self.session.get_modelmeta().custom_metadata_map
-        if self.metadata.get("format") != FORMAT:
+        if self.metadata.get("format") not in (FORMAT, FLAT_FORMAT):
             raise ValueError(f"{name} is no ranker of `unskew export`: its format is {self.metadata.get('format')!r}")
+        self.flat = self.metadata["format"] == FLAT_FORMAT
         self.n_features = int(self.metadata["n_features"])
         self.feature_names = tuple(json.loads(self.metadata["feature_names"]))
 
     def __call__(self, features: Tensor, mask: Tensor) -> Tensor:
         """Scores `[batch, docs]` of raw features `[batch, docs, f]`."""
+        if self.flat:
+            scores = torch.zeros(mask.shape)
+            if mask.any():
+                scores[mask] = self.score_rows(features[mask])
+            return scores
         inputs = {"features": features.float().cpu().numpy(), "mask": mask.cpu().numpy()}
-        (scores,) = self.session.run(["scores"], inputs)
-        return torch.from_numpy(scores)
+        (found,) = self.session.run(["scores"], inputs)
+        return torch.from_numpy(found)
+
+    def score_rows(self, features: Tensor) -> Tensor:
+        """Scores `[documents]` of raw features `[documents, f]`, by a flat file."""
+        (source,), (target,) = self.session.get_inputs(), self.session.get_outputs()
+        (found,) = self.session.run([target.name], {source.name: features.float().cpu().numpy()})
+        return torch.from_numpy(found).squeeze(-1)
 
 
 def to_onnx(ranker: Ranker, n_features: int, metadata: Mapping[str, str]) -> bytes:
-    """The ranker as an ONNX file."""
-    need_onnx()
+    """The ranker as an ONNX file of lists."""
     lists, documents = torch.export.Dim("lists", min=1), torch.export.Dim("documents", min=1)
     shape = {0: lists, 1: documents}
     example = (torch.zeros(3, 7, n_features), torch.ones(3, 7, dtype=torch.bool))
+    return export_module(ranker, example, (shape, shape), ["features", "mask"], ["scores"], metadata)
+
+
+def export_module(
+    module: nn.Module,
+    example: tuple[Tensor, ...],
+    shapes: tuple[Mapping[int, Any], ...],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    metadata: Mapping[str, str],
+) -> bytes:
+    """A module as an ONNX file, with metadata and without traces of the machine that wrote it."""
+    need_onnx()
     with _quiet():
         program = torch.onnx.export(
-            ranker.eval(),
+            module.eval(),
             example,
             dynamo=True,
             verbose=False,
             opset_version=OPSET,
-            input_names=["features", "mask"],
-            output_names=["scores"],
-            dynamic_shapes=(shape, shape),
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamic_shapes=shapes,
         )
     assert program is not None
     model = program.model_proto
@@ -93,10 +125,9 @@ def to_onnx(ranker: Ranker, n_features: int, metadata: Mapping[str, str]) -> byt
     return model.SerializeToString()
 
 
-def depends_on(ranker: Any) -> str:
-    """What a score of a model's ranker depends on, as metadata say it."""
-    alone = isinstance(ranker.ranker, PointwiseRanker) and not ranker.transform.per_query
-    return "document" if alone else "list"
+def depends_on(ranker: Ranker) -> str:
+    """What a score depends on, as metadata say it."""
+    return "document" if ranker.pointwise else "list"
 
 
 def need_onnx() -> None:
