@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from unskew.lists import ClickedLists, JudgedLists, Lists, shared_tensor
+from unskew.lists import ClickedLists, Distinct, JudgedLists, Lists, shared_tensor
 
 
 def one_clicked_list():
@@ -27,6 +29,54 @@ def test_moving_lists_moves_every_tensor_and_keeps_what_is_absent_absent():
     assert {tensor.device.type for tensor in tensors} == {"meta"}
     assert moved.policy_scores is None
     assert isinstance(moved, ClickedLists)
+
+
+def two_orders():
+    """Rows 1, 2, 3 in one order and two of them in another, then padding."""
+    rows = torch.tensor([[1.0], [2.0], [3.0], [0.0]])
+    places = torch.tensor([[0, 1, 2], [2, 0, 3]])
+    return Lists(None, mask=places < 3, distinct=Distinct(rows, places))
+
+
+class Doubled:
+    pointwise = True
+
+    def __init__(self):
+        self.seen = []
+
+    def __call__(self, features, mask):
+        self.seen.append(tuple(mask.shape))
+        return 2 * features.squeeze(-1)
+
+
+def test_a_pointwise_network_runs_once_per_distinct_document():
+    network = Doubled()
+    assert two_orders().apply(network).tolist() == [[2.0, 4.0, 6.0], [6.0, 2.0, 0.0]]
+    assert network.seen == [(1, 4)]
+
+
+def test_a_listwise_network_sees_the_lists():
+    network = Doubled()
+    network.pointwise = False
+    assert two_orders().apply(network).tolist() == [[2.0, 4.0, 6.0], [6.0, 2.0, 0.0]]
+    assert network.seen == [(2, 3)]
+
+
+def test_the_gradient_of_a_document_is_the_sum_over_its_places():
+    lists = two_orders()
+    lists.distinct.rows.requires_grad_()
+    vectors = lists.per_document(lambda features: torch.cat([features, features**2], -1))
+    (vectors * lists.mask.unsqueeze(-1)).sum().backward()
+    assert lists.distinct.rows.grad.flatten().tolist() == [2 * (1 + 2 * 1), 1 + 2 * 2, 2 * (1 + 2 * 3), 0.0]
+
+
+def test_changed_features_are_no_longer_shared():
+    lists = two_orders()
+    kept = replace(lists, mask=lists.mask)
+    changed = replace(lists, features=lists.features + torch.arange(3.0).unsqueeze(-1))
+    assert kept.distinct is lists.distinct
+    assert changed.distinct is None
+    assert changed.apply(Doubled())[1].tolist() == [6.0, 4.0, 4.0]
 
 
 def test_judged_lists_have_no_clicks_and_clicked_lists_no_grades():

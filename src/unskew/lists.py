@@ -3,26 +3,102 @@
 A batch of lists is `[batch, docs, features]` with a boolean mask `[batch, docs]` that is False where a list has
 ended. No value of a feature, grade or click ever means "padding". Clicks and grades live in different types, so
 that a method for clicks cannot see a label by accident.
+
+Most lists of a query show the same documents in another order. A batch of them knows its distinct documents, and
+`lists.apply(network)` runs a network of single documents once for each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
+
+Outputs = TypeVar("Outputs", Tensor, tuple[Tensor, ...])
+
+
+class ListNetwork(Protocol):
+    """What scores or embeds documents."""
+
+    @property
+    def pointwise(self) -> bool: ...  # it sees one document at a time, never the rest of the list
+
+    def __call__(self, features: Tensor, mask: Tensor) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct:
+    """The feature rows of a batch, each once, and which of them stands where."""
+
+    rows: Tensor  # [rows, features] float32; the last is 0 and stands for padding, if there is any
+    places: Tensor  # [batch, docs] int64, numbers of rows
+
+    @cached_property
+    def features(self) -> Tensor:
+        """The row of each place, `[batch, docs, features]`."""
+        return self.spread(self.rows)
+
+    def spread(self, values: Outputs) -> Outputs:
+        """Values of rows `[rows, …]`, or several of them, where the rows stand, `[batch, docs, …]`."""
+        if isinstance(values, tuple):
+            return tuple(self.spread(part) for part in values)
+        if values.ndim == 1:
+            return values.index_select(0, self.places.flatten()).view(self.places.shape)
+        # Not by index: the gradient of that adds row by row.
+        return F.embedding(self.places, values.flatten(1)).view(*self.places.shape, *values.shape[1:])
+
+    def to(self, device: torch.device | str) -> Distinct:
+        return Distinct(self.rows.to(device), self.places.to(device))
 
 
 @dataclass(frozen=True, eq=False)
 class Lists:
     """Documents to be ranked."""
 
-    features: Tensor  # [batch, docs, features] float32
+    features: Tensor  # [batch, docs, features] float32; given as None they are read from `distinct` when asked for
     mask: Tensor  # [batch, docs] bool; False = padding
+    distinct: Distinct | None = field(default=None, kw_only=True)  # None: every place is a row of its own
+
+    def __post_init__(self) -> None:
+        if self.distinct is None:
+            return
+        if self.features is None:
+            object.__delattr__(self, "features")
+        elif self.features is not vars(self.distinct).get("features"):
+            object.__setattr__(self, "distinct", None)  # other features: nothing is known of their rows
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "features" and self.distinct is not None:
+                return self.distinct.features
+            raise AttributeError(f"{type(self).__name__} has no {name}")
+
+    def apply(self, network: Callable[[Tensor, Tensor], Outputs], *, pointwise: bool | None = None) -> Outputs:
+        """What a network gives for each document, `[batch, docs, …]`: scores, vectors, or several of these.
+
+        A pointwise network runs once for each distinct document, any other on the lists.
+
+        Args:
+            network: called with features and mask.
+            pointwise: whether it sees one document at a time; default: its attribute of this name.
+        """
+        if self.distinct is None or not (cast(ListNetwork, network).pointwise if pointwise is None else pointwise):
+            return network(self.features, self.mask)
+        rows = self.distinct.rows.unsqueeze(0)
+        everything = torch.ones(rows.shape[:2], dtype=torch.bool, device=rows.device)
+        return self.distinct.spread(_first(network(rows, everything)))
+
+    def per_document(self, layers: Callable[[Tensor], Outputs]) -> Outputs:
+        """The same of layers that take features `[…, features]` and no mask."""
+        return layers(self.features) if self.distinct is None else self.distinct.spread(layers(self.distinct.rows))
 
     @property
     def n_lists(self) -> int:
@@ -34,10 +110,12 @@ class Lists:
 
     def to(self, device: torch.device | str) -> Self:
         """The same lists on another device."""
-        moved: dict[str, Any] = {}
+        moved: dict[str, Any] = {"features": None}
         for name in (entry.name for entry in fields(self)):
+            if name == "features" and self.distinct is not None:
+                continue
             value = getattr(self, name)
-            if isinstance(value, Tensor):
+            if isinstance(value, Tensor | Distinct):
                 moved[name] = value.to(device)
             elif isinstance(value, Mapping):
                 moved[name] = {key: tensor.to(device) for key, tensor in value.items()}
@@ -65,6 +143,10 @@ class JudgedLists(Lists):
     """Documents with their judged relevance."""
 
     grades: Tensor  # [batch, docs] float32; 0 in padding
+
+
+def _first(values: Outputs) -> Outputs:
+    return tuple(part.squeeze(0) for part in values) if isinstance(values, tuple) else values.squeeze(0)
 
 
 def shared_tensor(array: NDArray) -> Tensor:

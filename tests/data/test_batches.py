@@ -151,6 +151,50 @@ def test_a_step_is_found_again_without_those_before_it():
     assert names_of(ClickBatches(log, batch_size=3, seed=5)(13)) != steps[13]
 
 
+def orders_log(n_lists_of_queries, n_docs=3):
+    """So many lists of each query, all of the same documents in another order or with other clicks."""
+    queries = np.repeat(np.arange(len(n_lists_of_queries)), n_lists_of_queries)
+    rng = np.random.default_rng(0)
+    places = np.stack([rng.permutation(n_docs) for _ in queries])
+    return ClickLog(
+        features=np.arange(n_docs * len(n_lists_of_queries), dtype=np.float32)[:, None],
+        documents=(n_docs * queries[:, None] + places).astype(np.int32),
+        mask=np.ones(places.shape, dtype=bool),
+        clicks=np.zeros(places.shape, dtype=np.float32),
+        sessions=np.ones(len(queries), dtype=np.float32),
+    )
+
+
+def queries_of(lists):
+    return (lists.features[:, 0, 0] // 3).long()
+
+
+def test_lists_of_a_query_stay_together_and_their_documents_stand_once():
+    batches = ClickBatches(orders_log([4] * 30), batch_size=40)
+    for step in range(6):
+        lists = batches(step)
+        queries = queries_of(lists).unique()
+        assert len(queries) == 10  # 40 lists of 4 orders each
+        assert len(lists.distinct.rows) == 30
+        assert torch.equal(lists.features, lists.distinct.rows[lists.distinct.places])
+    assert sorted(queries_of(batches(0)).tolist()) != sorted(queries_of(batches(3)).tolist())
+
+
+def test_a_query_of_many_lists_is_spread_over_batches():
+    log = orders_log([200, *([1] * 200)])
+    batches = ClickBatches(log, batch_size=50, together=5)
+    for epoch in range(3):
+        of_head = [int((queries_of(batches(step)) == 0).sum()) for step in range(8 * epoch, 8 * epoch + 8)]
+        assert sum(of_head) == 200
+        assert max(of_head) < 50  # 25 on average, in groups of 5
+    alone = ClickBatches(log, batch_size=50, together=1)
+    assert sorted(torch.cat([queries_of(alone(step)) for step in range(8)]).tolist()) == sorted(log.queries.tolist())
+
+
+def test_documents_that_stand_in_one_list_only_cost_no_search_for_others():
+    assert ClickBatches(orders_log([1] * 10))(0).distinct is None
+
+
 def test_details_that_a_log_does_not_have_are_refused():
     log = ClickLog.from_table(session_table(), joint=False)
     for detail in ("pairs", "patterns"):

@@ -17,7 +17,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn, count_patterns
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate
-from unskew.lists import ClickedLists, JudgedLists
+from unskew.lists import ClickedLists, Distinct, JudgedLists
 from unskew.methods import METHODS
 from unskew.networks.registry import Network, Problem
 from unskew.training.settings import Settings
@@ -142,10 +142,14 @@ def all_lists(method, log=None):
 
 def in_double(lists):
     """The same lists with numbers in float64."""
-    names = [
-        name for name, value in vars(lists).items() if isinstance(value, torch.Tensor) and value.is_floating_point()
-    ]
-    return replace(lists, **{name: getattr(lists, name).double() for name in names})
+    doubled = {
+        name: value.double()
+        for name, value in vars(lists).items()
+        if isinstance(value, torch.Tensor) and value.is_floating_point()
+    }
+    if lists.distinct is not None:
+        doubled |= {"features": None, "distinct": Distinct(lists.distinct.rows.double(), lists.distinct.places)}
+    return replace(lists, **doubled)
 
 
 def with_clicks(lists, clicks):
@@ -221,6 +225,33 @@ def test_a_loss_outside_training_changes_nothing(case):
     before = state(method)
     loss_and_gradients(method, all_lists(method))
     assert_equal_states(before, state(method))
+
+
+def in_several_orders(n_orders=3, seed=0):
+    """The small log with every list shown in several orders."""
+    rng = np.random.default_rng(seed)
+    log = small_log()
+    again = log.select(np.tile(np.arange(log.n_lists), n_orders))
+    order = np.where(again.mask, rng.random(again.mask.shape), 2.0).argsort(1)  # padding stays at the end
+    return replace(again, documents=np.take_along_axis(again.documents, order, 1))
+
+
+@every_case
+def test_networks_that_run_once_per_document_give_the_loss_and_gradient_of_every_place(case):
+    if case == "lbd":
+        pytest.skip("draws the documents that it penalizes: agrees in expectation, see test_lbd")
+    results = []
+    for change in (lambda lists: lists, lambda lists: replace(lists, features=lists.features.clone())):
+        method = new_method(case).double().train()
+        lists = change(in_double(all_lists(method, in_several_orders())))
+        torch.manual_seed(0)
+        terms, gradients = loss_and_gradients(method, lists)
+        logits = method.eval().click_logits(lists) if isinstance(lists, ClickedLists) else None
+        results.append({"terms": terms, "gradients": gradients, "logits": logits, "state": state(method)})
+    if isinstance(lists, ClickedLists):
+        shared = all_lists(method, in_several_orders())
+        assert len(shared.distinct.rows) - 1 == small_log().mask.sum() < shared.mask.sum()
+    assert_close(results[0], results[1], rtol=1e-9, atol=1e-11)
 
 
 def widened(lists, n_more=3):

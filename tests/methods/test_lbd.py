@@ -11,10 +11,11 @@ from unskew.data.clicks.batches import ClickBatches
 from unskew.data.judged.world import make_world
 from unskew.data.transformed import transform_log
 from unskew.fitting import fit
-from unskew.lists import ClickedLists
+from unskew.lists import ClickedLists, Distinct
 from unskew.methods.lbd import LBD, PRESETS, log_odds
 from unskew.methods.naive import Naive
 from unskew.methods.two_tower import TwoTower
+from unskew.networks.limits import penalized_pairs
 from unskew.networks.registry import Network, Problem
 from unskew.recipe import Recipe
 from unskew.simulation.simulate import simulate
@@ -194,7 +195,7 @@ def test_a_cancelled_document_competes_as_if_it_were_seen_surely_or_as_the_mean(
     monkeypatch.setattr(method, "_kept", lambda mask: kept)
     loss = method.loss(lists)["clicks"]
 
-    scores, outputs = method._forward(lists.features, lists.mask)
+    scores, outputs = method._forward(lists)
     seen = method._log_seen(outputs, method._centre_of(outputs, lists), lists)
     shown = (lists.sessions.unsqueeze(-1) * lists.mask).double()
     mean = (shown * seen).sum() / shown.sum()
@@ -282,10 +283,52 @@ def test_penalized_documents_are_as_many_as_asked_for():
     method = new_lbd(share=0.25)
     mask = torch.ones(20, N_POSITIONS, dtype=torch.bool)
     mask[:, 3] = False  # 60 documents: 15 are drawn, and each stands for 4 documents at 4 positions
-    rows, places, times = method._penalized_rows(mask)
-    assert (len(rows), len(places), times) == (15, 15, 16.0)
-    assert len(set(rows.tolist())) == 15
+    lists = replace(
+        clicked_lists(20), mask=mask, features=torch.arange(80.0).view(20, N_POSITIONS, 1), sessions=torch.ones(20)
+    )
+    chosen = penalized_pairs(lists, lists.bias, N_POSITIONS, share=method.share, exact=method.exact)
+    rows = chosen.features.squeeze(-1).long()
+    assert chosen.weights.tolist() == [16.0] * 15
+    assert len(set(rows.tolist())) == len(chosen.positions) == 15
     assert bool(mask.flatten()[rows].all())
+
+
+def test_a_document_of_several_lists_is_penalized_once_with_all_its_showings():
+    lists = in_orders(clicked_lists(4), n_orders=3)
+    shown = lists.distinct.places[lists.mask]
+    chosen = penalized_pairs(lists, {}, N_POSITIONS, share=1.0, exact=False)
+    assert len(chosen.positions) == len(shown.unique()) < len(shown)
+    assert_close(chosen.weights.sum(), N_POSITIONS * (lists.sessions.unsqueeze(-1) * lists.mask).sum())
+
+
+def in_orders(lists, n_orders):
+    """The same lists in several orders each, as lists that know their distinct documents, and padding at the end."""
+    rows = torch.cat([lists.features[lists.mask], torch.zeros_like(lists.features[0, :1])])
+    numbers = torch.full(lists.mask.shape, len(rows) - 1).masked_scatter(lists.mask, torch.arange(len(rows) - 1))
+    generator = torch.Generator().manual_seed(0)
+    orders = [
+        torch.rand(lists.mask.shape, generator=generator).masked_fill(~lists.mask, 2.0).argsort(-1)
+        for _ in range(n_orders)
+    ]
+    places = torch.cat([numbers.gather(1, order) for order in orders])
+    return replace(repeated(lists, n_orders), features=None, distinct=Distinct(rows, places))
+
+
+@pytest.mark.parametrize("bias", [{}, DEVICES])
+def test_the_penalty_of_distinct_documents_is_on_average_that_of_every_place(bias):
+    lists = in_orders(clicked_lists(4), n_orders=3)
+    if not bias:
+        lists = replace(lists, bias={})
+    method = new_lbd(share=0.5, penalty=1.0, bias=bias)
+    method.exact = True
+    exact = method.loss(replace(lists, features=lists.features.clone()))["penalty"].detach()
+    assert_close(method.loss(lists)["penalty"].detach(), exact)
+    method.exact = False
+    torch.manual_seed(0)
+    draws = torch.stack([method.loss(lists)["penalty"].detach() for _ in range(300)])
+    error = draws.std() / 300**0.5
+    assert abs(draws.mean() - exact) <= 4 * error
+    assert error < 0.08 * exact  # the comparison above means something
 
 
 def repeated(lists, times):

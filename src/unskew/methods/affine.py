@@ -86,7 +86,7 @@ class Affine(Method):
         alpha, beta = self.affine()
         places = lists.positions.clamp(max=len(alpha) - 1)
         estimate = (lists.clicks - lists.sessions.unsqueeze(-1) * beta[places]) / alpha[places]
-        scores = self.relevance(lists.features, lists.mask)
+        scores = lists.apply(self.relevance)
         return {
             "clicks": self.corrected_loss(scores, estimate.masked_fill(~lists.mask, 0.0), lists.sessions, lists.mask)
         }
@@ -122,7 +122,7 @@ class TrustEstimate(nn.Module):
         return relevant.clamp(SMALLEST, 1 - SMALLEST), irrelevant.clamp(SMALLEST, 1 - SMALLEST)
 
     def loss(self, lists: ClickedLists) -> Terms:
-        scores = self.relevance(lists.features, lists.mask)
+        scores = lists.apply(self.relevance)
         after_click, after_none = self.posteriors(scores.detach().sigmoid(), lists.positions)
         clicks = lists.clicks
         unclicked = lists.sessions.unsqueeze(-1) - clicks

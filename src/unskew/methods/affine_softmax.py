@@ -47,4 +47,4 @@ class AffineSoftmax(Method):
     def click_logits(self, lists: ClickedLists) -> Tensor:
         alpha = 1 + self.stretch(lists.positions, lists.bias)
         beta = self.shift(lists.positions, lists.bias)
-        return alpha * self.relevance(lists.features, lists.mask) + beta
+        return alpha * lists.apply(self.relevance) + beta

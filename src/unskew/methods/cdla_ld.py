@@ -88,8 +88,8 @@ class CDLALD(Method):
         return [Stage("train", self.loss, self.rates)]
 
     def loss(self, lists: ClickedLists) -> Terms:
-        teacher = self.teacher(lists.features, lists.mask)
-        student = self.relevance(lists.features, lists.mask)
+        teacher = lists.apply(self.teacher)
+        student = lists.apply(self.relevance)
         observation = self.observation(lists.positions, lists.bias)
         return LOSSES[self.debias](teacher, student, observation, lists, self.max_weight)
 
@@ -97,7 +97,7 @@ class CDLALD(Method):
         return SERVED[self.serve](self)
 
     def click_logits(self, lists: ClickedLists) -> Tensor:
-        return self.ranker()(lists.features, lists.mask) + self.observation(lists.positions, lists.bias)
+        return lists.apply(self.ranker()) + self.observation(lists.positions, lists.bias)
 
     def examination(self) -> Tensor:
         return self.observation.curve()

@@ -41,12 +41,12 @@ class DLA(Method):
         return [Stage("train", self.loss, {self.relevance: 1.0, self.observation: self.observation_rate})]
 
     def loss(self, lists: ClickedLists) -> Terms:
-        relevance = self.relevance(lists.features, lists.mask)
+        relevance = lists.apply(self.relevance)
         observation = self.observation(lists.positions, lists.bias)
         return losses.dual(relevance, observation, lists.clicks, lists.mask, self.max_weight)
 
     def click_logits(self, lists: ClickedLists) -> Tensor:
-        return self.relevance(lists.features, lists.mask) + self.observation(lists.positions, lists.bias)
+        return lists.apply(self.relevance) + self.observation(lists.positions, lists.bias)
 
     def examination(self) -> Tensor:
         return self.observation.curve()

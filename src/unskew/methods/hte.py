@@ -81,7 +81,7 @@ class HTE(Method):
         return {**logs, "clicks": correct_clicks(clicks, effects)}
 
     def loss(self, lists: ClickedLists) -> Terms:
-        scores = self.relevance(lists.features, lists.mask)
+        scores = lists.apply(self.relevance)
         return {"clicks": losses.softmax(scores, lists.clicks, lists.mask)}
 
 

@@ -84,7 +84,7 @@ class IOBM(Method):
         return [Stage("train", self.loss, trains)]
 
     def loss(self, lists: ClickedLists) -> Terms:
-        relevance = self.relevance(lists.features, lists.mask)
+        relevance = lists.apply(self.relevance)
         observation = self.observation(lists)
         if self.training:
             self.context.curve.update(self.max_weight * observation.sigmoid(), lists)
@@ -148,7 +148,7 @@ class OtherClicks(nn.Module):
     def _context(self, lists: ClickedLists) -> Tensor:
         """Mean features of each list, at every place, `[batch, docs, features]`."""
         if not self.n_context:
-            return lists.features[..., :0]
+            return lists.clicks.unsqueeze(-1)[..., :0]
         mask = lists.mask.unsqueeze(-1)
         mean = lists.features.masked_fill(~mask, 0.0).sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)
         return mean.expand_as(lists.features)

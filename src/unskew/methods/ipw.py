@@ -56,7 +56,7 @@ class IPW(Method):
         weights = 1 / self.propensity(lists)
         if self.max_weight is not None:
             weights = weights.clamp(max=self.max_weight)
-        scores = self.relevance(lists.features, lists.mask)
+        scores = lists.apply(self.relevance)
         return {"clicks": self.weighted_loss(scores, lists.clicks * weights, lists.sessions, lists.mask)}
 
     def propensity(self, lists: ClickedLists) -> Tensor:
@@ -66,7 +66,7 @@ class IPW(Method):
         return self.propensities[level, places]
 
     def click_logits(self, lists: ClickedLists) -> Tensor:
-        return self.relevance(lists.features, lists.mask) + self.propensity(lists).log()
+        return lists.apply(self.relevance) + self.propensity(lists).log()
 
     def examination(self) -> Tensor:
         curve = self.propensities.mean(0)

@@ -34,7 +34,7 @@ class Labelled(Method):
         return [Stage("judgements", self.loss, {self: 1.0}, source="judgements")]
 
     def loss(self, lists: JudgedLists) -> Terms:
-        scores = self.relevance(lists.features, lists.mask)
+        scores = lists.apply(self.relevance)
         gains = self.gain(lists.grades).masked_fill(~lists.mask, 0.0)
         # One unit of gain a list, as of clicks a session: else steps and clipping depend on the scale of grades.
         total = gains.sum()

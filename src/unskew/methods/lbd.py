@@ -49,7 +49,7 @@ from unskew.networks.documents import Ranker, mlp
 from unskew.networks.limits import (
     CANCELLED_TOGETHER,
     draw_kept,
-    penalized_rows,
+    penalized_pairs,
     showings,
     slope_lengths,
     weighted_mean,
@@ -154,7 +154,7 @@ class LBD(Method):
         return [Stage("train", self.loss, {self.observation: self.observation_rate, self: 1.0})]
 
     def loss(self, lists: ClickedLists) -> Terms:
-        scores, outputs = self._forward(lists.features, lists.mask)
+        scores, outputs = self._forward(lists)
         centre = self._centre_of(outputs, lists)
         log_seen = self._log_seen(outputs, centre, lists)
         kept = self._kept(lists.mask).to(scores.dtype)
@@ -165,7 +165,7 @@ class LBD(Method):
         return terms
 
     def click_logits(self, lists: ClickedLists) -> Tensor:
-        scores, outputs = self._forward(lists.features, lists.mask)
+        scores, outputs = self._forward(lists)
         return scores + self._log_seen(outputs, self.centre.value, lists)
 
     def examination(self) -> Tensor:
@@ -187,20 +187,15 @@ class LBD(Method):
 
     def steepness(self, lists: ClickedLists, centre: Tensor) -> Tensor:
         r"""$\sum_x \sum_k \lVert\nabla_x \hat o_k(x)\rVert_2$ over the showings of the batch, exact or estimated."""
-        rows, places, times = self._penalized_rows(lists.mask)
-        bias = {name: values.flatten()[rows] for name, values in lists.bias.items()}
-        average = self._log_average(places, bias).detach()
+        chosen = penalized_pairs(lists, lists.bias, self.n_positions, share=self.share, exact=self.exact)
+        places = chosen.positions
+        average = self._log_average(places, chosen.bias).detach()
 
         def seen(features: Tensor) -> Tensor:
             outputs = self._outputs(features).gather(-1, places.unsqueeze(-1)).squeeze(-1)
             return self.penalized(F.logsigmoid(log_odds(average) + outputs - centre[places]))
 
-        lengths = slope_lengths(seen, lists.features.flatten(0, 1)[rows])
-        return times * (showings(lists).flatten()[rows] * lengths).sum()
-
-    def _penalized_rows(self, mask: Tensor) -> tuple[Tensor, Tensor, float]:
-        """Documents, a position for each, and how many such pairs each one stands for."""
-        return penalized_rows(mask, self.n_positions, share=self.share, exact=self.exact)
+        return (chosen.weights * slope_lengths(seen, chosen.features)).sum()
 
     def _kept(self, mask: Tensor) -> Tensor:
         r"""$\gamma$: False where observation is cancelled."""
@@ -208,12 +203,12 @@ class LBD(Method):
             return mask
         return draw_kept(mask, self.cancel, self.cancel_by)
 
-    def _forward(self, features: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def _forward(self, lists: ClickedLists) -> tuple[Tensor, Tensor]:
         """Scores `[batch, docs]` and the outputs of observation `[batch, docs, positions]`."""
         if isinstance(self.relevance, SharedRanker):
-            both = self.relevance.layers(features)
+            both = lists.per_document(self.relevance.layers)
             return both[..., 0], both[..., 1:]
-        return self.relevance(features, mask), self.dependence(features)
+        return lists.apply(self.relevance), lists.per_document(self.dependence)
 
     def _outputs(self, features: Tensor) -> Tensor:
         """Outputs of observation, `[..., positions]`."""

@@ -53,7 +53,7 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.documents import Ranker, mlp
-from unskew.networks.limits import draw_kept, penalized_rows, showings, slope_lengths, weighted_mean
+from unskew.networks.limits import draw_kept, penalized_pairs, showings, slope_lengths, weighted_mean
 from unskew.networks.line_search import Axis, Found, ScoredLists, of_clicks, of_metric, search, spread_axes
 from unskew.networks.low_rank import LINKS, Average, CorrectedRanker, Loadings, largest_delta
 from unskew.networks.observation import PositionObservation
@@ -147,7 +147,7 @@ class LowRank(Method):
         return [Stage("train", self.loss, {**tables, self: 1.0})]
 
     def loss(self, lists: ClickedLists) -> Terms:
-        scores = self.relevance(lists.features, lists.mask)
+        scores = lists.apply(self.relevance)
         log_seen = self.log_seen(lists)
         if self.training and self.cancel > 0:
             # A cancelled document counts as seen as the average one, see `lbd`.
@@ -159,14 +159,14 @@ class LowRank(Method):
         return terms
 
     def click_logits(self, lists: ClickedLists) -> Tensor:
-        return self.relevance(lists.features, lists.mask) + self.log_seen(lists)
+        return lists.apply(self.relevance) + self.log_seen(lists)
 
     def log_seen(self, lists: ClickedLists) -> Tensor:
         r"""$\log o$ of each document where it was shown, `[batch, docs]`."""
         average = self.observation(lists.positions, lists.bias)
         if self.rank == 0:
             return average
-        traits = self.traits(lists.features)
+        traits = lists.per_document(self.traits)
         if self.training:
             moments = self.link.moments(traits.detach(), self.average_logits()[0])
             mean = weighted_mean(moments, showings(lists).unsqueeze(-1), (0, 1))
@@ -195,12 +195,10 @@ class LowRank(Method):
 
     def steepness(self, lists: ClickedLists) -> Tensor:
         r"""$\sum_x \frac{1}{K} \sum_k \lVert\nabla_x \sum_j e_j(x)\,a_{jk}\rVert_2$ over the showings of the batch."""
-        rows, places, times = penalized_rows(lists.mask, self.n_positions, share=self.share, exact=self.exact)
-        loadings = self.table()[:, places].T
-        lengths = slope_lengths(
-            lambda features: (self.traits(features) * loadings).sum(-1), lists.features.flatten(0, 1)[rows]
-        )
-        return times / self.n_positions * (showings(lists).flatten()[rows] * lengths).sum()
+        chosen = penalized_pairs(lists, {}, self.n_positions, share=self.share, exact=self.exact)
+        loadings = self.table()[:, chosen.positions].T
+        lengths = slope_lengths(lambda features: (self.traits(features) * loadings).sum(-1), chosen.features)
+        return (chosen.weights * lengths).sum() / self.n_positions
 
     # -- what is served
 
@@ -251,7 +249,7 @@ class LowRank(Method):
         """Relevance and traits of each document, without dropout."""
         was_training = self.training
         self.eval()
-        found = self.relevance(lists.features, lists.mask), self.traits(lists.features)
+        found = lists.apply(self.relevance), lists.per_document(self.traits)
         self.train(was_training)
         return found
 

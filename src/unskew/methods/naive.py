@@ -26,8 +26,8 @@ class Naive(Method):
         self.relevance = problem.new_ranker()
 
     def loss(self, lists: ClickedLists) -> Terms:
-        scores = self.relevance(lists.features, lists.mask)
+        scores = lists.apply(self.relevance)
         return {"clicks": losses.softmax(scores, lists.clicks, lists.mask)}
 
     def click_logits(self, lists: ClickedLists) -> Tensor:
-        return self.relevance(lists.features, lists.mask)
+        return lists.apply(self.relevance)

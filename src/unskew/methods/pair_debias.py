@@ -46,7 +46,7 @@ class PairDebias(Method):
 
     def loss(self, lists: ClickedLists) -> Terms:
         assert lists.pairs is not None
-        scores = self.relevance(lists.features, lists.mask)
+        scores = lists.apply(self.relevance)
         pair_losses = lists.pairs * losses.preference_pairs(scores)
         places = lists.positions.clamp(max=len(self.clicked.value) - 1)
         over_unclicked = (pair_losses / self.unclicked.value[places].unsqueeze(1)).sum(2)  # A: for each clicked i

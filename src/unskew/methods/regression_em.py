@@ -43,7 +43,7 @@ class RegressionEM(Method):
         self.seen = RunningEstimate(torch.full((problem.n_positions,), start), step_size)
 
     def loss(self, lists: ClickedLists) -> Terms:
-        scores = self.relevance(lists.features, lists.mask)
+        scores = lists.apply(self.relevance)
         seen, relevant = self.posteriors(scores.detach(), lists)
         if self.training:
             self._update(seen, lists)
@@ -65,7 +65,7 @@ class RegressionEM(Method):
         return seen, relevant
 
     def click_logits(self, lists: ClickedLists) -> Tensor:
-        scores = self.relevance(lists.features, lists.mask)
+        scores = lists.apply(self.relevance)
         clicked = (self._theta(lists.positions) * scores.sigmoid()).clamp(SMALLEST, 1 - SMALLEST)
         return clicked.logit()
 

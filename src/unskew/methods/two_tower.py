@@ -39,7 +39,7 @@ class TwoTower(Method):
         return {"clicks": losses.softmax(self.click_logits(lists), lists.clicks, lists.mask)}
 
     def click_logits(self, lists: ClickedLists) -> Tensor:
-        return self.relevance(lists.features, lists.mask) + self.observation(lists.positions, lists.bias)
+        return lists.apply(self.relevance) + self.observation(lists.positions, lists.bias)
 
     def examination(self) -> Tensor:
         return self.observation.curve()

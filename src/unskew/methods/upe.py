@@ -90,15 +90,15 @@ class UPE(Method):
 
     def policy_loss(self, lists: ClickedLists) -> Terms:
         """The policy's order, from the documents alone."""
-        scores = self.policy(lists.features, lists.mask)
+        scores = lists.apply(self.policy)
         return {"policy": losses.distillation(scores, policy_scores(lists), lists.sessions, lists.mask)}
 
     def loss(self, lists: ClickedLists) -> Terms:
         """Vectors of positions from clicks over relevance, the ranker from clicks over adjusted propensities."""
-        documents = self.policy.vectors(lists.features, lists.mask).detach()
+        documents = lists.apply(self.policy.vectors, pointwise=True).detach()
         positions = self.position(lists.positions)
         seen = self._seen(documents + positions)
-        relevance = self.relevance(lists.features, lists.mask)
+        relevance = lists.apply(self.relevance)
         inverse_relevance = losses.inverse_share(relevance, lists.mask, self.max_weight)
         shares = self._adjusted_shares(documents, positions, lists)
         curve = self.position.curve.relative(shares, lists, keep=self.training)
@@ -109,7 +109,7 @@ class UPE(Method):
 
     def ranking_loss(self, lists: ClickedLists) -> Terms:
         """The ranker from clicks over the propensities of the stage before."""
-        relevance = self.relevance(lists.features, lists.mask)
+        relevance = lists.apply(self.relevance)
         weights = self._weights(self.position.curve.value(), lists)
         return {"relevance": losses.softmax(relevance, lists.clicks * weights, lists.mask)}
 
@@ -140,7 +140,7 @@ class UPE(Method):
     def click_logits(self, lists: ClickedLists) -> Tensor:
         curve = self.position.curve.value()
         places = lists.positions.clamp(max=len(curve) - 1)
-        return self.relevance(lists.features, lists.mask) + curve.log()[places]
+        return lists.apply(self.relevance) + curve.log()[places]
 
     def examination(self) -> Tensor:
         return self.position.curve.value()
@@ -148,6 +148,8 @@ class UPE(Method):
 
 class PolicyNetwork(nn.Module):
     """What the policy thought of a document: a vector of it, and the score of a vector."""
+
+    pointwise = True
 
     def __init__(self, n_features: int, width: int, hidden: int):
         super().__init__()
@@ -212,7 +214,7 @@ SCORING: dict[str, Callable[[int, int], nn.Module | None]] = {"own": scoring_lay
 def policy_scores(lists: ClickedLists) -> Tensor:
     """Scores of the policy, standardized within lists; without any, the order that it made, `[batch, docs]`."""
     if lists.policy_scores is None:
-        return -(1.0 + lists.positions).to(lists.features.dtype).log()
+        return -(1.0 + lists.positions).to(lists.clicks.dtype).log()
     count = lists.mask.sum(-1, keepdim=True).clamp(min=1)
     scores = lists.policy_scores.masked_fill(~lists.mask, 0.0)
     centred = (scores - scores.sum(-1, keepdim=True) / count).masked_fill(~lists.mask, 0.0)

@@ -94,33 +94,43 @@ class Vectorization(Method):
         ]
 
     def loss(self, lists: ClickedLists) -> Terms:
-        trunk, observed = self._trunk_and_observation(lists)
-        clicks = self._click_terms(trunk, observed, lists)
-        return clicks if self.base is None else {**clicks, **self._base_terms(trunk, observed, lists)}
+        observed = self.observation(lists.positions, lists.bias)
+        if self.base is None:
+            return self._click_terms(lists.apply(self.embedding), observed, lists)
+        relevance, mean, log_variance = lists.apply(self._embed, pointwise=self.embedding.pointwise)
+        clicks = self._click_terms(relevance, observed, lists)
+        return {**clicks, **self._base_terms(mean, log_variance, observed, lists)}
 
     def click_loss(self, lists: ClickedLists) -> Terms:
         """Eq. 9."""
-        return self._click_terms(*self._trunk_and_observation(lists), lists)
+        return self._click_terms(lists.apply(self.embedding), self.observation(lists.positions, lists.bias), lists)
 
     def base_loss(self, lists: ClickedLists) -> Terms:
         """Eq. 10; the penalty counts once a session."""
+        observed = self.observation(lists.positions, lists.bias)
+        mean, log_variance = lists.apply(self._bases, pointwise=self.embedding.pointwise)
+        return self._base_terms(mean, log_variance, observed, lists)
+
+    def _embed(self, features: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        """Embeddings of documents, and mean and log variance of their base, which trains the base alone."""
+        assert self.base is not None
+        trunk = self.embedding.trunk(features, mask)
+        return (self.embedding.last(trunk), *self.base(features, trunk.detach()))
+
+    def _bases(self, features: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        """Mean and log variance of the documents' base."""
+        assert self.base is not None
         with torch.no_grad():
-            trunk, observed = self._trunk_and_observation(lists)
-        return self._base_terms(trunk, observed, lists)
+            trunk = self.embedding.trunk(features, mask)
+        return self.base(features, trunk)
 
-    def _trunk_and_observation(self, lists: ClickedLists) -> tuple[Tensor, Tensor]:
-        trunk = self.embedding.trunk(lists.features, lists.mask)
-        return trunk, self.observation(lists.positions, lists.bias)
-
-    def _click_terms(self, trunk: Tensor, observed: Tensor, lists: ClickedLists) -> Terms:
-        relevance = self.embedding.last(trunk)
+    def _click_terms(self, relevance: Tensor, observed: Tensor, lists: ClickedLists) -> Terms:
         if self.training and self.moments is not None:
             self.moments.update(_moments(relevance.detach(), lists))
         return {"clicks": losses.softmax((relevance * observed).sum(-1), lists.clicks, lists.mask)}
 
-    def _base_terms(self, trunk: Tensor, observed: Tensor, lists: ClickedLists) -> Terms:
+    def _base_terms(self, mean: Tensor, log_variance: Tensor, observed: Tensor, lists: ClickedLists) -> Terms:
         assert self.base is not None
-        mean, log_variance = self.base(lists.features, trunk.detach())
         impressions = lists.sessions.unsqueeze(-1) * lists.mask
         squares = torch.stack([parameter.square().sum() for parameter in self.base.parameters()]).sum()
         return {
@@ -129,8 +139,7 @@ class Vectorization(Method):
         }
 
     def click_logits(self, lists: ClickedLists) -> Tensor:
-        trunk, observed = self._trunk_and_observation(lists)
-        return (self.embedding.last(trunk) * observed).sum(-1)
+        return (lists.apply(self.embedding) * self.observation(lists.positions, lists.bias)).sum(-1)
 
     def ranker(self) -> ProjectedRanker:
         if self.base is not None:

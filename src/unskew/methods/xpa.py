@@ -83,7 +83,7 @@ class XPA(Method):
         if self.training and self.context is not None:
             top = observation[:, :1]
             self.context.curve.update((observation - top).clamp(SMALLEST_LOGIT, LARGEST_LOGIT).exp(), lists)
-        logits = self.relevance(lists.features, lists.mask) + observation
+        logits = lists.apply(self.relevance) + observation
         return {"clicks": losses.softmax(logits, lists.clicks, lists.mask)}
 
     def observation(self, lists: ClickedLists) -> Tensor:
@@ -92,7 +92,7 @@ class XPA(Method):
         return logits if self.context is None else logits + self.context(lists)
 
     def click_logits(self, lists: ClickedLists) -> Tensor:
-        return self.relevance(lists.features, lists.mask) + self.observation(lists)
+        return lists.apply(self.relevance) + self.observation(lists)
 
     def examination(self) -> Tensor:
         return self.position.curve() if self.context is None else self.context.curve.relative()
@@ -122,8 +122,7 @@ class ContextObservation(nn.Module):
         places = lists.positions.clamp(max=self.n_positions - 1)
         others = self.asked(places)
         if self.display is not None:
-            shown = DISPLAYED[self.displayed](self, lists)
-            others = others + self.display(shown.masked_fill(~lists.mask.unsqueeze(-1), 0.0))
+            others = others + DISPLAYED[self.displayed](self, lists).masked_fill(~lists.mask.unsqueeze(-1), 0.0)
         hidden, alone = hidden_from(lists.mask)
         gathered, _ = self.attention(
             self.asking(places),
@@ -146,19 +145,25 @@ def hidden_from(mask: Tensor) -> tuple[Tensor, Tensor]:
     return hidden & ~alone.unsqueeze(-1), alone
 
 
-def _bias_columns(context: ContextObservation, lists: ClickedLists) -> Tensor:
+def _display_features(context: ContextObservation, lists: ClickedLists) -> Tensor:
+    assert context.display is not None
+    return lists.per_document(context.display)
+
+
+def _display_bias(context: ContextObservation, lists: ClickedLists) -> Tensor:
+    assert context.display is not None
     columns = []
     for name, size in context.levels.items():
         values = lists.bias[name]
         # A number may have any scale, and nothing is known of it here: asinh keeps sign and order.
         columns.append(values.asinh().unsqueeze(-1) if size is None else F.one_hot(values, size))
-    return torch.cat([column.to(lists.features.dtype) for column in columns], -1)
+    return context.display(torch.cat([column.to(lists.clicks.dtype) for column in columns], -1))
 
 
 DISPLAYED: dict[str, Callable[[ContextObservation, ClickedLists], Tensor]] = {
-    "features": lambda _, lists: lists.features,
-    "bias": _bias_columns,
-    "nothing": lambda _, lists: lists.features[..., :0],
+    "features": _display_features,
+    "bias": _display_bias,
+    "nothing": lambda _, lists: lists.clicks.unsqueeze(-1)[..., :0],
 }
 DISPLAYED_SIZES: dict[str, Callable[[Problem], int]] = {
     "features": lambda problem: problem.n_features,

@@ -32,6 +32,7 @@ class RelevanceEmbedding(nn.Module):
             layers, self.encoder = ranker.layers, None
         else:
             raise ValueError(f"network '{problem.network.kind}' gives no embeddings: choose another")
+        self.pointwise = self.encoder is None
         *hidden, last = layers
         assert isinstance(last, nn.Linear)
         self.hidden = nn.Sequential(*hidden)

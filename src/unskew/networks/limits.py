@@ -8,7 +8,8 @@ that relevance learns to explain clicks without it as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -31,16 +32,53 @@ def weighted_mean(values: Tensor, weights: Tensor, dims: tuple[int, ...]) -> Ten
     return (weights * values).sum(dims) / weights.sum(dims).clamp(min=torch.finfo(values.dtype).tiny)
 
 
-def penalized_rows(mask: Tensor, n_positions: int, *, share: float, exact: bool) -> tuple[Tensor, Tensor, float]:
-    """Documents, a position for each, and how many such pairs each one stands for."""
-    real = mask.flatten().nonzero().squeeze(-1)
+@dataclass(frozen=True)
+class Penalized:
+    """Documents and a position for each, whose slopes stand for those of all documents at all positions."""
+
+    features: Tensor  # [n, features]
+    positions: Tensor  # [n] int64
+    weights: Tensor  # [n], of a slope in the sum over all showings
+    bias: Mapping[str, Tensor]  # name -> [n], of a showing of the document
+
+
+def penalized_pairs(
+    lists: ClickedLists, bias: Mapping[str, Tensor], n_positions: int, *, share: float, exact: bool
+) -> Penalized:
+    """All pairs of a document and a position if `exact`, else one position of a share of the documents at random.
+
+    A document that stands in several lists counts once, with all its showings. Where bias columns tell these apart an
+    exact sum takes every one, a random one draws one of them; pass no `bias` where slopes do not depend on it.
+    """
+    shown = showings(lists).flatten()
+    if lists.distinct is None or (exact and bias):
+        features, weights = lists.features.flatten(0, 1), shown
+        real = lists.mask.flatten().nonzero().squeeze(-1)
+        showing = torch.arange(len(shown), device=shown.device)
+    else:
+        features, numbers = lists.distinct.rows, lists.distinct.places.flatten()
+        weights = shown.new_zeros(len(features)).index_add(0, numbers, shown)
+        real = numbers[lists.mask.flatten()].unique()
+        showing = _one_each(numbers, shown, len(features)) if bias else torch.zeros_like(numbers)
     if exact:
-        places = torch.arange(n_positions, device=mask.device).repeat(len(real))
-        return real.repeat_interleave(n_positions), places, 1.0
-    n_drawn = math.ceil(share * len(real))
-    drawn = real[torch.randperm(len(real), device=mask.device)[:n_drawn]]
-    places = torch.randint(n_positions, (n_drawn,), device=mask.device)
-    return drawn, places, n_positions * len(real) / max(n_drawn, 1)
+        times = 1.0
+        chosen = real.repeat_interleave(n_positions)
+        positions = torch.arange(n_positions, device=real.device).repeat(len(real))
+    else:
+        n_drawn = math.ceil(share * len(real))
+        times = n_positions * len(real) / max(n_drawn, 1)
+        chosen = real[torch.randperm(len(real), device=real.device)[:n_drawn]]
+        positions = torch.randint(n_positions, (n_drawn,), device=real.device)
+    levels = {name: values.flatten()[showing[chosen]] for name, values in bias.items()}
+    return Penalized(features[chosen], positions, times * weights[chosen], levels)
+
+
+def _one_each(numbers: Tensor, weights: Tensor, n: int) -> Tensor:
+    """A place of each number, drawn in proportion to its weight, `[n]`."""
+    race = weights / torch.empty_like(weights).exponential_()
+    fastest = race.new_zeros(n).scatter_reduce(0, numbers, race, "amax")
+    wins = (race == fastest[numbers]).nonzero().squeeze(-1)
+    return torch.zeros(n, dtype=torch.long, device=numbers.device).index_copy(0, numbers[wins], wins)
 
 
 def slope_lengths(function: Callable[[Tensor], Tensor], features: Tensor) -> Tensor:

@@ -1,15 +1,17 @@
 """Batches: lists as tensors, shuffled once an epoch, found again from the number of the step alone.
 
 The order is a function of seed and epoch, so a resumed run sees exactly what an uninterrupted one would have seen.
-Batches of an epoch are of nearly equal size; all hold the counted rows of their lists. A log larger than memory is
-shuffled shard by shard: shards come in a new order every epoch, and a batch holds lists of one shard.
+Batches of an epoch are of nearly equal size; all hold the counted rows of their lists. Up to `together` lists of a
+query follow one another, so that a batch holds few distinct documents and networks run once for each of them. A log
+larger than memory is shuffled shard by shard: shards come in a new order every epoch, and a batch holds lists of one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -20,27 +22,42 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.clicks.storage import LogFolder
 from unskew.data.judged.judged_set import JudgedSet, ragged_rows
-from unskew.lists import ClickedLists, JudgedLists, shared_tensor
+from unskew.lists import ClickedLists, Distinct, JudgedLists, shared_tensor
 
 ClickDetail = Literal["counts", "pairs", "patterns"]
+TOGETHER = 16  # lists of a query that stay together in a batch
 
 
 class ClickBatches:
-    """Batches of a log, by list; a row is all showings of a list, or with `patterns` one click pattern of it."""
+    """Batches of a log, by list; a row is all showings of a list, or with `patterns` one click pattern of it.
 
-    def __init__(self, log: ClickLog, batch_size: int = 256, *, seed: int = 0, detail: ClickDetail = "counts"):
+    Args:
+        together: rows of a query that stay together; 1: every row is shuffled by itself.
+        stream: logs of one run, e.g. shards, that are shuffled differently.
+    """
+
+    def __init__(
+        self,
+        log: ClickLog,
+        batch_size: int = 256,
+        *,
+        seed: int = 0,
+        detail: ClickDetail = "counts",
+        together: int = TOGETHER,
+        stream: int = 0,
+    ):
         _check_detail(detail, joint=log.joint)
         self.log = log
         self.detail = detail
-        n_rows = len(log.patterns.lists) if detail == "patterns" and log.patterns is not None else log.n_lists
-        _check_rows(n_rows)
-        self.order = _Order(n_rows, batch_size, seed)
+        queries = log.queries if detail != "patterns" or log.patterns is None else log.queries[log.patterns.lists]
+        _check_rows(len(queries))
+        self.order = _Order(len(queries), batch_size, seed, stream, lambda: _Groups(queries, together))
         self._features = shared_tensor(log.features)
         self._documents = torch.from_numpy(log.documents.astype(np.int64))
         self._positions = torch.from_numpy(log.positions.astype(np.int64))
         self._mask = shared_tensor(log.mask)
         self._bias = {name: shared_tensor(_levels_or_numbers(column, log.n_docs)) for name, column in log.bias.items()}
-        self._full = bool(log.mask.all())
+        self._repeats = np.bincount(log.documents[log.mask]).max(initial=0) > 1 or detail == "patterns"
         if log.patterns is not None:
             self._pattern_offsets = np.searchsorted(log.patterns.lists, np.arange(log.n_lists + 1))
 
@@ -70,12 +87,8 @@ class ClickBatches:
             clicks = log.clicks[rows].astype(np.float32)
         chosen = torch.from_numpy(lists)
         mask = self._mask[chosen]
-        documents = self._documents[chosen]
-        features = self._features.index_select(0, documents.reshape(-1)).view(*documents.shape, log.n_features)
-        if not self._full:
-            features *= mask.unsqueeze(-1)  # padding points at a real document
         return ClickedLists(
-            features=features,
+            **self._documents_of(chosen, mask),
             mask=mask,
             positions=self._positions[chosen],
             clicks=torch.from_numpy(clicks),
@@ -84,6 +97,21 @@ class ClickBatches:
             policy_scores=None if log.policy_scores is None else torch.from_numpy(log.policy_scores[lists]).float(),
             pairs=self._pairs(lists) if self.detail == "pairs" else None,
         )
+
+    def _documents_of(self, lists: Tensor, mask: Tensor) -> dict[str, Any]:
+        """Features of these lists: of each distinct document, where documents stand in several of them."""
+        numbers = self._documents[lists].masked_fill_(~mask, len(self._features))  # padding is past all documents
+        if not self._repeats:
+            return {"features": self._rows(numbers.flatten()).view(*numbers.shape, self.log.n_features)}
+        chosen, places = numbers.unique(return_inverse=True)
+        return {"features": None, "distinct": Distinct(self._rows(chosen), places)}
+
+    def _rows(self, numbers: Tensor) -> Tensor:
+        """Features of these documents; 0 past the last of them."""
+        past = numbers == len(self._features)
+        if not past.any():
+            return self._features.index_select(0, numbers)
+        return self._features.index_select(0, numbers.masked_fill(past, 0)).masked_fill_(past.unsqueeze(-1), 0.0)
 
     def _pairs(self, lists: NDArray[np.int64]) -> Tensor:
         """Sessions of each list in which i was clicked and j was not, `[lists, docs, docs]`."""
@@ -104,6 +132,7 @@ class ShardBatches:
 
     Args:
         prepare: applied to every shard that is read, e.g. a transform of its features; it must keep the lists.
+        together: rows of a query that stay together in a batch.
     """
 
     def __init__(
@@ -114,19 +143,19 @@ class ShardBatches:
         seed: int = 0,
         detail: ClickDetail = "counts",
         prepare: Callable[[ClickLog], ClickLog] = lambda log: log,
+        together: int = TOGETHER,
     ):
         _check_detail(detail, joint=folder.joint)
         self.folder = folder
         self.detail = detail
         self.prepare = prepare
-        self._orders = [
-            _Order(n_rows, batch_size, seed, stream=1 + number)  # stream 0 is the order of the shards
-            for number, n_rows in enumerate(folder.counts("patterns" if detail == "patterns" else "lists"))
-        ]
-        self._filled = [number for number, order in enumerate(self._orders) if order.n_rows]
+        self._batching: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "together": together}
+        self._n_rows = folder.counts("patterns" if detail == "patterns" else "lists")
+        self._filled = [number for number, n_rows in enumerate(self._n_rows) if n_rows]
         _check_rows(len(self._filled))
-        self._shard_order = _Order(len(self._filled), 1, seed)
-        self.per_epoch = sum(order.per_epoch for order in self._orders)
+        self._shard_order = _Order(len(self._filled), 1, seed)  # stream 0; those of the shards follow
+        self._per_epoch = [batches_per_epoch(n_rows, batch_size) for n_rows in self._n_rows]
+        self.per_epoch = sum(self._per_epoch)
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="shards")
         self._visit = (-1, -1)  # epoch and place in its order of shards
         self._shard = -1
@@ -137,16 +166,15 @@ class ShardBatches:
         """The batch of this step."""
         epoch, number = divmod(step, self.per_epoch)
         shards = self._shards(epoch)
-        ends = np.cumsum([self._orders[shard].per_epoch for shard in shards])
+        ends = np.cumsum([self._per_epoch[shard] for shard in shards])
         place = int(np.searchsorted(ends, number, side="right"))
         shard = shards[place]
         batches = self._load(shard)
         if self._visit != (epoch, place):
             self._visit = (epoch, place)
             self._read_ahead(shards[place + 1] if place + 1 < len(shards) else self._shards(epoch + 1)[0])
-        order = self._orders[shard]
-        first = int(ends[place]) - order.per_epoch
-        return batches.rows(order.of_epoch(epoch, number - first))
+        first = int(ends[place]) - self._per_epoch[shard]
+        return batches.rows(batches.order.of_epoch(epoch, number - first))
 
     def all(self, batch_size: int = 1024) -> Iterator[ClickedLists]:
         """Every row once, in the log's order."""
@@ -166,7 +194,6 @@ class ShardBatches:
         if self._batches is not None and self._shard == shard:
             return self._batches
         self._batches = None
-        self._orders[self._shard].forget()
         if self._upcoming is None or self._upcoming[0] != shard:
             self._read_ahead(shard)
         assert self._upcoming is not None
@@ -182,10 +209,11 @@ class ShardBatches:
             self._upcoming = (shard, self._reader.submit(self._read, shard))
 
     def _read(self, shard: int) -> ClickBatches:
-        batches = ClickBatches(self.prepare(self.folder.shard(shard)), detail=self.detail)
-        if batches.order.n_rows != self._orders[shard].n_rows:
+        log = self.prepare(self.folder.shard(shard))
+        batches = ClickBatches(log, detail=self.detail, stream=1 + shard, **self._batching)
+        if batches.order.n_rows != self._n_rows[shard]:
             raise ValueError(
-                f"shard {shard} has {self._orders[shard].n_rows} rows, {batches.order.n_rows} after prepare: "
+                f"shard {shard} has {self._n_rows[shard]} rows, {batches.order.n_rows} after prepare: "
                 "it must keep every list"
             )
         return batches
@@ -211,11 +239,17 @@ class JudgedBatches:
 class _Order:
     """Which rows make up the batch of a step."""
 
-    def __init__(self, n_rows: int, batch_size: int, seed: int, stream: int = 0):
-        if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}: a batch has at least one list")
+    def __init__(
+        self,
+        n_rows: int,
+        batch_size: int,
+        seed: int,
+        stream: int = 0,
+        new_groups: Callable[[], _Groups] | None = None,
+    ):
         self.n_rows = n_rows
-        self.per_epoch = -(-n_rows // batch_size)
+        self.per_epoch = batches_per_epoch(n_rows, batch_size)
+        self._new_groups = new_groups
         self._seed = [seed, stream]
         self._epoch = -1
         self._permutation = np.zeros(0, dtype=np.int64)
@@ -232,13 +266,43 @@ class _Order:
         """All rows in the order of an epoch."""
         if epoch != self._epoch:
             seed, stream = self._seed
-            self._permutation = np.random.default_rng([seed, epoch, stream]).permutation(self.n_rows)
+            rng = np.random.default_rng([seed, epoch, stream])
+            self._permutation = rng.permutation(self.n_rows) if self._groups is None else self._groups.shuffled(rng)
             self._epoch = epoch
         return self._permutation
 
-    def forget(self) -> None:
-        """Free the memory; the order is found again when it is asked for."""
-        self._epoch, self._permutation = -1, np.zeros(0, dtype=np.int64)
+    @cached_property
+    def _groups(self) -> _Groups | None:
+        return None if self._new_groups is None else self._new_groups()
+
+
+class _Groups:
+    """Rows of the same query, in groups of at most so many, of nearly equal size."""
+
+    def __init__(self, queries: NDArray[np.int64], most: int):
+        self.queries = queries
+        self.rows = np.argsort(queries, kind="stable")  # query by query
+        _, firsts, sizes = np.unique(queries[self.rows], return_index=True, return_counts=True)
+        parts = -(-sizes // most)
+        self.cut = bool((parts > 1).any())
+        part = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
+        starts = np.repeat(firsts, parts) + np.repeat(sizes, parts) * part // np.repeat(parts, parts)
+        self.offsets = np.append(starts, len(queries))
+
+    def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        """All rows, group after group; a query of several groups is dealt out anew."""
+        rows = self.rows
+        if self.cut:
+            dealt = rng.permutation(len(rows))
+            rows = dealt[np.argsort(self.queries[dealt], kind="stable")]
+        chosen, _ = ragged_rows(self.offsets, rng.permutation(len(self.offsets) - 1))
+        return rows[chosen]
+
+
+def batches_per_epoch(n_rows: int, batch_size: int) -> int:
+    if batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size}: a batch has at least one list")
+    return -(-n_rows // batch_size)
 
 
 def _levels_or_numbers(column: BiasColumn, n_docs: int) -> NDArray:
