@@ -26,6 +26,9 @@ COMMANDS = {
         "The main job in one go: simulate a biased log, look at it, train plain and debiased rankers, compare them.",
     ),
     "simulate": Entry("simulate:simulate", "Show judged data to simulated users and write the click log."),
+    "shop": Entry(
+        "shop:shop", "Write the event table of a made-up shop, as messy as real ones, and judged queries beside it."
+    ),
     "events": Entry("events:events", "Write a click log as a search engine would have logged it; `ingest` reads it."),
     "ingest": Entry(
         "ingest:ingest",

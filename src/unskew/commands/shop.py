@@ -1,0 +1,37 @@
+"""`unskew shop`: the event table of a made-up shop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unskew.commands.app import Json, Overwrite, Seed, command
+from unskew.data.files import check_folder
+from unskew.simulation.shop_log import EVENTS, JUDGED, TRUTH, make_shop, write_shop
+from unskew.terminal import console, show_json
+
+
+@command
+def shop(
+    out: Annotated[Path, typer.Option(help=f"Folder for {EVENTS}, {JUDGED} and {TRUTH}.")],
+    sessions: Annotated[int, typer.Option(min=1, help="Searches, with 12 impressions each on average.")] = 5_000,
+    seed: Seed = 0,
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """Write the event table of a made-up shop, as messy as real ones, and judged queries beside it."""
+    check_folder(out, TRUTH, overwrite=overwrite)
+    made = make_shop(sessions, seed)
+    write_shop(made, out, overwrite=overwrite)
+    if json:
+        show_json({"shop": out, "impressions": made.events.num_rows, "judged": made.judged.num_rows})
+        return
+    console.print(
+        f"{made.events.num_rows:,} impressions of {sessions:,} searches, and {made.judged.num_rows:,} judged products; "
+        f"written to {out}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
