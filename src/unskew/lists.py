@@ -110,6 +110,8 @@ class Lists:
 
     def to(self, device: torch.device | str) -> Self:
         """The same lists on another device."""
+        if self.mask.device == torch.device(device):
+            return self
         moved: dict[str, Any] = {"features": None}
         for name in (entry.name for entry in fields(self)):
             if name == "features" and self.distinct is not None:

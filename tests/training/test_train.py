@@ -238,6 +238,8 @@ def test_a_validation_that_is_no_number_is_not_the_best():
         ({"validate_every": "often"}, "validate_every must be a whole number from 1, got 'often'"),
         ({"learning_rate": 0.0}, "learning_rate must be a number above 0"),
         ({"learning_rate": float("nan")}, "learning_rate must be a number above 0, got nan"),
+        ({"schedule": "linear"}, "unknown schedule 'linear', known: constant, cosine"),
+        ({"warm_up": -1}, "warm_up must be a whole number from 0, got -1"),
         ({"weight_decay": -0.1}, "weight_decay must be a number from 0, got -0.1"),
         ({"patience": "two"}, "patience must be a whole number from 1, got 'two'"),
         ({"max_gradient_norm": 0}, "max_gradient_norm must be a number above 0, or none, got 0"),
@@ -415,9 +417,32 @@ def test_progress_tells_stage_step_terms_and_time_left():
         ("two", 4, 6),
         ("two", 6, 6),
     ]
-    assert reports[0].terms == pytest.approx({"first": -0.1, "second": 0.0})
+    assert reports[0].terms == pytest.approx({"first": (0.0 - 0.1) / 2, "second": 0.0})  # the mean of two steps
     assert reports[-1].validation == 1
     assert reports[-1].seconds_left == 0
+
+
+def test_a_record_holds_the_mean_loss_since_the_one_before():
+    history = train(Pulled(first=1.0), {"clicks": toy_log()}, sgd(steps=5, validate_every=2))
+    # The number falls by 0.1 a step, and the term is the number itself: 0, -0.1 | -0.2, -0.3 | -0.4.
+    assert [value for _, value in history.column("first")] == pytest.approx([-0.05, -0.25, -0.4])
+
+
+@pytest.mark.parametrize(
+    ("schedule", "warm_up", "rates"),
+    [
+        ("constant", 0, [1, 1, 1, 1]),
+        ("constant", 3, [1 / 4, 2 / 4, 3 / 4, 1]),
+        ("cosine", 0, [1, (1 + 0.5**0.5) / 2, 1 / 2, (1 - 0.5**0.5) / 2]),
+        ("cosine", 2, [1 / 3, 2 / 3, 1, 1 / 2]),
+    ],
+)
+def test_learning_rates_rise_in_warm_up_and_then_follow_the_schedule(schedule, warm_up, rates):
+    path = []
+    method = Pulled(first=1.0)
+    settings = sgd(steps=4, validate_every=1, schedule=schedule, warm_up=warm_up)
+    train(method, {"clicks": toy_log()}, settings, lambda trained: path.append(trained.numbers[0]) or 0.0)
+    assert -np.diff([0.0, *path]) == pytest.approx([0.1 * rate for rate in rates])
 
 
 def test_time_left_follows_from_the_rate_of_this_run_alone():

@@ -39,6 +39,7 @@ from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms, above_zero
 from unskew.networks.registry import Problem
 from unskew.networks.running import RunningEstimate, sum_per_position
+from unskew.networks.tables import Table
 
 TINY = 1e-12  # a share below this, and a spread of scores below this, is none
 
@@ -172,7 +173,7 @@ class PositionVectors(nn.Module):
 
     def __init__(self, n_positions: int, width: int, score: nn.Module | None):
         super().__init__()
-        self.table = nn.Parameter(torch.zeros(n_positions, width))
+        self.table = Table(torch.zeros(n_positions, width))
         self.score = score
         self.curve = AdjustedCurve(n_positions)
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from unskew.networks.documents import PointwiseRanker, mlp
 from unskew.networks.listwise import ListwiseRanker
 from unskew.networks.registry import Problem
+from unskew.networks.tables import Table
 
 CONTEXT_SIZES = (32,)  # hidden layers of the observation network, where the log has bias columns
 
@@ -57,7 +58,7 @@ class PositionEmbedding(nn.Module):
 
     def __init__(self, problem: Problem, start: Tensor):
         super().__init__()
-        self.table = nn.Parameter(start.repeat(problem.n_positions, 1))
+        self.table = Table(start.repeat(problem.n_positions, 1))
 
     def forward(self, positions: Tensor, bias: Mapping[str, Tensor]) -> Tensor:  # noqa: ARG002
         """Embeddings `[batch, docs, d]`."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from unskew.networks.registry import Problem
+from unskew.networks.tables import Table
 
 
 class PositionObservation(nn.Module):
@@ -23,7 +24,7 @@ class PositionObservation(nn.Module):
         sizes = {name: len(levels) for name, levels in problem.bias.items() if levels is not None}
         # Lists, not dictionaries: torch refuses names such as "type" or "result.type" in a ParameterDict.
         self.level_columns = tuple(sizes)
-        self.levels = nn.ParameterList([torch.zeros(size, problem.n_positions) for size in sizes.values()])
+        self.levels = nn.ParameterList([Table(torch.zeros(size, problem.n_positions)) for size in sizes.values()])
         self.slope_columns = tuple(name for name, levels in problem.bias.items() if levels is None)
         self.slopes = nn.ParameterList([torch.zeros(problem.n_positions) for _ in self.slope_columns])
 

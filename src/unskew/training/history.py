@@ -13,7 +13,8 @@ from typing import Any
 class History:
     """Loss terms and validation values by step."""
 
-    rows: list[dict[str, Any]] = field(default_factory=list)  # step, stage, seconds, loss terms, perhaps "validation"
+    # Step, stage, seconds, loss terms (means over the steps since the row before), perhaps "validation".
+    rows: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     best_step: int | None = None
     best_value: float | None = None
@@ -36,7 +37,7 @@ class History:
         for name in terms:
             axes.plot(*zip(*self.column(name), strict=True), label=name)
         axes.set_xlabel("step")
-        axes.set_ylabel("loss, a session")
+        axes.set_ylabel("loss per session")
         if validation := self.column("validation"):
             right = axes.twinx()
             right.plot(*zip(*validation, strict=True), color="black", marker="o", markersize=3, label="validation")
@@ -63,6 +64,25 @@ class History:
         return list(dict.fromkeys(name for row in self.rows for name in row))
 
 
+class MeanTerms:
+    """Loss terms, averaged over the steps since they were last taken."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = {}
+        self._steps = 0
+
+    def add(self, terms: Mapping[str, float]) -> None:
+        """The terms of a step; one that was skipped has none and does not count."""
+        self._steps += bool(terms)
+        for name, value in terms.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value
+
+    def take(self) -> dict[str, float]:
+        means = {name: total / self._steps for name, total in self._sums.items()}
+        self._sums, self._steps = {}, 0
+        return means
+
+
 @dataclass(frozen=True)
 class Report:
     """What a progress display is told."""
@@ -70,7 +90,7 @@ class Report:
     stage: str
     step: int  # steps done, over all stages
     steps: int  # steps in all
-    terms: Mapping[str, float]
+    terms: Mapping[str, float]  # means over the steps since the report before
     validation: float | None
     started: float  # time.monotonic() of the first step
     first_step: int  # steps that were done before, when resumed

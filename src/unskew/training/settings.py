@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -11,12 +13,15 @@ import torch
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     # With an accumulator of 0 the first steps are learning_rate * sign(gradient), and every method suffers.
-    "adagrad": lambda groups, lr, decay: torch.optim.Adagrad(
-        groups, lr=lr, weight_decay=decay, initial_accumulator_value=0.1
-    ),
-    "adam": lambda groups, lr, decay: torch.optim.Adam(groups, lr=lr, weight_decay=decay),
-    "adamw": lambda groups, lr, decay: torch.optim.AdamW(groups, lr=lr, weight_decay=decay),
-    "sgd": lambda groups, lr, decay: torch.optim.SGD(groups, lr=lr, weight_decay=decay),
+    "adagrad": partial(torch.optim.Adagrad, initial_accumulator_value=0.1),
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "sgd": torch.optim.SGD,
+}
+# Share of the learning rate by the share of a stage that is done, after warm-up.
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": lambda _: 1.0,
+    "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,
 }
 
 
@@ -28,6 +33,8 @@ class Settings:
     batch_size: int = 128  # lists: smaller batches learn as much a step, in half the time
     optimizer: str = "adagrad"
     learning_rate: float = 0.1
+    schedule: str = "constant"  # or "cosine": the learning rate falls to 0 at the end of each stage
+    warm_up: int = 0  # steps at the start of each stage in which the learning rate rises from 0
     weight_decay: float = 0.001  # without it rankers over-fit small logs
     max_gradient_norm: float | None = 5.0  # of each network by itself
     metric: str = "ndcg@10"  # on judged validation lists
@@ -42,12 +49,14 @@ class Settings:
     def __post_init__(self) -> None:
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"unknown optimizer '{self.optimizer}', known: {', '.join(OPTIMIZERS)}")
-        for name in ("steps", "batch_size", "validate_every", "patience"):
-            value = getattr(self, name)
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"unknown schedule '{self.schedule}', known: {', '.join(SCHEDULES)}")
+        for name in ("steps", "batch_size", "validate_every", "patience", "warm_up"):
+            value, least = getattr(self, name), int(name != "warm_up")
             if name == "patience" and value is None:
                 continue
-            if not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name} must be a whole number from 1, got {value!r}")
+            if not isinstance(value, Integral) or value < least:
+                raise ValueError(f"{name} must be a whole number from {least}, got {value!r}")
             object.__setattr__(self, name, int(value))  # numpy's numbers cannot be written as JSON
         if not isinstance(self.learning_rate, Real) or not 0 < self.learning_rate < float("inf"):
             raise ValueError(f"learning_rate must be a number above 0, got {self.learning_rate!r}")
@@ -68,7 +77,21 @@ class Settings:
         object.__setattr__(self, "weight_decay", float(self.weight_decay))
 
     def new_optimizer(self, groups: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
-        return OPTIMIZERS[self.optimizer](groups, self.learning_rate, self.weight_decay)
+        """An optimizer of these parameters; on a CPU all of them are updated in one call."""
+        groups = [{**group, "params": list(group["params"])} for group in groups]
+        on_cpu = all(entry.device.type == "cpu" for group in groups for entry in group["params"])
+        return OPTIMIZERS[self.optimizer](
+            groups, lr=self.learning_rate, weight_decay=self.weight_decay, fused=True if on_cpu else None
+        )
+
+    def set_rates(self, optimizer: torch.optim.Optimizer, step: int, n_steps: int) -> None:
+        """Learning rates of this step of a stage, by schedule and warm-up."""
+        if self.schedule == "constant" and not self.warm_up:
+            return
+        rise = min(1.0, (step + 1) / (self.warm_up + 1))
+        done = max(0, step - self.warm_up) / max(1, n_steps - self.warm_up)
+        for group in optimizer.param_groups:
+            group["lr"] = group.setdefault("initial_lr", group["lr"]) * rise * SCHEDULES[self.schedule](done)
 
     def torch_device(self) -> torch.device:
         if self.device == "auto":
@@ -79,5 +102,6 @@ class Settings:
             raise ValueError(f"device '{self.device}' is not here: use device=auto or device=cpu") from error
 
     def to_json(self) -> dict[str, Any]:
-        """All settings; an average that is left to training is left out, as in files from before there was one."""
-        return {name: value for name, value in asdict(self).items() if name != "average" or value is not None}
+        """All settings; those that older files do not know are left out where they change nothing."""
+        usual = {"average": None, "schedule": "constant", "warm_up": 0}
+        return {name: value for name, value in asdict(self).items() if name not in usual or value != usual[name]}

@@ -23,9 +23,10 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage
+from unskew.networks.tables import decays
 from unskew.training.averaging import UNVALIDATED, AveragedMethod
 from unskew.training.checkpoint import RunState, load_checkpoint, restore_optimizer, save_checkpoint
-from unskew.training.history import History, Report
+from unskew.training.history import History, MeanTerms, Report
 from unskew.training.settings import Settings
 
 Source = ClickLog | JudgedSet | ShardBatches  # the last: a log larger than memory
@@ -96,12 +97,15 @@ def _run(
     while run.stage < len(plan):
         stage, n_steps = plan[run.stage]
         optimizer, networks = _new_optimizer(method, stage, settings)
+        means = MeanTerms()
+        method.train()
         restore_optimizer(optimizer, saved) if saved else None
         saved = {}
         averaged = _new_average(method, stage, n_steps, settings, run, validated=validate is not None)
         chosen = method if averaged is None else averaged.method  # what is validated and kept
         while run.stage_step < n_steps:
-            terms = _step(method, stage, sources[stage.source], optimizer, networks, settings, run)
+            settings.set_rates(optimizer, run.stage_step, n_steps)
+            means.add(_step(method, stage, sources[stage.source], optimizer, networks, settings, run))
             run.step += 1
             run.stage_step += 1
             if averaged is not None:
@@ -109,7 +113,8 @@ def _run(
             if run.stage_step % settings.validate_every and run.stage_step != n_steps:
                 continue
             value = validate(chosen) if validate is not None and stage.selects else None
-            seconds = earlier + time.monotonic() - started
+            method.train()  # validation may have changed that
+            seconds, terms = earlier + time.monotonic() - started, means.take()
             row = {"step": run.step, "stage": stage.name, "seconds": seconds, **terms}
             run.history.rows.append(row if value is None else {**row, "validation": value})
             stop = value is not None and _note_best(run, chosen, value, settings.patience)
@@ -154,26 +159,28 @@ def _step(
     settings: Settings,
     run: RunState,
 ) -> dict[str, float]:
-    """One update; gives the loss terms a session."""
-    method.train()
+    """One update; gives the loss terms per session, nothing where they were not finite."""
     lists = batches(run.step).to(next(method.parameters()).device)
-    n_sessions = lists.sessions.sum() if isinstance(lists, ClickedLists) else torch.tensor(float(lists.n_lists))
-    terms = {name: term / n_sessions.to(term.device) for name, term in stage.loss(lists).items()}
-    loss = torch.stack(list(terms.values())).sum()
-    values = {name: float(term.detach()) for name, term in terms.items()}
+    n_sessions = lists.sessions.sum() if isinstance(lists, ClickedLists) else lists.n_lists
+    terms = stage.loss(lists)
+    shares = torch.stack(list(terms.values())) / n_sessions
+    loss = shares.sum()
     optimizer.zero_grad(set_to_none=True)
-    if not torch.isfinite(loss):
-        _note_bad_step(run, stage, values)
-        return values
     if loss.requires_grad:
         loss.backward()
         if settings.max_gradient_norm is not None:
             for parameters in networks:
-                nn.utils.clip_grad_norm_(parameters, settings.max_gradient_norm)
+                nn.utils.clip_grad_norm_(parameters, settings.max_gradient_norm, foreach=True)
+    *values, total = torch.cat([shares.detach(), loss.detach().unsqueeze(0)]).tolist()  # a step waits here only
+    named = dict(zip(terms, values, strict=True))
+    if not math.isfinite(total):
+        _note_bad_step(run, stage, named)
+        return {}
+    if loss.requires_grad:
         optimizer.step()
     run.skipped = 0
-    _watch_divergence(run, sum(values.values()))
-    return values
+    _watch_divergence(run, total)
+    return named
 
 
 def _note_bad_step(run: RunState, stage: Stage, terms: Mapping[str, float]) -> None:
@@ -223,15 +230,18 @@ def _new_optimizer(
     groups = []
     networks: list[list[nn.Parameter]] = []
     trained: set[int] = set()
+    decayed = {
+        id(entry) for part in method.modules() for entry in part.parameters(recurse=False) if decays(part, entry)
+    }
     for module, factor in stage.trains.items():
         parameters = [entry for entry in module.parameters() if id(entry) not in trained]
         trained |= {id(entry) for entry in parameters}
         if not 0 <= factor < math.inf:
             raise ValueError(f"stage '{stage.name}' has a learning-rate factor of {factor}: it must be at least 0")
         rate = settings.learning_rate * factor
-        groups.append({"params": [entry for entry in parameters if entry.ndim >= 2], "lr": rate})
-        # Offsets, norms and tables of positions are not decayed: that would flatten the learnt curve.
-        groups.append({"params": [entry for entry in parameters if entry.ndim < 2], "lr": rate, "weight_decay": 0.0})
+        groups.append({"params": [entry for entry in parameters if id(entry) in decayed], "lr": rate})
+        rest = [entry for entry in parameters if id(entry) not in decayed]
+        groups.append({"params": rest, "lr": rate, "weight_decay": 0.0})
         parts = [list(module.parameters(recurse=False)), *(list(child.parameters()) for child in module.children())]
         networks += [part for part in parts if part] if module is method else [parameters]
     for entry in method.parameters():
