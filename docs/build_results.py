@@ -20,12 +20,13 @@ from typing import Any
 
 from finished_runs import Done, Sheet, figures_of, folder_of, read_done
 
-from unskew.evaluation.compare import MARKS
-from unskew.experiments.experiment_files import load_experiment, shipped
-from unskew.experiments.plan import folds_of
-from unskew.experiments.settings import Experiment
-from unskew.experiments.statistics import ALPHA, VERDICTS
-from unskew.experiments.tables import NOTHING, options_text
+from unskew.comparison.plan import folds_of
+from unskew.evaluation.differences import MARKS
+from unskew.papers.claims import ALPHA
+from unskew.papers.experiment_files import load_experiment, shipped
+from unskew.papers.settings import PaperExperiment as Experiment
+from unskew.reporting.page import VERDICTS
+from unskew.reporting.sheets import NOTHING, options_text
 
 HERE = Path(__file__).parent
 DATA = {

@@ -18,9 +18,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from unskew.experiments.experiment_files import load_experiment
-from unskew.experiments.plan import plan
-from unskew.experiments.settings import Experiment
+from unskew.comparison.plan import plan
+from unskew.papers.experiment_files import load_experiment
+from unskew.papers.settings import PaperExperiment as Experiment
 
 
 @dataclass(frozen=True)

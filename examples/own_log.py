@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import unskew
+from unskew.comparison.held_out import contender_of, make_case
 from unskew.diagnosis.assemble import diagnose
 from unskew.diagnosis.verdict import verdict
 from unskew.evaluation.criteria import DEFAULT_CRITERION, measure_all
-from unskew.experiments.choice import contender_of, make_case
 from unskew.ingestion.opening import Tables
 from unskew.ingestion.run import ingest
 from unskew.serving.export import export_model

@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from unskew.cli import app
-from unskew.experiments.experiment_files import load_experiment
-from unskew.experiments.plan import plan
-from unskew.experiments.rows import Outcome, write_row
+from unskew.comparison.plan import plan
+from unskew.comparison.rows import Outcome, write_row
+from unskew.papers.experiment_files import load_experiment
 
 DOCS = Path(__file__).parent.parent / "docs"
 NOTES = tomllib.loads((DOCS / "results_notes.toml").read_text(encoding="utf-8"))

@@ -9,13 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from unskew.comparison.own_log import compare
     from unskew.data.clicks.click_log import ClickLog
     from unskew.data.clicks.storage import open_log, read_log, write_log
     from unskew.data.judged.catalogue import load
     from unskew.data.judged.judged_set import JudgedSet
     from unskew.data.judged.letor import read_letor
     from unskew.estimator import UnbiasedRanker
-    from unskew.evaluation.compare import compare
     from unskew.evaluation.evaluate import evaluate
     from unskew.fitting import fit
     from unskew.metrics import metric
@@ -33,7 +33,7 @@ PLACES = {
     "Model": "model",
     "Recipe": "recipe",
     "UnbiasedRanker": "estimator",
-    "compare": "evaluation.compare",
+    "compare": "comparison.own_log",
     "evaluate": "evaluation.evaluate",
     "fit": "fitting",
     "load": "data.judged.catalogue",

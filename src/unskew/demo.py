@@ -13,14 +13,14 @@ from unskew.data.files import check_place
 from unskew.data.judged.catalogue import load
 from unskew.diagnosis.estimators.curve import Curve, NotIdentified
 from unskew.diagnosis.estimators.propensities import estimate_propensities
-from unskew.evaluation.compare import compare
+from unskew.evaluation.differences import differences
 from unskew.evaluation.evaluate import Evaluation, evaluate
-from unskew.experiments.drawing import Drawn, line_figure
-from unskew.experiments.report import Section, write_report
-from unskew.experiments.tables import Sheet, Shown
 from unskew.fitting import fit
 from unskew.model import Model
 from unskew.recipe import Recipe
+from unskew.reporting.drawing import Drawn, line_figure
+from unskew.reporting.page import Section, write_report
+from unskew.reporting.sheets import Field, Sheet
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Simulation
@@ -105,7 +105,7 @@ def _bias_rows(curves: Mapping[str, NDArray[np.float64]], n_positions: int) -> R
 
 def _comparison(results: Mapping[str, Evaluation]) -> tuple[tuple[str, ...], Rows]:
     """Metrics of all rankers, and what they gain over plain clicks."""
-    against = compare({name: result.values("ndcg@10") for name, result in results.items()}, "naive")
+    against = differences({name: result.values("ndcg@10") for name, result in results.items()}, "naive")
     metrics = list(results["naive"].per_query)
     rows = [
         [
@@ -128,7 +128,7 @@ def _figure(curves: Mapping[str, NDArray[np.float64]]) -> Drawn:
 
 
 def _sheet(title: str, columns: Sequence[str], rows: Rows) -> Sheet:
-    cells = tuple(tuple(Shown(text, _number(text)) for text in row) for row in rows)
+    cells = tuple(tuple(Field(text, _number(text)) for text in row) for row in rows)
     return Sheet(title.lower().replace(" ", "-"), title, tuple(columns), cells)
 
 

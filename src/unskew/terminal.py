@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 if TYPE_CHECKING:  # commands that need neither shall not wait for torch
-    from unskew.experiments.run import State
+    from unskew.comparison.run import State
     from unskew.training.history import Report
 
 console = Console()

@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from unskew.cli import app
+from unskew.comparison import held_out
 from unskew.data.clicks.storage import write_log
-from unskew.experiments import choice
 
 FAST = ["--set", "steps=8", "--set", "hidden=4", "--seeds", "1", "--jobs", "1", "--quiet"]
 
@@ -17,7 +17,7 @@ FAST = ["--set", "steps=8", "--set", "hidden=4", "--seeds", "1", "--jobs", "1", 
 def _no_trees():
     """A model of relevance that takes no time; tests of `selection` use the real one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choice, "fit_relevance", lambda *_: lambda features: np.full(len(features), 0.1))
+        patch.setattr(held_out, "fit_relevance", lambda *_: lambda features: np.full(len(features), 0.1))
         yield
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import unskew
+from unskew.comparison.plan import recipe_definition
+from unskew.comparison.statistics import Table, summarize
 from unskew.diagnosis.estimators.harvesting import all_pairs
-from unskew.experiments.plan import recipe_definition
-from unskew.experiments.reproduce import reproduce
-from unskew.experiments.statistics import Table, summarize
 from unskew.methods import METHODS
+from unskew.papers.reproduce import reproduce
 from unskew.recipe import Recipe
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]

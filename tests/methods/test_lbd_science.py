@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from unskew.experiments.reproduce import reproduce
-from unskew.experiments.statistics import Table, summarize
+from unskew.comparison.statistics import Table, summarize
+from unskew.papers.reproduce import reproduce
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 

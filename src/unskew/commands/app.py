@@ -16,7 +16,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document inst
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Overwrite = Annotated[bool, typer.Option(help="Replace what stands at the place of the output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display.")]
-Options = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option, e.g. steps=500.")]
+SetOptions = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option, e.g. steps=500.")]
 RANKER_HELP = "A saved model, or an exported .onnx file, which onnxruntime runs."
 DATA_HELP = "A data set of the catalogue (NAME or NAME@split) or a LETOR file."
 

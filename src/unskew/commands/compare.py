@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from unskew.commands.app import DATA_HELP, Json, Options, Quiet, command
+from unskew.commands.app import DATA_HELP, Json, Quiet, SetOptions, command
 from unskew.commands.experiment_output import show_experiment
+from unskew.comparison.held_out import HELD_OUT
+from unskew.comparison.own_log import DEFAULT_METHODS
+from unskew.comparison.own_log import compare as compare_on_log
 from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION
-from unskew.experiments.choice import HELD_OUT
-from unskew.experiments.comparison import DEFAULT_METHODS, compare_methods
 from unskew.terminal import experiment_progress, parse_grids, parse_options
 
 
@@ -31,7 +32,7 @@ def compare(
     grid: Annotated[
         list[str] | None, typer.Option(metavar="METHOD.NAME=VALUE,…", help="Values to choose from on validation.")
     ] = None,
-    options: Options = None,
+    options: SetOptions = None,
     metric: Annotated[str, typer.Option(help="The main metric, with judged data.")] = "ndcg@10",
     criterion: Annotated[
         str | None,
@@ -48,7 +49,7 @@ def compare(
 ) -> None:
     """Compare methods and production on a log of your own: by judgements, or without any by held-out clicks."""
     with experiment_progress("compare", quiet=quiet or json) as progress:
-        done = compare_methods(
+        done = compare_on_log(
             log,
             [name.strip() for name in methods.split(",")],
             validate=validate,

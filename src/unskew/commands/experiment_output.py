@@ -5,15 +5,15 @@ from __future__ import annotations
 import typer
 from rich.markup import escape
 
-from unskew.experiments.reproduce import Reproduction
+from unskew.comparison.outputs import Finished
 from unskew.terminal import console, errors, show_json, show_table
 
 FILES_ONLY = ("meaning", "truth", "choices")  # too wide for a terminal: the folder and the report have them
 
 
-def show_experiment(done: Reproduction, json: bool) -> None:
+def show_experiment(done: Finished, json: bool) -> None:
     """Tables, verdicts and failures of a finished experiment; exit code 1 if a run failed."""
-    results, written = done.results, done.written
+    results, shown = done.results, done.shown
     if json:
         show_json(
             {
@@ -23,16 +23,16 @@ def show_experiment(done: Reproduction, json: bool) -> None:
                 "runs": len(results.results),
                 "found": results.found,
                 "failed": [{"run": run.title, "error": error} for run, error in results.failed],
-                "tables": {sheet.name: [[cell.text for cell in row] for row in sheet.rows] for sheet in written.sheets},
+                "tables": {sheet.name: [[cell.text for cell in row] for row in sheet.rows] for sheet in shown.sheets},
                 "verdicts": [
                     {"claim": v.text, "verdict": v.verdict, "held": v.held, "of": v.of, "detail": v.detail}
-                    for v in written.verdicts
+                    for v in shown.claims
                 ],
-                **({} if written.outlook is None else {"against_production": written.outlook.to_json()}),
+                **({} if shown.outlook is None else {"against_production": shown.outlook.to_json()}),
             }
         )
     else:
-        for sheet in written.sheets:
+        for sheet in shown.sheets:
             if sheet.name in FILES_ONLY:
                 continue
             left = sheet.is_text.index(False) if False in sheet.is_text else len(sheet.columns)
@@ -40,13 +40,13 @@ def show_experiment(done: Reproduction, json: bool) -> None:
             show_table(sheet.title, sheet.columns, rows, left=max(left, 1))
             if sheet.note:
                 console.print(sheet.note, highlight=False, markup=False)
-        for verdict in written.verdicts:
+        for verdict in shown.claims:
             console.print(f"[bold]{verdict.words}[/]: {verdict.text}\n  {verdict.detail}", highlight=False)
-        if written.outlook is not None:
-            console.print(f"\n[bold]{escape(written.outlook.line)}[/]", highlight=False)
-            if written.outlook.explanation:
+        if shown.outlook is not None:
+            console.print(f"\n[bold]{escape(shown.outlook.line)}[/]", highlight=False)
+            if shown.outlook.explanation:
                 pointer = f"What the other criteria mean: {done.out / 'meaning.md'}"
-                console.print(f"{written.outlook.explanation} {pointer}", highlight=False, markup=False)
+                console.print(f"{shown.outlook.explanation} {pointer}", highlight=False, markup=False)
         for run, error in results.failed:
             errors.print(f"[red]failed:[/] {run.title}: {escape(error)}", highlight=False, soft_wrap=True)
         if results.other_code:

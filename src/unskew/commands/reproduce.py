@@ -9,8 +9,8 @@ import typer
 
 from unskew.commands.app import Json, Quiet, command
 from unskew.commands.experiment_output import show_experiment
-from unskew.experiments.reproduce import descriptions
-from unskew.experiments.reproduce import reproduce as run_reproduction
+from unskew.papers.reproduce import descriptions
+from unskew.papers.reproduce import reproduce as run_reproduction
 from unskew.terminal import experiment_progress, show_json, show_table
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from unskew.commands.app import DATA_HELP, Json, Options, Overwrite, Quiet, Seed, command
+from unskew.commands.app import DATA_HELP, Json, Overwrite, Quiet, Seed, SetOptions, command
 from unskew.data.clicks.storage import open_log, read_log
 from unskew.data.files import check_folder
 from unskew.data.judged.catalogue import load_split
@@ -34,7 +34,7 @@ def train(
     stream: Annotated[
         bool, typer.Option("--stream", help="Read the log shard by shard: it may exceed memory.")
     ] = False,
-    options: Options = None,
+    options: SetOptions = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     json: Json = False,

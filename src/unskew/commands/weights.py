@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from unskew.commands.app import Options, Overwrite, Quiet, Seed, command
+from unskew.commands.app import Overwrite, Quiet, Seed, SetOptions, command
 from unskew.data.clicks.storage import read_log
 from unskew.data.files import check_place
 from unskew.fitting import fit
@@ -21,7 +21,7 @@ def weights(
     log: Annotated[Path, typer.Argument(help="A click log.")],
     out: Annotated[Path, typer.Option(help="Parquet file for the rows.")],
     method: Annotated[str, typer.Option(help="A method with an examination curve.")] = "dla",
-    options: Options = None,
+    options: SetOptions = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     quiet: Quiet = False,

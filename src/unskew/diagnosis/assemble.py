@@ -31,7 +31,7 @@ from unskew.diagnosis.estimators.logger_strength import (
 from unskew.diagnosis.estimators.position_pairs import Coverage, intervention_coverage
 from unskew.diagnosis.estimators.propensities import ESTIMATORS
 from unskew.diagnosis.estimators.single_documents import single_documents
-from unskew.diagnosis.estimators.traffic import Traffic, cap_users, heavy_users, traffic
+from unskew.diagnosis.estimators.traffic import Traffic, heavy_users, scale_heavy_users, traffic
 from unskew.diagnosis.estimators.trust import Trust, trust_bias
 from unskew.diagnosis.fitted import LEARNT, LearntCurve, ModelBounds, learnt_curve, model_bounds
 
@@ -186,7 +186,7 @@ def _without_users(log: ClickLog, users: str | None, cap: float | None) -> Click
     if users is None:
         return log
     if cap is not None:
-        log = cap_users(log, users, cap)
+        log = scale_heavy_users(log, users, cap)
     return replace(log, bias={name: column for name, column in log.bias.items() if name != users})
 
 

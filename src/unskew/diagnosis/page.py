@@ -19,9 +19,9 @@ from unskew.diagnosis.estimators.click_rank import ClickRank
 from unskew.diagnosis.estimators.curve import Curve
 from unskew.diagnosis.findings import findings
 from unskew.diagnosis.verdict import verdict
-from unskew.experiments.drawing import STYLE, WIDTH, Drawn, Line, heatmap, line_figure
-from unskew.experiments.report import Section, write_report
-from unskew.experiments.tables import Sheet, Shown
+from unskew.reporting.drawing import STYLE, WIDTH, Drawn, Line, heatmap, line_figure
+from unskew.reporting.page import Section, write_report
+from unskew.reporting.sheets import Field, Sheet
 
 TITLES = {
     TRAIN: "Worth training",
@@ -262,7 +262,7 @@ def _matrix_figure(values: np.ndarray, columns: list[str], rows: list[str], y_la
 
 
 def _sheet(name: str, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Sheet:
-    cells = tuple(tuple(Shown(text, _number(text)) for text in row) for row in rows)
+    cells = tuple(tuple(Field(text, _number(text)) for text in row) for row in rows)
     return Sheet(name, title, tuple(columns), cells, note)
 
 

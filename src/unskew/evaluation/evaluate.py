@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from unskew.data.judged.judged_set import JudgedSet, padded_rows
-from unskew.evaluation.compare import mean_interval
+from unskew.evaluation.differences import mean_interval
 from unskew.lists import JudgedLists
 from unskew.metrics import Metric, measure, metric
 

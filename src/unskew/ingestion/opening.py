@@ -80,7 +80,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ReadImpressions:
     """Impressions that can be used; their features stand in them, or in a second table."""
 
     impressions: ir.Table
@@ -146,7 +146,7 @@ def open_tables(engine: Engine, tables: Tables, columns: Columns) -> Opened:
     return Opened(rows, columns, shape, name, second, others, tuple(unused))
 
 
-def read_impressions(engine: Engine, opened: Opened, options: Options, dropped: Dropped) -> tuple[Shown, int]:
+def read_impressions(engine: Engine, opened: Opened, options: Options, dropped: Dropped) -> tuple[ReadImpressions, int]:
     """Impressions that can be used, with the table that has features, and the number of rows there were."""
     dropped.add("unreadable", *engine.unreadable_lines())
     first = opened.columns.first_position
@@ -168,7 +168,7 @@ def read_impressions(engine: Engine, opened: Opened, options: Options, dropped: 
         )
         impressions, second_rows = same_keys(impressions, second_rows, keys)
         second = replace(second, rows=second_rows)
-    return Shown(impressions, shape, second, first), n_rows
+    return ReadImpressions(impressions, shape, second, first), n_rows
 
 
 class _Place(NamedTuple):

@@ -18,7 +18,7 @@ from unskew.ingestion.engines import Engine
 from unskew.ingestion.feature_tables import KEYS, gather, number_documents, settle
 from unskew.ingestion.group import Range, collect_patterns, numbered_impressions, ranges, within
 from unskew.ingestion.impressions import Shape
-from unskew.ingestion.opening import Options, Shown, Tables, open_tables, read_impressions, running_engine
+from unskew.ingestion.opening import Options, ReadImpressions, Tables, open_tables, read_impressions, running_engine
 from unskew.ingestion.report import Dropped, Ingested
 from unskew.ingestion.shards import Schema, level_names, shard_log
 
@@ -78,7 +78,7 @@ def ingest(
     )
 
 
-def _documents(engine: Engine, shown: Shown, options: Options, dropped: Dropped) -> tuple[ir.Table, ir.Table]:
+def _documents(engine: Engine, shown: ReadImpressions, options: Options, dropped: Dropped) -> tuple[ir.Table, ir.Table]:
     """Documents with features and numbers, and the queries that were shown."""
     impressions, names, fill = shown.impressions, shown.shape.features, options.fill
     if shown.features is None:
@@ -113,7 +113,9 @@ def _spelled(row: dict[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in row.items())
 
 
-def _patterns(engine: Engine, shown: Shown, documents: ir.Table, queries: ir.Table, steps: _Steps) -> ir.Table:
+def _patterns(
+    engine: Engine, shown: ReadImpressions, documents: ir.Table, queries: ir.Table, steps: _Steps
+) -> ir.Table:
     shape, limit = shown.shape, engine.rows_at_once
     impressions = numbered_impressions(shown.impressions, documents, shown.first_position, shape.extras, shape.time)
     totals = queries.aggregate(impressions=queries.impressions.sum(), last=queries.query_number.max())

@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.diagnosis.estimators.traffic import cap_users, heavy_users, traffic
+from unskew.diagnosis.estimators.traffic import heavy_users, scale_heavy_users, traffic
 from unskew.simulation.simulate import simulate
 
 
@@ -35,7 +35,7 @@ def test_the_heaviest_user_is_named_and_a_cap_is_counted(robot_log):
 
 
 def test_capped_sessions_weigh_less_and_patterns_with_them(robot_log):
-    capped = cap_users(robot_log, "user", 10)
+    capped = scale_heavy_users(robot_log, "user", 10)
     assert_allclose([capped.n_sessions, capped.n_clicks], [20, 10 + 30])
     assert_allclose(capped.patterns.sessions.sum(), 20)
     assert traffic(capped).everything_clicked is not None

@@ -99,7 +99,7 @@ def heavy_users(log: ClickLog, column: str, most: float | None = None) -> Capped
     )
 
 
-def cap_users(log: ClickLog, column: str, most: float) -> ClickLog:
+def scale_heavy_users(log: ClickLog, column: str, most: float) -> ClickLog:
     """The log in which a user's sessions count as `most` at the most, each of them equally less."""
     users, sessions, _ = _users(log, column)
     factor = _kept(sessions, most)[users]

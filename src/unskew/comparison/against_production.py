@@ -1,0 +1,211 @@
+"""Does anything beat production? Differences from the ranking that was shown before, with intervals over queries.
+
+Values are averaged over the trainings of a method, then paired query by query with those of production. The intervals
+of the differences hold for all methods at once (each at level 1 - .05 / methods), since the best of several is picked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.comparison.run import Results
+from unskew.comparison.settings import Experiment
+from unskew.comparison.statistics import Table
+from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION, leading_criterion
+from unskew.evaluation.differences import mean_interval
+from unskew.metrics import metric
+from unskew.reporting.sheets import NOTHING, Field, Sheet, signed
+
+PRODUCTION = "production"
+ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A method, or production, by one measure."""
+
+    label: str
+    mean: float
+    low: float  # 95 % interval over queries
+    high: float
+    difference: float | None = None  # from production; None: it is production
+    least: float | None = None  # interval of the difference, for all methods at once
+    most: float | None = None
+    beats: bool = False
+
+    @property
+    def verdict(self) -> str:
+        if self.difference is None:
+            return NOTHING
+        return "better" if self.beats else "not told apart" if self._spans_zero() else "worse"
+
+    def _spans_zero(self) -> bool:
+        return self.least is not None and self.most is not None and self.least <= 0 <= self.most
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Everything against production by the measure that decides."""
+
+    measure: str  # as a reader calls it
+    higher_is_better: bool
+    standings: tuple[Standing, ...]
+    source: str = ""  # where the production ranking comes from
+    explanation: str = ""  # what the measure can and cannot tell
+
+    @property
+    def line(self) -> str:
+        """The verdict in one sentence."""
+        rivals = [entry for entry in self.standings if entry.difference is not None]
+        if not any(entry.label == PRODUCTION for entry in self.standings) or not rivals:
+            return f"production cannot be compared by {self.measure}"
+        sign = 1 if self.higher_is_better else -1
+        best = max(rivals, key=lambda entry: sign * (entry.difference or 0.0))
+        others = [entry.label for entry in rivals if entry.beats and entry.label != best.label]
+        numbers = f"{signed(best.difference or 0.0)} {self.measure} ({_range(best)})"
+        if best.beats:
+            also = f"; so {'does' if len(others) == 1 else 'do'} {', '.join(others)}" if others else ""
+            return f"{best.label} beats production by {numbers}{also}"
+        return f"nothing beats production: the best, {best.label}, differs by {numbers}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "verdict": self.line,
+            "measure": self.measure,
+            "higher_is_better": self.higher_is_better,
+            "production": self.source,
+            "explanation": self.explanation,
+            "standings": [{**asdict(entry), "verdict": entry.verdict} for entry in self.standings],
+        }
+
+
+def outlook(experiment: Experiment, results: Results, criterion: str | None = None) -> Outlook | None:
+    """How methods stand against production; None where production was not run."""
+    table = Table(results.results)
+    if PRODUCTION not in table.labels():
+        return None
+    if experiment.task == "choose":
+        measured = {label: list(table.of("", label)[0].outcome.per_query) for label in table.labels()}
+        name = leading_criterion(measured, criterion)
+        title, better = CRITERIA[name].title, CRITERIA[name].higher_is_better
+        explanation = _explained(name, criterion)
+    else:
+        name = title = experiment.metric
+        better = metric(name).higher_is_better
+        explanation = ""
+    values = {
+        label: np.mean([result.outcome.per_query[name] for result in table.of("", label)], axis=0)
+        for label in table.labels()
+        if all(name in result.outcome.per_query for result in table.of("", label))
+    }
+    source = str(table.of("", PRODUCTION)[0].outcome.about.get("production", ""))
+    return Outlook(title, better, tuple(standings(values, better)), source, explanation)
+
+
+def standings(values: Mapping[str, NDArray[np.float64]], higher_is_better: bool = True) -> list[Standing]:
+    """One a method, in the order given, production first.
+
+    Args:
+        values: label -> one value a query, NaN where it is left out.
+    """
+    labels = sorted(values, key=lambda label: label != PRODUCTION)
+    rivals = [label for label in labels if label != PRODUCTION]
+    found = []
+    for label in labels:
+        mean, low, high = mean_interval(values[label])
+        if label == PRODUCTION or PRODUCTION not in values:
+            found.append(Standing(label, mean, low, high))
+            continue
+        level = 1 - ALPHA / len(rivals)
+        difference, least, most = mean_interval(values[label] - values[PRODUCTION], level)
+        beats = least > 0 if higher_is_better else most < 0
+        found.append(Standing(label, mean, low, high, difference, least, most, beats))
+    return found
+
+
+def standing_sheet(found: Outlook, n_seeds: int) -> Sheet:
+    """Methods against production, as a table."""
+    columns = ("", f"{found.measure} {'↑' if found.higher_is_better else '↓'}", "95 % interval")
+    against = ("difference from production", "its interval", "verdict")
+    rows = [
+        (
+            Field(entry.label),
+            Field(f"{entry.mean:.4f}", entry.mean),
+            Field(f"{entry.low:.4f} to {entry.high:.4f}", entry.low),
+            Field(NOTHING if entry.difference is None else signed(entry.difference), entry.difference),
+            Field(NOTHING if entry.difference is None else _range(entry), entry.least),
+            Field(entry.verdict),
+        )
+        for entry in found.standings
+    ]
+    trainings = "one training" if n_seeds == 1 else f"{n_seeds} trainings"
+    note = (
+        f"Production: {found.source}. Intervals are over queries, of values averaged over {trainings}; those "
+        "of differences are paired and hold for all methods at once."
+    )
+    return Sheet("production", "Against production", (*columns, *against), tuple(rows), note)
+
+
+def criteria_sheets(results: Results) -> list[Sheet]:
+    """All criteria of all methods, and what they can and cannot tell."""
+    table = Table(results.results)
+    if not table.labels():
+        return []
+    measured = [name for name in CRITERIA if any(name in _values(table, label) for label in table.labels())]
+    labels = sorted(table.labels(), key=lambda label: label != PRODUCTION)
+    rows = [(Field(_directed(name)), *(_cell(table, label, name) for label in labels)) for name in measured]
+    unmeasured = {name: _reasons(table, labels[0]).get(name, "") for name in CRITERIA if name not in measured}
+    note = "Estimate ± half of its 95 % interval over held-out queries, averaged over trainings."
+    if unmeasured:
+        missing = "; ".join(f"{CRITERIA[name].title}: {reason}" for name, reason in unmeasured.items())
+        note += f" Not measured: {missing}."
+    meaning = [
+        (Field(entry.title), Field(entry.measures), Field(entry.can_tell), Field(entry.cannot_tell))
+        for name, entry in CRITERIA.items()
+        if name in measured
+    ]
+    columns = ("criterion", "measures", "can tell", "cannot tell")
+    return [
+        Sheet("criteria", "Criteria on held-out clicks", ("", *labels), tuple(rows), note),
+        Sheet("meaning", "What the criteria mean", columns, tuple(meaning)),
+    ]
+
+
+def _explained(name: str, asked: str | None) -> str:
+    entry = CRITERIA[name]
+    instead = f" (not {DEFAULT_CRITERION}, which not all have)" if asked is None and name != DEFAULT_CRITERION else ""
+    return (
+        f"Decided by {entry.title}{instead}: {entry.measures}. It can tell {entry.can_tell}. "
+        f"It cannot tell {entry.cannot_tell}."
+    )
+
+
+def _values(table: Table, label: str) -> Sequence[str]:
+    return [name for result in table.of("", label) for name in result.outcome.per_query]
+
+
+def _reasons(table: Table, label: str) -> dict[str, str]:
+    return table.of("", label)[0].outcome.about.get("reasons", {})
+
+
+def _cell(table: Table, label: str, name: str) -> Field:
+    results = table.of("", label)
+    if not all(name in result.outcome.per_query for result in results):
+        return Field(_reasons(table, label).get(name, NOTHING))
+    mean, low, high = mean_interval(np.mean([result.outcome.per_query[name] for result in results], axis=0))
+    return Field(f"{mean:.4f} ± {(high - low) / 2:.4f}", mean)
+
+
+def _directed(name: str) -> str:
+    return f"{CRITERIA[name].title} {'↑' if CRITERIA[name].higher_is_better else '↓'}"
+
+
+def _range(entry: Standing) -> str:
+    if entry.least is None or entry.most is None:
+        return NOTHING
+    return f"{signed(entry.least)} to {signed(entry.most)}"

@@ -1,0 +1,156 @@
+"""Choosing without labels, as tasks: a method, or production, measured by held-out clicks.
+
+The log is split by query once, alike for all methods and seeds, so that differences between them are paired. What a
+criterion needs besides clicks (propensities, a model of relevance) is estimated from the queries that methods learn
+from. Training ends with its last step: there are no labels to choose a state by, and the likelihood of clicks is no
+guide to a good ranker.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from unskew.comparison.plan import as_json
+from unskew.comparison.rows import Outcome
+from unskew.comparison.sources import Definition, judged_split, own_log, recipe_of
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.transformed import transform_log
+from unskew.diagnosis.estimators.curve import NotIdentified
+from unskew.diagnosis.estimators.propensities import estimate_propensities
+from unskew.evaluation.criteria import (
+    CRITERIA,
+    Contender,
+    Evidence,
+    leading_criterion,
+    list_log_likelihood,
+    measure_all,
+)
+from unskew.evaluation.evaluate import evaluate
+from unskew.evaluation.held_out import HeldOut, Vector
+from unskew.evaluation.offline import fit_relevance
+from unskew.evaluation.production import production_of_judged, production_of_log
+from unskew.fitting import fit
+from unskew.model import Model
+
+HELD_OUT = 0.2  # share of the queries
+SPLIT_SEED = 0
+CHOOSING_SEED = 1  # parts the held-out queries again where hyper-parameters are chosen
+NO_PROPENSITIES = "the log cannot tell propensities"
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A log, parted for learning and for comparing."""
+
+    learning: ClickLog
+    evidence: Evidence
+    production: Contender
+    about: dict[str, Any]
+    choosing: Evidence | None = None  # other held-out queries, that hyper-parameters are chosen on
+
+
+def make_case(log: ClickLog, share: float = HELD_OUT, *, choosing: bool = False) -> Case:
+    """Part a log by query, and estimate what criteria need from the part that is learnt from."""
+    learning, held_out = log.split(share, SPLIT_SEED)
+    other = None
+    if choosing:
+        held_out, other = held_out.split(0.5, CHOOSING_SEED)
+    propensities, why_not = _propensities(learning, log.n_positions)
+    predict = None if propensities is None else fit_relevance(learning, propensities)
+
+    def evidence(part: ClickLog) -> Evidence:
+        own = part.of_queries(np.unique(part.queries))
+        relevance = None if predict is None else predict(own.features)
+        return Evidence(HeldOut(own), propensities, NO_PROPENSITIES, relevance)
+
+    of_held_out = evidence(held_out)
+    known = production_of_log(of_held_out.held_out.log)
+    about = {
+        "learning_queries": len(np.unique(learning.queries)),
+        "held_out_queries": of_held_out.held_out.n_queries,
+        "held_out_clicks": held_out.n_clicks,
+        "propensities": why_not if propensities is None else propensities.tolist(),
+        "production": known.source,
+    }
+    return Case(learning, of_held_out, Contender(known.scores), about, None if other is None else evidence(other))
+
+
+def contender_of(model: Model, held_out: HeldOut) -> Contender:
+    """A trained model as criteria see it."""
+    ranker = model.ranker()
+    return Contender(
+        scores=held_out.score(ranker),
+        scores_of_all=held_out.score(ranker, "all"),
+        click_model=model.method.click_model,
+        log_likelihood=list_log_likelihood(model.method, transform_log(held_out.log, model.transform)),
+    )
+
+
+def measure_held_out(definition: Definition) -> Outcome:
+    """Train a method on a part of a log and measure it by the clicks of the other."""
+    case = _own_case(as_json(definition["log"]), as_json(definition["held_out"]))
+    recipe = recipe_of(definition["recipe"])
+    taught = recipe.method == "labelled"
+    judged = judged_split(definition, "judged") if taught else None
+    model = fit(recipe, None if taught else case.learning, judged=judged)
+    values, reasons = measure_all(contender_of(model, case.evidence.held_out), case.evidence)
+    curve = model.examination()
+    about = {
+        "reasons": reasons,
+        "examination": None if curve is None else curve.tolist(),
+        "best_step": model.history.best_step,
+        **case.about,
+    }
+    if case.choosing is not None:
+        about["validation"] = _chosen_by(definition["criterion"], contender_of(model, case.choosing.held_out), case)
+    return Outcome(values, case.evidence.held_out.query_ids, about)
+
+
+def measure_production(definition: Definition) -> Outcome:
+    """Measure the production ranking: on judged queries where there are any, else by held-out clicks."""
+    if definition.get("test") is not None:
+        judged = judged_split(definition, "test")
+        known = production_of_judged(own_log(definition["log"]["path"]), judged)
+        result = evaluate(
+            known.scores,
+            judged,
+            definition["metrics"],
+            undefined=definition["undefined"],
+            max_grade=definition["max_grade"],
+        )
+        values = {name: result.values(name) for name in definition["metrics"]}
+        return Outcome(values, result.query_ids, {"production": known.source})
+    case = _own_case(as_json(definition["log"]), as_json(definition["held_out"]))
+    values, reasons = measure_all(case.production, case.evidence)
+    return Outcome(values, case.evidence.held_out.query_ids, {"reasons": reasons, **case.about})
+
+
+@lru_cache(maxsize=2)
+def _own_case(log: str, held_out: str) -> Case:
+    settings = json.loads(held_out)
+    return make_case(own_log(json.loads(log)["path"]), settings["share"], choosing=settings["choosing"])
+
+
+def _propensities(log: ClickLog, n_positions: int) -> tuple[Vector | None, str]:
+    """The curve of a log, or why it has none."""
+    if log.graded:
+        return None, "feedback is graded"
+    try:
+        return estimate_propensities(log, n_bootstrap=0).propensities(n_positions), ""
+    except NotIdentified as reason:
+        return None, str(reason)
+
+
+def _chosen_by(asked: str | None, contender: Contender, case: Case) -> float:
+    """The number that hyper-parameters are chosen by; higher is better."""
+    assert case.choosing is not None
+    values, reasons = measure_all(contender, case.choosing, [asked] if asked else tuple(CRITERIA))
+    name = leading_criterion({"": list(values)}, asked)
+    if name in reasons:
+        raise ValueError(f"hyper-parameters cannot be chosen by {CRITERIA[name].title}: {reasons[name]}")
+    return float(np.nanmean(values[name])) * (1 if CRITERIA[name].higher_is_better else -1)

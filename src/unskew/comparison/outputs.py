@@ -1,0 +1,212 @@
+"""Outputs of an experiment: run its plan, then write results, tables, figures and the report.
+
+OUT/runs/                rows of finished runs; a run that is here is not run again
+OUT/results.parquet      one line per run and test query
+OUT/runs.parquet         one line per run: hyper-parameters, means, seconds, best step, learnt examination curve
+OUT/*.md, *.tex          tables        OUT/*.svg, *.png  figures        OUT/report.html  all of it on one page
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unskew.comparison.against_production import Outlook
+from unskew.comparison.plan import Group
+from unskew.comparison.run import Progress, Result, Results, run_plan
+from unskew.comparison.settings import Experiment
+from unskew.comparison.tasks import Task, versions
+from unskew.reporting.drawing import Drawn
+from unskew.reporting.page import ClaimResult, Section, write_report
+from unskew.reporting.sheets import NOTHING, Sheet, latex, markdown, options_text
+
+DEFAULT_JOBS = 2
+DETAILS = ("tests", "chosen", "meaning")  # tables that stand below the results
+
+
+@dataclass(frozen=True, eq=False)
+class Presentation:
+    """What is shown of results."""
+
+    sheets: Sequence[Sheet]
+    figures: Sequence[Drawn] = ()
+    claims: Sequence[ClaimResult] = ()
+    outlook: Outlook | None = None  # against production, in a comparison
+    chosen_by: str = ""  # how states and hyper-parameters are chosen; empty: on validation queries
+    lead: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """A finished experiment and what was written."""
+
+    experiment: Experiment
+    data: str
+    results: Results
+    shown: Presentation
+    out: Path
+    report: Path
+
+
+def run_experiment(
+    experiment: Experiment,
+    data: str,
+    groups: Sequence[Group],
+    out: Path,
+    *,
+    tasks: Mapping[str, Task],
+    present: Callable[[Experiment, Results, str], Presentation],
+    command: str,
+    seeds: int | None = None,
+    jobs: int = DEFAULT_JOBS,
+    fresh: bool = False,
+    progress: Progress | None = None,
+) -> Finished:
+    """Run groups and write everything.
+
+    Args:
+        tasks: what a run may do, by name.
+        present: makes tables and figures of the results on these data.
+    """
+    experiment = replace(experiment, seeds=seeds or experiment.seeds)
+    results = run_plan(
+        groups,
+        out / "runs",
+        experiment.metric,
+        tasks=tasks,
+        seeds=experiment.seeds,
+        jobs=jobs,
+        fresh=fresh,
+        progress=progress,
+    )
+    _write_results(results, out)
+    shown = present(experiment, results, data)
+    for sheet in shown.sheets:
+        (out / f"{sheet.name}.md").write_text(markdown(sheet), encoding="utf-8")
+        (out / f"{sheet.name}.tex").write_text(latex(sheet), encoding="utf-8")
+    for figure in shown.figures:
+        figure.save(out)
+    sections = _sections(experiment, data, results, shown, command)
+    report = write_report(out / "report.html", experiment.title, sections, shown.lead or f"Data: {data}.")
+    return Finished(experiment, data, results, shown, out, report)
+
+
+def _sections(experiment: Experiment, data: str, results: Results, shown: Presentation, command: str) -> list[Section]:
+    main = [sheet for sheet in shown.sheets if sheet.name not in DETAILS]
+    details = [sheet for sheet in shown.sheets if sheet.name in DETAILS]
+    sections = [Section("The question", [experiment.question.strip()])]
+    if shown.outlook is not None:
+        line = shown.outlook.line
+        sections.append(Section("Does anything beat production?", [f"{line[0].upper()}{line[1:]}."]))
+    if shown.claims:
+        sections.append(Section("What held and what did not", verdicts=shown.claims))
+    sections.append(Section("Results", sheets=main, figures=shown.figures))
+    if details:
+        sections.append(Section("Details", sheets=details))
+    if results.failed:
+        failed = [f"{run.title}: {error}" for run, error in results.failed]
+        sections.append(Section(f"Runs that failed ({len(failed)})", failed))
+    sections.append(Section("The setting", experiment.notes, _facts(experiment, data, results, shown.chosen_by)))
+    sections.append(Section("To repeat it", _provenance(results), versions(), command))
+    return sections
+
+
+def _facts(experiment: Experiment, data: str, results: Results, chosen_by: str) -> dict[str, str]:
+    simulation = experiment.simulation
+    seeds = sorted({result.run.repetition.seed for result in results.results})
+    seconds = [result.outcome.about["seconds"] for result in (*results.results, *results.tried)]
+    facts = {"data": data}
+    simulated = not any("log" in result.run.definition for result in results.results)
+    if experiment.methods and simulated:
+        facts |= {
+            "shown by": options_text(simulation.policy).removeprefix("name "),
+            "clicked by": options_text(simulation.user).removeprefix("name "),
+            "sessions": f"{simulation.sessions} a query, {simulation.n_shown} documents shown",
+            "settings": _settings_text(experiment),
+        }
+    if experiment.methods:
+        facts |= {
+            "training": options_text(experiment.training),
+            "methods": ", ".join(f"{entry.label} ({entry.method})" for entry in experiment.methods),
+            "chosen by": chosen_by or f"{experiment.metric} on validation queries, first repetition",
+            "seeds": ", ".join(map(str, seeds)),
+            "time of a run": f"{np.median(seconds):.1f} s (median of {len(seconds)})" if seconds else NOTHING,
+        }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _settings_text(experiment: Experiment) -> str:
+    parts = []
+    for entry in experiment.settings:
+        changes = {key: value for key, value in entry.simulation.items() if not isinstance(value, dict)}
+        for part in entry.simulation.values():
+            changes |= part if isinstance(part, dict) else {}
+        parts.append(f"{entry.name}: {options_text(entry.options | changes)}")
+    return "; ".join(parts)
+
+
+def _provenance(results: Results) -> list[str]:
+    if not results.other_code:
+        return []
+    return [f"{results.other_code} of the rows were made by an earlier state of the code; --fresh runs them again."]
+
+
+def _write_results(results: Results, out: Path) -> None:
+    """Both parquet files."""
+    by_query = [_query_rows(result) for result in results.results if result.outcome.per_query]
+    if by_query:
+        pq.write_table(pa.concat_tables(by_query, promote_options="permissive"), out / "results.parquet")
+    chosen = {result.run.key for result in results.results}
+    everything = {result.run.key: result for result in (*results.results, *results.tried)}
+    if everything:
+        rows = [_run_row(result, result.run.key in chosen) for result in everything.values()]
+        pq.write_table(pa.Table.from_pylist(rows), out / "runs.parquet")
+
+
+def _query_rows(result: Result) -> pa.Table:
+    run, outcome = result.run, result.outcome
+    n_queries = len(next(iter(outcome.per_query.values())))
+    names = {"setting": run.setting, "method": run.label, "data": run.repetition.data}
+    columns = {name: pa.array([text] * n_queries).dictionary_encode() for name, text in names.items()}
+    columns["seed"] = pa.array(np.full(n_queries, run.repetition.seed))
+    queries = [str(query) for query in outcome.query_ids] if outcome.query_ids is not None else [None] * n_queries
+    columns["query"] = pa.array(queries, pa.string())
+    return pa.table(columns | {name: pa.array(values, from_pandas=True) for name, values in outcome.per_query.items()})
+
+
+def _run_row(result: Result, chosen: bool) -> dict[str, object]:
+    run, about = result.run, result.outcome.about
+    return {
+        "key": run.key,
+        "setting": run.setting,
+        "method": run.label,
+        "data": run.repetition.data,
+        "seed": run.repetition.seed,
+        "chosen": chosen,
+        "hyper_parameters": json.dumps(run.point),
+        **{name: float(np.nanmean(values)) for name, values in result.outcome.per_query.items()},
+        **{name: about.get(name) for name in ("validation", "best_step", "seconds", "examination", "code")},
+    }
+
+
+def writable(folder: Path) -> Path:
+    """The folder, made if need be; an error before any work if nothing can be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise OSError(f"{folder} cannot be written ({error}): choose another place with --out") from error
+    return folder
+
+
+def command_text(verb: str, subject: str, **options: object) -> str:
+    """A command as it is typed."""
+    words = [f"--{name} {value}" for name, value in options.items() if value is not None]
+    return " ".join(["unskew", verb, subject, *words])

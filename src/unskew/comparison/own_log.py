@@ -1,0 +1,187 @@
+"""Compare methods on a log of one's own, always beside the production ranking: by judgements, or by held-out clicks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+
+from unskew.comparison.against_production import PRODUCTION, criteria_sheets, outlook, standing_sheet
+from unskew.comparison.held_out import HELD_OUT
+from unskew.comparison.outputs import DEFAULT_JOBS, Finished, Presentation, command_text, run_experiment, writable
+from unskew.comparison.plan import FORMAT, Group, Repetition, Run, plan, repetitions_of
+from unskew.comparison.run import Progress, Results
+from unskew.comparison.settings import Entry, Experiment, OptionTable
+from unskew.comparison.statistics import Table
+from unskew.comparison.tables import chosen_sheet, difference_sheet, result_sheets
+from unskew.comparison.tasks import TASKS
+from unskew.data.clicks.storage import open_log
+from unskew.data.judged.catalogue import load_split
+from unskew.evaluation.criteria import CRITERIA
+from unskew.recipe import find_method
+from unskew.reporting.sheets import Sheet
+
+# What is compared where nothing is named: methods that need neither propensities, interventions nor joint clicks.
+DEFAULT_METHODS = ("naive", "dla", "two_tower", "regression_em", "lbd", "vectorization", "affine_softmax")
+
+CHOSEN_BY = "the last step; hyper-parameters by other held-out clicks, first repetition"  # without judged data
+
+
+def compare(
+    log: str | Path,
+    methods: Sequence[str] = DEFAULT_METHODS,
+    *,
+    validate: str | None = None,
+    test: str | None = None,
+    judged: str | None = None,
+    grids: Mapping[str, Mapping[str, list]] | None = None,
+    options: OptionTable | None = None,
+    metrics: Sequence[str] = Experiment.metrics,
+    metric: str = Experiment.metric,
+    baseline: str | None = None,
+    criterion: str | None = None,
+    held_out: float = HELD_OUT,
+    seeds: int = 5,
+    jobs: int = DEFAULT_JOBS,
+    out: str | Path = "runs/compare",
+    fresh: bool = False,
+    progress: Progress | None = None,
+) -> Finished:
+    """Compare methods on a click log, and all of them with the production ranking.
+
+    With judged data, hyper-parameters are chosen on `validate` and numbers come from `test`. Without, methods learn
+    from a part of the queries and are compared by the clicks of the others, with every criterion that the log supports;
+    where there are grids, half of those queries choose hyper-parameters and the other half gives the numbers.
+
+    Args:
+        log: folder of a click log.
+        validate, test: data sets or LETOR files, as `load_split` takes them; both or none.
+        judged: judged data that `labelled` learns from.
+        grids: method -> hyper-parameter -> values to choose from.
+        options: of training and network, for every method.
+        baseline: method that the others are tested against; default: the first. With judged data only.
+        criterion: decides without judged data; default: the one that was found to choose best.
+        held_out: share of the queries that methods are compared on, without judged data.
+        seeds: trainings of each method; log and held-out queries stay.
+    """
+    _check(methods, grids or {}, judged, baseline, criterion)
+    if not 0 < held_out < 1:
+        raise ValueError(f"held_out is the share of the queries to compare on, between 0 and 1, got {held_out}")
+    if (validate is None) != (test is None):
+        raise ValueError("judged data are needed twice, to choose and to measure: pass both validate and test, or none")
+    path = Path(log)
+    if not open_log(path).n_clicks:
+        raise ValueError(f"{path} has no click: there is nothing to learn from, and nothing to compare by")
+    own: OptionTable = {"log": {"path": str(path.resolve()), "digest": _digest(path)}, "judged": judged}
+    if validate is not None and test is not None:
+        own |= {"valid": validate, "test": test, "max_grade": _checked_grade(validate, test)}
+    else:
+        own["held_out"] = {"share": held_out, "choosing": bool(grids)}
+        if grids:  # else every criterion is measured anyway, and rows serve whichever decides
+            own["criterion"] = criterion
+        metrics, metric, baseline = (), Experiment.metric, None
+    experiment = Experiment(
+        name="compare",
+        title="Comparison of methods",
+        question=f"Which of {', '.join(methods)} ranks best after learning from {path.name}?",
+        task="train" if test is not None else "choose",
+        metrics=tuple(dict.fromkeys([*metrics, metric])),
+        metric=metric,
+        seeds=seeds,
+        baseline=(baseline or methods[0],),
+        training=dict(options or {}),
+        methods=tuple(Entry(name, name, grid=dict((grids or {}).get(name, {}))) for name in methods),
+    )
+    groups = [_production_group(experiment, path.name, own), *plan(experiment, path.name, seeds, own)]
+    command = command_text(
+        "compare", str(log), methods=",".join(methods), validate=validate, test=test, seeds=seeds, out=out
+    )
+    folder = writable(Path(out))
+    return run_experiment(
+        experiment,
+        path.name,
+        groups,
+        folder,
+        tasks=TASKS,
+        present=partial(_present, criterion=criterion),
+        command=command,
+        jobs=jobs,
+        fresh=fresh,
+        progress=progress,
+    )
+
+
+def _present(experiment: Experiment, results: Results, data: str, criterion: str | None) -> Presentation:
+    """Everything against production, then tables by judgements, or by the criteria of held-out clicks."""
+    found = outlook(experiment, results, criterion)
+    table = Table(results.results)
+    sheets: list[Sheet | None] = [standing_sheet(found, experiment.seeds) if found else None]
+    if experiment.task == "choose":
+        sheets += criteria_sheets(results)
+    else:
+        sheets += [*result_sheets(experiment, table, data), difference_sheet(experiment, table)]
+    sheets.append(chosen_sheet(experiment, table))
+    chosen_by = CHOSEN_BY if experiment.task == "choose" else ""
+    return Presentation([sheet for sheet in sheets if sheet is not None], outlook=found, chosen_by=chosen_by)
+
+
+def _production_group(experiment: Experiment, data: str, own: OptionTable) -> Group:
+    """The production ranking as a run; it is not trained, so all repetitions are the same one."""
+    definition = {
+        "format": FORMAT,
+        "version": version("unskew"),
+        "task": "production",
+        "data": data,
+        "metrics": list(experiment.metrics),
+        "metric": experiment.metric,
+        "undefined": experiment.undefined,
+        **own,
+    }
+
+    def run(repetition: Repetition) -> Run:
+        return Run("", PRODUCTION, {}, repetition, definition)
+
+    first, *others = repetitions_of(data, experiment.seeds)
+    return Group("", PRODUCTION, (run(first),), lambda _: [run(repetition) for repetition in others])
+
+
+def _check(
+    methods: Sequence[str],
+    grids: Mapping[str, Mapping[str, list]],
+    judged: str | None,
+    baseline: str | None,
+    criterion: str | None,
+) -> None:
+    for name in methods:
+        find_method(name)
+    strangers = [name for name in grids if name not in methods]
+    if strangers:
+        raise ValueError(f"there is a grid for '{strangers[0]}', which is not compared: add it to methods")
+    if baseline is not None and baseline not in methods:
+        raise ValueError(f"the baseline '{baseline}' is not compared: add it to methods")
+    if "labelled" in methods and judged is None:
+        raise ValueError("labelled learns from judgements: pass judged data (--judged DATA)")
+    if criterion is not None and criterion not in CRITERIA:
+        raise ValueError(f"unknown criterion '{criterion}': choose one of {', '.join(CRITERIA)}")
+
+
+def _checked_grade(validate: str, test: str) -> float:
+    """The highest grade of both sets, which must describe documents alike."""
+    valid, tested = load_split(validate, "valid"), load_split(test, "test")
+    if valid.n_features != tested.n_features:
+        raise ValueError(
+            f"{validate} has {valid.n_features} features, {test} {tested.n_features}: "
+            "validate and test on data with the features of the log"
+        )
+    return max(valid.max_grade, tested.max_grade)
+
+
+def _digest(folder: Path) -> str:
+    """A hash of the files of a log, so that rows of another log are never taken for its own."""
+    digest = hashlib.sha256()
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        with file.open("rb") as stream:
+            digest.update(file.relative_to(folder).as_posix().encode() + hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()[:24]

@@ -1,0 +1,209 @@
+"""The plan of an experiment: which runs there are, each with its complete definition.
+
+The definition of a run is all that decides its result, defaults included; its hash names the row on disk. So a change
+of a setting, or of a default in the code, is another row, and an old one is never taken for it.
+
+A repetition is a seed. It changes the simulated clicks and the training; data, policy and user stay. Where a data set
+comes in folds, repetitions go through the folds; of `world:small:100-104` they go through five worlds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from unskew.comparison.settings import Entry, Experiment, OptionTable, Setting, SimulationSettings
+from unskew.data.judged.catalogue import load
+from unskew.data.judged.catalogue_entries import CATALOGUE, FOLDS
+from unskew.methods import hyper_parameters
+from unskew.recipe import Recipe, find_method
+from unskew.simulation.policies import POLICIES, make_policy
+from unskew.simulation.users import USERS, describe, make_user
+
+WORLD_GRADE = 4.0
+WORLDS = re.compile(r"(?P<size>world:\w+):(?P<first>\d+)-(?P<last>\d+)")
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """One time that everything is run."""
+
+    number: int
+    data: str
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One training, or another task, and where its result belongs."""
+
+    setting: str
+    label: str
+    point: OptionTable  # of the grid
+    repetition: Repetition
+    definition: OptionTable = field(repr=False)
+
+    @property
+    def key(self) -> str:
+        """The name of its row: a hash of the definition."""
+        text = json.dumps(self.definition, sort_keys=True, default=repr)
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+    @property
+    def title(self) -> str:
+        choice = " ".join(f"{name}={value}" for name, value in self.point.items())
+        parts = (self.setting, self.label if choice in self.label else f"{self.label} {choice}")
+        return f"{', '.join(part for part in parts if part)}, {self.repetition.data}, seed {self.repetition.seed}"
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """All runs of one method in one setting: the points of its grid first, then the chosen one again."""
+
+    setting: str
+    label: str
+    candidates: tuple[Run, ...]  # on the first repetition
+    again: Callable[[Run], list[Run]] = field(repr=False)  # the same on the other repetitions
+
+
+def plan(experiment: Experiment, data: str, seeds: int | None = None, own: OptionTable | None = None) -> list[Group]:
+    """Groups of runs; a method, an option or data that are not there are refused here, before any work.
+
+    Args:
+        own: a log of one's own and judged data to validate and test on, instead of a simulation on `data`.
+    """
+    repetitions = repetitions_of(data, seeds or experiment.seeds)
+    if own is None:
+        for name in dict.fromkeys(repetition.data for repetition in repetitions):
+            load(name)  # an error where files are missing
+    groups = []
+    for setting in experiment.settings or (Setting(""),):
+        for entry in experiment.methods:
+            groups += _groups(experiment, setting, entry, repetitions, own)
+    return groups
+
+
+def repetitions_of(data: str, seeds: int) -> list[Repetition]:
+    """So many repetitions; they go through the folds of a data set that has them."""
+    if seeds < 1:
+        raise ValueError(f"seeds must be at least 1, got {seeds}")
+    names = folds_of(data)
+    return [Repetition(number, names[number % len(names)], number) for number in range(seeds)]
+
+
+def folds_of(data: str) -> list[str]:
+    """Catalogue names of the folds of a data set, or of the worlds of `world:SIZE:FIRST-LAST`; else its own name."""
+    worlds = WORLDS.fullmatch(data)
+    if worlds is not None:
+        return [f"{worlds['size']}:{seed}" for seed in range(int(worlds["first"]), int(worlds["last"]) + 1)] or [data]
+    folds = [f"{data}/{fold}" for fold in FOLDS if f"{data}/{fold}" in CATALOGUE]
+    return folds or [data]
+
+
+def highest_grade(data: str) -> float:
+    """The highest grade of the scale of a data set."""
+    if data in CATALOGUE:
+        return float(CATALOGUE[data].grades.rpartition("-")[2])
+    return WORLD_GRADE
+
+
+def _groups(
+    experiment: Experiment, setting: Setting, entry: Entry, repetitions: list[Repetition], own: OptionTable | None
+) -> list[Group]:
+    alone = experiment.selection == "all"
+
+    def make(point: OptionTable, repetition: Repetition) -> Run:
+        label = _with_point(entry.label, point) if alone else entry.label
+        definition = define(experiment, setting, entry, point, repetition, own)
+        return Run(setting.name, label, point, repetition, definition)
+
+    def again(chosen: Run) -> list[Run]:
+        return [make(chosen.point, repetition) for repetition in repetitions[1:]]
+
+    candidates = [make(point, repetitions[0]) for point in entry.points()]
+    if alone:
+        return [Group(setting.name, run.label, (run,), again) for run in candidates]
+    return [Group(setting.name, entry.label, tuple(candidates), again)]
+
+
+def _with_point(label: str, point: OptionTable) -> str:
+    return " ".join([label, *(f"{name}={value}" for name, value in point.items())])
+
+
+def define(
+    experiment: Experiment,
+    setting: Setting,
+    entry: Entry,
+    point: OptionTable,
+    repetition: Repetition,
+    own: OptionTable | None = None,
+) -> OptionTable:
+    """The complete definition of a run."""
+    options = {**experiment.training, **setting.options, **entry.options, **point}
+    recipe = Recipe.of(entry.method, **{**options, "metric": experiment.metric, "seed": repetition.seed})
+    grade = highest_grade(repetition.data)
+    definition = {
+        "format": FORMAT,
+        "version": version("unskew"),
+        "task": experiment.task,
+        "task_options": experiment.task_options,
+        "data": repetition.data,
+        "recipe": recipe_definition(recipe),
+        "metrics": list(experiment.metrics),
+        "metric": experiment.metric,
+        "undefined": experiment.undefined,
+        "max_grade": grade,
+    }
+    if own is not None:
+        return definition | own
+    if entry.method == "labelled":  # learns from no log
+        return definition
+    simulation = _fitted_to_grades(experiment.simulation.changed(setting.simulation), grade)
+    return definition | {
+        "simulation": asdict(simulation),
+        "policy_defaults": describe(POLICIES, make_policy(**simulation.policy)),
+        "user_defaults": describe(USERS, make_user(**simulation.user)),
+        "simulation_seed": repetition.seed,
+        "interventions": dict(entry.interventions),
+        "oracle": entry.oracle,
+    }
+
+
+def recipe_definition(recipe: Recipe) -> OptionTable:
+    """A recipe as plain data, with the defaults of the method's hyper-parameters written out."""
+    defaults = {name: entry.default for name, entry in hyper_parameters(find_method(recipe.method)).items()}
+    return {
+        "method": recipe.method,
+        "hyper_parameters": {**defaults, **recipe.hyper_parameters},
+        "settings": recipe.settings.to_json(),
+        "network": asdict(recipe.network),
+        "transform": recipe.transform,
+    }
+
+
+def _fitted_to_grades(simulation: SimulationSettings, highest: float) -> SimulationSettings:
+    """Users told the scale of the data, where the experiment does not say it."""
+    user = dict(simulation.user)
+    fields_of_user = _arguments(user.get("name", ""))
+    if "max_grade" in fields_of_user:
+        user.setdefault("max_grade", highest)
+    if "rows" in fields_of_user and highest == 2:  # three grades take the rows of the lowest, middle and highest
+        user.setdefault("rows", [0, 2, 4])
+    return simulation.changed({"user": user})
+
+
+def _arguments(user: str) -> list[str]:
+    if user not in USERS:
+        return []  # make_user says what is wrong with the name
+    return list(USERS[user].__dataclass_fields__)  # type: ignore[attr-defined]
+
+
+def as_json(value: Any) -> str:
+    """One text for equal data."""
+    return json.dumps(value, sort_keys=True, default=repr)

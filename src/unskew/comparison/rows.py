@@ -1,0 +1,120 @@
+"""Rows on disk: one parquet file a finished run, whole or not at all.
+
+OUT/runs/KEY.parquet    one line a test query, one column a metric; the rest of the result stands in its metadata
+OUT/runs/KEY.error.txt  what went wrong in a run that failed; the run is tried again next time
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+RESULT = b"unskew-result"
+# Code that decides a number in a row.
+DECIDES = (
+    "lists",
+    "losses",
+    "metrics",
+    "ranking",
+    "fitting",
+    "model",
+    "recipe",
+    "data",
+    "simulation",
+    "networks",
+    "methods",
+    "evaluation",
+    "training",
+    "diagnosis",
+    "comparison/held_out",
+    "comparison/sources",
+    "comparison/tasks",
+    "papers/few_labels",
+    "papers/tasks",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a run found out."""
+
+    per_query: dict[str, NDArray[np.float64]] = field(default_factory=dict)  # metric -> [queries]; NaN: left out
+    query_ids: NDArray | None = None  # [queries]
+    about: dict[str, Any] = field(default_factory=dict)  # JSON
+
+
+def row_path(folder: Path, key: str) -> Path:
+    return folder / f"{key}.parquet"
+
+
+def error_path(folder: Path, key: str) -> Path:
+    return folder / f"{key}.error.txt"
+
+
+def write_row(folder: Path, key: str, definition: dict[str, Any], outcome: Outcome) -> Path:
+    """Put the row of a run in its place."""
+    columns: dict[str, Any] = {}
+    if outcome.query_ids is not None:
+        columns["query"] = pa.array(outcome.query_ids)
+    for name, values in outcome.per_query.items():
+        columns[name] = pa.array(values, from_pandas=True)
+    result = {"definition": definition, "about": {**outcome.about, "code": code_digest()}}
+    metadata = {RESULT: json.dumps(result, default=repr).encode()}
+    target = row_path(folder, key)
+    scratch = folder / f".{key}.{os.getpid()}.tmp"
+    try:
+        pq.write_table(pa.table(columns).replace_schema_metadata(metadata), scratch, compression="zstd")
+        scratch.replace(target)
+    finally:
+        scratch.unlink(missing_ok=True)
+    error_path(folder, key).unlink(missing_ok=True)
+    return target
+
+
+def read_row(folder: Path, key: str) -> Outcome | None:
+    """The row of a run, if it is there and can be read."""
+    path = row_path(folder, key)
+    if not path.is_file():
+        return None
+    try:
+        table = pq.read_table(path)
+        about = json.loads((table.schema.metadata or {})[RESULT])["about"]
+    except (OSError, ValueError, KeyError):
+        return None  # damaged: it is run again
+    names = [name for name in table.column_names if name != "query"]
+    return Outcome(
+        per_query={name: table[name].to_numpy(zero_copy_only=False).astype(np.float64) for name in names},
+        query_ids=table["query"].to_numpy(zero_copy_only=False) if "query" in table.column_names else None,
+        about=about,
+    )
+
+
+def write_error(folder: Path, key: str, title: str, definition: dict[str, Any], text: str) -> Path:
+    """Keep what went wrong."""
+    path = error_path(folder, key)
+    about = json.dumps(definition, indent=2, sort_keys=True, default=repr)
+    path.write_text(f"{title}\n\n{text}\n\nThe run was:\n{about}\n", encoding="utf-8")
+    return path
+
+
+@cache
+def code_digest() -> str:
+    """A hash of the code that decides results: rows of other code can be told apart."""
+    root = Path(__file__).parents[1]
+    files = [root / f"{name}.py" for name in DECIDES if (root / f"{name}.py").is_file()]
+    for name in DECIDES:
+        files += (root / name).rglob("*.py") if (root / name).is_dir() else []
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,273 @@
+"""Run a plan: independent runs side by side in processes, each a row on disk as soon as it is finished.
+
+Hyper-parameters are chosen first, on the first repetition and on validation queries only; then the chosen ones are run
+on the others. Rows that are there already are not run again, so an interrupted experiment goes on where it was. A run
+that fails leaves its traceback and does not stop the others; one whose process dies is tried once more, alone.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from threadpoolctl import threadpool_limits
+
+from unskew.comparison.plan import Group, Run
+from unskew.comparison.rows import Outcome, code_digest, error_path, read_row, write_error, write_row
+from unskew.comparison.tasks import Task, perform
+from unskew.metrics import metric
+
+DIED = "its process died, perhaps for lack of memory: try fewer jobs"
+
+
+@dataclass(frozen=True)
+class State:
+    """What a progress display is told."""
+
+    done: int
+    total: int
+    running: tuple[str, ...]
+    failed: tuple[str, ...]
+    found: int  # rows that were there already
+    seconds_left: float | None  # None: no run has finished yet
+
+
+Progress = Callable[[State], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A finished run."""
+
+    run: Run
+    outcome: Outcome
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """Everything that an experiment found out."""
+
+    results: tuple[Result, ...]  # of the chosen hyper-parameters
+    tried: tuple[Result, ...]  # of every point of the grids, on the first repetition
+    failed: tuple[tuple[Run, str], ...]  # with the last line of the error
+    found: int
+    other_code: int  # rows that an earlier state of the code made
+
+
+@dataclass
+class _Board:
+    """What has happened so far."""
+
+    folder: Path
+    total: int
+    jobs: int
+    progress: Progress | None
+    tasks: Mapping[str, Task]
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    failed: dict[str, tuple[Run, str]] = field(default_factory=dict)
+    running: dict[str, str] = field(default_factory=dict)
+    found: int = 0
+    spent: list[float] = field(default_factory=list)
+
+    def task(self, run: Run) -> Task:
+        return self.tasks[run.definition["task"]]
+
+    def tell(self) -> None:
+        if self.progress is None:
+            return
+        done = len(self.outcomes) + len(self.failed)
+        left = (self.total - done) * sum(self.spent) / len(self.spent) / self.jobs if self.spent else None
+        titles = tuple(run.title for run, _ in self.failed.values())
+        self.progress(State(done, self.total, tuple(self.running.values()), titles, self.found, left))
+
+
+def run_plan(
+    groups: Sequence[Group],
+    folder: Path,
+    metric_name: str,
+    *,
+    tasks: Mapping[str, Task],
+    seeds: int,
+    jobs: int = 2,
+    fresh: bool = False,
+    progress: Progress | None = None,
+) -> Results:
+    """Run all that is not there yet.
+
+    Args:
+        folder: for the rows.
+        metric_name: chooses among the points of a grid, on validation.
+        tasks: what a run may do, by name; worker processes get these functions, so they stand in a module.
+        jobs: runs side by side; threads are divided among them.
+        fresh: run again what is there already.
+    """
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1, got {jobs}")
+    folder.mkdir(parents=True, exist_ok=True)
+    first = [run for group in groups for run in group.candidates]
+    board = _Board(folder, len(first) + len(groups) * (seeds - 1), jobs, progress, tasks)
+    _run_all(first, board, fresh)
+    chosen = [run for group in groups if (run := best_candidate(group, board.outcomes, metric_name)) is not None]
+    again = {id(run): group.again for group in groups for run in group.candidates}
+    later = [run for candidate in chosen for run in again[id(candidate)](candidate)]
+    board.total = len(first) + len(later)
+    _run_all(_by_repetition(later), board, fresh)
+    return Results(
+        results=tuple(_finished([*chosen, *later], board)),
+        tried=tuple(_finished(first, board)),
+        failed=tuple(board.failed.values()),
+        found=board.found,
+        other_code=sum(outcome.about.get("code") != code_digest() for outcome in board.outcomes.values()),
+    )
+
+
+def best_candidate(group: Group, outcomes: dict[str, Outcome], metric_name: str) -> Run | None:
+    """The candidate that is best on validation; None if all have failed. Test queries have no say."""
+    finished = [run for run in group.candidates if run.key in outcomes]
+    if len(finished) < 2:
+        return finished[0] if finished else None
+    sign = 1 if metric(metric_name).higher_is_better else -1
+    return max(finished, key=lambda run: sign * outcomes[run.key].about["validation"])
+
+
+def _finished(runs: Iterable[Run], board: _Board) -> Iterator[Result]:
+    for run in runs:
+        if run.key in board.outcomes:
+            yield Result(run, board.outcomes[run.key])
+
+
+def _by_repetition(runs: Iterable[Run]) -> list[Run]:
+    """Runs that share a log stand together."""
+    return sorted(runs, key=lambda run: (run.repetition.number, run.setting))
+
+
+def _run_all(runs: Iterable[Run], board: _Board, fresh: bool) -> None:
+    waiting: dict[str, Run] = {}
+    for run in runs:
+        row = None if fresh or run.key in board.outcomes else read_row(board.folder, run.key)
+        if row is not None:
+            board.outcomes[run.key] = row
+            board.found += 1
+        elif run.key not in board.outcomes:
+            waiting[run.key] = run
+    board.tell()
+    if not waiting:
+        return
+    _side_by_side(list(waiting.values()), board) if board.jobs > 1 else _one_by_one(waiting.values(), board)
+
+
+def _one_by_one(runs: Iterable[Run], board: _Board) -> None:
+    for run in runs:
+        board.running = {run.key: run.title}
+        board.tell()
+        _note(run, board, *_perform_and_write(run, board.folder, board.task(run)))
+
+
+def _side_by_side(waiting: Sequence[Run], board: _Board) -> None:
+    """Keep all processes busy until nothing waits; who was at work when a process died is then run alone."""
+    left = list(waiting)
+    while left:
+        with _pool(board.jobs) as pool:
+            suspects, left = _drain(left, board, pool, board.jobs)
+        for run in suspects:
+            with _pool(1) as pool:
+                for guilty in _drain([run], board, pool, 1)[0]:
+                    write_error(board.folder, guilty.key, guilty.title, guilty.definition, DIED)
+                    _note(guilty, board, None, 0.0, DIED)
+
+
+def _drain(runs: Sequence[Run], board: _Board, pool: ProcessPoolExecutor, jobs: int) -> tuple[list[Run], list[Run]]:
+    """Run until nothing waits or a process has died: who was at work then, and who still waits."""
+    queue = list(reversed(runs))
+    at_work: dict[Future, Run] = {}
+    suspects: list[Run] = []
+    while at_work or (queue and not suspects):
+        while queue and not suspects and len(at_work) < jobs:
+            run = queue.pop()
+            try:
+                at_work[pool.submit(_perform_and_write, run, board.folder, board.task(run))] = run
+            except BrokenProcessPool:
+                suspects.append(run)
+        board.running = {run.key: run.title for run in at_work.values()}
+        board.tell()
+        for future in wait(at_work, return_when=FIRST_COMPLETED).done:
+            run = at_work.pop(future)
+            try:
+                _note(run, board, *future.result())
+            except BrokenProcessPool:
+                suspects.append(run)
+    return suspects, list(reversed(queue))
+
+
+def _note(run: Run, board: _Board, outcome: Outcome | None, seconds: float, error: str) -> None:
+    board.running.pop(run.key, None)
+    if outcome is None:
+        board.failed[run.key] = (run, error)
+    else:
+        board.outcomes[run.key] = outcome
+        board.spent.append(seconds)
+    board.tell()
+
+
+def _perform_and_write(run: Run, folder: Path, task: Task) -> tuple[Outcome | None, float, str]:
+    """Do a run and put its row on disk; the outcome or None, its seconds, and what went wrong."""
+    started = time.monotonic()
+    try:
+        outcome = perform(task, run.definition)
+        write_row(folder, run.key, run.definition, outcome)
+        # As it stands on disk, so that a finished and a resumed experiment report the same.
+        return read_row(folder, run.key), time.monotonic() - started, ""
+    except Exception as error:  # whatever it is, the other runs go on
+        _try_to_write_error(run, folder)
+        last = str(error).splitlines()[0] if str(error) else ""
+        return None, time.monotonic() - started, f"{type(error).__name__}: {last}"
+
+
+def _try_to_write_error(run: Run, folder: Path) -> None:
+    try:
+        write_error(folder, run.key, run.title, run.definition, traceback.format_exc())
+    except OSError:
+        error_path(folder, run.key).unlink(missing_ok=True)  # a full disk: the error is reported all the same
+
+
+@contextmanager
+def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes with their share of the threads; an interrupted experiment leaves none behind."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_start_worker, initargs=(max(1, cores // jobs),))
+    try:
+        yield pool
+    except BaseException:
+        processes = list((pool._processes or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+        raise
+    pool.shutdown(wait=True)
+
+
+def _start_worker(threads: int) -> None:
+    torch.set_num_threads(threads)
+    threadpool_limits(threads)  # forests and matrix products outside torch
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A killed experiment must not leave processes that train for nobody."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

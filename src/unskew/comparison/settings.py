@@ -1,0 +1,84 @@
+"""Settings of an experiment: data, what was shown, who clicked, methods with their grids, how hyper-parameters are
+chosen, seeds and metrics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+OptionTable = dict[str, Any]
+Grid = dict[str, list[Any]]
+
+
+@dataclass(frozen=True)
+class SimulationSettings:
+    """How clicks are made from judged data."""
+
+    policy: OptionTable = field(default_factory=lambda: {"name": "svm"})
+    user: OptionTable = field(default_factory=lambda: {"name": "position_based"})
+    sessions: int = 128  # of each query
+    n_shown: int = 10
+    joint: bool = False
+    drop_clickless: bool = False
+    interventions: OptionTable = field(default_factory=dict)
+
+    def changed(self, changes: OptionTable) -> SimulationSettings:
+        """With these entries in place of its own; options of the same user or policy are added to the old ones."""
+        merged = dict(changes)
+        for part in ("policy", "user"):
+            if part in merged and "name" not in merged[part]:
+                merged[part] = {**getattr(self, part), **merged[part]}
+        return replace(self, **merged)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One of several worlds or architectures in which all methods are compared."""
+
+    name: str
+    x: float | None = None  # its place on the axis of a figure
+    simulation: OptionTable = field(default_factory=dict)  # changes
+    options: OptionTable = field(default_factory=dict)  # of training and network, for every method
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method as a row of a table."""
+
+    label: str
+    method: str
+    options: OptionTable = field(default_factory=dict)
+    grid: Grid = field(default_factory=dict)
+    interventions: OptionTable = field(default_factory=dict)  # shares, of a second log for methods that need one
+    oracle: str = ""  # what is taken from the truth of the simulation instead of being estimated
+
+    def points(self) -> list[OptionTable]:
+        """All points of the grid; one without choices where there is no grid."""
+        points: list[OptionTable] = [{}]
+        for name, values in self.grid.items():
+            points = [{**point, name: value} for point in points for value in values]
+        return points
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything that an experiment is, but the data it is run on."""
+
+    name: str
+    title: str
+    question: str
+    task: str = "train"
+    data: str = "world:small"
+    metrics: tuple[str, ...] = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "arp")
+    metric: str = "ndcg@10"  # the main one: chooses hyper-parameters on validation, leads tables and figures
+    undefined: str = "skip"
+    seeds: int = 5
+    selection: str = "best"
+    baseline: tuple[str, ...] = ()  # several: the one that is best on validation
+    notes: tuple[str, ...] = ()
+    training: OptionTable = field(default_factory=dict)
+    task_options: OptionTable = field(default_factory=dict)
+    simulation: SimulationSettings = field(default_factory=SimulationSettings)
+    settings: tuple[Setting, ...] = ()
+    methods: tuple[Entry, ...] = ()

@@ -1,0 +1,157 @@
+"""Tables of an experiment: results with marks, paired differences, chosen hyper-parameters.
+
+What stands beside the results, such as numbers of a paper, is passed in as `beside`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from unskew.comparison.settings import Experiment, OptionTable
+from unskew.comparison.statistics import Cell, Table, pick_baseline, summarize
+from unskew.metrics import metric
+from unskew.reporting.sheets import NOTHING, Field, Sheet, options_text, p_value, signed
+
+Beside = Callable[[str], Mapping[str, Mapping[str, float]]]  # setting -> column -> label -> number
+
+
+def nothing_beside(setting: str) -> Mapping[str, Mapping[str, float]]:  # noqa: ARG001
+    """No further columns."""
+    return {}
+
+
+def result_sheets(experiment: Experiment, table: Table, data: str, beside: Beside = nothing_beside) -> list[Sheet]:
+    """Results: one table a setting, or one of the main metric where settings stand along an axis."""
+    if len(experiment.settings) > 3:
+        return [_by_setting(experiment, table, data)]
+    return [_by_metric(experiment, table, setting, data, beside(setting)) for setting in table.settings]
+
+
+def difference_sheet(experiment: Experiment, table: Table) -> Sheet | None:
+    """Differences from the baseline with the p-values of all tests, by the main metric."""
+    rows = []
+    for setting in table.settings:
+        baseline = baseline_of(experiment, table, setting)
+        for cell in summarize(table, setting, experiment.metric, baseline):
+            if cell.difference is None:
+                continue
+            rows.append(
+                (
+                    Field(f"{setting}: {cell.label}" if setting else cell.label),
+                    Field(str(baseline)),
+                    Field(signed(cell.difference), cell.difference),
+                    *(p_value(value) for value in (cell.p, cell.p_randomization, cell.p_repetitions)),
+                )
+            )
+    if not rows:
+        return None
+    columns = ("method", "baseline", "difference", "p, t-test", "p, randomization", "p, over repetitions")
+    note = "Two-sided, paired, Holm-corrected over the methods of a setting; over queries but for the last column."
+    return Sheet("tests", f"Differences in {experiment.metric}", columns, tuple(rows), note)
+
+
+def chosen_sheet(
+    experiment: Experiment, table: Table, reported: Mapping[str, OptionTable] | None = None
+) -> Sheet | None:
+    """Hyper-parameters that validation chose, and those that a paper reports."""
+    rows = []
+    for (setting, label), results in table.results.items():
+        run = next(iter(results.values())).run
+        grids = [entry.grid for entry in experiment.methods if entry.label == label]
+        if run.point and grids and any(len(values) > 1 for values in grids[0].values()):
+            rows.append(
+                (Field(f"{setting}: {label}" if setting else label), Field(options_text(run.point)), Field("ours"))
+            )
+    for where, options in (reported or {}).items():
+        rows.append((Field(where), Field(options_text(options)), Field("paper")))
+    if not rows:
+        return None
+    note = "Chosen on validation queries, on the first repetition, then used in all."
+    return Sheet("chosen", "Chosen hyper-parameters", ("setting", "hyper-parameters", "from"), tuple(rows), note)
+
+
+def baseline_of(experiment: Experiment, table: Table, setting: str) -> str | None:
+    return pick_baseline(table, setting, experiment.baseline, experiment.metric)
+
+
+def _by_metric(
+    experiment: Experiment, table: Table, setting: str, data: str, beside: Mapping[str, Mapping[str, float]]
+) -> Sheet:
+    baseline = baseline_of(experiment, table, setting)
+    cells = {name: summarize(table, setting, name, baseline) for name in experiment.metrics}
+    best = {name: _best(entries, experiment) for name, entries in cells.items()}
+    rows = []
+    for number, cell in enumerate(cells[experiment.metric]):
+        own = [_shown(cells[name][number], best[name]) for name in experiment.metrics]
+        rows.append((Field(cell.label), *own, *(_number(values.get(cell.label)) for values in beside.values())))
+    columns = ("method", *map(_with_direction, experiment.metrics), *beside)
+    title = f"{experiment.title}{f', {setting}' if setting else ''}, on {data}"
+    return Sheet(_file_name("results", setting), title, columns, tuple(rows), _note(table, setting, baseline))
+
+
+def _by_setting(experiment: Experiment, table: Table, data: str) -> Sheet:
+    baselines = {setting: baseline_of(experiment, table, setting) for setting in table.settings}
+    cells = {
+        setting: {cell.label: cell for cell in summarize(table, setting, experiment.metric, baselines[setting])}
+        for setting in table.settings
+    }
+    best = {setting: _best(list(entries.values()), experiment) for setting, entries in cells.items()}
+    rows = [
+        (
+            Field(label),
+            *(
+                _shown(cells[setting][label], best[setting]) if label in cells[setting] else Field(NOTHING)
+                for setting in table.settings
+            ),
+        )
+        for label in table.labels()
+    ]
+    title = f"{experiment.title}: {experiment.metric} on {data}"
+    named = {name for name in baselines.values() if name}
+    note = _note(table, table.settings[0], " or ".join(sorted(named)) or None)
+    return Sheet("results", title, ("method", *table.settings), tuple(rows), note)
+
+
+def _note(table: Table, setting: str, baseline: str | None) -> str:
+    repetitions = max((len(results) for results in table.results.values()), default=0)
+    parts = [
+        f"Mean over {repetitions} repetitions ± half of the 95 % interval." if repetitions > 1 else "One repetition."
+    ]
+    if baseline:
+        parts.append(f"+/− p < .05 and ++/−− p < .005 against {baseline}, t-test over queries, Holm-corrected.")
+    short = [
+        f"{label} ({len(results)})"
+        for (where, label), results in table.results.items()
+        if where == setting and len(results) < repetitions
+    ]
+    return " ".join([*parts, *([f"Fewer repetitions: {', '.join(short)}."] if short else [])])
+
+
+def _shown(cell: Cell, best: str | None) -> Field:
+    half = "" if cell.low is None or cell.high is None else f" ± {(cell.high - cell.low) / 2:.4f}"
+    mark = cell.mark.replace("-", "−")
+    return Field(f"{cell.mean:.4f}{half}{f' {mark}' if mark else ''}", cell.mean, best=cell.label == best)
+
+
+def _best(cells: Sequence[Cell], experiment: Experiment) -> str | None:
+    """The best label; what is taught by judgements or by the truth is an upper bound and not in the race."""
+    taught = {entry.label for entry in experiment.methods if entry.method == "labelled" or entry.oracle}
+    racing = [cell for cell in cells if cell.label not in taught]
+    if len(racing) < 2:
+        return None
+    sign = 1 if metric(racing[0].metric).higher_is_better else -1
+    return max(racing, key=lambda cell: sign * cell.mean).label
+
+
+def _number(value: float | None) -> Field:
+    return Field(NOTHING) if value is None else Field(f"{value:g}", value)
+
+
+def _with_direction(name: str) -> str:
+    return f"{name} {'↑' if metric(name).higher_is_better else '↓'}"
+
+
+def _file_name(stem: str, setting: str) -> str:
+    return "-".join(
+        [stem, *("".join(c if c.isalnum() else "-" for c in setting.lower()).split("-") if setting else [])]
+    )

@@ -1,0 +1,155 @@
+"""Tasks: what a run does, from its definition alone. Others are passed to the runner; see `run_plan`."""
+
+from __future__ import annotations
+
+import platform
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import torch
+
+from unskew.comparison.held_out import measure_held_out, measure_production
+from unskew.comparison.rows import Outcome
+from unskew.comparison.sources import (
+    Definition,
+    dataset,
+    intervention_log,
+    judged_split,
+    own_log,
+    recipe_of,
+    simulation_of,
+)
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.evaluation.evaluate import Evaluation, evaluate
+from unskew.fitting import fit
+from unskew.methods.hte import correct_clicks, oracle_effects
+from unskew.model import Model
+from unskew.simulation.truth import Simulation
+
+Task = Callable[[Definition], Outcome]
+
+
+def perform(task: Task, definition: Definition) -> Outcome:
+    """Do a task, and note its warnings, time and versions."""
+    started = time.monotonic()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", RuntimeWarning)
+        outcome = task(definition)
+    texts = list(dict.fromkeys(str(entry.message) for entry in caught))
+    about = {
+        **outcome.about,
+        "warnings": texts,
+        "seconds": time.monotonic() - started,
+        "threads": torch.get_num_threads(),
+        "versions": versions(),
+    }
+    return Outcome(outcome.per_query, outcome.query_ids, about)
+
+
+def versions() -> dict[str, str]:
+    return {
+        "unskew": version("unskew"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def train(definition: Definition) -> Outcome:
+    """Train a method, choose its state on validation, measure it on test queries."""
+    model, simulation = fit_model(definition)
+    result = evaluate_run(definition, model.ranker(), judged_split(definition, "test"))
+    curve = model.examination()
+    return Outcome(
+        per_query={name: result.values(name) for name in definition["metrics"]},
+        query_ids=result.query_ids,
+        about={
+            **about_training(definition, model),
+            "examination": None if curve is None else curve.tolist(),
+            **({} if simulation is None else _about_log(simulation)),
+        },
+    )
+
+
+TASKS: dict[str, Task] = {
+    "train": train,
+    "choose": measure_held_out,
+    "production": measure_production,
+}
+
+
+def fit_model(definition: Definition) -> tuple[Model, Simulation | None]:
+    """The model that a definition describes, and the simulated log it learnt from."""
+    recipe = recipe_of(definition["recipe"])
+    valid = judged_split(definition, "valid")
+    if "log" in definition:
+        log = own_log(definition["log"]["path"])
+        judged = judged_split(definition, "judged") if recipe.method == "labelled" else None
+        return fit(recipe, None if judged is not None else log, judged=judged, validate=valid), None
+    if recipe.method == "labelled":
+        return fit(recipe, judged=dataset(definition["data"]).train, validate=valid), None
+    simulation = simulation_of(definition)
+    interventions = intervention_log(definition) if definition["interventions"] else None
+    log = ORACLES[definition["oracle"]](simulation)
+    return fit(recipe, log, interventions=interventions, validate=valid), simulation
+
+
+def _with_true_effects(simulation: Simulation) -> ClickLog:
+    """Clicks raised to what they would have been on top, by the truth."""
+    return correct_clicks(simulation.log, oracle_effects(simulation.truth))
+
+
+def _with_true_observation(simulation: Simulation) -> ClickLog:
+    """Clicks divided by the true chance that their document was seen where it stood."""
+    log, seen = simulation.log, simulation.truth.examination
+    clicks = np.divide(log.clicks, seen, out=np.zeros_like(log.clicks), where=seen > 0)
+    return replace(log.marginal(), clicks=clicks, graded=True)
+
+
+# What a method may be told of the truth, to see how far it would get with a perfect estimate.
+ORACLES: dict[str, Callable[[Simulation], ClickLog]] = {
+    "": lambda simulation: simulation.log,
+    "hte": _with_true_effects,
+    "observation": _with_true_observation,
+}
+
+
+def evaluate_run(definition: Definition, ranker: Any, judged: JudgedSet) -> Evaluation:
+    """A ranker by the metrics of a definition."""
+    return evaluate(
+        ranker, judged, definition["metrics"], undefined=definition["undefined"], max_grade=definition["max_grade"]
+    )
+
+
+def about_training(definition: Definition, model: Model) -> dict[str, Any]:
+    """What is known of a training; `validation` is the number that hyper-parameters are chosen by."""
+    valid = judged_split(definition, "valid")
+    chosen_by = evaluate(model.ranker(), valid, [definition["metric"]], max_grade=definition["max_grade"])
+    steps = model.history.column("validation")
+    return {
+        "validation": chosen_by.mean(definition["metric"]),
+        "best_step": model.history.best_step,
+        "steps": [step for step, _ in steps],
+        "validation_by_step": [value for _, value in steps],
+        "training_seconds": model.history.seconds,
+        **({"chosen": model.trained_on["chosen"]} if "chosen" in model.trained_on else {}),
+    }
+
+
+def _about_log(simulation: Simulation) -> dict[str, Any]:
+    """What figures of examination curves need of a log and its truth."""
+    log = simulation.log
+    shown = np.maximum((log.sessions[:, None] * log.mask).sum(axis=0), 1)
+    seen = simulation.truth.mean_examination(log)
+    return {
+        "click_rates": ((log.clicks * log.mask).sum(axis=0) / shown).tolist(),
+        "true_examination": (seen / seen[0]).tolist() if seen[0] > 0 else None,
+        "sessions": log.n_sessions,
+        "clicks": log.n_clicks,
+    }

@@ -1,0 +1,199 @@
+"""Compare rankers on the same queries: intervals, paired tests, corrections for many comparisons.
+
+Values come one a query, or `[seeds, queries]`. NaN marks a query that was left out; it must be left out for every
+ranker, for that depends on grades only. All tests are two-sided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+MARKS = {0.05: 1, 0.005: 2}  # p below -> signs: "+" and "++" (better), "-" and "--" (worse), as the LBD paper prints
+CHUNK = 4_000_000  # numbers held at once while resampling
+
+Interval = tuple[float, float]
+Test = Callable[[NDArray[np.float64], NDArray[np.float64]], float]
+
+
+def paired_t(a: ArrayLike, b: ArrayLike) -> float:
+    """The p-value of a paired t-test; 1 if all pairs are equal."""
+    paired = _paired(a, b)
+    if len(paired) < 2:
+        raise ValueError(f"a paired test needs at least 2 pairs, got {len(paired)}")
+    spread = paired.std(ddof=1)
+    if spread == 0:
+        return 1.0 if paired[0] == 0 else 0.0
+    statistic = paired.mean() / (spread / np.sqrt(len(paired)))
+    return float(2 * stats.t.sf(abs(statistic), df=len(paired) - 1))
+
+
+def randomization_test(a: ArrayLike, b: ArrayLike, rng: np.random.Generator, n: int = 10_000) -> float:
+    """The p-value of Fisher's randomization test: how often swapping pairs at random gives as large a difference.
+
+    The observed assignment counts as one of them, so that p is never 0.
+    """
+    paired = _paired(a, b)
+    observed = abs(paired.sum())
+    as_large = 0
+    for rows in _chunks(n, len(paired)):
+        keep = rng.integers(0, 2, size=(rows, len(paired)), dtype=np.int8)
+        sums = 2 * (keep @ paired) - paired.sum()
+        as_large += int((np.abs(sums) >= observed - 1e-12 * np.abs(paired).sum()).sum())  # rounding is no proof
+    return (1 + as_large) / (1 + n)
+
+
+def holm(p_values: ArrayLike) -> NDArray[np.float64]:
+    """Holm's correction: the smallest of m p-values times m, the next times m - 1, and so on, never falling."""
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    scaled = p[order] * np.arange(len(p), 0, -1)
+    corrected = np.empty_like(p)
+    corrected[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
+    return corrected
+
+
+def mean_interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float, float]:
+    """The mean and its t interval; one value alone has an infinite interval."""
+    counted = _counted(values)
+    mean = float(counted.mean())
+    if len(counted) == 1:
+        return mean, -np.inf, np.inf
+    half = float(stats.t.isf((1 - level) / 2, df=len(counted) - 1) * counted.std(ddof=1) / np.sqrt(len(counted)))
+    return mean, mean - half, mean + half
+
+
+def bootstrap_interval(
+    values: ArrayLike, rng: np.random.Generator, level: float = 0.95, n: int = 10_000
+) -> tuple[float, float, float]:
+    """The mean and its percentile bootstrap interval."""
+    counted = _counted(values)
+    means = [
+        counted[rng.integers(0, len(counted), size=(rows, len(counted)))].mean(axis=1)
+        for rows in _chunks(n, len(counted))
+    ]
+    low, high = np.quantile(np.concatenate(means), [(1 - level) / 2, (1 + level) / 2])
+    return float(counted.mean()), float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One ranker against the baseline; `difference` is its mean minus the baseline's, whatever the direction."""
+
+    name: str
+    mean: float  # over seeds and queries
+    interval: Interval  # over queries, of values averaged over seeds
+    seed_interval: Interval | None  # over seeds, of means over queries; None with one seed
+    difference: float
+    difference_interval: Interval  # paired, over queries
+    n_seeds: int
+    p: float | None  # paired over queries, of values averaged over seeds; None for the baseline itself
+    p_holm: float | None  # corrected for the number of rankers compared with the baseline
+    p_seeds: float | None  # paired over seeds, of means over queries; None unless both have the same 2 or more seeds
+    p_seeds_holm: float | None
+    mark: str  # "+", "++", "-", "--" or "", from p_holm: plus is better, whatever the direction
+
+
+def differences(
+    per_query: Mapping[str, ArrayLike],
+    baseline: str,
+    *,
+    higher_is_better: bool = True,
+    test: Test = paired_t,
+    level: float = 0.95,
+    marks: Mapping[float, int] = MARKS,
+) -> list[Difference]:
+    """One row a ranker, in the order given, each compared with the baseline.
+
+    Args:
+        per_query: For each ranker the values of one metric, `[seeds, queries]` or `[queries]`.
+        test: A paired two-sided test that gives p, such as
+            `lambda a, b: randomization_test(a, b, numpy.random.default_rng(1))`.
+        marks: How many signs a Holm-corrected p below each threshold earns.
+    """
+    if baseline not in per_query:
+        raise ValueError(f"there is no baseline '{baseline}' among {', '.join(per_query)}")
+    runs = _same_queries(per_query)
+    others = [name for name in runs if name != baseline]
+    p = {name: test(runs[name].mean(axis=0), runs[baseline].mean(axis=0)) for name in others}
+    seeded = [name for name in others if 1 < len(runs[name]) == len(runs[baseline])]
+    p_seeds = {name: test(runs[name].mean(axis=1), runs[baseline].mean(axis=1)) for name in seeded}
+    p_holm, p_seeds_holm = _holm_by_name(p), _holm_by_name(p_seeds)
+
+    rows = []
+    for name, values in runs.items():
+        mean, low, high = mean_interval(values.mean(axis=0), level)
+        difference, least, most = mean_interval(values.mean(axis=0) - runs[baseline].mean(axis=0), level)
+        better = (difference > 0) == higher_is_better
+        rows.append(
+            Difference(
+                name=name,
+                mean=mean,
+                interval=(low, high),
+                seed_interval=mean_interval(values.mean(axis=1), level)[1:] if len(values) > 1 else None,
+                difference=difference,
+                difference_interval=(least, most),
+                n_seeds=len(values),
+                p=p.get(name),
+                p_holm=p_holm.get(name),
+                p_seeds=p_seeds.get(name),
+                p_seeds_holm=p_seeds_holm.get(name),
+                mark=("+" if better else "-") * _strength(p_holm.get(name), marks),
+            )
+        )
+    return rows
+
+
+def _strength(p: float | None, marks: Mapping[float, int]) -> int:
+    return max((signs for threshold, signs in marks.items() if p is not None and p < threshold), default=0)
+
+
+def _holm_by_name(p_values: Mapping[str, float]) -> dict[str, float]:
+    return dict(zip(p_values, holm(list(p_values.values())).tolist(), strict=True))
+
+
+def _same_queries(per_query: Mapping[str, ArrayLike]) -> dict[str, NDArray[np.float64]]:
+    """Values [seeds, queries] of each ranker without the queries that are left out for all of them."""
+    runs = {name: np.atleast_2d(np.asarray(values, dtype=np.float64)) for name, values in per_query.items()}
+    first, reference = next(iter(runs.items()))
+    left_out = np.isnan(reference[0])
+    for name, values in runs.items():
+        if values.ndim != 2 or values.shape[1] != len(left_out):
+            raise ValueError(
+                f"'{name}' has values of shape {values.shape}, '{first}' of {reference.shape}: "
+                "give [seeds, queries] of the same queries"
+            )
+        if (np.isnan(values) != left_out).any():
+            raise ValueError(
+                f"'{name}' leaves out other queries than '{first}': evaluate both on the same set with the same "
+                "`undefined`"
+            )
+    return {name: values[:, ~left_out] for name, values in runs.items()}
+
+
+def _paired(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
+    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if first.shape != second.shape or first.ndim != 1:
+        raise ValueError(f"paired values must be two rows of equal length, got shapes {first.shape} and {second.shape}")
+    if (np.isnan(first) != np.isnan(second)).any():
+        raise ValueError("a query is left out (NaN) on one side only: evaluate both with the same `undefined`")
+    return _counted(first - second)
+
+
+def _counted(values: ArrayLike) -> NDArray[np.float64]:
+    array = np.asarray(values, dtype=np.float64)
+    counted = array[~np.isnan(array)]
+    if len(counted) == 0:
+        raise ValueError(f"there is nothing to average: all of {len(array)} values are left out (NaN)")
+    return counted
+
+
+def _chunks(n: int, width: int) -> Iterator[int]:
+    """Sizes that add up to `n`, each small enough to hold that many rows of `width` numbers."""
+    step = max(1, CHUNK // max(1, width))
+    for start in range(0, n, step):
+        yield min(step, n - start)

@@ -1,0 +1,200 @@
+"""Files of experiments: strict TOML into the dataclasses of `settings`.
+
+One file is one experiment. A key that is not known is an error that names the known ones, and so is a name that points
+nowhere. Whether a method exists is asked only when its experiment is run.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from unskew.comparison.settings import Entry, Setting, SimulationSettings
+from unskew.metrics import metric
+from unskew.papers.settings import Claim, Expected, FigureSetting, PaperExperiment, Variant
+
+T = TypeVar("T")
+
+SELECTIONS = {
+    "best": "the point of each grid that is best on validation, on the first repetition",
+    "all": "every point of each grid is a row of its own",
+}
+RELATIONS = ("better", "similar", "falls", "rises", "untestable")
+
+
+def shipped() -> dict[str, Traversable]:
+    """Files of the experiments that come with the package, by name."""
+    folder = resources.files("unskew.papers").joinpath("experiments")
+    files = [entry for entry in folder.iterdir() if entry.name.endswith(".toml")]
+    return {file.name.removesuffix(".toml"): file for file in sorted(files, key=lambda file: file.name)}
+
+
+def load_experiment(name: str) -> PaperExperiment:
+    """A shipped experiment by its name, or one of your own by the path of its file."""
+    known = shipped()
+    if name in known:
+        return parse_experiment(known[name].read_text(encoding="utf-8"), name)
+    path = Path(name)
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise FileNotFoundError(f"{path} is not there: name a TOML file, or one of {', '.join(known)}")
+        return parse_experiment(path.read_text(encoding="utf-8"), path.stem)
+    raise ValueError(f"unknown experiment '{name}': choose one of {', '.join(known)}, or a TOML file of your own")
+
+
+def parse_experiment(text: str, name: str) -> PaperExperiment:
+    """An experiment from the text of its file."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{name}.toml is no TOML: {error}") from error
+    experiment = _build(PaperExperiment, {"name": name, **table}, f"{name}.toml")
+    _check(experiment)
+    return experiment
+
+
+def _build(kind: type[T], table: Any, where: str) -> T:
+    """A dataclass from a table, field by field."""
+    if not isinstance(table, dict):
+        raise ValueError(f"{where} must be a table, got {table!r}")
+    entries = {entry.name: entry for entry in fields(kind)}  # type: ignore[arg-type]
+    unknown = [key for key in table if key not in entries]
+    if unknown:
+        raise ValueError(f"{where}: unknown key '{unknown[0]}', known: {', '.join(entries)}")
+    needed = [
+        name
+        for name, entry in entries.items()
+        if entry.default is MISSING and entry.default_factory is MISSING and name not in table
+    ]
+    if needed:
+        raise ValueError(f"{where} lacks '{needed[0]}'")
+    return kind(**{key: _value(entries[key].type, value, f"{where}, {key}") for key, value in table.items()})
+
+
+def _value(kind: Any, value: Any, where: str) -> Any:
+    if kind in PARTS:
+        return PARTS[kind](value, where)
+    fits, name = CHECKS[kind]
+    if not fits(value):
+        raise ValueError(f"{where} must be {name}, got {value!r}")
+    return tuple(value) if kind.startswith("tuple") else value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_table_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, dict) and all(fits(entry) for entry in value.values())
+
+
+def _is_grid(value: Any) -> bool:
+    return _is_table_of(lambda entry: isinstance(entry, list) and bool(entry))(value)
+
+
+CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "str": (lambda value: isinstance(value, str), "text"),
+    "int": (_is_whole, "a whole number"),
+    "bool": (lambda value: isinstance(value, bool), "true or false"),
+    "float | None": (_is_number, "a number"),
+    "tuple[str, ...]": (
+        lambda value: isinstance(value, list) and all(isinstance(entry, str) for entry in value),
+        "a list of texts",
+    ),
+    "OptionTable": (lambda value: isinstance(value, dict), "a table"),
+    "Grid": (_is_grid, "a table of lists, none of them empty"),
+    "dict[str, Grid]": (_is_table_of(_is_grid), "a table of tables of lists"),
+    "dict[str, OptionTable]": (_is_table_of(lambda entry: isinstance(entry, dict)), "a table of tables"),
+    "dict[str, dict[str, Any]]": (_is_table_of(lambda entry: isinstance(entry, dict)), "a table of tables"),
+    "dict[str, list[float]]": (
+        _is_table_of(lambda entry: isinstance(entry, list) and all(map(_is_number, entry))),
+        "a table of lists of numbers",
+    ),
+}
+
+
+def _list_of(kind: type) -> Callable[[Any, str], Any]:
+    def build(value: Any, where: str) -> Any:
+        if not isinstance(value, list):
+            raise ValueError(f"{where} must be a list of tables, as in [[{where.rpartition(' ')[2]}]]")
+        return tuple(_build(kind, entry, f"{where} {number}") for number, entry in enumerate(value, start=1))
+
+    return build
+
+
+def _variants(value: Any, where: str) -> dict[str, Variant]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where} must be a table of tables, as in [variants.paper]")
+    return {name: _build(Variant, entry, f"{where}.{name}") for name, entry in value.items()}
+
+
+PARTS: dict[str, Callable[[Any, str], Any]] = {
+    "SimulationSettings": lambda value, where: _build(SimulationSettings, value, where),
+    "tuple[Setting, ...]": _list_of(Setting),
+    "tuple[Entry, ...]": _list_of(Entry),
+    "tuple[Expected, ...]": _list_of(Expected),
+    "tuple[Claim, ...]": _list_of(Claim),
+    "tuple[FigureSetting, ...]": _list_of(FigureSetting),
+    "dict[str, Variant]": _variants,
+}
+
+
+def _check(experiment: PaperExperiment) -> None:
+    """Refuse names that point nowhere."""
+    where = f"{experiment.name}.toml"
+    for name in (*experiment.metrics, experiment.metric):
+        metric(name)
+    if experiment.metric not in experiment.metrics:
+        raise ValueError(f"{where}: metric '{experiment.metric}' is not among metrics: add it there")
+    if experiment.selection not in SELECTIONS:
+        raise ValueError(f"{where}: unknown selection '{experiment.selection}', known: {', '.join(SELECTIONS)}")
+    if experiment.seeds < 1:
+        raise ValueError(f"{where}: seeds must be at least 1, got {experiment.seeds}")
+    settings = _unique((entry.name for entry in experiment.settings), f"{where}: settings")
+    labels = _unique((entry.label for entry in experiment.methods), f"{where}: methods")
+    if experiment.selection == "best":
+        _check_labels(experiment.baseline, labels, f"{where}: baseline")
+    for claim in experiment.claims:
+        if claim.relation not in RELATIONS:
+            raise ValueError(f"{where}: unknown relation '{claim.relation}', known: {', '.join(RELATIONS)}")
+        if experiment.selection == "best" and claim.relation != "untestable":
+            _check_labels((claim.label, *claim.than), labels, f"{where}: claim '{claim.text}'")
+        _check_labels(claim.settings, settings, f"{where}: claim '{claim.text}'")
+    for entry in experiment.expected:
+        _check_labels([entry.setting] if entry.setting else [], settings, f"{where}: expected")
+        short = [label for label, values in entry.values.items() if len(values) != len(entry.metrics)]
+        if short:
+            raise ValueError(f"{where}: expected values of '{short[0]}' need one number for each of {entry.metrics}")
+    for setting in experiment.settings:
+        _check_simulation(experiment.simulation, setting.simulation, f"{where}: setting '{setting.name}'")
+
+
+def _check_simulation(simulation: SimulationSettings, changes: Mapping[str, Any], where: str) -> None:
+    known = [entry.name for entry in fields(SimulationSettings)]
+    unknown = [key for key in changes if key not in known]
+    if unknown:
+        raise ValueError(f"{where}: unknown key '{unknown[0]}' of simulation, known: {', '.join(known)}")
+    simulation.changed(dict(changes))
+
+
+def _unique(names: Any, where: str) -> list[str]:
+    found = list(names)
+    twice = [name for name in found if found.count(name) > 1]
+    if twice:
+        raise ValueError(f"{where}: '{twice[0]}' occurs twice")
+    return found
+
+
+def _check_labels(labels: Any, known: list[str], where: str) -> None:
+    unknown = [label for label in labels if label not in known]
+    if unknown:
+        raise ValueError(f"{where}: there is no '{unknown[0]}' among {', '.join(known) or 'none'}")

@@ -1,0 +1,195 @@
+"""Few labels: what some judged queries are worth, by what they are used for.
+
+A run learns from clicks without any label, to its last step. Then it draws judged queries, again and again, and puts
+each draw to every use: to choose the number that a low-rank observation leaves open, to move the scores of plain
+clicks by what some method knows of observation, to train either further, or to train on them alone. How long and how
+fast to train is found by cross-validation on the drawn queries, so no use sees a label more than another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unskew.comparison.rows import Outcome
+from unskew.comparison.sources import Definition, as_method, judged_split, recipe_of, simulation_of
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.transformed import transform_judged
+from unskew.evaluation.evaluate import evaluate
+from unskew.fitting import fit
+from unskew.methods.labelled import Labelled
+from unskew.model import Model, ModelRanker
+from unskew.networks.documents import Ranker
+from unskew.networks.line_search import ScoredLists, of_metric, search, spread_axes
+from unskew.training.settings import Settings
+from unskew.training.train import train
+from unskew.training.validation import on_judgements
+
+PLAIN, LBD = "naive", "lbd"
+N_JUDGED = (5, 20, 50, 200)
+N_DRAWS = 20  # of queries, for uses that take no training
+N_TAUGHT = 4  # of these, for uses that do
+FOLDS = 3
+STEPS, EVERY, BATCH = 100, 10, 32  # of training on judged queries
+RATES = (0.01, 0.1)
+CAUTION = 1.0  # standard errors, as low_rank has it
+
+Observation = Callable[[Tensor, Tensor], Tensor]  # features, mask -> what is known of being seen [batch, docs, n]
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """Models that learnt from clicks alone, and what draws are measured by."""
+
+    plain: Model
+    low_rank: Model
+    lbd: Model
+    metric: str
+
+
+class Moved(Ranker):
+    """Scores of a ranker, moved along what is known of observation."""
+
+    def __init__(self, ranker: Ranker, observation: Observation, numbers: Tensor):
+        super().__init__()
+        self.ranker = ranker
+        self.observation = observation
+        self.numbers = numbers
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        return self.ranker(features, mask) + (self.observation(features, mask) * self.numbers).sum(-1)
+
+
+def choose_number(learnt: Learnt, judged: JudgedSet) -> ModelRanker:
+    """Low rank with its open number from these queries."""
+    model = learnt.low_rank
+    method: Any = deepcopy(model.method)
+    method.choose = "judged"  # training is the same
+    method.tune(transform_judged(judged, model.transform), learnt.metric)
+    return ModelRanker(model.transform, method.ranker()).eval()
+
+
+def move(learnt: Learnt, judged: JudgedSet, model: Model, observation: Observation) -> Ranker:
+    """Plain clicks moved along the observation of another model, by the same line search."""
+    ranker = learnt.plain.ranker()
+
+    def seen(features: Tensor, mask: Tensor) -> Tensor:
+        return observation(model.transform(features, mask), mask)
+
+    with torch.no_grad():
+        parts = [
+            ScoredLists(
+                ranker(lists.features, lists.mask),
+                seen(lists.features, lists.mask),
+                lists.mask,
+                of_metric(lists, learnt.metric),
+            )
+            for _, lists in judged.batches()
+        ]
+    found = search(parts, lambda scores, traits, c: scores + (traits * c).sum(-1), spread_axes(parts), CAUTION)
+    return Moved(ranker, seen, found.numbers)
+
+
+def teach(learnt: Learnt, judged: JudgedSet, start: ModelRanker | None) -> Ranker:
+    """A ranker trained on these queries, from another one or from nothing, as far as cross-validation on them says."""
+    model, queries = learnt.plain, np.arange(judged.n_queries)
+    transform = model.transform if start is None else start.transform
+    prepared = transform_judged(judged, transform)
+    settings = Settings(steps=STEPS, batch_size=BATCH, validate_every=EVERY, metric=learnt.metric, average=0.0)
+
+    def trained(rate: float, steps: int, part: JudgedSet, held_out: JudgedSet | None = None) -> tuple[Ranker, list]:
+        own = replace(settings, learning_rate=rate, steps=steps)
+        with torch.random.fork_rng():
+            torch.manual_seed(model.recipe.settings.seed)
+            method = Labelled(model.problem)
+        if start is not None:
+            method.relevance = deepcopy(start.ranker)
+        validate = None if held_out is None else on_judgements(held_out, learnt.metric)
+        before = [] if validate is None else [(0, validate(method))]
+        history = train(method, {"judgements": part}, own, validate)
+        return method.relevance, [*before, *history.column("validation")]
+
+    values: dict[tuple[float, int], list[float]] = {}
+    folds = min(FOLDS, judged.n_queries)
+    for rate in RATES:
+        for fold in range(folds):
+            away = queries % folds == fold
+            for step, value in trained(rate, STEPS, prepared.select(queries[~away]), prepared.select(queries[away]))[1]:
+                values.setdefault((rate, step), []).append(value)
+    rate, steps = max(values, key=lambda point: np.nanmean(values[point]) if np.isfinite(values[point]).any() else -1.0)
+    if steps == 0 and start is not None:
+        return start
+    return ModelRanker(transform, trained(rate, max(steps, 1), prepared)[0]).eval()
+
+
+def _of_low_rank(learnt: Learnt, judged: JudgedSet) -> Ranker:
+    method: Any = learnt.low_rank.method
+    return move(learnt, judged, learnt.low_rank, lambda features, _: method.traits(features))
+
+
+def _of_lbd(learnt: Learnt, judged: JudgedSet) -> Ranker:
+    method: Any = learnt.lbd.method
+    return move(learnt, judged, learnt.lbd, lambda features, _: method.deviation(features).mean(-1, keepdim=True))
+
+
+# What judged queries may be used for.
+CHOSEN = "low rank, number chosen"
+TUNED = "low rank, number chosen, fine-tuned"
+USES: dict[str, Callable[[Learnt, JudgedSet], Ranker]] = {
+    CHOSEN: choose_number,
+    "plain clicks + c · low rank's e": _of_low_rank,
+    "plain clicks + c · LBD's observation": _of_lbd,
+    TUNED: lambda learnt, judged: teach(learnt, judged, choose_number(learnt, judged)),
+    "plain clicks, fine-tuned": lambda learnt, judged: teach(learnt, judged, learnt.plain.ranker()),
+    "labels alone": lambda learnt, judged: teach(learnt, judged, None),
+}
+TAUGHT = (TUNED, "plain clicks, fine-tuned", "labels alone")
+# Without any label.
+UNLABELLED: dict[str, Callable[[Learnt], Model]] = {
+    "low rank, no labels": lambda learnt: learnt.low_rank,
+    "plain clicks, no labels": lambda learnt: learnt.plain,
+    "LBD, no labels": lambda learnt: learnt.lbd,
+}
+
+
+def few_labels(definition: Definition) -> Outcome:
+    """Learn from simulated clicks, then put draws of judged queries to every use, and measure each on test queries."""
+    options, metric = definition["task_options"], definition["metric"]
+    numbers = options.get("judged", N_JUDGED)
+    if min(numbers) < 2:
+        raise ValueError(f"judged = {numbers}: cross-validation asks for at least 2 judged queries")
+    log = simulation_of(definition).log
+    learnt = Learnt(
+        plain=fit(recipe_of(as_method(definition, PLAIN)["recipe"]), log),
+        low_rank=fit(recipe_of(definition["recipe"]), log),
+        lbd=fit(recipe_of(as_method(definition, LBD)["recipe"]), log),
+        metric=metric,
+    )
+    valid, test = judged_split(definition, "valid"), judged_split(definition, "test")
+
+    def measured(ranker: Ranker) -> float:
+        return evaluate(ranker, test, [metric], max_grade=definition["max_grade"]).mean(metric)
+
+    found: dict[str, dict[str, list[float]]] = {use: {} for use in USES}
+    for n in (*numbers, valid.n_queries):
+        draws = _draws(valid, n, options.get("draws", N_DRAWS), definition["simulation_seed"])
+        for use, make in USES.items():
+            taken = draws[: options.get("taught_draws", N_TAUGHT)] if use in TAUGHT else draws
+            found[use][str(n)] = [measured(make(learnt, valid.select(draw))) for draw in taken]
+    level = {name: measured(model(learnt).ranker()) for name, model in UNLABELLED.items()}
+    return Outcome(about={"uses": found, "no_labels": level})
+
+
+def _draws(judged: JudgedSet, n: int, times: int, seed: int) -> list[NDArray[np.int64]]:
+    """Queries drawn without replacement, several times; all of them once where so many are asked for."""
+    if n >= judged.n_queries:
+        return [np.arange(judged.n_queries)]
+    generator = np.random.default_rng([seed, n])
+    return [np.sort(generator.choice(judged.n_queries, n, replace=False)) for _ in range(times)]

@@ -1,0 +1,84 @@
+"""Reproduce an experiment of a paper: from a name to a folder of results (see `comparison.outputs`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from unskew.comparison.outputs import DEFAULT_JOBS, Finished, Presentation, command_text, run_experiment, writable
+from unskew.comparison.plan import plan
+from unskew.comparison.run import Progress, Results
+from unskew.comparison.settings import Experiment
+from unskew.comparison.statistics import Table
+from unskew.papers.claims import judge
+from unskew.papers.experiment_files import load_experiment, shipped
+from unskew.papers.figures import draw
+from unskew.papers.settings import PaperExperiment
+from unskew.papers.sheets import CHOSEN_BY, SHEETS
+from unskew.papers.tasks import PAPER_TASKS
+
+
+def descriptions() -> list[tuple[str, str, str]]:
+    """Name, title and paper of every shipped experiment."""
+    experiments = [load_experiment(name) for name in shipped()]
+    return [(entry.name, entry.title, entry.paper) for entry in experiments]
+
+
+def reproduce(
+    name: str,
+    *,
+    data: str | None = None,
+    seeds: int | None = None,
+    jobs: int = DEFAULT_JOBS,
+    out: str | Path | None = None,
+    variant: str | None = None,
+    fresh: bool = False,
+    progress: Progress | None = None,
+) -> Finished:
+    """Run an experiment and write its results; what was run before is not run again.
+
+    Args:
+        name: of a shipped experiment, or the path of a TOML file.
+        data: a data set of the catalogue; one that comes in folds is repeated over them.
+        seeds: repetitions; default: as the experiment says.
+        out: folder for results; default: `runs/NAME-DATA`.
+        variant: a size of the experiment; default: the one that the data set calls for.
+        fresh: run again what is there already.
+    """
+    experiment = load_experiment(name)
+    data = data or experiment.data
+    experiment = experiment.varied(experiment.variant_for(data) if variant is None else variant)
+    if experiment.task not in SHEETS:
+        raise ValueError(f"{experiment.name}: unknown task '{experiment.task}', known: {', '.join(SHEETS)}")
+    groups = plan(experiment, data, seeds)
+    folder = writable(Path(out or f"runs/{experiment.name}-{_file_name(data)}"))
+    command = command_text("reproduce", name, data=data, seeds=seeds, variant=variant, out=out)
+    return run_experiment(
+        experiment,
+        data,
+        groups,
+        folder,
+        tasks=PAPER_TASKS,
+        present=_present,
+        command=command,
+        seeds=seeds,
+        jobs=jobs,
+        fresh=fresh,
+        progress=progress,
+    )
+
+
+def _present(experiment: Experiment, results: Results, data: str) -> Presentation:
+    """Tables, figures and what became of the claims."""
+    assert isinstance(experiment, PaperExperiment)
+    table = Table(results.results)
+    return Presentation(
+        sheets=[sheet for sheet in SHEETS[experiment.task](experiment, results, data) if sheet is not None],
+        figures=[drawn for entry in experiment.figures if (drawn := draw(entry, experiment, results)) is not None],
+        claims=[judge(claim, table, experiment.metric) for claim in experiment.claims],
+        chosen_by=CHOSEN_BY.get(experiment.task, ""),
+        lead=f"{experiment.paper}. Data: {data}.",
+    )
+
+
+def _file_name(data: str) -> str:
+    return "".join(character if character.isalnum() else "-" for character in data)

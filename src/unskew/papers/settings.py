@@ -1,0 +1,91 @@
+"""Settings of a paper's experiment: what the paper measured, what it claims, its figures and its sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from unskew.comparison.settings import Experiment, Grid, OptionTable, Setting
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the paper measured."""
+
+    data: str  # as the paper calls it
+    metrics: tuple[str, ...]
+    values: dict[str, list[float]]  # label -> one value a metric
+    setting: str = ""  # empty: of every setting
+    catalogue: str = ""  # its name in the catalogue
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper that results can confirm or refute."""
+
+    text: str
+    relation: str
+    label: str = ""
+    than: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()  # empty: all
+    metric: str = ""  # empty: the main one
+    reason: str = ""  # why it cannot be tested
+
+
+@dataclass(frozen=True)
+class FigureSetting:
+    """A figure to draw from the results."""
+
+    kind: str
+    file: str
+    title: str
+    options: OptionTable = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Another size of the same experiment, such as the paper's own."""
+
+    about: str
+    data: tuple[str, ...] = ()  # used by itself when one of these is named
+    training: OptionTable = field(default_factory=dict)
+    simulation: OptionTable = field(default_factory=dict)
+    grids: dict[str, Grid] = field(default_factory=dict)  # label -> grid
+    options: dict[str, OptionTable] = field(default_factory=dict)  # setting -> options
+    settings: tuple[Setting, ...] = ()  # besides those of the experiment
+    seeds: int = 0  # 0: as the experiment
+
+
+@dataclass(frozen=True)
+class PaperExperiment(Experiment):
+    """Everything that an experiment of a paper is, but the data it is run on. `experiment_files` reads it."""
+
+    paper: str = field(kw_only=True)
+    expected: tuple[Expected, ...] = ()
+    chosen_in_paper: dict[str, dict[str, Any]] = field(default_factory=dict)  # "data, setting" -> hyper-parameters
+    claims: tuple[Claim, ...] = ()
+    figures: tuple[FigureSetting, ...] = ()
+    variants: dict[str, Variant] = field(default_factory=dict)
+
+    def variant_for(self, data: str) -> str:
+        """Name of the variant that this data set calls for; empty: none."""
+        return next((name for name, variant in self.variants.items() if data in variant.data), "")
+
+    def varied(self, name: str) -> PaperExperiment:
+        """The experiment in this variant; the empty name is the experiment itself."""
+        if not name:
+            return self
+        if name not in self.variants:
+            raise ValueError(f"{self.name} has no variant '{name}': it has {', '.join(self.variants) or 'none'}")
+        variant = self.variants[name]
+        return replace(
+            self,
+            training={**self.training, **variant.training},
+            simulation=self.simulation.changed(variant.simulation),
+            seeds=variant.seeds or self.seeds,
+            settings=tuple(
+                replace(entry, options={**entry.options, **variant.options.get(entry.name, {})})
+                for entry in sorted((*self.settings, *variant.settings), key=lambda entry: entry.x or 0)
+            ),
+            methods=tuple(replace(entry, grid=variant.grids.get(entry.label, entry.grid)) for entry in self.methods),
+        )

@@ -1,0 +1,137 @@
+"""Tables of the papers' experiments, by task; what a paper measured stands beside our numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from unskew.comparison.plan import folds_of
+from unskew.comparison.run import Results
+from unskew.comparison.statistics import Table
+from unskew.comparison.tables import Beside, chosen_sheet, difference_sheet, result_sheets
+from unskew.data.judged.catalogue import load
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.papers.label_sheets import label_sheets
+from unskew.papers.selection import selection_sheets
+from unskew.papers.settings import PaperExperiment
+from unskew.reporting.sheets import NOTHING, Field, Sheet
+
+# How states and hyper-parameters are chosen in tasks without validation queries.
+CHOSEN_BY = {
+    "selection": "the last step",
+    "few_labels": "the last steps, averaged; what judged queries choose, on those that were drawn",
+}
+
+
+def expected_beside(experiment: PaperExperiment, data: str) -> Beside:
+    """What the paper measured in a setting: on the same data where it has them, else on all of its own."""
+
+    def beside(setting: str) -> Mapping[str, Mapping[str, float]]:
+        entries = [entry for entry in experiment.expected if entry.setting in ("", setting)]
+        entries = [entry for entry in entries if experiment.metric in entry.metrics]
+        entries = [entry for entry in entries if entry.catalogue == data] or entries
+        return {
+            f"paper, {entry.data}: {experiment.metric}": {
+                label: values[entry.metrics.index(experiment.metric)] for label, values in entry.values.items()
+            }
+            for entry in entries
+        }
+
+    return beside
+
+
+def _training_sheets(experiment: PaperExperiment, results: Results, data: str) -> list[Sheet | None]:
+    table = Table(results.results)
+    return [
+        *result_sheets(experiment, table, data, expected_beside(experiment, data)),
+        difference_sheet(experiment, table),
+        chosen_sheet(experiment, table, experiment.chosen_in_paper),
+    ]
+
+
+def _selection_sheets(experiment: PaperExperiment, results: Results, data: str) -> list[Sheet | None]:
+    return [*selection_sheets(experiment, results, data)]
+
+
+def _time_sheets(experiment: PaperExperiment, results: Results, data: str) -> list[Sheet | None]:
+    """Scoring times relative to an ordinary ranker."""
+    rows = []
+    for (_, label), repetitions in Table(results.results).results.items():
+        abouts = [result.outcome.about for result in repetitions.values()]
+        own, scalar, ratio = (
+            float(np.median([about[key] for about in abouts])) for key in ("time", "scalar_time", "ratio")
+        )
+        paper = next((entry.values[label] for entry in experiment.expected if label in entry.values), None)
+        rows.append(
+            (
+                Field(label),
+                Field(f"{own * 1000:.2f} ms", own),
+                Field(f"{scalar * 1000:.2f} ms", scalar),
+                Field(f"{ratio:.3f}", ratio),
+                Field(f"{paper[2]:g}" if paper else NOTHING, paper[2] if paper else None),
+            )
+        )
+    columns = ("ranker", "its time", "scalar ranker", "ratio", "ratio in the paper")
+    note = "Medians of repeats in turns, on processors; the paper measured 0.136 s and 0.112 s on a Tesla K80."
+    return [Sheet("results", f"{experiment.title}, on {data}", columns, tuple(rows), note)]
+
+
+def _matrix_sheets(experiment: PaperExperiment, results: Results, data: str) -> list[Sheet | None]:
+    """Singular values of the matrix of click rates."""
+    rows = []
+    for result in results.results[:1]:
+        values = result.outcome.about["singular_values"]
+        paper = next((entry.values.get("singular values") for entry in experiment.expected), None) or []
+        for number, value in enumerate(values):
+            known = paper[number] if number < len(paper) else None
+            rows.append(
+                (
+                    Field(str(number + 1), number + 1),
+                    Field(f"{value:.3f}", value),
+                    Field(f"{known:g}" if known else NOTHING, known),
+                )
+            )
+    note = "A matrix that factors into examination and relevance has one singular value above 0."
+    return [
+        Sheet("results", f"{experiment.title}, on {data}", ("singular value", "of the log", "paper"), tuple(rows), note)
+    ]
+
+
+def _data_sheets(experiment: PaperExperiment, results: Results, data: str) -> list[Sheet | None]:  # noqa: ARG001
+    """What a data set holds, beside what the papers report of theirs."""
+    columns = ("data set", "queries", "documents", "features", "relevance levels", "documents a query")
+    rows = []
+    for name in folds_of(data)[:1]:
+        splits = load(name)
+        parts: dict[str, JudgedSet] = {split: getattr(splits, split) for split in ("train", "valid", "test")}
+        for split, part in parts.items():
+            rows.append(_data_row(f"{name}@{split}", part.n_queries, part.n_documents, part))
+        n_queries, n_documents = (sum(getattr(p, key) for p in parts.values()) for key in ("n_queries", "n_documents"))
+        rows.append(_data_row(name, n_queries, n_documents, *parts.values()))
+    for entry in experiment.expected:
+        for label, values in entry.values.items():
+            mean = values[1] / values[0]
+            shown = [Field(f"{int(value):,}", value) for value in values[:4]]
+            rows.append((Field(f"{label} ({entry.data})"), *shown, Field(f"{mean:.2f}", mean)))
+    return [Sheet("results", experiment.title, columns, tuple(rows))]
+
+
+def _data_row(name: str, n_queries: int, n_documents: int, *parts: JudgedSet) -> tuple[Field, ...]:
+    levels = len(np.unique(np.concatenate([part.grades for part in parts])))
+    numbers: list[Any] = [n_queries, n_documents, parts[0].n_features, levels]
+    mean = n_documents / n_queries
+    return (Field(name), *(Field(f"{value:,}", value) for value in numbers), Field(f"{mean:.2f}", mean))
+
+
+# What the tables of a task show.
+SHEETS: dict[str, Callable[[PaperExperiment, Results, str], list[Sheet | None]]] = {
+    "train": _training_sheets,
+    "embeddings": _training_sheets,
+    "inference_time": _time_sheets,
+    "click_matrix": _matrix_sheets,
+    "data_statistics": _data_sheets,
+    "selection": _selection_sheets,
+    "few_labels": label_sheets,
+}

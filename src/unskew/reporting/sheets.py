@@ -1,0 +1,101 @@
+"""Tables to be shown: fields with their numbers, as Markdown and LaTeX; the page shows the same ones."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+NOTHING = "–"
+LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "–": "--", "±": r"$\pm$", "−": "$-$", "↑": "", "↓": ""}
+LATEX |= {"η": r"$\eta$", "λ": r"$\lambda$", "≥": r"$\ge$", "<": "$<$", ">": "$>$", "×": r"$\times$"}
+
+
+@dataclass(frozen=True)
+class Field:
+    """What stands in a field, and the number it is sorted by."""
+
+    text: str
+    value: float | None = None
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table to be shown; the first column is text."""
+
+    name: str  # of its files
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Field, ...], ...]
+    note: str = ""
+
+    @property
+    def is_text(self) -> list[bool]:
+        """Which columns hold no number at all."""
+        return [all(row[place].value is None for row in self.rows) for place in range(len(self.columns))]
+
+
+def markdown(sheet: Sheet) -> str:
+    """The table in Markdown."""
+    lines = [
+        f"**{sheet.title}**",
+        "",
+        _line(sheet.columns),
+        _line(["---" if text else "---:" for text in sheet.is_text]),
+    ]
+    lines += [_line([f"**{cell.text}**" if cell.best else cell.text for cell in row]) for row in sheet.rows]
+    return "\n".join([*lines, *(["", sheet.note] if sheet.note else [])]) + "\n"
+
+
+def latex(sheet: Sheet) -> str:
+    """The table in LaTeX, with booktabs."""
+    rows = [
+        " & ".join(rf"\textbf{{{_escaped(cell.text)}}}" if cell.best else _escaped(cell.text) for cell in row) + r" \\"
+        for row in sheet.rows
+    ]
+    return (
+        "\n".join(
+            [
+                r"\begin{table}",
+                r"\centering",
+                rf"\begin{{tabular}}{{{''.join('l' if text else 'r' for text in sheet.is_text)}}}",
+                r"\toprule",
+                " & ".join(map(_escaped, sheet.columns)) + r" \\",
+                r"\midrule",
+                *rows,
+                r"\bottomrule",
+                r"\end{tabular}",
+                rf"\caption{{{_escaped(' '.join([sheet.title + '.', sheet.note]).strip())}}}",
+                r"\end{table}",
+            ]
+        )
+        + "\n"
+    )
+
+
+def signed(difference: float) -> str:
+    """A difference with its sign."""
+    return f"{difference:+.4f}".replace("-", "−")
+
+
+def p_value(value: float | None) -> Field:
+    """A p-value as it is shown; nothing where there is none."""
+    if value is None or math.isnan(value):
+        return Field(NOTHING)
+    return Field("< .001" if value < 0.001 else f"{value:.3f}", value)
+
+
+def options_text(options: Mapping[str, object]) -> str:
+    """Options as a reader likes them: `penalty 0.1, cancel 0.2`."""
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in options.items()}
+    return ", ".join(f"{name} {text}" for name, text in texts.items())
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _escaped(text: str) -> str:
+    return "".join(LATEX.get(character, character) for character in text).strip()

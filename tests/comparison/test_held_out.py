@@ -1,0 +1,47 @@
+"""A log, parted for learning and for comparing."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from unskew.comparison import held_out
+from unskew.comparison.held_out import make_case
+from unskew.simulation.simulate import simulate
+
+
+@pytest.fixture
+def _no_trees(monkeypatch):
+    """A model of relevance that takes no time."""
+    monkeypatch.setattr(held_out, "fit_relevance", lambda *_: lambda features: np.zeros(len(features)))
+
+
+@pytest.mark.usefixtures("_no_trees")
+def test_what_criteria_need_is_estimated_from_other_queries_than_they_compare_on(log):
+    case = make_case(log)
+    held_out = np.isin(log.query_ids[log.queries], case.evidence.held_out.query_ids)
+    assert not set(log.query_ids[case.learning.queries]) & set(case.evidence.held_out.query_ids)
+    changed = replace(log.marginal(), clicks=np.where(held_out[:, None], 0, log.clicks))
+    np.testing.assert_array_equal(make_case(changed).evidence.propensities, case.evidence.propensities)
+
+
+@pytest.mark.usefixtures("_no_trees")
+def test_the_parts_are_the_same_for_every_seed_of_training(log):
+    first, second = make_case(log), make_case(log)
+    np.testing.assert_array_equal(first.evidence.held_out.query_ids, second.evidence.held_out.query_ids)
+
+
+@pytest.mark.usefixtures("_no_trees")
+def test_queries_that_choose_hyper_parameters_do_not_give_the_numbers(log):
+    case = make_case(log, choosing=True)
+    groups = [set(part.held_out.query_ids) for part in (case.evidence, case.choosing)]
+    learning = set(log.query_ids[np.unique(case.learning.queries)])
+    assert [len(group) for group in (*groups, learning)] == [20, 20, 160]
+    assert len(groups[0] | groups[1] | learning) == 200
+
+
+def test_a_log_in_a_fixed_order_has_no_propensities_and_says_why(world):
+    case = make_case(simulate(world.train, "svm", "position_based", sessions=4).log)
+    assert case.evidence.propensities is None
+    assert case.about["propensities"].startswith("the log cannot tell propensities")
+    assert case.about["production"] == "policy score"

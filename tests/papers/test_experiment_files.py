@@ -1,0 +1,141 @@
+"""Settings: strict where a typing error would cost hours, and every shipped file is sound."""
+
+import pytest
+
+from unskew.comparison.plan import plan
+from unskew.comparison.settings import SimulationSettings
+from unskew.methods import METHODS
+from unskew.papers.experiment_files import load_experiment, parse_experiment, shipped
+
+SMALLEST = """
+title = "t"
+paper = "p"
+question = "q"
+metrics = ["ndcg@10"]
+"""
+NAMES = [
+    "lbd-table1",
+    "lbd-fig3a",
+    "lbd-fig3b",
+    "lbd-fig3c",
+    "lbd-fig4",
+    "vectorization-table1",
+    "vectorization-table2",
+    "vectorization-table3",
+    "vectorization-fig1",
+    "vectorization-fig4",
+    "vectorization-fig5",
+    "cdla-table1",
+    "cdla-table2",
+    "cdla-table3",
+    "cdla-fig2",
+    "data-statistics",
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sedes = 3", r"x.toml: unknown key 'sedes', known: name, title, .*seeds"),
+        ("seeds = '3'", r"x.toml, seeds must be a whole number, got '3'"),
+        ("seeds = true", r"x.toml, seeds must be a whole number, got True"),
+        ("seeds = 0", r"x.toml: seeds must be at least 1, got 0"),
+        ("selection = 'worst'", r"unknown selection 'worst', known: best, all"),
+        ("metric = 'ndcg@5'", r"metric 'ndcg@5' is not among metrics"),
+        ("baseline = ['DLA']", r"baseline: there is no 'DLA' among none"),
+        ("[simulation]\nsession = 5", r"x.toml, simulation: unknown key 'session', known: policy, user, sessions"),
+        ("[[methods]]\nlabel = 'a'", r"x.toml, methods 1 lacks 'method'"),
+        (
+            "[[methods]]\nlabel = 'a'\nmethod = 'dla'\ngrid = { a = [] }",
+            r"methods 1, grid must be a table of lists, none",
+        ),
+        ("[methods]\nlabel = 'a'", r"x.toml, methods must be a list of tables, as in \[\[methods\]\]"),
+        (
+            "[[settings]]\nname = 's'\nsimulation = { people = {} }",
+            r"unknown key 'people' of simulation, known: policy, user",
+        ),
+        ("[[settings]]\nname = 's'\n[[settings]]\nname = 's'", r"settings: 's' occurs twice"),
+        ("[[claims]]\ntext = 'c'\nrelation = 'beats'", r"unknown relation 'beats', known: better, similar"),
+        (
+            "[[expected]]\ndata = 'd'\nmetrics = ['ndcg@10']\nvalues = { a = [1, 2] }",
+            r"expected values of 'a' need one number",
+        ),
+        ("title = [", r"x.toml is no TOML"),
+    ],
+)
+def test_a_mistake_is_refused_and_what_would_be_right_is_named(text, message):
+    source = text if text.startswith("title") else f"{SMALLEST}{text}"
+    with pytest.raises(ValueError, match=message):
+        parse_experiment(source, "x")
+
+
+def test_a_grid_has_all_combinations_of_its_values():
+    text = "[[methods]]\nlabel = 'a'\nmethod = 'lbd'\ngrid = { penalty = [1, 2], cancel = [0.1, 0.2] }"
+    experiment = parse_experiment(SMALLEST + text, "x")
+    assert experiment.methods[0].points() == [
+        {"penalty": 1, "cancel": 0.1},
+        {"penalty": 1, "cancel": 0.2},
+        {"penalty": 2, "cancel": 0.1},
+        {"penalty": 2, "cancel": 0.2},
+    ]
+
+
+def test_a_change_of_the_user_keeps_the_other_options_unless_it_names_another_user():
+    simulation = SimulationSettings(user={"name": "coupled", "coupling": 0.1, "noise": 0.2})
+    assert simulation.changed({"user": {"coupling": 0.5}}).user == {"name": "coupled", "coupling": 0.5, "noise": 0.2}
+    assert simulation.changed({"user": {"name": "trust"}}).user == {"name": "trust"}
+
+
+def test_a_variant_changes_training_grids_and_seeds_and_is_called_for_by_its_data():
+    text = (
+        "[training]\nsteps = 10\nbatch_size = 4\n[[methods]]\nlabel = 'a'\nmethod = 'dla'\n"
+        "[variants.paper]\nabout = 'large'\ndata = ['yahoo-set1']\nseeds = 8\ntraining = { steps = 99 }\n"
+        "grids = { a = { max_weight = [1, 2] } }"
+    )
+    experiment = parse_experiment(SMALLEST + text, "x")
+    assert (experiment.variant_for("yahoo-set1"), experiment.variant_for("world:small")) == ("paper", "")
+    large = experiment.varied("paper")
+    assert (large.training, large.seeds) == ({"steps": 99, "batch_size": 4}, 8)
+    assert large.methods[0].grid == {"max_weight": [1, 2]}
+    with pytest.raises(ValueError, match="x has no variant 'huge': it has paper"):
+        experiment.varied("huge")
+
+
+def test_an_unknown_experiment_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"unknown experiment 'lbd-table9': choose one of .*lbd-table1"):
+        load_experiment("lbd-table9")
+
+
+def test_an_experiment_of_ones_own_is_a_file(tmp_path):
+    (tmp_path / "mine.toml").write_text(SMALLEST)
+    assert load_experiment(str(tmp_path / "mine.toml")).name == "mine"
+    with pytest.raises(FileNotFoundError, match=r"other\.toml is not there"):
+        load_experiment(str(tmp_path / "other.toml"))
+
+
+def test_all_experiments_of_the_papers_are_shipped():
+    assert set(NAMES) <= set(shipped())
+
+
+@pytest.mark.parametrize("name", list(shipped()))
+def test_every_shipped_experiment_can_be_planned_with_the_methods_and_options_there_are(name):
+    experiment = load_experiment(name)
+    missing = [entry.method for entry in experiment.methods if entry.method not in METHODS]
+    if missing:
+        pytest.skip(f"{missing[0]} is no method yet")
+    for variant in ("", *experiment.variants):
+        groups = plan(experiment.varied(variant), "world:tiny", 2)
+        keys = [run.key for group in groups for run in group.candidates]
+        assert len(set(keys)) >= 1 or not experiment.methods
+
+
+def test_a_variant_adds_settings_in_their_order():
+    experiment = parse_experiment(
+        'title = "t"\npaper = "p"\nquestion = "q"\n'
+        '[[settings]]\nname = "low"\nx = 0.0\n[[settings]]\nname = "high"\nx = 1.0\n'
+        "[[methods]]\nlabel = 'a'\nmethod = 'dla'\n"
+        '[variants.paper]\nabout = "more"\nsettings = [{ name = "middle", x = 0.5 }]\n',
+        "own",
+    )
+    assert [entry.name for entry in experiment.varied("paper").settings] == ["low", "middle", "high"]
+    assert [entry.name for entry in experiment.settings] == ["low", "high"]

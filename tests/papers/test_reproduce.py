@@ -1,0 +1,120 @@
+"""From a name to a folder of results, on the smallest world."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from unskew.cli import app
+from unskew.papers.reproduce import reproduce
+
+SMALL = """
+title = "Small"
+paper = "none"
+question = "Does it run?"
+metrics = ["ndcg@10", "err@10"]
+baseline = ["Clicks"]
+seeds = 2
+[simulation]
+sessions = 16
+[training]
+steps = 8
+validate_every = 4
+hidden = [4]
+[[methods]]
+label = "Clicks"
+method = "naive"
+[[methods]]
+label = "DLA"
+method = "dla"
+grid = { max_weight = [2.0, 20.0] }
+[[methods]]
+label = "IPW"
+method = "ipw"
+[[claims]]
+text = "DLA beats Clicks."
+relation = "better"
+label = "DLA"
+than = ["Clicks"]
+[[figures]]
+kind = "bars"
+file = "bars"
+title = "Bars"
+[[figures]]
+kind = "curves"
+file = "curves"
+title = "Curves"
+"""
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small")
+    (folder / "small.toml").write_text(SMALL)
+    done = reproduce(str(folder / "small.toml"), data="world:tiny", jobs=1, out=folder / "out")
+    return folder, done
+
+
+def test_an_experiment_leaves_rows_tables_figures_and_a_report(small):
+    folder, _ = small
+    written = {path.name for path in (folder / "out").iterdir()}
+    assert {"results.parquet", "runs.parquet", "results.md", "results.tex", "bars.svg", "bars.png"} <= written
+    assert {"curves.svg", "tests.md", "chosen.md", "report.html"} <= written
+    rows = pq.read_table(folder / "out" / "results.parquet")
+    assert len(rows) == 2 * 2 * 60  # methods, seeds, test queries
+    assert {"setting", "method", "data", "seed", "query", "ndcg@10", "err@10"} == set(rows.column_names)
+    runs = pq.read_table(folder / "out" / "runs.parquet").to_pylist()
+    assert sum(run["chosen"] for run in runs) == 4
+    assert len(runs) == 5  # and the point of DLA's grid that was not chosen
+    dla = next(run for run in runs if run["method"] == "DLA")
+    assert (len(dla["examination"]), dla["best_step"] in (4, 8), dla["seconds"] > 0) == (10, True, True)
+
+
+def test_the_method_that_needs_another_log_fails_alone_and_says_why(small):
+    folder, done = small
+    ((run, message),) = done.results.failed
+    assert run.label == "IPW"
+    assert "the log cannot tell propensities" in message
+    assert "IPW" in (folder / "out" / "report.html").read_text()
+
+
+def test_the_report_tells_how_to_repeat_it(small):
+    text = (small[0] / "out" / "report.html").read_text()
+    assert "unskew reproduce" in text
+    assert "--data world:tiny" in text
+
+
+def test_an_experiment_that_is_finished_is_not_run_again(small):
+    folder, _ = small
+    again = reproduce(str(folder / "small.toml"), data="world:tiny", jobs=1, out=folder / "out")
+    assert (again.results.found, len(again.results.results)) == (5, 4)
+
+
+def test_the_same_run_gives_the_same_numbers(small, tmp_path):
+    folder, done = small
+    other = reproduce(str(folder / "small.toml"), data="world:tiny", jobs=1, seeds=1, out=tmp_path / "other")
+    first = {result.run.key: result.outcome.per_query["ndcg@10"].tolist() for result in done.results.results}
+    for result in other.results.results:
+        assert result.outcome.per_query["ndcg@10"].tolist() == first[result.run.key]
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_any_work(small, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OSError, match="cannot be written"):
+        reproduce(str(small[0] / "small.toml"), data="world:tiny", out=tmp_path / "file" / "out")
+
+
+def test_the_command_lists_experiments_and_reports_failures_by_its_exit_code(small):
+    runner = CliRunner()
+    listed = runner.invoke(app, ["reproduce", "--list", "--json"])
+    assert "lbd-table1" in {row["name"] for row in json.loads(listed.stdout)}
+    folder, _ = small
+    arguments = [str(folder / "small.toml"), "--data", "world:tiny", "--jobs", "1", "--out", str(folder / "out")]
+    found = runner.invoke(app, ["reproduce", *arguments, "--json"])
+    shown = json.loads(found.stdout)
+    assert found.exit_code == 1
+    assert shown["failed"][0]["run"].startswith("IPW")
+    assert shown["tables"]["results"][0][0] == "Clicks"
+    unknown = runner.invoke(app, ["reproduce", "lbd-table9"])
+    assert unknown.exit_code == 2
