@@ -41,16 +41,16 @@ def labels_of(sheet):
 
 def test_without_labels_production_is_a_row_with_its_interval(unlabelled):
     assert not unlabelled.results.failed
-    first = unlabelled.written.sheets[0]
+    first = unlabelled.shown.sheets[0]
     assert labels_of(first) == ["production", "naive", "dla", "regression_em"]
-    production = unlabelled.written.outlook.standings[0]
+    production = unlabelled.shown.outlook.standings[0]
     values = next(r for r in unlabelled.results.results if r.run.label == "production").outcome.per_query
     assert (production.mean, production.low, production.high) == mean_interval(values[DEFAULT_CRITERION])
     assert "Production: policy score" in first.note
 
 
 def test_without_labels_every_criterion_stands_in_the_table_with_a_number_or_a_reason(unlabelled):
-    sheets = {sheet.name: sheet for sheet in unlabelled.written.sheets}
+    sheets = {sheet.name: sheet for sheet in unlabelled.shown.sheets}
     criteria = sheets["criteria"]
     assert criteria.columns == ("", "production", "naive", "dla", "regression_em")
     assert len(criteria.rows) == len(CRITERIA)
@@ -63,7 +63,7 @@ def test_without_labels_every_criterion_stands_in_the_table_with_a_number_or_a_r
 
 
 def test_the_verdict_is_a_line_in_the_report_and_a_column_of_each_query_on_disk(unlabelled):
-    outlook = unlabelled.written.outlook
+    outlook = unlabelled.shown.outlook
     assert "production" in outlook.line
     report = (unlabelled.out / "report.html").read_text()
     assert "Does anything beat production?" in report
@@ -88,7 +88,7 @@ def test_a_log_that_cannot_tell_propensities_leaves_their_criteria_out_with_the_
     fixed = log.select(log.interventions.values == 0)
     write_log(replace(fixed, interventions=None), tmp_path / "log")
     done = compare(tmp_path / "log", ["naive"], options=TRAINING, seeds=1, jobs=1, out=tmp_path / "out")
-    sheet = next(sheet for sheet in done.written.sheets if sheet.name == "criteria")
+    sheet = next(sheet for sheet in done.shown.sheets if sheet.name == "criteria")
     assert "IPS DCG@10: the log cannot tell propensities" in sheet.note
     assert "pair agreement: no query shows two documents at one position" in sheet.note
     assert "agreement across queries ↑" in labels_of(sheet)
@@ -96,15 +96,15 @@ def test_a_log_that_cannot_tell_propensities_leaves_their_criteria_out_with_the_
 
 def test_the_criterion_that_was_asked_for_decides(folder, tmp_path):
     done = compare(folder, ["naive", "dla"], criterion="snips", options=TRAINING, seeds=1, jobs=1, out=tmp_path / "out")
-    assert done.written.outlook.measure == "SNIPS"
-    assert "SNIPS" in done.written.outlook.line
+    assert done.shown.outlook.measure == "SNIPS"
+    assert "SNIPS" in done.shown.outlook.line
 
 
 def test_a_criterion_that_production_lacks_cannot_tell_whether_it_is_beaten(folder, tmp_path):
     done = compare(
         folder, ["naive"], criterion="click_likelihood", options=TRAINING, seeds=1, jobs=1, out=tmp_path / "out"
     )
-    assert done.written.outlook.line == "production cannot be compared by click likelihood"
+    assert done.shown.outlook.line == "production cannot be compared by click likelihood"
 
 
 def test_without_labels_grids_are_chosen_on_other_queries_than_those_reported(folder, tmp_path):
@@ -131,7 +131,7 @@ def test_when_everything_fails_the_reasons_are_reported_all_the_same(log, tmp_pa
     done = compare(tmp_path / "log", ["naive"], options=TRAINING, seeds=1, jobs=1, out=tmp_path / "out")
     assert [run.label for run, _ in done.results.failed] == ["production", "naive"]
     assert all("a log of one query cannot be split" in error for _, error in done.results.failed)
-    assert done.written.outlook is None
+    assert done.shown.outlook is None
 
 
 def test_labels_serve_both_purposes_or_none(folder, tmp_path):
@@ -155,12 +155,12 @@ def test_a_log_of_ones_own_is_compared_with_grids_and_a_baseline(log, tmp_path):
         out=tmp_path / "out",
     )
     assert not done.results.failed
-    sheets = {sheet.name: sheet for sheet in done.written.sheets}
+    sheets = {sheet.name: sheet for sheet in done.shown.sheets}
     assert [row[0].text for row in sheets["results"].rows] == ["production", "naive", "dla", "ipw"]
     assert "against naive" in sheets["results"].note
     assert labels_of(sheets["production"]) == ["production", "naive", "dla", "ipw"]
     assert "imitated from features" in sheets["production"].note
-    assert "production by" in done.written.outlook.line or "beats production" in done.written.outlook.line
+    assert "production by" in done.shown.outlook.line or "beats production" in done.shown.outlook.line
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_every_use_meets_the_same_draws_and_all_queries_at_last(tmp_path, monkey
     for result in done.results.results:
         for use, by_number in result.outcome.about["uses"].items():
             assert [len(values) for values in by_number.values()] == [1 if use in TAUGHT else 3, 1]
-    uses, tests = done.written.sheets
+    uses, tests = done.shown.sheets
     assert [row[0].text for row in uses.rows] == [*USES, *UNLABELLED]
     assert uses.columns[1:] == ("3 judged queries", "60 judged queries")
     assert [row[1].text for row in tests.rows] == [CHOSEN, CHOSEN, TUNED, TUNED]

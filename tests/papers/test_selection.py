@@ -100,7 +100,7 @@ def test_one_training_is_measured_by_all_criteria_and_by_the_truth(tmp_path):
     assert set(about["criteria"]) >= {"ips", "snips", "dr", "pair_agreement", "score_likelihood", "click_likelihood"}
     assert set(about["production_criteria"]) >= {"ips", "pair_agreement"}
     assert 0 < about["production_truth"] < 1
-    selection, truth, choices = done.written.sheets
+    selection, truth, choices = done.shown.sheets
     assert [row[0].text for row in truth.rows] == ["trust", "cascade"]
     assert "always ipw" in [row[0].text for row in selection.rows]
     assert len(choices.rows) == 2
