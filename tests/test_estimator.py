@@ -40,7 +40,10 @@ def test_a_clone_keeps_the_hyper_parameters():
 
 def test_an_unknown_option_names_the_known_ones(rows):
     X, clicks, group, _ = rows
-    with pytest.raises(ValueError, match=r"unknown option .maximal_weight. for dla; its own: max_weight.*steps"):
+    with pytest.raises(
+        ValueError,
+        match=r"unknown option .maximal_weight. for dla .did you mean .max_weight.*its own.*steps",
+    ):
         UnbiasedRanker("dla", maximal_weight=3).fit(X, clicks, group)
 
 

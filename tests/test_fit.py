@@ -135,7 +135,7 @@ def test_the_same_seed_gives_the_same_ranker_and_another_seed_another(log, world
         ("dla", {"max_weight": float("nan")}, "max_weight must be a number or none, got nan"),
         ("regression_em", {"sample": 1}, "sample must be true or false, got 1"),
         ("affine", {"estimation_steps": 2.5}, "estimation_steps must be a whole number, got 2.5"),
-        ("labelled", {"gain": None}, "gain must be a word, got None"),
+        ("labelled", {"gain": None}, "gain must be text, got None"),
     ],
 )
 def test_a_value_of_another_kind_is_refused_with_the_recipe(method, options, message):

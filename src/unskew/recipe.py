@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from unskew.data.fitted_transforms import TRANSFORMS
-from unskew.methods import METHODS, Method, checked_values, hyper_parameters
+from unskew.methods import METHODS, Method, hyper_parameters
 from unskew.networks.registry import Network
+from unskew.options import check, near, unknown_name
 from unskew.training.settings import Settings
 
 NETWORK_NAMES = {"network": "kind", **{entry.name: entry.name for entry in fields(Network) if entry.name != "kind"}}
@@ -27,10 +28,11 @@ class Recipe:
 
     def __post_init__(self) -> None:
         known = hyper_parameters(find_method(self.method))
-        unknown = [name for name in self.hyper_parameters if name not in known]
-        if unknown:
-            raise ValueError(_unknown(unknown[0], self.method))
-        object.__setattr__(self, "hyper_parameters", checked_values(find_method(self.method), self.hyper_parameters))
+        unknown = unknown_name(self.hyper_parameters, known)
+        if unknown is not None:
+            raise ValueError(_unknown(unknown, self.method))
+        checked = {name: check(value, known[name].kind, name) for name, value in self.hyper_parameters.items()}
+        object.__setattr__(self, "hyper_parameters", checked)
         if self.transform not in TRANSFORMS:
             raise ValueError(f"unknown feature transform '{self.transform}': choose one of {', '.join(TRANSFORMS)}")
 
@@ -56,8 +58,9 @@ def find_method(name: str) -> type[Method]:
 
 
 def _unknown(name: str, method: str) -> str:
-    own = ", ".join(hyper_parameters(find_method(method))) or "none"
+    own = list(hyper_parameters(find_method(method)))
+    hint = near(name, [*own, *SETTING_NAMES, *NETWORK_NAMES, "transform"])
     return (
-        f"unknown option '{name}' for {method}; its own: {own}; of training: {', '.join(SETTING_NAMES)}; "
-        f"of the network: {', '.join(NETWORK_NAMES)}; and transform"
+        f"unknown option '{name}' for {method}{hint}; its own: {', '.join(own) or 'none'}; "
+        f"of training: {', '.join(SETTING_NAMES)}; of the network: {', '.join(NETWORK_NAMES)}; and transform"
     )

@@ -1,5 +1,7 @@
 """Names of columns: guessed, given, and read from a file."""
 
+import re
+
 import ibis
 import pytest
 
@@ -89,17 +91,17 @@ def test_a_toml_file_names_columns_and_flags_go_before_it(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('sessions = "sid"', "'sessions' is no key; did you mean session?"),
-        ("session = 3", "session is 3, a name is needed"),
-        ('bias = "device"', "bias is 'device', a list of names is needed"),
-        ("first_position = true", "first_position is True, a whole number is needed"),
+        ('sessions = "sid"', "unknown key 'sessions' (did you mean 'session'?), known: form, session"),
+        ("session = 3", "session must be text or none, got 3"),
+        ('bias = "device"', "bias must be a list of texts, got 'device'"),
+        ("first_position = true", "first_position must be a whole number or none, got True"),
         ("session = ", "is no TOML file"),
     ],
 )
 def test_mistakes_in_a_toml_file_are_named(tmp_path, text, message):
     file = tmp_path / "columns.toml"
     file.write_text(text)
-    with pytest.raises(ValueError, match=r"columns\.toml.*" + message.replace("?", r"\?")):
+    with pytest.raises(ValueError, match=r"columns\.toml.*" + re.escape(message)):
         read_columns(file)
 
 

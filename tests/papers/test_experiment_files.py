@@ -36,14 +36,17 @@ NAMES = [
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sedes = 3", r"x.toml: unknown key 'sedes', known: name, title, .*seeds"),
+        ("sedes = 3", r"x.toml: unknown key 'sedes' .did you mean 'seeds'.., known: name, title, .*seeds"),
         ("seeds = '3'", r"x.toml, seeds must be a whole number, got '3'"),
         ("seeds = true", r"x.toml, seeds must be a whole number, got True"),
         ("seeds = 0", r"x.toml: seeds must be at least 1, got 0"),
         ("selection = 'worst'", r"unknown selection 'worst', known: best, all"),
         ("metric = 'ndcg@5'", r"metric 'ndcg@5' is not among metrics"),
         ("baseline = ['DLA']", r"baseline: there is no 'DLA' among none"),
-        ("[simulation]\nsession = 5", r"x.toml, simulation: unknown key 'session', known: policy, user, sessions"),
+        (
+            "[simulation]\nsession = 5",
+            r"simulation: unknown key .session. .did you mean .sessions..., known: policy, user",
+        ),
         ("[[methods]]\nlabel = 'a'", r"x.toml, methods 1 lacks 'method'"),
         (
             "[[methods]]\nlabel = 'a'\nmethod = 'dla'\ngrid = { a = [] }",

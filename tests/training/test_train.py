@@ -241,7 +241,7 @@ def test_a_validation_that_is_no_number_is_not_the_best():
         ({"schedule": "linear"}, "unknown schedule 'linear', known: constant, cosine"),
         ({"warm_up": -1}, "warm_up must be a whole number from 0, got -1"),
         ({"weight_decay": -0.1}, "weight_decay must be a number from 0, got -0.1"),
-        ({"patience": "two"}, "patience must be a whole number from 1, got 'two'"),
+        ({"patience": "two"}, "patience must be a whole number from 1, or none, got 'two'"),
         ({"max_gradient_norm": 0}, "max_gradient_norm must be a number above 0, or none, got 0"),
         ({"seed": "abc"}, "seed must be a whole number, got 'abc'"),
     ],

@@ -5,10 +5,12 @@ chosen, seeds and metrics.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
+
+from unskew.options import NotEmpty
 
 OptionTable = dict[str, Any]
-Grid = dict[str, list[Any]]
+Grid = dict[str, Annotated[list[Any], NotEmpty]]
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,15 @@ import difflib
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
+
+from unskew.options import NOT_IN_FILES, build
 
 FORMS = {
     "impressions": "one row per impression, with a column that says whether it was clicked",
@@ -83,7 +85,7 @@ class Columns:
     impression_events: Sequence[str] = ("impression", "impressions", "shown", "show", "display")
     click_events: Sequence[str] = ("click", "clicks", "clicked", "click_through")
     first_position: int | None = None  # what the log calls the top: 0 or 1; None: the lowest that occurs
-    guessed: frozenset[str] = field(default_factory=frozenset)  # roles nobody named
+    guessed: frozenset[str] = field(default=frozenset(), metadata=NOT_IN_FILES)  # roles nobody named
 
     @property
     def roles(self) -> dict[str, str]:
@@ -106,15 +108,7 @@ def read_columns(path: str | Path) -> Columns:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is no TOML file: {error}") from error
-    kinds = {entry.name: _toml_kind(entry.name) for entry in fields(Columns) if entry.name != "guessed"}
-    for key, value in found.items():
-        if key not in kinds:
-            near = difflib.get_close_matches(key, kinds, n=1)
-            advice = f"did you mean {near[0]}?" if near else f"keys are {', '.join(kinds)}"
-            raise ValueError(f"{path}: '{key}' is no key; {advice}")
-        if not _is_of(value, kinds[key]):
-            raise ValueError(f"{path}: {key} is {value!r}, {kinds[key]} is needed")
-    return Columns(**found)
+    return build(Columns, found, str(path))
 
 
 def named_columns(base: Columns, names: Mapping[str, Any]) -> Columns:
@@ -262,14 +256,3 @@ def _guess(synonyms: Sequence[str], names: Sequence[str]) -> str | None:
 
 def _plain(name: str) -> str:
     return re.sub(r"[_\-\s]", "", name).lower()
-
-
-def _toml_kind(name: str) -> str:
-    lists = {"bias", "features", "impression_events", "click_events"}
-    return "a list of names" if name in lists else "a whole number" if name == "first_position" else "a name"
-
-
-def _is_of(value: Any, kind: str) -> bool:
-    if kind == "a list of names":
-        return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
-    return type(value) is int if kind == "a whole number" else isinstance(value, str)

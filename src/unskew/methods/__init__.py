@@ -10,7 +10,7 @@ from unskew.methods.ipw import IPW
 from unskew.methods.labelled import Labelled
 from unskew.methods.lbd import LBD
 from unskew.methods.low_rank import LowRank
-from unskew.methods.method import HyperParameter, Method, Stage, Terms, checked_values, hyper_parameters
+from unskew.methods.method import Method, Stage, Terms, hyper_parameters
 from unskew.methods.naive import Naive
 from unskew.methods.pair_debias import PairDebias
 from unskew.methods.regression_em import RegressionEM
@@ -39,4 +39,4 @@ METHODS: dict[str, type[Method]] = {
     "low_rank": LowRank,
 }
 
-__all__ = ["METHODS", "HyperParameter", "Method", "Stage", "Terms", "checked_values", "hyper_parameters"]
+__all__ = ["METHODS", "Method", "Stage", "Terms", "hyper_parameters"]

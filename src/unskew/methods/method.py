@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 from torch import Tensor, nn
 
 from unskew.data.clicks.batches import ClickDetail
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists
 from unskew.networks.documents import Ranker
+from unskew.options import Option, options_of
 
 Terms = dict[str, Tensor]  # each a sum over the sessions of the batch
 
@@ -86,48 +83,9 @@ class Method(nn.Module, ABC):
         return {}
 
 
-@dataclass(frozen=True)
-class HyperParameter:
-    """A keyword-only argument of a method's constructor."""
-
-    name: str
-    default: Any
-    kind: str
-
-
-def hyper_parameters(method: type[Method]) -> dict[str, HyperParameter]:
+def hyper_parameters(method: type[Method]) -> dict[str, Option]:
     """Hyper-parameters of a method, read from the signature of its constructor."""
-    signature = inspect.signature(method.__init__)
-    return {
-        name: HyperParameter(name, entry.default, str(entry.annotation))
-        for name, entry in signature.parameters.items()
-        if entry.kind is inspect.Parameter.KEYWORD_ONLY
-    }
-
-
-# What a value must be where the signature says no more than this; other annotations are the method's own to check.
-KINDS: dict[str, tuple[type, str]] = {
-    "float": (Real, "a number"),
-    "int": (Integral, "a whole number"),
-    "bool": (bool, "true or false"),
-    "str": (str, "a word"),
-}
-
-
-def checked_values(method: type[Method], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Hyper-parameters as plain Python values, or a refusal of one that is not of its kind."""
-    known = hyper_parameters(method)
-    plain = {name: _plain(value) for name, value in values.items()}
-    for name, value in plain.items():
-        kinds = known[name].kind.split(" | ")
-        if (value is None and "None" in kinds) or not all(kind in (*KINDS, "None") for kind in kinds):
-            continue
-        allowed = [KINDS[kind] for kind in kinds if kind != "None"]
-        right = any(isinstance(value, kind) and (kind is bool) == isinstance(value, bool) for kind, _ in allowed)
-        if not right or (isinstance(value, float) and not math.isfinite(value)):
-            spelt = " or ".join([*(words for _, words in allowed), *(["none"] if "None" in kinds else [])])
-            raise ValueError(f"{name} must be {spelt}, got {value!r}")
-    return plain
+    return options_of(method, keyword_only=True)
 
 
 def above_zero(name: str, value: float | None) -> float | None:
@@ -135,10 +93,3 @@ def above_zero(name: str, value: float | None) -> float | None:
     if value is not None and value <= 0:
         raise ValueError(f"{name} must be above 0, or none for no bound, got {value}")
     return value
-
-
-def _plain(value: Any) -> Any:
-    """The same as Python's own numbers and lists: numpy's and torch's cannot be written as JSON."""
-    if isinstance(value, np.ndarray | np.generic | Tensor):
-        return value.tolist()
-    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value

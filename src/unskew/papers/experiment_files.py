@@ -7,18 +7,17 @@ nowhere. Whether a method exists is asked only when its experiment is run.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Mapping
+from dataclasses import fields
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from unskew.comparison.settings import Entry, Setting, SimulationSettings
+from unskew.comparison.settings import SimulationSettings
 from unskew.metrics import metric
-from unskew.papers.settings import Claim, Expected, FigureSetting, PaperExperiment, Variant
-
-T = TypeVar("T")
+from unskew.options import build, near, unknown_name
+from unskew.papers.settings import PaperExperiment
 
 SELECTIONS = {
     "best": "the point of each grid that is best on validation, on the first repetition",
@@ -53,99 +52,9 @@ def parse_experiment(text: str, name: str) -> PaperExperiment:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{name}.toml is no TOML: {error}") from error
-    experiment = _build(PaperExperiment, {"name": name, **table}, f"{name}.toml")
+    experiment = build(PaperExperiment, {"name": name, **table}, f"{name}.toml")
     _check(experiment)
     return experiment
-
-
-def _build(kind: type[T], table: Any, where: str) -> T:
-    """A dataclass from a table, field by field."""
-    if not isinstance(table, dict):
-        raise ValueError(f"{where} must be a table, got {table!r}")
-    entries = {entry.name: entry for entry in fields(kind)}  # type: ignore[arg-type]
-    unknown = [key for key in table if key not in entries]
-    if unknown:
-        raise ValueError(f"{where}: unknown key '{unknown[0]}', known: {', '.join(entries)}")
-    needed = [
-        name
-        for name, entry in entries.items()
-        if entry.default is MISSING and entry.default_factory is MISSING and name not in table
-    ]
-    if needed:
-        raise ValueError(f"{where} lacks '{needed[0]}'")
-    return kind(**{key: _value(entries[key].type, value, f"{where}, {key}") for key, value in table.items()})
-
-
-def _value(kind: Any, value: Any, where: str) -> Any:
-    if kind in PARTS:
-        return PARTS[kind](value, where)
-    fits, name = CHECKS[kind]
-    if not fits(value):
-        raise ValueError(f"{where} must be {name}, got {value!r}")
-    return tuple(value) if kind.startswith("tuple") else value
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_table_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, dict) and all(fits(entry) for entry in value.values())
-
-
-def _is_grid(value: Any) -> bool:
-    return _is_table_of(lambda entry: isinstance(entry, list) and bool(entry))(value)
-
-
-CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "str": (lambda value: isinstance(value, str), "text"),
-    "int": (_is_whole, "a whole number"),
-    "bool": (lambda value: isinstance(value, bool), "true or false"),
-    "float | None": (_is_number, "a number"),
-    "tuple[str, ...]": (
-        lambda value: isinstance(value, list) and all(isinstance(entry, str) for entry in value),
-        "a list of texts",
-    ),
-    "OptionTable": (lambda value: isinstance(value, dict), "a table"),
-    "Grid": (_is_grid, "a table of lists, none of them empty"),
-    "dict[str, Grid]": (_is_table_of(_is_grid), "a table of tables of lists"),
-    "dict[str, OptionTable]": (_is_table_of(lambda entry: isinstance(entry, dict)), "a table of tables"),
-    "dict[str, dict[str, Any]]": (_is_table_of(lambda entry: isinstance(entry, dict)), "a table of tables"),
-    "dict[str, list[float]]": (
-        _is_table_of(lambda entry: isinstance(entry, list) and all(map(_is_number, entry))),
-        "a table of lists of numbers",
-    ),
-}
-
-
-def _list_of(kind: type) -> Callable[[Any, str], Any]:
-    def build(value: Any, where: str) -> Any:
-        if not isinstance(value, list):
-            raise ValueError(f"{where} must be a list of tables, as in [[{where.rpartition(' ')[2]}]]")
-        return tuple(_build(kind, entry, f"{where} {number}") for number, entry in enumerate(value, start=1))
-
-    return build
-
-
-def _variants(value: Any, where: str) -> dict[str, Variant]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{where} must be a table of tables, as in [variants.paper]")
-    return {name: _build(Variant, entry, f"{where}.{name}") for name, entry in value.items()}
-
-
-PARTS: dict[str, Callable[[Any, str], Any]] = {
-    "SimulationSettings": lambda value, where: _build(SimulationSettings, value, where),
-    "tuple[Setting, ...]": _list_of(Setting),
-    "tuple[Entry, ...]": _list_of(Entry),
-    "tuple[Expected, ...]": _list_of(Expected),
-    "tuple[Claim, ...]": _list_of(Claim),
-    "tuple[FigureSetting, ...]": _list_of(FigureSetting),
-    "dict[str, Variant]": _variants,
-}
 
 
 def _check(experiment: PaperExperiment) -> None:
@@ -180,9 +89,10 @@ def _check(experiment: PaperExperiment) -> None:
 
 def _check_simulation(simulation: SimulationSettings, changes: Mapping[str, Any], where: str) -> None:
     known = [entry.name for entry in fields(SimulationSettings)]
-    unknown = [key for key in changes if key not in known]
-    if unknown:
-        raise ValueError(f"{where}: unknown key '{unknown[0]}' of simulation, known: {', '.join(known)}")
+    unknown = unknown_name(changes, known)
+    if unknown is not None:
+        hint = near(unknown, known)
+        raise ValueError(f"{where}: unknown key '{unknown}' of simulation{hint}, known: {', '.join(known)}")
     simulation.changed(dict(changes))
 
 

@@ -6,10 +6,16 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
-from numbers import Integral, Real
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
 import torch
+
+from unskew.options import Limits, check
+
+Count = Annotated[int, Limits(1)]
+Positive = Annotated[float, Limits(above=0)]
+ShareOfSteps = Annotated[float, Limits(0, 1, words="a share of the steps from 0 to 1")]
+NUMBERS = ("learning_rate", "weight_decay", "max_gradient_norm", "average")  # kept as floats
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     # With an accumulator of 0 the first steps are learning_rate * sign(gradient), and every method suffers.
@@ -29,18 +35,18 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 class Settings:
     """How to train."""
 
-    steps: int = 1_000  # over all stages
-    batch_size: int = 128  # lists: smaller batches learn as much a step, in half the time
+    steps: Count = 1_000  # over all stages
+    batch_size: Count = 128  # lists: smaller batches learn as much a step, in half the time
     optimizer: str = "adagrad"
-    learning_rate: float = 0.1
+    learning_rate: Positive = 0.1
     schedule: str = "constant"  # or "cosine": the learning rate falls to 0 at the end of each stage
-    warm_up: int = 0  # steps at the start of each stage in which the learning rate rises from 0
-    weight_decay: float = 0.001  # without it rankers over-fit small logs
-    max_gradient_norm: float | None = 5.0  # of each network by itself
+    warm_up: Annotated[int, Limits(0)] = 0  # steps at the start of each stage in which the learning rate rises from 0
+    weight_decay: Annotated[float, Limits(0)] = 0.001  # without it rankers over-fit small logs
+    max_gradient_norm: Positive | None = 5.0  # of each network by itself
     metric: str = "ndcg@10"  # on judged validation lists
-    validate_every: int = 100  # steps
-    patience: int | None = None  # validations without improvement before a stage ends early
-    average: float | None = (
+    validate_every: Count = 100  # steps
+    patience: Count | None = None  # validations without improvement before a stage ends early
+    average: ShareOfSteps | None = (
         None  # share of a stage's steps to average over, see `averaging`; None: 0.2, or 0 if validated
     )
     seed: int = 0
@@ -51,30 +57,9 @@ class Settings:
             raise ValueError(f"unknown optimizer '{self.optimizer}', known: {', '.join(OPTIMIZERS)}")
         if self.schedule not in SCHEDULES:
             raise ValueError(f"unknown schedule '{self.schedule}', known: {', '.join(SCHEDULES)}")
-        for name in ("steps", "batch_size", "validate_every", "patience", "warm_up"):
-            value, least = getattr(self, name), int(name != "warm_up")
-            if name == "patience" and value is None:
-                continue
-            if not isinstance(value, Integral) or value < least:
-                raise ValueError(f"{name} must be a whole number from {least}, got {value!r}")
-            object.__setattr__(self, name, int(value))  # numpy's numbers cannot be written as JSON
-        if not isinstance(self.learning_rate, Real) or not 0 < self.learning_rate < float("inf"):
-            raise ValueError(f"learning_rate must be a number above 0, got {self.learning_rate!r}")
-        if not isinstance(self.weight_decay, Real) or not 0 <= self.weight_decay < float("inf"):
-            raise ValueError(f"weight_decay must be a number from 0, got {self.weight_decay!r}")
-        if self.max_gradient_norm is not None:
-            if not isinstance(self.max_gradient_norm, Real) or not self.max_gradient_norm > 0:
-                raise ValueError(f"max_gradient_norm must be a number above 0, or none, got {self.max_gradient_norm!r}")
-            object.__setattr__(self, "max_gradient_norm", float(self.max_gradient_norm))
-        if self.average is not None:
-            if not isinstance(self.average, Real) or not 0 <= self.average <= 1:
-                raise ValueError(f"average must be a share of the steps from 0 to 1, or none, got {self.average!r}")
-            object.__setattr__(self, "average", float(self.average))
-        if not isinstance(self.seed, Integral):
-            raise ValueError(f"seed must be a whole number, got {self.seed!r}")
-        object.__setattr__(self, "seed", int(self.seed))
-        object.__setattr__(self, "learning_rate", float(self.learning_rate))
-        object.__setattr__(self, "weight_decay", float(self.weight_decay))
+        for name, kind in get_type_hints(type(self), include_extras=True).items():
+            value = check(getattr(self, name), kind, name)
+            object.__setattr__(self, name, float(value) if name in NUMBERS and value is not None else value)
 
     def new_optimizer(self, groups: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
         """An optimizer of these parameters; on a CPU all of them are updated in one call."""
