@@ -46,6 +46,19 @@ def test_the_world_is_still_the_one_of_earlier_results(tiny: World):
     assert_allclose(tiny.train.features[0, ::12], first, rtol=1e-5)
 
 
+@pytest.mark.parametrize("features", [1, 2, 5, 20, 700])
+def test_a_world_can_have_any_number_of_features(features: int):
+    world = make_world("tiny", features=features)
+    assert world.name == f"world:tiny:features={features}"
+    assert world.train.features.shape[1] == features
+    assert_array_equal(world.train.grades, make_world("tiny").train.grades)  # the same documents, otherwise measured
+
+
+def test_the_one_feature_of_a_world_says_something():
+    train = make_world("tiny", features=1).train
+    assert abs(np.corrcoef(train.features[:, 0], train.grades)[0, 1]) > 0.1
+
+
 def test_another_seed_gives_another_world(tiny: World):
     other = make_world("tiny", seed=1)
     assert other.name == "world:tiny:1"

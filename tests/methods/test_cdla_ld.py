@@ -190,5 +190,5 @@ def test_unknown_choices_are_refused(options, message):
 
 
 def test_a_listwise_student_is_refused():
-    with pytest.raises(ValueError, match="choose network 'mlp' or 'linear'"):
+    with pytest.raises(ValueError, match="choose network 'tabular', 'mlp' or 'linear'"):
         CDLALD(Problem(3, 3, network=Network("listwise")))

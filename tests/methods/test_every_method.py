@@ -10,11 +10,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 from torch.testing import assert_close
 
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn, count_patterns
+from unskew.data.fitted_transforms import fit_transform
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate
 from unskew.lists import ClickedLists, Distinct, JudgedLists
@@ -531,3 +533,48 @@ def test_clicks_permuted_within_lists_teach_nothing(case):
 def test_the_same_clicks_in_their_place_do_teach(case):
     gains = np.array([gain_over_chance(case, seed, permuted=False) for seed in range(4)])
     assert gains.mean() > 0.1
+
+
+# -- whatever the features: one, two, a constant among them, scales far apart
+
+
+def sole(signal, noise):  # noqa: ARG001
+    return signal[:, None]
+
+
+def beside_noise(signal, noise):
+    return np.column_stack([noise, signal])
+
+
+def beside_a_constant(signal, noise):  # noqa: ARG001
+    return np.column_stack([np.full_like(signal, 7.0), signal])
+
+
+def on_far_scales(signal, noise):
+    return np.column_stack([1e6 * noise, 1e-4 * signal])
+
+
+def clicked_by(signal, seed=3):
+    """Sessions of users who click what has a high signal, at places that they examine less and less; random order."""
+    rng = np.random.default_rng(seed)
+    chance = np.array(CURVE) / (1 + np.exp(-2 * signal))
+    return [rng.random((40, N_DOCS)) < row for row in chance]
+
+
+@pytest.mark.parametrize("features", [sole, beside_noise, beside_a_constant, on_far_scales])
+@every_method
+def test_the_learnt_order_follows_the_true_one(case, features):
+    rng = np.random.default_rng(5)
+    signal, noise = rng.normal(size=(2, 40, N_DOCS))
+    raw = features(signal.ravel(), noise.ravel()).astype(np.float32)
+    columns = fit_transform("automatic", raw).apply_to(raw)
+    log = joint_log(columns, np.ones(signal.shape, dtype=bool), clicked_by(signal), np.arange(40) % 2)
+    grades = np.digitize(signal.ravel(), [-0.5, 0.5, 1.5]).astype(np.float32)
+    judged = JudgedSet.from_arrays(columns, grades, group=[N_DOCS] * 40)
+    method = new_method(case, hidden=(16,), n_features=columns.shape[1])
+    train(method, {"clicks": log, "judgements": judged}, Settings(steps=40, batch_size=40))
+    lists = judged.lists()
+    with torch.inference_mode():
+        scores = method.ranker()(lists.features, lists.mask).numpy()
+    agreement = np.mean([spearmanr(one, other).statistic for one, other in zip(scores, signal, strict=True)])
+    assert agreement > 0.8

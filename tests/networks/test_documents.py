@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from unskew.networks.documents import ACTIVATIONS, mlp
+from unskew.networks.documents import ACTIVATIONS, mlp, tabular
 from unskew.networks.registry import Network, Problem
 
 
@@ -21,6 +21,30 @@ def test_mlp_normalizes_before_every_linear_layer():
 def test_dropout_follows_the_activation_and_norm_can_be_left_out():
     network = mlp(5, (4,), activation="relu", dropout=0.1, norm=False)
     assert layers(network) == [nn.Linear, nn.ReLU, nn.Dropout, nn.Linear]
+
+
+def test_the_default_gives_the_last_layer_the_features_beside_what_the_hidden_layers_made_of_them():
+    network = tabular(2, (3,), norm=False)
+    beside, last = network
+    features = torch.tensor([[5.0, -1.0]])
+    with torch.no_grad():
+        last.weight.copy_(torch.tensor([[10.0, 1.0, 0.0, 0.0, 0.0]]))
+        last.bias.zero_()
+        assert_close(network(features), torch.tensor([[49.0]]))  # 10 · 5 − 1: the hidden layer weighs nothing
+    assert layers(beside.layers) == [nn.Linear, nn.ELU]
+
+
+def test_the_default_normalizes_after_hidden_layers_only():
+    assert layers(tabular(5, (4, 3), dropout=0.1)[0].layers) == [nn.Linear, nn.ELU, nn.Dropout, nn.LayerNorm] * 2
+    assert layers(tabular(5, ())) == [nn.Linear]
+
+
+def test_a_document_with_larger_features_gets_another_score():
+    """LayerNorm on the input cannot tell them apart: both are (1, -1) there."""
+    ranker = Problem(2, 1).new_ranker()
+    features = torch.tensor([[[2.0, 1.0], [20.0, 10.0]]])
+    small, large = ranker(features, torch.ones(1, 2, dtype=torch.bool))[0]
+    assert abs(float(small - large)) > 0.01
 
 
 def test_sizes_go_from_inputs_over_hidden_to_outputs():
@@ -46,7 +70,7 @@ def test_an_unknown_activation_is_refused_with_the_known_ones():
 
 
 def test_an_unknown_network_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"unknown network 'forest', known: mlp, linear"):
+    with pytest.raises(ValueError, match=r"unknown network 'forest', known: tabular, mlp, linear"):
         Network(kind="forest")
 
 

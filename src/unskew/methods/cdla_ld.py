@@ -73,7 +73,7 @@ class CDLALD(Method):
                 raise ValueError(f"unknown {name} '{value}', known: {', '.join(known)}")
         if problem.network.kind == "listwise":
             raise ValueError(
-                "the student looks at one document at a time: choose network 'mlp' or 'linear'; "
+                "the student looks at one document at a time: choose network 'tabular', 'mlp' or 'linear'; "
                 "layers and heads are the teacher's in any case"
             )
         self.relevance = problem.new_ranker()

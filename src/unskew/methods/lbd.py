@@ -45,7 +45,7 @@ from torch.nn import functional as F
 from unskew import losses
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms
-from unskew.networks.documents import Ranker, mlp
+from unskew.networks.documents import Ranker
 from unskew.networks.limits import (
     CANCELLED_TOGETHER,
     draw_kept,
@@ -72,7 +72,7 @@ LEVELS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 PENALIZED = {"probability": torch.exp, "log": lambda log_seen: log_seen}
 LIPSCHITZ = ("penalty", "certified")
-SHARED_KINDS = ("mlp", "linear")
+SHARED_KINDS = ("tabular", "mlp", "linear")
 STEEPEST_SIGMOID = 0.25
 CENTRE_RATE = 0.05
 # Not 0, or the penalty would start at 0, and what is normal for it later would look like divergence.
@@ -248,15 +248,7 @@ class SharedRanker(Ranker):
         network = problem.network
         if network.kind not in SHARED_KINDS:
             raise ValueError(f"a '{network.kind}' network cannot be shared: take {' or '.join(SHARED_KINDS)}")
-        hidden = () if network.kind == "linear" else network.hidden
-        self.layers = mlp(
-            problem.n_features,
-            hidden,
-            1 + problem.n_positions,
-            activation=network.activation,
-            dropout=network.dropout,
-            norm=network.norm,
-        )
+        self.layers = problem.new_layers(1 + problem.n_positions, dropout=network.dropout)
 
     @property
     def pointwise(self) -> bool:
@@ -273,12 +265,11 @@ def log_odds(log_probability: Tensor) -> Tensor:
 
 def _dependence(problem: Problem, hidden: Sequence[int] | None, beta: float | None) -> nn.Module:
     """The network of observation; nearly flat at the start, so that training begins close to `two_tower`."""
-    network = problem.network
-    if hidden is None:
-        hidden = () if network.kind == "linear" else network.hidden
     if beta is not None:
+        if hidden is None:
+            hidden = () if problem.network.kind == "linear" else problem.network.hidden
         return LipschitzNetwork(problem.n_features, hidden, problem.n_positions, constant=beta / STEEPEST_SIGMOID)
-    layers = mlp(problem.n_features, hidden, problem.n_positions, activation=network.activation, norm=network.norm)
+    layers = problem.new_layers(problem.n_positions, hidden)
     last = layers[-1]
     assert isinstance(last, nn.Linear)
     with torch.no_grad():

@@ -52,7 +52,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms
-from unskew.networks.documents import Ranker, mlp
+from unskew.networks.documents import Ranker
 from unskew.networks.limits import draw_kept, penalized_pairs, showings, slope_lengths, weighted_mean
 from unskew.networks.line_search import Axis, Found, ScoredLists, of_clicks, of_metric, search, spread_axes
 from unskew.networks.low_rank import LINKS, Average, CorrectedRanker, Loadings, largest_delta
@@ -303,8 +303,7 @@ CLOSED = ("free", "pinned")  # what can be asked of a logit model of higher rank
 
 
 def _trait_network(problem: Problem, rank: int, hidden: Sequence[int]) -> nn.Sequential:
-    network = problem.network
-    layers = mlp(problem.n_features, hidden, rank, activation=network.activation, norm=network.norm)
+    layers = problem.new_layers(rank, hidden)
     last = layers[-1]
     assert isinstance(last, nn.Linear)
     with torch.no_grad():

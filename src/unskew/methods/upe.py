@@ -75,7 +75,7 @@ class UPE(Method):
         if scoring not in SCORING:
             raise ValueError(f"unknown scoring '{scoring}', known: {', '.join(SCORING)}")
         self.relevance = problem.new_ranker()
-        self.policy = PolicyNetwork(problem.n_features, width, units)
+        self.policy = PolicyNetwork(problem, width, units)
         self.position = PositionVectors(problem.n_positions, width, SCORING[scoring](width, units))
         self.policy_steps = policy_steps
         self.max_weight = above_zero("max_weight", max_weight)
@@ -152,10 +152,12 @@ class PolicyNetwork(nn.Module):
 
     pointwise = True
 
-    def __init__(self, n_features: int, width: int, hidden: int):
+    def __init__(self, problem: Problem, width: int, hidden: int):
         super().__init__()
+        # As the ranker: only the reference programs' network normalizes its inputs.
+        first = [nn.LayerNorm(problem.n_features)] if problem.network.kind == "mlp" else []
         self.documents = nn.Sequential(
-            nn.LayerNorm(n_features), nn.Linear(n_features, hidden), nn.LeakyReLU(), nn.Linear(hidden, width)
+            *first, nn.Linear(problem.n_features, hidden), nn.LeakyReLU(), nn.Linear(hidden, width)
         )
         self.output = scoring_layers(width, hidden)
 

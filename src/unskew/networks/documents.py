@@ -1,7 +1,13 @@
 """Networks of documents: what turns features into scores.
 
-Weights start as torch's `nn.Linear` starts them, uniform in ±1/√inputs. As in the reference programs of the field
-the MLP normalizes (LayerNorm) before every linear layer, the first and the last included.
+Weights start as torch's `nn.Linear` starts them, uniform in ±1/√inputs.
+
+`tabular`, the default, never normalizes a document's features across columns: their scale and their mean are what
+tells documents apart. The last layer sees the features beside what the hidden layers made of them, so that a network
+can always be as good as a linear ranker.
+
+`mlp` is that of the reference programs of the field: LayerNorm before every linear layer, the first and the last
+included. On the input this deletes what it should keep: of one feature nothing is left, of two only which is larger.
 """
 
 from __future__ import annotations
@@ -9,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor, nn
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"elu": nn.ELU, "relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh}
@@ -42,6 +49,39 @@ class PointwiseRanker(Ranker):
         return self.layers(features).squeeze(-1)
 
 
+class Beside(nn.Module):
+    """What layers make of the inputs, and the inputs themselves beside it."""
+
+    def __init__(self, layers: nn.Sequential):
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return torch.cat([inputs, self.layers(inputs)], -1)
+
+
+def tabular(
+    n_inputs: int,
+    hidden: Sequence[int],
+    n_outputs: int = 1,
+    *,
+    activation: str = "elu",
+    dropout: float = 0.0,
+    norm: bool = True,
+) -> nn.Sequential:
+    """[Linear, activation, dropout] for each hidden size, LayerNorm after each, then Linear on that and the inputs."""
+    if not hidden:
+        return nn.Sequential(nn.Linear(n_inputs, n_outputs))
+    layers: list[nn.Module] = []
+    size = n_inputs
+    for next_size in hidden:
+        layers += [nn.Linear(size, next_size), new_activation(activation)]
+        layers += [nn.Dropout(dropout)] if dropout else []
+        layers += [nn.LayerNorm(next_size)] if norm else []
+        size = next_size
+    return nn.Sequential(Beside(nn.Sequential(*layers)), nn.Linear(n_inputs + size, n_outputs))
+
+
 def mlp(
     n_inputs: int,
     hidden: Sequence[int],
@@ -52,14 +92,19 @@ def mlp(
     norm: bool = True,
 ) -> nn.Sequential:
     """[LayerNorm, Linear, activation, dropout] for each hidden size, then LayerNorm and Linear."""
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"unknown activation '{activation}', known: {', '.join(ACTIVATIONS)}")
     layers: list[nn.Module] = []
     size = n_inputs
     for next_size in hidden:
         layers += [nn.LayerNorm(size)] if norm else []
-        layers += [nn.Linear(size, next_size), ACTIVATIONS[activation]()]
+        layers += [nn.Linear(size, next_size), new_activation(activation)]
         layers += [nn.Dropout(dropout)] if dropout else []
         size = next_size
     layers += [nn.LayerNorm(size)] if norm and hidden else []
     return nn.Sequential(*layers, nn.Linear(size, n_outputs))
+
+
+def new_activation(name: str) -> nn.Module:
+    """The activation of this name."""
+    if name not in ACTIVATIONS:
+        raise ValueError(f"unknown activation '{name}', known: {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]()

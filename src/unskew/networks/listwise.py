@@ -44,7 +44,7 @@ class ListwiseRanker(Ranker):
         if width % heads:
             raise ValueError(f"{heads} heads do not divide a width of {width}: choose a width that they divide")
         if layers < 1:
-            raise ValueError(f"an encoder has at least one layer, got {layers}: take network 'mlp' for none")
+            raise ValueError(f"an encoder has at least one layer, got {layers}: take network 'tabular' for none")
         self.expand = nn.Linear(n_features, width)
         layer = nn.TransformerEncoderLayer(
             width, heads, FEED_FORWARD * width, dropout, batch_first=True, norm_first=True

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from torch import nn
 
-from unskew.networks.documents import PointwiseRanker, Ranker, mlp
+from unskew.networks.documents import PointwiseRanker, Ranker, mlp, tabular
 from unskew.networks.listwise import ListwiseRanker
 
 LISTWISE_WIDTH = 64
@@ -18,12 +18,12 @@ LISTWISE_WIDTH = 64
 class Network:
     """Architecture of a ranker."""
 
-    kind: str = "mlp"  # or "linear", "listwise"
+    kind: str = "tabular"  # or "mlp", "linear", "listwise"
     hidden: tuple[int, ...] = (128, 64)  # the reference programs use (512, 256, 128)
     activation: str = "elu"
     dropout: float = 0.0
-    norm: bool = True  # LayerNorm before every layer
-    expand: int | None = None  # a linear layer to this size before all others; "listwise": 64 where it is None
+    norm: bool = True  # LayerNorm after every hidden layer of "tabular", before every layer of "mlp", the first too
+    expand: int | None = None  # of "mlp", a linear layer to this size before all others; of "listwise", its width, 64
     layers: int = 2  # of the encoder of "listwise"
     heads: int = 4  # of attention of "listwise"; they divide `expand`
     shown_order: bool = False  # "listwise" is told the order in which documents are given
@@ -49,6 +49,18 @@ class Problem:
     def new_ranker(self) -> Ranker:
         return RANKERS[self.network.kind](self)
 
+    def new_layers(
+        self, n_outputs: int, hidden: Sequence[int] | None = None, *, dropout: float = 0.0
+    ) -> nn.Sequential:
+        """Layers that look at one document, in the style of the ranker; none hidden by default if it is linear."""
+        network = self.network
+        if hidden is None:
+            hidden = () if network.kind == "linear" else network.hidden
+        build = mlp if network.kind == "mlp" else tabular
+        return build(
+            self.n_features, hidden, n_outputs, activation=network.activation, dropout=dropout, norm=network.norm
+        )
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -58,22 +70,12 @@ class Problem:
         return cls(data["n_features"], data["n_positions"], bias, Network(**data["network"]))
 
 
-def _mlp_ranker(problem: Problem) -> Ranker:
+def _pointwise_ranker(problem: Problem) -> Ranker:
     network = problem.network
-    layers = mlp(
-        network.expand or problem.n_features,
-        network.hidden,
-        activation=network.activation,
-        dropout=network.dropout,
-        norm=network.norm,
-    )
-    if network.expand:
-        layers.insert(0, nn.Linear(problem.n_features, network.expand))
-    return PointwiseRanker(layers)
-
-
-def _linear_ranker(problem: Problem) -> Ranker:
-    return PointwiseRanker(mlp(problem.n_features, ()))
+    if network.kind != "mlp" or not network.expand:
+        return PointwiseRanker(problem.new_layers(1, dropout=network.dropout))
+    wider = replace(problem, n_features=network.expand).new_layers(1, dropout=network.dropout)
+    return PointwiseRanker(wider.insert(0, nn.Linear(problem.n_features, network.expand)))
 
 
 def listwise_ranker(problem: Problem) -> ListwiseRanker:
@@ -93,7 +95,8 @@ def listwise_ranker(problem: Problem) -> ListwiseRanker:
 
 
 RANKERS: dict[str, Callable[[Problem], Ranker]] = {
-    "mlp": _mlp_ranker,
-    "linear": _linear_ranker,
+    "tabular": _pointwise_ranker,
+    "mlp": _pointwise_ranker,
+    "linear": _pointwise_ranker,
     "listwise": listwise_ranker,
 }

@@ -4,7 +4,8 @@
 folder named by `UNSKEW_DATA` (default: the user's data directory), plain or packed with gzip. A file that holds other
 counts than the publisher's is refused, because results on it would not be comparable; `read_letor` reads any file.
 
-`world:tiny`, `world:small` and `world:large` are built in and need no files; `world:small:7` is the one of seed 7.
+`world:tiny`, `world:small` and `world:large` are built in and need no files; `world:small:7` is the one of seed 7,
+`world:small:features=5` one with five columns (1 to any number; 111 else).
 
 Yahoo!, Istella-S, MSLR-WEB, MQ2007 and OHSUMED cannot come with the tests, which use generated files of their form.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -27,6 +29,7 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.letor import read_letor
 
 WORLD = "world"
+WORLD_NAME = re.compile(rf"{WORLD}:(?P<size>\w+)(:(?P<seed>\d+))?(:features=(?P<features>[1-9]\d{{0,5}}))?")
 WORLD_TRANSFORM = "automatic"
 PACKED = ".gz"
 
@@ -133,8 +136,8 @@ def _dataset(name: str) -> Dataset:
     if name in CATALOGUE:
         return Dataset(name, CATALOGUE[name].transform, lambda split: _read_split(name, split))
     if is_known(name):
-        size, seed = _parse_world(name)
-        build = cache(lambda: world.make_world(size, seed))  # one call makes all three splits
+        size, seed, features = _parse_world(name)
+        build = cache(lambda: world.make_world(size, seed, features))  # one call makes all three splits
         return Dataset(
             name,
             WORLD_TRANSFORM,
@@ -143,13 +146,16 @@ def _dataset(name: str) -> Dataset:
     raise UnknownDataError(_unknown(name))
 
 
-def _parse_world(name: str) -> tuple[str, int]:
-    """Size and seed in `world:SIZE` or `world:SIZE:SEED`."""
-    _, *arguments = name.split(":")
-    if len(arguments) not in (1, 2) or arguments[0] not in world.SIZES or not all(n.isdecimal() for n in arguments[1:]):
+def _parse_world(name: str) -> tuple[str, int, int]:
+    """Size, seed and number of features in `world:SIZE`, `world:SIZE:SEED`, `world:SIZE:features=N`, or with both."""
+    found = WORLD_NAME.fullmatch(name)
+    if found is None or found["size"] not in world.SIZES:
         sizes = ", ".join(f"{WORLD}:{size}" for size in world.SIZES)
-        raise UnknownDataError(f"unknown world '{name}': choose {sizes}, with a seed as in {WORLD}:small:7")
-    return arguments[0], int(arguments[1]) if len(arguments) == 2 else 0
+        raise UnknownDataError(
+            f"unknown world '{name}': choose {sizes}, with a seed as in {WORLD}:small:7 and a number of features as in "
+            f"{WORLD}:small:features=5"
+        )
+    return found["size"], int(found["seed"] or 0), int(found["features"] or world.N_FEATURES)
 
 
 def _read_split(name: str, split: str) -> JudgedSet:

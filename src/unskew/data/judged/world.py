@@ -31,7 +31,7 @@ SIZES: dict[str, dict[str, int]] = {
     "large": {"train": 20_000, "valid": 2_000, "test": 4_000},
 }
 
-# Columns of each kind, in the order in which they stand in the matrix.
+# Columns of each kind, in the order in which they stand in the matrix; worlds of other widths have them in proportion.
 COLUMNS: dict[str, int] = {
     "dense": 40,  # noisy readings of the factors on scales of their own, some saturating
     "heavy": 26,  # counts whose logarithm is such a reading
@@ -82,6 +82,7 @@ class World:
 class _Law:
     """What is the same for every split and size of a world."""
 
+    columns: dict[str, int]  # of each kind
     readings: Matrix  # [factors, dense + heavy + sparse]
     intent_readings: Matrix  # [intents, query]
     mixing: Matrix  # [dense, mixture]
@@ -101,13 +102,19 @@ class _Latent:
     relevance: Matrix  # [documents]
 
 
-def make_world(size: str = "small", seed: int = 0) -> World:
-    """The built-in world of this size: the same arguments give the same world."""
+def make_world(size: str = "small", seed: int = 0, features: int = N_FEATURES) -> World:
+    """The built-in world of this size: the same arguments give the same world.
+
+    Args:
+        features: columns that rankers see, of the usual kinds in the usual proportion; one is a dense score.
+    """
     if size not in SIZES:
         raise ValueError(f"unknown size '{size}' of the built-in world: choose one of {', '.join(SIZES)}")
-    name = f"world:{size}" if seed == 0 else f"world:{size}:{seed}"
+    if features < 1:
+        raise ValueError(f"a world has at least one feature, got {features}")
+    name = f"world:{size}" + (f":{seed}" if seed else "") + (f":features={features}" if features != N_FEATURES else "")
     law_seed, *split_seeds = np.random.SeedSequence(seed).spawn(1 + len(SIZES[size]))
-    law = _draw_law(np.random.default_rng(law_seed))
+    law = _draw_law(_columns_of(features), np.random.default_rng(law_seed))
     splits = {
         split: _draw_set(law, n_queries, np.random.default_rng(split_seed), f"{name}@{split}")
         for (split, n_queries), split_seed in zip(SIZES[size].items(), split_seeds, strict=True)
@@ -115,17 +122,27 @@ def make_world(size: str = "small", seed: int = 0) -> World:
     return World(**splits, name=name)
 
 
-def _draw_law(rng: Generator) -> _Law:
+def _columns_of(features: int) -> dict[str, int]:
+    """So many columns, shared out among the kinds by largest remainders."""
+    shares = {kind: features * count / N_FEATURES for kind, count in COLUMNS.items()}
+    counts = {kind: int(share) for kind, share in shares.items()}
+    for kind in sorted(shares, key=lambda kind: counts[kind] - shares[kind])[: features - sum(counts.values())]:
+        counts[kind] += 1
+    return counts
+
+
+def _draw_law(columns: dict[str, int], rng: Generator) -> _Law:
     """Which column reads which factors, and where grades begin."""
-    n_readings = COLUMNS["dense"] + COLUMNS["heavy"] + COLUMNS["sparse"]
+    n_readings = columns["dense"] + columns["heavy"] + columns["sparse"]
     relevance = _draw_latent(CALIBRATION_QUERIES, rng).relevance
     return _Law(
+        columns=columns,
         readings=_sparse_mixing(len(FACTORS), n_readings, rng),
-        intent_readings=_sparse_mixing(len(INTENTS), COLUMNS["query"], rng),
-        mixing=_sparse_mixing(COLUMNS["dense"], COLUMNS["mixture"], rng),
-        units=10.0 ** rng.uniform(-2.0, 3.0, COLUMNS["dense"]),
-        spreads=rng.uniform(0.7, 2.5, COLUMNS["heavy"]),
-        thresholds=rng.uniform(0.8, 2.0, COLUMNS["sparse"]),
+        intent_readings=_sparse_mixing(len(INTENTS), columns["query"], rng),
+        mixing=_sparse_mixing(columns["dense"], columns["mixture"], rng),
+        units=10.0 ** rng.uniform(-2.0, 3.0, columns["dense"]),
+        spreads=rng.uniform(0.7, 2.5, columns["heavy"]),
+        thresholds=rng.uniform(0.8, 2.0, columns["sparse"]),
         cuts=np.quantile(relevance, np.cumsum(GRADE_SHARES)[:-1]),
     )
 
@@ -179,8 +196,8 @@ def _draw_set(law: _Law, n_queries: int, rng: Generator, name: str) -> JudgedSet
 
 def _measure(law: _Law, latent: _Latent, rng: Generator) -> NDArray[np.float32]:
     """The raw columns that rankers see, one kind after the other."""
-    features = np.empty((len(latent.factors), N_FEATURES), np.float32)
-    ends = np.cumsum(list(COLUMNS.values()))
+    features = np.empty((len(latent.factors), sum(law.columns.values())), np.float32)
+    ends = np.cumsum(list(law.columns.values()))
     for end, block in zip(ends, _columns(law, latent, rng), strict=True):
         features[:, end - block.shape[1] : end] = block
     return features
@@ -188,19 +205,19 @@ def _measure(law: _Law, latent: _Latent, rng: Generator) -> NDArray[np.float32]:
 
 def _columns(law: _Law, latent: _Latent, rng: Generator) -> Iterator[Matrix]:
     """The columns of each kind, in the order of `COLUMNS`."""
-    n_documents = len(latent.factors)
-    dense, heavy, sparse = np.split(law.readings, np.cumsum([COLUMNS["dense"], COLUMNS["heavy"]]), axis=1)
+    n_documents, columns = len(latent.factors), law.columns
+    dense, heavy, sparse = np.split(law.readings, np.cumsum([columns["dense"], columns["heavy"]]), axis=1)
     scores = _read(latent.factors, dense, rng)
     scores[:, ::4] = np.tanh(scores[:, ::4])
     yield scores * law.units
     yield np.floor(np.exp(2.0 + law.spreads * _read(latent.factors, heavy, rng)))
     yield np.maximum(_read(latent.factors, sparse, rng) - law.thresholds, 0.0)
     yield np.repeat(_read(latent.intents, law.intent_readings, rng), latent.sizes, axis=0)
-    yield scores @ law.mixing + 0.1 * rng.normal(size=(n_documents, COLUMNS["mixture"]))
-    noise = rng.normal(size=(n_documents, COLUMNS["noise"]))
+    yield scores @ law.mixing + 0.1 * rng.normal(size=(n_documents, columns["mixture"]))
+    noise = rng.normal(size=(n_documents, columns["noise"]))
     noise[:, ::3] = np.floor(np.exp(2.0 + 2.0 * noise[:, ::3]))  # what is heavy-tailed may be noise as well
     yield noise
-    yield np.ones((n_documents, COLUMNS["constant"]))
+    yield np.ones((n_documents, columns["constant"]))
 
 
 def _read(sources: Matrix, weights: Matrix, rng: Generator) -> Matrix:
