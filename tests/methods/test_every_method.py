@@ -538,7 +538,7 @@ def test_the_same_clicks_in_their_place_do_teach(case):
 # -- whatever the features: one, two, a constant among them, scales far apart
 
 
-def sole(signal, noise):  # noqa: ARG001
+def sole(signal, noise):
     return signal[:, None]
 
 
@@ -546,7 +546,7 @@ def beside_noise(signal, noise):
     return np.column_stack([noise, signal])
 
 
-def beside_a_constant(signal, noise):  # noqa: ARG001
+def beside_a_constant(signal, noise):
     return np.column_stack([np.full_like(signal, 7.0), signal])
 
 

@@ -49,9 +49,7 @@ class Problem:
     def new_ranker(self) -> Ranker:
         return RANKERS[self.network.kind](self)
 
-    def new_layers(
-        self, n_outputs: int, hidden: Sequence[int] | None = None, *, dropout: float = 0.0
-    ) -> nn.Sequential:
+    def new_layers(self, n_outputs: int, hidden: Sequence[int] | None = None, *, dropout: float = 0.0) -> nn.Sequential:
         """Layers that look at one document, in the style of the ranker; none hidden by default if it is linear."""
         network = self.network
         if hidden is None:
