@@ -91,7 +91,7 @@ def test_the_network_is_chosen_by_name_with_its_layers_and_heads():
 
 
 def test_a_pointwise_network_can_be_expanded_too():
-    ranker = Problem(3, 2, network=Network(hidden=(32, 16, 8), expand=64)).new_ranker()
+    ranker = Problem(3, 2, network=Network("mlp", (32, 16, 8), expand=64)).new_ranker()
     sizes = [(layer.in_features, layer.out_features) for layer in ranker.layers if isinstance(layer, torch.nn.Linear)]
     assert sizes == [(3, 64), (64, 32), (32, 16), (16, 8), (8, 1)]
 
