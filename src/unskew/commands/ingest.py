@@ -132,9 +132,13 @@ def _show_preview(found: Preview, json: bool) -> None:
     if json:
         show_json(found.to_json())
         return
-    show_table("Columns", ("role", "column", ""), found.roles, left=3)
+    show_table("Roles", ("role", "column", ""), found.roles, left=3)
+    listed = [(entry.column, entry.role, entry.type, entry.example, f"{entry.missing:.1%}") for entry in found.columns]
+    show_table("Columns", ("column", "role", "type", "example", "missing"), listed, left=4)
     show_table("First rows", found.head_columns, found.head, left=len(found.head_columns))
     show_table("Counts", ("what", "count"), [(name, cell(count)) for name, count in found.counts.items()])
+    for remark in found.remarks:
+        console.print(remark, markup=False, highlight=False)
     _show_dropped(found.dropped, found.examples)
     console.print("Nothing was written: without --dry-run it will be.", highlight=False)
 

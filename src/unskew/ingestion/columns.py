@@ -93,6 +93,12 @@ class Columns:
         return {role: getattr(self, role) for role in SINGLE_ROLES if getattr(self, role) is not None}
 
     @property
+    def roles_by_column(self) -> dict[str, str]:
+        """What columns are, by name; one that is nested in another makes the outer one that."""
+        found = {column: role for role, column in self.roles.items()} | dict.fromkeys(self.bias, "bias")
+        return {column.split(".")[0]: role for column, role in found.items()} | found
+
+    @property
     def named(self) -> list[str]:
         """All columns but the features."""
         return [*self.roles.values(), *self.bias]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from unskew.ingestion.impressions import (
     reasons,
     usable_rows,
 )
+from unskew.ingestion.outcomes import find_orders, find_outcomes, order_remarks, outcome_remarks
 from unskew.ingestion.report import Dropped
 from unskew.ingestion.sources import find_source
 
@@ -67,6 +68,15 @@ class Features:
 
 
 @dataclass(frozen=True)
+class Listed:
+    """A table as it is, and what its columns were taken for."""
+
+    table: ir.Table
+    name: str
+    roles: Mapping[str, str]  # by column
+
+
+@dataclass(frozen=True)
 class Opened:
     """Events in the common form, with the names that were found."""
 
@@ -77,6 +87,8 @@ class Opened:
     features: Features | None
     other_events: int = 0
     unused: tuple[str, ...] = ()  # columns that were not taken for anything
+    remarks: tuple[str, ...] = ()  # about columns, as sentences
+    listed: tuple[Listed, ...] = ()  # the tables as they are
 
 
 @dataclass(frozen=True)
@@ -121,16 +133,22 @@ def open_tables(engine: Engine, tables: Tables, columns: Columns) -> Opened:
         queries, queries_name, *_ = _open(engine, tables.queries, tables.queries_table, tables.encoding, columns)
         table = with_queries(table, queries, queries_name)
     columns = complete(columns, table, name)
-    second, unused = None, list(place.not_in_all)
+    second, listed, unused = None, [], list(place.not_in_all)
     if tables.features is not None:
         other = _open(engine, tables.features, tables.features_table, tables.encoding, columns)
         rows, names, taken = feature_rows(other.rows, columns, other.name, other.partitions)
         second = Features(rows, names, other.name)
         unused += [*other.not_in_all, *unused_columns(other.rows, taken)]
+        listed = [Listed(other.rows, other.name, dict.fromkeys(taken, "key") | dict.fromkeys(names, "feature"))]
     taken = [*columns.named, *place.partitions]
     names = feature_columns(columns.features, table, taken, name) if second is None else []
-    unused += unused_columns(table, [*columns.named, *names])
     rows, shape = common_rows(table, columns, names, name)
+    remarks, outcomes = _look_at_features(engine, rows, shape, columns)
+    if outcomes:
+        names = [feature for feature in names if feature not in outcomes]
+        rows, shape = common_rows(table, columns, names, name)
+    unused += unused_columns(table, [*columns.named, *names, *outcomes])
+    roles = dict.fromkeys(names, "feature") | dict.fromkeys(outcomes, "outcome") | columns.roles_by_column
     others = 0
     if columns.form != "impressions":
         others, has_impressions = count_others(engine, rows)
@@ -143,7 +161,19 @@ def open_tables(engine: Engine, tables: Tables, columns: Columns) -> Opened:
             )
         rows = rows.filter(rows.kind != OTHER)
     columns = find_first_position(engine, rows, columns, name)
-    return Opened(rows, columns, shape, name, second, others, tuple(unused))
+    all_listed = (Listed(place.rows, name, roles), *listed)
+    return Opened(rows, columns, shape, name, second, others, tuple(unused), tuple(remarks), all_listed)
+
+
+def _look_at_features(
+    engine: Engine, rows: ir.Table, shape: Shape, columns: Columns
+) -> tuple[list[str], Sequence[str]]:
+    """What is to be said about features in the events, and the outcomes among them that nobody named."""
+    named = columns.features is not None
+    outcomes = find_outcomes(engine, rows, shape)
+    orders = [column for column in find_orders(engine, rows, shape) if column not in outcomes]
+    said = outcome_remarks(outcomes, named=named)
+    return [*said, *order_remarks(orders, score_named=shape.score)], [] if named else outcomes
 
 
 def read_impressions(engine: Engine, opened: Opened, options: Options, dropped: Dropped) -> tuple[ReadImpressions, int]:

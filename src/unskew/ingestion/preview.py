@@ -1,4 +1,7 @@
-"""A dry run: which columns were found, the first rows as they are understood, and what is in them."""
+"""A dry run: every column, the first rows as they are understood, and what would be in the log.
+
+It does all that an ingestion does, with the same checks, but writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,26 @@ import ibis.expr.types as ir
 
 from unskew.ingestion.columns import FORMS, Columns
 from unskew.ingestion.engines import Engine
-from unskew.ingestion.opening import Opened, Options, Tables, open_tables, read_impressions, running_engine
+from unskew.ingestion.opening import Listed, Opened, Options, Tables, open_tables, running_engine
 from unskew.ingestion.report import Dropped
+from unskew.ingestion.run import count_lists
 
 HEAD = 5
+ROWS_FOR_EXAMPLES = 1_000
 MAX_FEATURES = 3  # shown of each row; more do not fit
+NOT_USED = "not used"
+
+
+@dataclass(frozen=True)
+class ListedColumn:
+    """A column as it is, and what it was taken for."""
+
+    table: str
+    column: str
+    role: str
+    type: str
+    missing: float  # share of the rows
+    example: str
 
 
 @dataclass(frozen=True)
@@ -22,41 +40,73 @@ class Preview:
     """What an ingestion would read."""
 
     roles: Sequence[tuple[str, str, str]]  # role, column, whether it was named or guessed
+    columns: Sequence[ListedColumn]
     features: Sequence[str]
     head_columns: Sequence[str]
     head: Sequence[Sequence[str]]
     counts: Mapping[str, int]
     dropped: Mapping[str, int]
     examples: Mapping[str, str]
+    remarks: Sequence[str]
 
     def to_json(self) -> dict[str, Any]:
         """As one JSON document."""
         return {
             "columns": {role: {"column": column, "from": origin} for role, column, origin in self.roles},
+            "every_column": [vars(entry) for entry in self.columns],
             "features": list(self.features),
             "rows": [dict(zip(self.head_columns, row, strict=True)) for row in self.head],
             "counts": dict(self.counts),
             "dropped": dict(self.dropped),
+            "remarks": list(self.remarks),
         }
 
 
 def preview(tables: Tables, columns: Columns, options: Options) -> Preview:
-    """Read the tables and check every row, but count no lists and write nothing."""
+    """Read the tables, check every row and count the lists, but write nothing."""
     dropped = Dropped(strict=options.strict)
     with running_engine(options, tables) as engine:
         opened = open_tables(engine, tables, columns)
-        shown, n_rows = read_impressions(engine, opened, options, dropped)
+        logs, shown, n_rows = count_lists(engine, opened, options, dropped)
+        for _ in logs:  # to count what they hold, and what is left out of them
+            pass
         head = engine.arrow(_first_rows(shown.impressions).limit(HEAD))
         names = shown.shape.features
         return Preview(
             roles=_roles(opened, names),
+            columns=[entry for listed in opened.listed for entry in list_columns(engine, listed)],
             features=names,
-            head_columns=[_title(name, names) for name in head.column_names],
+            head_columns=[_title(name, opened, names) for name in head.column_names],
             head=[[_text(value) for value in row.values()] for row in head.to_pylist()],
-            counts={"rows": n_rows, **_counts(engine, shown.impressions), "features": len(names)},
+            counts={"rows": n_rows, **logs.totals, "features": len(names)},
             dropped=dropped.in_order(),
             examples=dropped.examples,
+            remarks=opened.remarks,
         )
+
+
+def list_columns(engine: Engine, listed: Listed) -> list[ListedColumn]:
+    """Every column of a table with its type, the share that is missing and an example."""
+    table, schema = listed.table, listed.table.schema()
+
+    def missing(column: str) -> Any:
+        value: Any = table[column]
+        return value.isnull() | value.isnan() if schema[column].is_floating() else value.isnull()
+
+    shares = table.aggregate(rows=table.count(), **{f"c{i}": missing(name).sum() for i, name in enumerate(schema)})
+    n_rows, *counts = engine.arrow(shares).to_pylist()[0].values()
+    first = engine.arrow(table.limit(ROWS_FOR_EXAMPLES))
+    return [
+        ListedColumn(
+            table=listed.name,
+            column=column,
+            role=listed.roles.get(column, NOT_USED),
+            type=str(kind),
+            missing=(count or 0) / max(n_rows, 1),
+            example=next((_text(value) for value in first[column].to_pylist() if value not in (None, "")), ""),
+        )
+        for (column, kind), count in zip(schema.items(), counts, strict=True)
+    ]
 
 
 def _first_rows(impressions: ir.Table) -> ir.Table:
@@ -64,25 +114,16 @@ def _first_rows(impressions: ir.Table) -> ir.Table:
     return impressions.drop(*features[MAX_FEATURES:]) if len(features) > MAX_FEATURES else impressions
 
 
-def _title(column: str, features: Sequence[str]) -> str:
-    """What the user calls a feature; other columns under their role."""
+def _title(column: str, opened: Opened, features: Sequence[str]) -> str:
+    """What the user calls a feature or a bias column; other columns under their role."""
     role, _, number = column.rpartition("_")
-    return features[int(number)] if role == "feature" else column
+    if role == "feature":
+        return features[int(number)]
+    return opened.columns.bias[int(number)] if role == "bias" else column
 
 
 def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _counts(engine: Engine, impressions: ir.Table) -> dict[str, int]:
-    found = impressions.aggregate(
-        impressions=impressions.count(),
-        sessions=impressions.session.nunique(),
-        queries=impressions["query"].nunique(),
-        clicks=impressions.click.sum(),
-        positions=impressions.position.nunique(),
-    )
-    return engine.arrow(found).to_pylist()[0]
 
 
 def _roles(opened: Opened, features: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -98,4 +139,4 @@ def _roles(opened: Opened, features: Sequence[str]) -> list[tuple[str, str, str]
     shown = f"{', '.join(features[:8])}{', …' if len(features) > 8 else ''}" if features else "none"
     named = columns.features is not None
     rows += [(f"{len(features)} features", shown, "named" if named else "every number that is left")]
-    return [*rows, ("not used", ", ".join(opened.unused) or "nothing", "")]
+    return [*rows, (NOT_USED, ", ".join(opened.unused) or "nothing", "")]

@@ -128,6 +128,7 @@ class Ingested:
     examples: Mapping[str, str]  # where the first one of each reason is
     other_events: int = 0  # neither impressions nor clicks
     unused: Sequence[str] = ()  # columns that no role and no feature took
+    about_columns: Sequence[str] = ()  # sentences: outcomes, scores
 
     @property
     def remarks(self) -> list[str]:
@@ -143,6 +144,7 @@ class Ingested:
             )
         if not self.features:
             found.append("There is no feature: diagnose can look at the log, but no ranker can learn from it.")
+        found += self.about_columns
         if self.unused:
             found.append(f"Columns that are not used: {', '.join(self.unused)}.")
         return found

@@ -18,7 +18,15 @@ from unskew.ingestion.engines import Engine
 from unskew.ingestion.feature_tables import KEYS, gather, number_documents, settle
 from unskew.ingestion.group import Range, collect_patterns, numbered_impressions, ranges, within
 from unskew.ingestion.impressions import Shape
-from unskew.ingestion.opening import Options, ReadImpressions, Tables, open_tables, read_impressions, running_engine
+from unskew.ingestion.opening import (
+    Opened,
+    Options,
+    ReadImpressions,
+    Tables,
+    open_tables,
+    read_impressions,
+    running_engine,
+)
 from unskew.ingestion.report import Dropped, Ingested
 from unskew.ingestion.shards import Schema, level_names, shard_log
 
@@ -57,13 +65,7 @@ def ingest(
     dropped = Dropped(strict=options.strict)
     with running_engine(options, tables, target.parent) as engine:
         opened = open_tables(engine, tables, columns or Columns())
-        shown, n_rows = read_impressions(engine, opened, options, dropped)
-        steps = _Steps(progress, total=3 * n_rows)
-        documents, queries = _documents(engine, shown, options, dropped)
-        steps.add(n_rows)
-        patterns = _patterns(engine, shown, documents, queries, steps)
-        schema = _schema(engine, patterns, shown.shape, joint=options.joint)
-        logs = _Counted(_logs(engine, patterns, documents, schema, dropped, steps))
+        logs, shown, n_rows = count_lists(engine, opened, options, dropped, progress)
         # The counts of what is left out grow while shards are written, and are written last.
         notes = {"source": opened.name, "rows": n_rows, "dropped": dropped.counts}
         write_shards(logs, target, overwrite=overwrite, notes=notes)
@@ -75,7 +77,21 @@ def ingest(
         examples=dropped.examples,
         other_events=opened.other_events,
         unused=opened.unused,
+        about_columns=opened.remarks,
     )
+
+
+def count_lists(
+    engine: Engine, opened: Opened, options: Options, dropped: Dropped, progress: Progress | None = None
+) -> tuple[Counted, ReadImpressions, int]:
+    """Logs to be written, one for each shard, the impressions that they are made of, and how many rows were read."""
+    shown, n_rows = read_impressions(engine, opened, options, dropped)
+    steps = _Steps(progress, total=3 * n_rows)
+    documents, queries = _documents(engine, shown, options, dropped)
+    steps.add(n_rows)
+    patterns = _patterns(engine, shown, documents, queries, steps)
+    schema = _schema(engine, patterns, shown.shape, joint=options.joint)
+    return Counted(_logs(engine, patterns, documents, schema, dropped, steps)), shown, n_rows
 
 
 def _documents(engine: Engine, shown: ReadImpressions, options: Options, dropped: Dropped) -> tuple[ir.Table, ir.Table]:
@@ -171,7 +187,7 @@ def impressions_of(log: ClickLog) -> float:
     return float((log.mask.sum(1) * log.sessions).sum())
 
 
-class _Counted:
+class Counted:
     """Logs on their way to disk, and what they add up to."""
 
     def __init__(self, logs: Iterator[ClickLog]):

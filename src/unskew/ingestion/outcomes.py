@@ -1,0 +1,93 @@
+"""Columns that look like features but are not, or not only: what came of a click, and what production sorted by.
+
+A cart, a purchase or a dwell time is known only after the click. As a feature it would tell a ranker the answer, so it
+is left out unless it was named. A column that orders the lists as shown may be the score of the production ranker;
+it may as well be BM25, so it is kept, and said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ibis
+import ibis.expr.types as ir
+
+from unskew.ingestion.engines import Engine
+from unskew.ingestion.impressions import Shape
+
+CHANCE = 1e-6  # that the documents with a value were all clicked by luck: below, the value came of the click
+SESSIONS_LOOKED_AT = 2_000  # for the order of lists
+LEAST_PAIRS = 50  # neighbours in lists, to say that a column orders them
+IN_ORDER = 0.9  # share of neighbours: sold and shuffled places do not follow the score
+
+
+def find_outcomes(engine: Engine, rows: ir.Table, shape: Shape) -> list[str]:
+    """Features that are nonzero only where there was a click, and too often for that to be luck."""
+    if "click" not in rows.columns or not shape.features:
+        return []
+    clicked = (rows.click == 1).fill_null(False)
+    counts: dict[str, Any] = {"rows": rows.count(), "clicks": clicked.sum()}
+    for name in shape.feature_names:
+        counts[f"{name}_with"] = (_has_value(rows[name]) & clicked).sum()
+        counts[f"{name}_without"] = (_has_value(rows[name]) & ~clicked).sum()
+    found = engine.arrow(rows.aggregate(**counts)).to_pylist()[0]
+    suspects = [name for name in shape.feature_names if found[f"{name}_with"] and not found[f"{name}_without"]]
+    if not suspects or not found["clicks"] or found["clicks"] == found["rows"]:
+        return []
+    pair = ibis.struct({"query": rows["query"], "document": rows["document"]})
+    numbers = rows.aggregate(**{name: pair.nunique(where=_has_value(rows[name])) for name in suspects})
+    rate = found["clicks"] / found["rows"]
+    sizes = engine.arrow(numbers).to_pylist()[0]
+    names = dict(zip(shape.feature_names, shape.features, strict=True))
+    return [names[name] for name in suspects if rate ** sizes[name] < CHANCE]
+
+
+def find_orders(engine: Engine, rows: ir.Table, shape: Shape) -> list[str]:
+    """Features by which the lists are sorted as shown, falling; looked for in some sessions."""
+    if "click" not in rows.columns or not shape.features:
+        return []
+    some = rows.filter(rows.session.notnull()).select("session").distinct().order_by("session")
+    shown = rows.semi_join(some.limit(SESSIONS_LOOKED_AT), "session")
+    window = ibis.window(group_by=["session", "query"], order_by=["position"])
+    above = shown.mutate(**{f"{name}_above": shown[name].lag().over(window) for name in shape.feature_names})
+    counts: dict[str, Any] = {}
+    for name in shape.feature_names:
+        counts[f"{name}_falls"] = (above[f"{name}_above"] > above[name]).fill_null(False).sum()
+        counts[f"{name}_rises"] = (above[f"{name}_above"] < above[name]).fill_null(False).sum()
+    found = engine.arrow(above.aggregate(**counts)).to_pylist()[0]
+    orders = []
+    for name, column in zip(shape.feature_names, shape.features, strict=True):
+        falls, rises = found[f"{name}_falls"] or 0, found[f"{name}_rises"] or 0
+        if falls + rises >= LEAST_PAIRS and falls >= IN_ORDER * (falls + rises):
+            orders.append(column)
+    return orders
+
+
+def outcome_remarks(outcomes: Sequence[str], *, named: bool) -> list[str]:
+    """What is said about outcomes."""
+    if not outcomes:
+        return []
+    listed = ", ".join(outcomes)
+    if named:
+        return [f"Features that are nonzero only after a click: {listed}. A ranker cannot know them: leave them out."]
+    return [
+        f"Outcomes, which are no features: {listed} (nonzero only after a click). Name them with --feature to take them"
+        " all the same."
+    ]
+
+
+def order_remarks(orders: Sequence[str], *, score_named: bool) -> list[str]:
+    """What is said about columns that order the lists."""
+    if not orders or score_named:
+        return []
+    verb = "orders" if len(orders) == 1 else "order"
+    return [
+        f"Features that {verb} the lists as shown: {', '.join(orders)}. If one is the score of the production ranker, "
+        f"say so with --policy-score {orders[0]}; it is kept as a feature until then."
+    ]
+
+
+def _has_value(value: Any) -> Any:
+    """Neither missing nor zero."""
+    return ((value != 0) & ~value.isnan()).fill_null(False)
