@@ -201,9 +201,8 @@ def test_a_full_disk_leaves_no_half_written_log_and_the_old_one_as_it_was(tmp_pa
         pq.write_table(table, path, **options)
 
     monkeypatch.setattr(shards, "pq", type("full", (), {"write_table": staticmethod(write)}))
-    with pytest.raises(OSError, match="No space left") as caught:
+    with pytest.raises(OSError, match=r"the disk is full: .*log was not written.*No space left"):
         write_log(make_log(seed=2), tmp_path / "log", n_shards=3, overwrite=True)
-    assert "log was not written" in caught.value.__notes__[0]
     monkeypatch.undo()
     assert [path.name for path in tmp_path.iterdir()] == (["log"] if before else [])
     if before:

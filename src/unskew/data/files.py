@@ -1,16 +1,40 @@
-"""Places for output: checked before any work is done; folders appear whole or not at all.
+"""Places for output: checked before any work is done; files and folders appear whole or not at all.
 
-A folder is written beside its place under a hidden name and then moved there. Only a folder with the file that marks
-its kind (`log.json`, `model.json`), or an empty one, is ever replaced: nothing else can be lost by a wrong name.
+Everything is written beside its place under a hidden name of its own, `.NAME.HOST-PROCESS-RANDOM.part`, flushed, and
+moved there at the end with the permissions of the user's umask. Only a folder with the file that marks its kind
+(`log.json`, `model.json`), or an empty one, is ever replaced: nothing else can be lost by a wrong name.
+
+One process writes to a place at a time: a second one is refused and learns who writes there. What killed processes
+left beside a place is removed by the next one that writes there, and named. A kill between the two renames that
+replace a folder leaves the old one aside: `restore` moves it back. Locks are those of the file system (`flock`): local
+and POSIX-like shared file systems keep the promise, others may not.
 """
 
 from __future__ import annotations
 
+import errno
+import json
+import os
+import re
 import shutil
+import socket
 import tempfile
+import uuid
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows: writers are not told of one another
+    fcntl = None  # type: ignore[assignment]
+
+HOST = re.sub(r"[^A-Za-z0-9_]", "_", socket.gethostname()) or "host"
+SCRATCH = re.compile(r"\.(?P<host>\w+)-(?P<process>\d+)-[0-9a-f]{8}\.part$")
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_SPACE_WORDS = ("No space left on device", "Disk quota exceeded", "File too large")
 
 
 def check_place(target: Path, *, overwrite: bool) -> None:
@@ -27,10 +51,38 @@ def check_place(target: Path, *, overwrite: bool) -> None:
 
 def check_folder(target: Path, marker: str, *, overwrite: bool) -> None:
     """Refuse a place for a folder; what has no file of the marker's name in it is never replaced."""
+    restore(target)
     check_place(target, overwrite=overwrite)
     is_ours = (target / marker).is_file() or (target.is_dir() and not any(target.iterdir()))
     if target.exists() and not is_ours:
         raise FileExistsError(f"{target} holds no {marker}, and so is not overwritten: choose another place")
+
+
+@contextmanager
+def new_file(target: str | Path) -> Iterator[Path]:
+    """A path to write to that takes the target's place when the block ends, and vanishes if anything fails.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with new_file(Path(folder) / "notes.txt") as scratch:
+        ...         _ = scratch.write_text("all of it")
+        ...     (Path(folder) / "notes.txt").read_text()
+        'all of it'
+    """
+    target = Path(target)
+    with sole_writer(target), _explained(target):
+        scratch = _scratch_name(target)
+        descriptor = os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)  # never follows a link
+        mode = os.fstat(descriptor).st_mode
+        os.close(descriptor)
+        try:
+            yield scratch
+            scratch.chmod(mode & 0o777)
+            _flush(scratch)
+            scratch.replace(target)
+        finally:
+            scratch.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -40,11 +92,15 @@ def new_folder(target: Path, marker: str, *, overwrite: bool) -> Iterator[Path]:
     The old folder is moved aside before the new one takes its place, and moved back should that fail.
     """
     check_folder(target, marker, overwrite=overwrite)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    new, old = scratch / "new", scratch / "old"
-    try:
-        new.mkdir()  # not mkdtemp's folder itself, which nobody else may read
+    with scratch_folder(target) as scratch, _explained(target):
+        new, old = scratch / "new", scratch / "old"
+        new.mkdir()
+        mode = new.stat().st_mode & 0o666
         yield new
+        for file in new.rglob("*"):
+            if file.is_file():
+                file.chmod(mode)
+                _flush(file)
         if target.exists():
             target.replace(old)
         try:
@@ -53,9 +109,151 @@ def new_folder(target: Path, marker: str, *, overwrite: bool) -> Iterator[Path]:
             if old.exists():
                 old.replace(target)
             raise
-    except OSError as error:
-        error.add_note(f"{target} was not written: what was there before is unchanged")
-        raise
+
+
+@contextmanager
+def scratch_folder(target: Path) -> Iterator[Path]:
+    """A hidden folder beside the target, for what is needed on the way to it; nobody else writes to the target."""
+    with sole_writer(target):
+        scratch = _scratch_name(target)
+        scratch.mkdir()
+        try:
+            yield scratch
+        finally:
+            if target.exists() or not (scratch / "old").exists():
+                shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def sole_writer(target: Path) -> Iterator[None]:
+    """Hold a place: a second process that wants it is refused, and learns who has it since when."""
+    if fcntl is None or not target.parent.is_dir():
+        yield
+        return
+    lock = target.with_name(f".{target.name}.lock")
+    descriptor = _lock(lock, target)
+    if descriptor is None:  # this file system has no locks
+        yield
+        return
+    try:
+        about = {"host": HOST, "process": os.getpid(), "since": datetime.now(UTC).isoformat(timespec="seconds")}
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, json.dumps(about).encode())
+        _remove_abandoned(target)
+        yield
     finally:
-        if target.exists() or not old.exists():
+        lock.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def restore(target: Path) -> None:
+    """Move back the old folder that a kill between two renames left aside; say so."""
+    if target.exists() or not target.parent.is_dir():
+        return
+    for scratch in _scratches(target):
+        if (scratch / "old").is_dir() and not _alive(scratch):
+            (scratch / "old").replace(target)
             shutil.rmtree(scratch, ignore_errors=True)
+            warnings.warn(
+                f"{target}: a run was killed while it replaced this folder; the old one is back in its place",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            return
+
+
+def is_out_of_space(error: BaseException) -> bool:
+    """Whether an error means that the disk is full, whichever library wrote."""
+    return getattr(error, "errno", None) in NO_SPACE or any(words in str(error) for words in NO_SPACE_WORDS)
+
+
+@contextmanager
+def _explained(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if not is_out_of_space(error):
+            error.add_note(f"{target} was not written: what was there before is unchanged")
+            raise
+        raise _full(target, error) from error
+    except Exception as error:
+        if not is_out_of_space(error):  # libraries have classes of their own for it
+            raise
+        raise _full(target, error) from error
+
+
+def _full(target: Path, error: Exception) -> OSError:
+    return OSError(
+        f"the disk is full: {target} was not written, and what was there before is unchanged ({error}); "
+        "make room, then repeat the command"
+    )
+
+
+def _lock(lock: Path, target: Path) -> int | None:
+    while True:
+        descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            said = os.read(descriptor, 4096)
+            os.close(descriptor)
+            raise FileExistsError(
+                f"{target} is being written by {_writer(said)}: wait, or choose another place"
+            ) from error
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+                return None
+            raise
+        try:
+            if lock.stat().st_ino == os.fstat(descriptor).st_ino:
+                return descriptor
+        except FileNotFoundError:
+            pass
+        os.close(descriptor)  # the one before has just let go and removed its file: take a new one
+
+
+def _writer(said: bytes) -> str:
+    try:
+        about = json.loads(said)
+        return f"process {about['process']} on {about['host']} since {about['since']}"
+    except (ValueError, KeyError, TypeError):
+        return "another process"
+
+
+def _scratch_name(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{HOST}-{os.getpid()}-{uuid.uuid4().hex[:8]}.part")
+
+
+def _scratches(target: Path) -> Iterator[Path]:
+    prefix = f".{target.name}."
+    for entry in target.parent.iterdir():
+        if entry.name.startswith(prefix) and SCRATCH.fullmatch(entry.name[len(prefix) - 1 :]):
+            yield entry
+
+
+def _alive(scratch: Path) -> bool:
+    """Whether the process that made a scratch may still run; of other machines nobody knows."""
+    found = SCRATCH.search(scratch.name)
+    if found is None or found["host"] != HOST:
+        return True
+    try:
+        os.kill(int(found["process"]), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _remove_abandoned(target: Path) -> None:
+    for scratch in list(_scratches(target)):
+        if _alive(scratch) or (scratch / "old").exists():
+            continue
+        shutil.rmtree(scratch, ignore_errors=True) if scratch.is_dir() else scratch.unlink(missing_ok=True)
+        warnings.warn(f"removed {scratch.name}, which a killed run left beside {target}", RuntimeWarning, stacklevel=5)
+
+
+def _flush(file: Path) -> None:
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
