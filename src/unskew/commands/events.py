@@ -11,7 +11,7 @@ import typer
 
 from unskew.commands.app import Json, Overwrite, Seed, command
 from unskew.data.clicks.storage import read_log
-from unskew.data.files import check_place
+from unskew.data.files import check_place, new_file
 from unskew.ingestion.event_table import feature_table, write_event_table
 from unskew.terminal import console, show_json
 
@@ -34,7 +34,8 @@ def events(
     n_documents = None
     if features is not None:
         table = feature_table(clicks)
-        pq.write_table(table, features, compression="zstd")
+        with new_file(features) as scratch:
+            pq.write_table(table, scratch, compression="zstd")
         n_documents = table.num_rows
     if json:
         show_json({"events": out, "impressions": n_rows, "features": features, "documents": n_documents})

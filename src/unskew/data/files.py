@@ -33,6 +33,7 @@ except ImportError:  # Windows: writers are not told of one another
 
 HOST = re.sub(r"[^A-Za-z0-9_]", "_", socket.gethostname()) or "host"
 SCRATCH = re.compile(r"\.(?P<host>\w+)-(?P<process>\d+)-[0-9a-f]{8}\.part$")
+_HELD: set[Path] = set()  # locks of this process: within one, the same place may be written again
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_SPACE_WORDS = ("No space left on device", "Disk quota exceeded", "File too large")
 
@@ -127,10 +128,11 @@ def scratch_folder(target: Path) -> Iterator[Path]:
 @contextmanager
 def sole_writer(target: Path) -> Iterator[None]:
     """Hold a place: a second process that wants it is refused, and learns who has it since when."""
-    if fcntl is None or not target.parent.is_dir():
+    lock = target.with_name(f".{target.name}.lock")
+    place = lock.absolute()
+    if fcntl is None or not target.parent.is_dir() or place in _HELD:
         yield
         return
-    lock = target.with_name(f".{target.name}.lock")
     descriptor = _lock(lock, target)
     if descriptor is None:  # this file system has no locks
         yield
@@ -139,9 +141,11 @@ def sole_writer(target: Path) -> Iterator[None]:
         about = {"host": HOST, "process": os.getpid(), "since": datetime.now(UTC).isoformat(timespec="seconds")}
         os.ftruncate(descriptor, 0)
         os.write(descriptor, json.dumps(about).encode())
+        _HELD.add(place)
         _remove_abandoned(target)
         yield
     finally:
+        _HELD.discard(place)
         lock.unlink(missing_ok=True)
         os.close(descriptor)
 

@@ -6,6 +6,7 @@ The other way of `unskew ingest`, which makes the same log of it again. Position
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.files import new_file
 
 SESSIONS_AT_ONCE = 50_000
 START = np.datetime64("2024-01-01T00:00:00", "us")  # where a log has no times of its own
@@ -27,17 +29,15 @@ def write_event_table(log: ClickLog, path: str | Path, rng: np.random.Generator)
     Columns: session_id, query, document, position, clicked, timestamp and, where the log has them, policy_score,
     intervention and the bias columns. Sessions come in the order of their time.
     """
-    writer: pq.ParquetWriter | None = None
+    tables = event_tables(log, rng)
+    first = next(tables, None)
+    if first is None:
+        raise ValueError("the log has no sessions: there is no event to write")
     n_rows = 0
-    try:
-        for table in event_tables(log, rng):
-            if writer is None:
-                writer = pq.ParquetWriter(path, table.schema, compression="zstd")
+    with new_file(path) as scratch, pq.ParquetWriter(scratch, first.schema, compression="zstd") as writer:
+        for table in chain([first], tables):
             writer.write_table(table)
             n_rows += table.num_rows
-    finally:
-        if writer is not None:
-            writer.close()
     return n_rows
 
 

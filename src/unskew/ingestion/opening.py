@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import ibis.expr.types as ir
 
+from unskew.data.files import scratch_folder
 from unskew.ingestion.columns import Columns, complete, csv_types, feature_columns, unused_columns
 from unskew.ingestion.engines import ENGINES, DuckEngine, Engine, SparkEngine
 from unskew.ingestion.events import count_others, merge_events, shown_by_queries, with_queries
@@ -102,7 +103,7 @@ class ReadImpressions:
 
 
 @contextmanager
-def running_engine(options: Options, tables: Tables, beside: Path | None = None) -> Iterator[Engine]:
+def running_engine(options: Options, tables: Tables, target: Path | None = None) -> Iterator[Engine]:
     """An engine with a scratch folder that vanishes with it; tables of a Spark session run in that session.
 
     The folder stands beside the output, where there is room for it; for a dry run, where temporary files go.
@@ -110,7 +111,8 @@ def running_engine(options: Options, tables: Tables, beside: Path | None = None)
     if options.engine not in ENGINES:
         raise ValueError(f"engine is '{options.engine}': choose from {', '.join(ENGINES)}")
     backend = tables.events.get_backend() if isinstance(tables.events, ir.Table) else None
-    with tempfile.TemporaryDirectory(prefix=".ingest-", dir=beside, ignore_cleanup_errors=True) as scratch:
+    temporary = tempfile.TemporaryDirectory(prefix="unskew-", ignore_cleanup_errors=True)
+    with temporary if target is None else scratch_folder(target) as scratch:
         engine: Engine
         if backend is not None and backend.name == "pyspark":
             engine = SparkEngine(backend)

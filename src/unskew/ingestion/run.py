@@ -63,7 +63,7 @@ def ingest(
     target, options = Path(out), options or Options()
     check_folder(target, ABOUT, overwrite=overwrite)
     dropped = Dropped(strict=options.strict)
-    with running_engine(options, tables, target.parent) as engine:
+    with running_engine(options, tables, target) as engine:
         opened = open_tables(engine, tables, columns or Columns())
         logs, shown, n_rows = count_lists(engine, opened, options, dropped, progress)
         # The counts of what is left out grow while shards are written, and are written last.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unskew.data.files import check_place
+from unskew.data.files import check_place, new_file
 from unskew.model import Model, ModelRanker
 from unskew.serving.agreement import Agreement, compare
 from unskew.serving.flat_onnx import INPUT, OUTPUT, check_flat, rank_profile, to_flat_onnx
@@ -133,9 +133,5 @@ def _copy_on_cpu(model: Model) -> ModelRanker:
 
 def write_file(target: Path, content: bytes) -> None:
     """Write a file, whole or not at all."""
-    scratch = target.with_name(f".{target.name}.part")
-    try:
+    with new_file(target) as scratch:
         scratch.write_bytes(content)
-        scratch.replace(target)
-    finally:
-        scratch.unlink(missing_ok=True)

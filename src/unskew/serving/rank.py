@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from unskew.data.files import scratch_folder
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import score_documents
 from unskew.serving.candidates import Candidates, Part, open_candidates
 from unskew.serving.query_order import database, find_apart, sort_by_query
-from unskew.serving.rankings import RankingFile, check_ending, ranking_table, write_ranking
+from unskew.serving.rankings import check_ending, ranking_file, ranking_table, write_ranking
 from unskew.serving.saved_ranker import SavedRanker
 
 MEMORY = "1GB"
@@ -58,10 +58,10 @@ def rank_table(
     """
     target = check_ending(out)
     candidates = open_candidates(place, ranker, query, document)
-    with tempfile.TemporaryDirectory(prefix=".rank-", dir=target.parent) as scratch:
-        with database(Path(scratch), memory) as connection:
+    with scratch_folder(target) as scratch:
+        with database(scratch, memory) as connection:
             if sort:
-                copy = Path(scratch) / "sorted.parquet"
+                copy = scratch / "sorted.parquet"
                 sort_by_query(connection, candidates.files, candidates.columns, copy)
                 candidates = replace(candidates, files=(str(copy),), sorted=True)
             else:
@@ -82,7 +82,7 @@ def score_part(ranker: SavedRanker, part: Part) -> np.ndarray:
 
 def _rank_parts(ranker: SavedRanker, candidates: Candidates, target: Path, progress: Progress | None) -> Ranked:
     total, documents, queries = sum(candidates.sizes), 0, 0
-    with RankingFile(target, tag=ranker.name) as file:
+    with ranking_file(target, tag=ranker.name) as file:
         for part in candidates.parts():
             file.write(ranking_table(part.queries, part.documents, part.offsets, score_part(ranker, part)))
             documents += len(part.features)

@@ -5,10 +5,10 @@ A file appears whole or not at all: parts are written beside its place, and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from unskew.data.files import new_file
 from unskew.data.judged.judged_set import JudgedSet
 
 
@@ -43,7 +44,7 @@ def ranking_table(queries: pa.Array, documents: pa.Array, offsets: NDArray[np.in
 def write_ranking(judged: JudgedSet, scores: NDArray[np.float64], path: str | Path, tag: str = "unskew") -> None:
     """Write the ranking of a judged set as parquet, CSV or TREC run, by the ending of the file's name."""
     queries = pa.array(np.repeat(judged.query_ids, judged.sizes))
-    with RankingFile(path, tag) as file:
+    with ranking_file(path, tag) as file:
         file.write(ranking_table(queries, pa.array(judged.document_ids), judged.offsets, scores))
 
 
@@ -55,31 +56,33 @@ class Writer(Protocol):
 
 
 class RankingFile:
-    """A file that rankings are appended to; it takes its place when the block ends without an error."""
+    """A file that rankings are appended to."""
 
-    def __init__(self, path: str | Path, tag: str = "unskew"):
-        self.target = check_ending(path)
-        self.tag = tag
-        self.scratch = self.target.with_name(f".{self.target.name}.part")
+    def __init__(self, path: Path, kind: str, tag: str):
+        self.path, self.kind, self.tag = path, kind, tag
         self.writer: Writer | None = None
 
     def write(self, table: pa.Table) -> None:
         """Append rows."""
         if self.writer is None:
-            self.writer = WRITERS[self.target.suffix](self.scratch, table.schema, self.tag)
+            self.writer = WRITERS[self.kind](self.path, table.schema, self.tag)
         self.writer.write_table(table)
 
-    def __enter__(self) -> RankingFile:
-        return self
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
 
-    def __exit__(self, kind: type[BaseException] | None, _: Any, __: TracebackType | None) -> None:
+
+@contextmanager
+def ranking_file(path: str | Path, tag: str = "unskew") -> Iterator[RankingFile]:
+    """A file of rankings that takes its place when the block ends without an error."""
+    target = check_ending(path)
+    with new_file(target) as scratch:
+        file = RankingFile(scratch, target.suffix, tag)
         try:
-            if self.writer is not None:
-                self.writer.close()
-                if kind is None:
-                    self.scratch.replace(self.target)
+            yield file
         finally:
-            self.scratch.unlink(missing_ok=True)
+            file.close()
 
 
 class TrecWriter:

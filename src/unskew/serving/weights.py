@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.files import new_file
 from unskew.methods import Method
 from unskew.model import Model
 from unskew.recipe import find_method
@@ -64,10 +65,5 @@ def debiased_rows(log: ClickLog, model: Model) -> pa.Table:
 
 def write_rows(table: pa.Table, path: str | Path) -> None:
     """Write a parquet file, whole or not at all."""
-    target = Path(path)
-    scratch = target.with_name(f".{target.name}.part")
-    try:
+    with new_file(path) as scratch:
         pq.write_table(table, scratch)
-        scratch.replace(target)
-    finally:
-        scratch.unlink(missing_ok=True)

@@ -7,7 +7,6 @@ tell a simulated log from a real one. Row `i` belongs to list `i` of the log.
 from __future__ import annotations
 
 import json
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import ABOUT, write_log
-from unskew.data.files import check_folder, check_place
+from unskew.data.files import check_folder, check_place, new_file
 
 FORMAT = "unskew-truth"
 VERSION = 1
@@ -54,11 +53,9 @@ class Simulation:
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the log into this folder and the truth beside it; both appear whole or not at all."""
         target = check_target(folder, overwrite=overwrite)
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}.truth.", dir=target.parent) as scratch:
-            written = Path(scratch) / "truth.parquet"
-            _write_truth(self.truth, written)
+        with new_file(truth_path(target)) as scratch:
+            _write_truth(self.truth, scratch)
             write_log(self.log, target, overwrite=overwrite)
-            written.replace(truth_path(target))
         return target
 
 
