@@ -103,6 +103,16 @@ class ReadImpressions:
 
 
 @contextmanager
+def _scratch(target: Path | None) -> Iterator[Path]:
+    if target is not None:
+        with scratch_folder(target) as folder:
+            yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="unskew-", ignore_cleanup_errors=True) as temporary:
+        yield Path(temporary)
+
+
+@contextmanager
 def running_engine(options: Options, tables: Tables, target: Path | None = None) -> Iterator[Engine]:
     """An engine with a scratch folder that vanishes with it; tables of a Spark session run in that session.
 
@@ -111,15 +121,14 @@ def running_engine(options: Options, tables: Tables, target: Path | None = None)
     if options.engine not in ENGINES:
         raise ValueError(f"engine is '{options.engine}': choose from {', '.join(ENGINES)}")
     backend = tables.events.get_backend() if isinstance(tables.events, ir.Table) else None
-    temporary = tempfile.TemporaryDirectory(prefix="unskew-", ignore_cleanup_errors=True)
-    with temporary if target is None else scratch_folder(target) as scratch:
+    with _scratch(target) as scratch:
         engine: Engine
         if backend is not None and backend.name == "pyspark":
             engine = SparkEngine(backend)
         elif options.engine == "spark":
             engine = SparkEngine(master=options.master)
         else:
-            engine = DuckEngine(Path(scratch), options.memory, options.threads)
+            engine = DuckEngine(scratch, options.memory, options.threads)
         try:
             yield engine
         finally:
