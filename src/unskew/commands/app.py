@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import functools
+import signal
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Annotated, Any
 
+import click
 import typer
 from rich.markup import escape
 
+from unskew.data.files import is_out_of_space
 from unskew.terminal import BAD_INPUT, errors, show_warning
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
@@ -17,6 +23,11 @@ Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Overwrite = Annotated[bool, typer.Option(help="Replace what stands at the place of the output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display.")]
 SetOptions = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option, e.g. steps=500.")]
+INTERRUPTED = 130  # exit code of Ctrl-C, as a shell counts
+LESS_MEMORY = (
+    "train with --stream or a smaller --set batch_size, ingest with a smaller --memory, "
+    "rank a table in several files, or diagnose with --quick"
+)
 RANKER_HELP = "A saved model, or an exported .onnx file, which onnxruntime runs."
 DATA_HELP = "A data set of the catalogue (NAME or NAME@split) or a LETOR file."
 
@@ -27,12 +38,53 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> None:
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), _terminated_like_interrupted():
                 warnings.showwarning = show_warning
                 function(*args, **kwargs)
-        except (ValueError, OSError, KeyError, ModuleNotFoundError, FloatingPointError) as error:
-            message = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+        except KeyboardInterrupt as interrupt:
+            errors.print("stopped", highlight=False)
+            raise typer.Exit(interrupt.args[0] if interrupt.args else INTERRUPTED) from interrupt
+        except Exception as error:
+            if hasattr(error, "exit_code"):  # typer's own, and runs that ended on request
+                if isinstance(error, click.exceptions.Exit | click.ClickException):
+                    raise
+                errors.print(str(error), highlight=False, markup=False, soft_wrap=True)
+                raise typer.Exit(error.exit_code) from error
+            message = _refusal(error)
+            if message is None:
+                raise
             errors.print(f"[bold red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
             raise typer.Exit(BAD_INPUT) from error
 
     return guarded
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM as an exception, so that scratch files are removed on the way out; the exit code is 143."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, _: FrameType | None) -> None:
+        raise KeyboardInterrupt(128 + number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _refusal(error: Exception) -> str | None:
+    """What a refusal says, in one line; None: a fault of ours, whose traceback must be seen."""
+    name = type(error).__name__
+    if isinstance(error, MemoryError) or name == "OutOfMemoryException" or "can't allocate memory" in str(error):
+        detail = f" ({error})" if str(error) else ""
+        return f"out of memory{detail}: {LESS_MEMORY}"
+    if is_out_of_space(error):
+        return str(error) if "disk is full" in str(error) else f"the disk is full ({error}): make room, then repeat"
+    if isinstance(error, KeyError) and error.args:
+        return str(error.args[0])
+    refusals = (ValueError, OSError, KeyError, ModuleNotFoundError, FloatingPointError)
+    return str(error) if isinstance(error, refusals) else None

@@ -16,7 +16,7 @@ from unskew.fitting import fit
 from unskew.model import Model
 from unskew.recipe import Recipe
 from unskew.serving.model_files import ABOUT, save_model
-from unskew.terminal import console, errors, parse_options, show_json, show_table, training_progress
+from unskew.terminal import console, parse_options, show_json, show_table, training_progress
 
 
 @command
@@ -45,21 +45,16 @@ def train(
     recipe = Recipe.of(method, **{"seed": seed, **parse_options(options or [])})
     clicks = open_log(log) if stream else read_log(log)
     checkpoint = out.with_name(f".{out.name}.checkpoint")
-    try:
-        with training_progress(f"train {method}", quiet=quiet or json) as progress:
-            model = fit(
-                recipe,
-                clicks,
-                judged=None if judged is None else load_split(judged, "train"),
-                interventions=None if interventions is None else read_log(interventions),
-                validate=_validation(validate),
-                progress=progress,
-                checkpoint=checkpoint,
-            )
-    except KeyboardInterrupt:
-        if checkpoint.exists():
-            errors.print("stopped: the same command goes on from here")
-        raise
+    with training_progress(f"train {method}", quiet=quiet or json) as progress:
+        model = fit(
+            recipe,
+            clicks,
+            judged=None if judged is None else load_split(judged, "train"),
+            interventions=None if interventions is None else read_log(interventions),
+            validate=_validation(validate),
+            progress=progress,
+            checkpoint=checkpoint,
+        )
     save_model(model, out, overwrite=overwrite)
     checkpoint.unlink(missing_ok=True)
     _show_model(model, out, json)

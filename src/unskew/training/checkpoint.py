@@ -7,7 +7,6 @@ as JSON in the file's header. Files are replaced whole: a run killed while writi
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from unskew.data.files import new_file
 from unskew.training.history import History
 
 KEPT = ("best", "average")  # states of a run that are dictionaries of tensors
@@ -58,11 +58,8 @@ def save_checkpoint(
     plain = {key: value for key, value in asdict(run).items() if key not in {"history", *KEPT}}
     about = {"run": plain, "history": run.history.to_json(), "optimizer": numbers, "fingerprint": fingerprint}
     contiguous = {name: value.detach().clone().contiguous() for name, value in tensors.items()}
-    scratch = path.with_name(f".{path.name}.part")
-    save_file(contiguous, scratch, metadata={"unskew": json.dumps(about)})
-    with scratch.open("rb") as file:
-        os.fsync(file.fileno())
-    scratch.replace(path)
+    with new_file(path) as scratch:
+        save_file(contiguous, scratch, metadata={"unskew": json.dumps(about)})
 
 
 def load_checkpoint(

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from unskew.data.clicks.batches import ClickBatches, JudgedBatches, ShardBatches
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.files import sole_writer
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage
@@ -28,6 +29,7 @@ from unskew.training.averaging import UNVALIDATED, AveragedMethod
 from unskew.training.checkpoint import RunState, load_checkpoint, restore_optimizer, save_checkpoint
 from unskew.training.history import History, MeanTerms, Report
 from unskew.training.settings import Settings
+from unskew.training.stopping import Stopped, stop_requests
 
 Source = ClickLog | JudgedSet | ShardBatches  # the last: a log larger than memory
 Batches = ClickBatches | JudgedBatches | ShardBatches
@@ -49,7 +51,8 @@ def train(
     Args:
         validate: a number, higher is better, asked every `settings.validate_every` steps and at the end of a stage.
         progress: told after every step that is recorded.
-        checkpoint: file to write to on the way, and to go on from where it exists.
+        checkpoint: file to write to on the way, and to go on from where it exists. With one, SIGTERM and Ctrl-C end
+            the run after its step, with the checkpoint written (`stopping.Stopped`).
         fingerprint: what else must be the same for a run to go on, e.g. hyper-parameters.
     """
     method.to(settings.torch_device())
@@ -60,7 +63,10 @@ def train(
         with _own_randomness(settings.seed):
             same = {**_fingerprint(method, plan, sources, settings), **(fingerprint or {})}
             place = Path(checkpoint) if checkpoint else None
-            return _run(method, plan, sources, settings, validate, progress, place, same)
+            if place is None:
+                return _run(method, plan, sources, settings, validate, progress, None, same, lambda: None)
+            with sole_writer(place), stop_requests() as stop_requested:
+                return _run(method, plan, sources, settings, validate, progress, place, same, stop_requested)
     finally:
         for parameter, flag in zip(method.parameters(), trainable, strict=True):
             parameter.requires_grad_(flag)
@@ -86,6 +92,7 @@ def _run(
     progress: Progress | None,
     checkpoint: Path | None,
     fingerprint: dict[str, Any],
+    stop_requested: Callable[[], int | None],
 ) -> History:
     run = RunState()
     saved: dict[str, dict[str, Any]] = {}
@@ -110,6 +117,11 @@ def _run(
             run.stage_step += 1
             if averaged is not None:
                 averaged.update(method)
+            number = stop_requested()
+            if number is not None and checkpoint is not None:
+                run.average = None if averaged is None else averaged.state()
+                save_checkpoint(checkpoint, run, method, optimizer, fingerprint)
+                raise Stopped(number, run.step)
             if run.stage_step % settings.validate_every and run.stage_step != n_steps:
                 continue
             value = validate(chosen) if validate is not None and stage.selects else None
