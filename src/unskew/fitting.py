@@ -20,11 +20,13 @@ import torch
 from unskew.data.clicks.batches import ShardBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import LogFolder
+from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.fitted_transforms import Transform
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.transformed import feature_names, transform_for, transform_judged, transform_log
 from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.diagnosis.estimators.propensities import estimate_by, estimate_propensities, propensity_matrix
+from unskew.methods import METHODS
 from unskew.model import Model
 from unskew.networks.registry import Network, Problem
 from unskew.recipe import Recipe, find_method
@@ -55,21 +57,21 @@ def fit(
     source = log if log is not None else judged
     if source is None:
         raise ValueError(f"{recipe.method} has nothing to learn from: pass a click log (or judged data for 'labelled')")
-    if not source.n_features:
-        raise ValueError("there are no features to rank by: add feature columns to the log (unskew ingest --features)")
     _check_sources(recipe.method, log, judged)
-    transform = transform_for(recipe.transform, source)
+    _check_features(recipe.method, source.n_features)
+    transform = transform_for(recipe.transform if source.n_features else "identity", source)
     learning, held_out = _split(log, validate, recipe.settings.seed)
-    logs = _transformed_sources(recipe, transform, learning, judged, interventions)
+    vocabulary = _vocabulary(recipe.method, learning)
+    logs = _transformed_sources(recipe, transform, learning, judged, interventions, vocabulary)
     if isinstance(validate, JudgedSet):
         logs["validation"] = transform_judged(validate, transform)
-    problem = _problem(log, source.n_features, recipe.network)
+    problem = _problem(log, source.n_features, recipe.network, vocabulary)
     hyper = _with_estimates(recipe, learning, problem)
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(recipe.settings.seed)
         method = find_method(recipe.method)(problem, **hyper)
     logs = dict(method.prepare(logs))
-    criterion = _criterion(logs.get("validation"), held_out, transform, recipe.settings.metric)
+    criterion = _criterion(logs.get("validation"), held_out, transform, recipe.settings.metric, vocabulary)
     same = {"hyper_parameters": json.loads(json.dumps(hyper)), "features": _checksum(logs)}
     history = train(method, logs, recipe.settings, criterion, progress, checkpoint, same)
     method.finish(logs)
@@ -82,6 +84,7 @@ def fit(
         history=history,
         feature_names=feature_names(source),
         trained_on={**_summary(log, judged, criterion), **method.findings()},
+        vocabulary=vocabulary if method.uses_ids else None,
     )
 
 
@@ -102,7 +105,12 @@ def _transformed_sources(
     log: ClickLog | LogFolder | None,
     judged: JudgedSet | None,
     interventions: ClickLog | None,
+    vocabulary: Vocabulary | None,
 ) -> dict[str, Source]:
+    def prepared(part: ClickLog) -> ClickLog:
+        part = transform_log(part, transform)
+        return part if vocabulary is None else vocabulary.encode(part)
+
     logs: dict[str, Source] = {}
     if isinstance(log, LogFolder):
         settings, detail = recipe.settings, find_method(recipe.method).detail
@@ -111,18 +119,34 @@ def _transformed_sources(
             settings.batch_size,
             seed=settings.seed,
             detail=detail,
-            prepare=lambda shard: transform_log(shard, transform),
+            prepare=prepared,
         )
     elif log is not None:
-        clicks = transform_log(log, transform)
+        clicks = prepared(log)
         logs["clicks"] = clicks
         if interventions is None and clicks.interventions is not None and (clicks.interventions.values > 0).any():
             logs["interventions"] = clicks.intervened()
     if interventions is not None:
-        logs["interventions"] = transform_log(interventions, transform)
+        logs["interventions"] = prepared(interventions)
     if judged is not None:
         logs["judgements"] = transform_judged(judged, transform)
     return logs
+
+
+def _vocabulary(method: str, log: ClickLog | LogFolder | None) -> Vocabulary | None:
+    """The documents of the log by their ids, for methods that can use them."""
+    if log is None or not find_method(method).takes_ids:
+        return None
+    return Vocabulary.of(log.shards() if isinstance(log, LogFolder) else [log])
+
+
+def _check_features(method: str, n_features: int) -> None:
+    if not n_features and not find_method(method).takes_ids:
+        able = [name for name, entry in METHODS.items() if entry.takes_ids and entry.has_ranker]
+        raise ValueError(
+            f"{method} ranks by features, and there are none: add feature columns to the log (unskew ingest "
+            f"--features), or train a click model, which learns documents by their ids: {', '.join(able)}"
+        )
 
 
 def _check_sources(method: str, log: ClickLog | LogFolder | None, judged: JudgedSet | None) -> None:
@@ -130,7 +154,8 @@ def _check_sources(method: str, log: ClickLog | LogFolder | None, judged: Judged
         raise ValueError("the log is empty: there is nothing to learn from")
     if log is not None and not log.n_clicks:
         raise ValueError("the log has no click: there is nothing to learn from. Was the right column named as clicks?")
-    if isinstance(log, ClickLog) and log.mask.sum(axis=1).max() < 2:
+    compares = not find_method(method).takes_ids
+    if compares and isinstance(log, ClickLog) and log.mask.sum(axis=1).max() < 2:
         warnings.warn(
             "every list has one document: most methods learn by comparing documents of a list, and find nothing",
             RuntimeWarning,
@@ -149,14 +174,17 @@ def _check_sources(method: str, log: ClickLog | LogFolder | None, judged: Judged
         )
 
 
-def _problem(log: ClickLog | LogFolder | None, n_features: int, network: Network) -> Problem:
+def _problem(
+    log: ClickLog | LogFolder | None, n_features: int, network: Network, vocabulary: Vocabulary | None
+) -> Problem:
     if log is None:
         return Problem(n_features, n_positions=1, network=network)
     if isinstance(log, LogFolder):
         bias = {name: None if levels is None else tuple(levels) for name, levels in log.about["bias"].items()}
     else:
         bias = {name: column.levels for name, column in log.bias.items()}
-    return Problem(n_features, max(log.n_positions, 1), bias, network)
+    n_ids = None if vocabulary is None else vocabulary.sizes
+    return Problem(n_features, max(log.n_positions, 1), bias, network, n_ids)
 
 
 def _estimate_propensities(log: ClickLog, problem: Problem, hyper: Mapping[str, Any]) -> Any:
@@ -190,11 +218,18 @@ def _with_estimates(recipe: Recipe, log: ClickLog | LogFolder | None, problem: P
 
 
 def _criterion(
-    judged: Source | None, held_out: ClickLog | None, transform: Transform, metric: str
+    judged: Source | None,
+    held_out: ClickLog | None,
+    transform: Transform,
+    metric: str,
+    vocabulary: Vocabulary | None,
 ) -> Validation | None:
     if isinstance(judged, JudgedSet):
         return on_judgements(judged, metric)
-    return None if held_out is None else on_clicks(transform_log(held_out, transform))
+    if held_out is None:
+        return None
+    held_out = transform_log(held_out, transform)
+    return on_clicks(held_out if vocabulary is None else vocabulary.encode(held_out))
 
 
 def _summary(

@@ -64,6 +64,7 @@ class Lists:
 
     features: Tensor  # [batch, docs, features] float32; given as None they are read from `distinct` when asked for
     mask: Tensor  # [batch, docs] bool; False = padding
+    codes: Tensor | None = field(default=None, kw_only=True)  # [batch, docs, 3] int64, see data.clicks.vocabulary
     distinct: Distinct | None = field(default=None, kw_only=True)  # None: every place is a row of its own
 
     def __post_init__(self) -> None:

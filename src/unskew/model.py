@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.fitted_transforms import Transform
 from unskew.methods import Method
 from unskew.networks.documents import Ranker
@@ -30,8 +31,10 @@ class ModelRanker(Ranker):
     def pointwise(self) -> bool:
         return self.ranker.pointwise and not self.transform.per_query
 
-    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        return self.ranker(self.transform(features, mask), mask)
+    def forward(self, features: Tensor, mask: Tensor, codes: Tensor | None = None) -> Tensor:
+        """Scores; a ranker of ids takes the numbers of a vocabulary as well, and without them knows no id."""
+        features = self.transform(features, mask)
+        return self.ranker(features, mask) if codes is None else self.ranker(features, mask, codes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +48,7 @@ class Model:
     history: History = field(default_factory=History)
     feature_names: tuple[str, ...] = ()
     trained_on: Mapping[str, Any] = field(default_factory=dict)
+    vocabulary: Vocabulary | None = None  # the documents that it knows by their ids; None: it goes by features
 
     def ranker(self) -> ModelRanker:
         """The ranker, on raw features."""

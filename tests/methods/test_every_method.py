@@ -29,7 +29,8 @@ N_DOCS, N_FEATURES = 5, 4
 CURVE = (1.0, 0.7, 0.5, 0.4, 0.3)
 
 # What a method cannot do without, and the options that change what it does.
-NEEDED = {"ipw": {"propensities": CURVE}}
+UNSATISFIED = {"rank_by": "attraction"}  # nobody leaves satisfied here
+NEEDED = {"ipw": {"propensities": CURVE}, "dbn": UNSATISFIED, "sdbn": UNSATISFIED}
 OPTIONS = {
     "ipw by device": ("ipw", {"propensities": [CURVE, CURVE[::-1]], "by": "device", "max_weight": 2.0}),
     "ipw squared": ("ipw", {"propensities": CURVE, "loss": "squared"}),
@@ -63,9 +64,12 @@ OPTIONS = {
     "xpa of displayed bias columns": ("xpa", {"displayed": "bias"}),
     "xpa without attention": ("xpa", {"attention": False}),
     "iobm of positions alone": ("iobm", {"use_clicks": False, "use_context": False}),
+    "dbn with patience by position": ("dbn", {"by_position": True}),
+    "sdbn by relevance": ("sdbn", {}),
     "lbd certified": ("lbd", {"lipschitz": "certified", "beta": 0.5, "cancel": 0.0}),
 }
-CASES = {**{name: (name, NEEDED.get(name, {})) for name in METHODS}, **OPTIONS}
+RANKERS = [name for name, method in METHODS.items() if method.has_ranker]  # the others: see test_click_models
+CASES = {**{name: (name, NEEDED.get(name, {})) for name in RANKERS}, **OPTIONS}
 
 NO_CLICKS = "learns from grades, there are no clicks to count"
 DRAWS = {
@@ -80,7 +84,7 @@ COUNTS_DIFFER = {
 }
 
 every_case = pytest.mark.parametrize("case", CASES)
-every_method = pytest.mark.parametrize("case", METHODS)
+every_method = pytest.mark.parametrize("case", RANKERS)
 
 
 def new_method(case, seed=0, hidden=(6,), n_features=N_FEATURES, n_positions=N_DOCS, dropout=0.0):

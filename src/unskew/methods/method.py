@@ -38,9 +38,16 @@ class Method(nn.Module, ABC):
     detail: ClassVar[ClickDetail] = "counts"  # what it needs of a log
     click_model: ClassVar[Literal["softmax", "bernoulli"] | None] = None  # what `click_logits` means
     counts_only: ClassVar[bool] = False  # clicks must be 0 or 1: dwell times and the like mean nothing to it
+    takes_ids: ClassVar[bool] = False  # documents may be known by their ids; others rank by features only
+    has_ranker: ClassVar[bool] = True  # False: it describes clicks, and does not tell documents apart
     estimated: ClassVar[tuple[str, ...]] = ()  # arguments that are estimated from the log where they are None
 
     relevance: Ranker
+
+    @property
+    def uses_ids(self) -> bool:
+        """Whether documents are known by their ids, so that a vocabulary belongs to the model."""
+        return False
 
     @abstractmethod
     def loss(self, lists: Any) -> Terms:

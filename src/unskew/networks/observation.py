@@ -38,7 +38,11 @@ class PositionObservation(nn.Module):
             logits = logits + slope[places] * bias[name]
         return logits
 
+    def average_logits(self) -> Tensor:
+        """Logits at the average of all levels and 0 of numeric columns, `[positions]`."""
+        return self.logits.detach() + sum(table.detach().mean(0) for table in self.levels)
+
     def curve(self) -> Tensor:
         """Examination relative to the top, at the average of all levels and 0 of numeric columns, `[positions]`."""
-        logits = self.logits.detach() + sum(table.detach().mean(0) for table in self.levels)
+        logits = self.average_logits()
         return (logits - logits[0]).exp()

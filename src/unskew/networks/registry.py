@@ -45,6 +45,7 @@ class Problem:
     n_positions: int
     bias: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)  # name -> levels; None: a number
     network: Network = field(default_factory=Network)
+    n_ids: tuple[int, int, int] | None = None  # documents, urls and queries of a vocabulary; None: ids are not used
 
     def new_ranker(self) -> Ranker:
         return RANKERS[self.network.kind](self)
@@ -65,7 +66,14 @@ class Problem:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Problem:
         bias = {name: None if levels is None else tuple(levels) for name, levels in data["bias"].items()}
-        return cls(data["n_features"], data["n_positions"], bias, Network(**data["network"]))
+        n_ids = data.get("n_ids")
+        return cls(
+            data["n_features"],
+            data["n_positions"],
+            bias,
+            Network(**data["network"]),
+            None if n_ids is None else (n_ids[0], n_ids[1], n_ids[2]),
+        )
 
 
 def _pointwise_ranker(problem: Problem) -> Ranker:

@@ -2,6 +2,7 @@
 
     MODEL/model.json           method, hyper-parameters, sizes, feature transform, versions, training summary
     MODEL/weights.safetensors  networks, running estimates and the numbers of the transform
+    MODEL/documents.parquet    of click models of ids: the documents that the model knows
     MODEL/history.json         loss terms and validation by step
 
 A folder appears whole or not at all.
@@ -18,10 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.files import new_folder
 from unskew.data.fitted_transforms import from_spec
 from unskew.model import Model
@@ -33,6 +37,7 @@ from unskew.training.settings import Settings
 FORMAT = "unskew-model"
 VERSION = 1
 ABOUT = "model.json"
+VOCABULARY = "documents.parquet"
 
 
 def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path:
@@ -48,6 +53,8 @@ def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> 
         save_file(tensors, scratch / "weights.safetensors")
         _write_json(scratch / ABOUT, _about(model))
         _write_json(scratch / "history.json", model.history.to_json())
+        if model.vocabulary is not None:
+            pq.write_table(model.vocabulary.to_table(), scratch / VOCABULARY)
     return target
 
 
@@ -89,7 +96,15 @@ def load_model(folder: str | Path) -> Model:
         history=History.from_json(_read_json(history)) if history.exists() else History(),
         feature_names=tuple(about["feature_names"]),
         trained_on=about["trained_on"],
+        vocabulary=_read_vocabulary(path / VOCABULARY) if method.uses_ids else None,
     )
+
+
+def _read_vocabulary(path: Path) -> Vocabulary:
+    try:
+        return Vocabulary.from_table(pq.read_table(path))
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise ValueError(f"{path}, the documents that the model knows, cannot be read: {error}") from error
 
 
 def _about(model: Model) -> dict[str, Any]:

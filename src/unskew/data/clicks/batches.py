@@ -58,6 +58,7 @@ class ClickBatches:
         self._mask = shared_tensor(log.mask)
         self._bias = {name: shared_tensor(_levels_or_numbers(column, log.n_docs)) for name, column in log.bias.items()}
         self._repeats = np.bincount(log.documents[log.mask]).max(initial=0) > 1 or detail == "patterns"
+        self._codes = None if log.codes is None else torch.from_numpy(log.codes)
         if log.patterns is not None:
             self._pattern_offsets = np.searchsorted(log.patterns.lists, np.arange(log.n_lists + 1))
 
@@ -90,6 +91,7 @@ class ClickBatches:
         return ClickedLists(
             **self._documents_of(chosen, mask),
             mask=mask,
+            codes=None if self._codes is None else self._codes[self._documents[chosen]],
             positions=self._positions[chosen],
             clicks=torch.from_numpy(clicks),
             sessions=torch.from_numpy(sessions),

@@ -47,6 +47,7 @@ class ClickLog:
     interventions: BiasColumn | None = None  # per list, which intervention changed it; its first level is "none"
     first_shown: NDArray[np.int64] | None = None  # [lists], microseconds since 1970
     graded: bool = False  # feedback such as dwell time instead of 0/1 clicks
+    codes: NDArray[np.int64] | None = None  # [documents, 3], numbers of a model's vocabulary (`vocabulary.encode`)
 
     def __post_init__(self) -> None:
         def default(name: str, value: Callable[[], NDArray]) -> None:
@@ -133,6 +134,7 @@ class ClickLog:
             document_queries=(np.cumsum(kept) - 1)[self.document_queries[documents]],
             query_ids=self.query_ids[kept],
             document_ids=self.document_ids[documents],
+            codes=None if self.codes is None else self.codes[documents],
         )
 
     def split(self, share: float, seed: int = 0) -> tuple[ClickLog, ClickLog]:

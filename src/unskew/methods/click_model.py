@@ -1,0 +1,137 @@
+"""What all click models share: the contract of a method whose loss is the exact likelihood of click patterns.
+
+A click model says with what probability each document is clicked, given the clicks above it (`conditional`) and
+before anything is clicked (`marginal`). Its parts that depend on the document are networks of features, tables of ids
+or both (`networks.click_parts`). Networks learn in the training loop; tables, and all numbers beside them, are then
+fitted to the whole log at once by maximum a posteriori (`networks.whole_log`), so that a log of ids needs no steps of
+training at all.
+
+Rules: positions beyond those of training count as the last one; a document that is not in the table is scored by its
+url and query as far as these are known, else by the average; the order in time of clicks is not used; a pattern that
+a model holds impossible has the smallest probability that numbers can hold, never 0 (`networks.click_sequences`).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unskew.data.clicks.batches import ClickBatches, ShardBatches
+from unskew.lists import ClickedLists
+from unskew.methods.method import Method, Stage, Terms
+from unskew.networks.click_parts import DocumentPart, PartsRanker
+from unskew.networks.click_sequences import Chances
+from unskew.networks.documents import Ranker
+from unskew.networks.observation import PositionObservation
+from unskew.networks.whole_log import minimize_whole
+
+MOST_PASSES = 150
+TOLERANCE = 1e-7
+ROWS_AT_ONCE = 8192
+TABLE_SPREAD = 3.0  # of logits by position: wide, so that only what was never seen is held
+
+
+class ClickModel(Method):
+    """A method whose loss is the log-likelihood of click patterns."""
+
+    detail = "patterns"
+    click_model = "bernoulli"
+    counts_only = True
+    takes_ids = True
+
+    @abstractmethod
+    def conditional(self, lists: ClickedLists) -> Chances:
+        """Probability of a click on each document, given the clicks above it."""
+
+    @abstractmethod
+    def marginal(self, lists: ClickedLists) -> Chances:
+        """Probability of a click on each document."""
+
+    def ranking_parts(self) -> Sequence[DocumentPart]:
+        """Parts whose product is what the model calls relevance; none: it does not tell documents apart."""
+        return ()
+
+    def loss(self, lists: ClickedLists) -> Terms:
+        chances = self.conditional(lists)
+        return {"clicks": -chances.log_likelihood(lists.clicks, lists.sessions, lists.mask).sum()}
+
+    def click_logits(self, lists: ClickedLists) -> Tensor:
+        return self.marginal(lists).logits()
+
+    def stages(self) -> list[Stage]:
+        # Tables alone are fitted to the whole log afterwards; one step shows that the likelihood is finite.
+        return [Stage("train", self.loss, {self: 1.0}, steps=None if self._networks() else 1)]
+
+    def finish(self, logs: Mapping[str, Any]) -> None:
+        if self.uses_ids or not self._networks():
+            self._fit_tables(logs["clicks"])
+
+    def ranker(self) -> Ranker:
+        parts = self.ranking_parts()
+        if not parts:
+            name = type(self).__name__.lower()
+            raise ValueError(
+                f"{name} does not tell documents apart, so it has no ranker: train pbm, ubm or dbn to rank"
+            )
+        return PartsRanker(parts)
+
+    @property
+    def uses_ids(self) -> bool:
+        """Whether documents are known by their ids."""
+        return any(part.ids is not None for part in self._parts())
+
+    def penalty(self) -> Tensor:
+        """Minus the log-density of the prior, up to a constant."""
+        ids = sum((part.ids.penalty() for part in self._parts() if part.ids is not None), start=torch.zeros(()))
+        tables = [module for module in self.modules() if isinstance(module, PositionObservation)]
+        places = [entry for table in tables for entry in table.parameters()]
+        return ids + sum((entry.square().sum() for entry in places), start=torch.zeros(())) / (2 * TABLE_SPREAD**2)
+
+    def _fit_tables(self, source: Any) -> None:
+        """Fit all numbers but those of networks to the whole log; networks are run once."""
+        frozen = {id(entry) for network in self._networks() for entry in network.parameters()}
+        parameters = [entry for entry in self.parameters() if id(entry) not in frozen and entry.numel()]
+        for entry in self.parameters():
+            entry.requires_grad_(id(entry) not in frozen)
+        if isinstance(source, ShardBatches) and frozen:
+            raise ValueError(
+                "ids beside features are fitted to a log in memory: pass attraction=ids or features, or do not stream"
+            )
+        self.eval()
+        streamed = isinstance(source, ShardBatches)
+        kept = [] if streamed else list(ClickBatches(source, detail="patterns").all(ROWS_AT_ONCE))
+        for part in self._parts():
+            part.hold(kept)
+        self.double()
+
+        def batches() -> Iterable[ClickedLists]:
+            return source.all(ROWS_AT_ONCE) if streamed else kept
+
+        def add_gradients() -> float:
+            value = _backward(self.penalty())
+            return value + sum(_backward(self.loss(lists)["clicks"]) for lists in batches())
+
+        sessions = sum(float(lists.sessions.sum()) for lists in batches())
+        self.fitted = minimize_whole(
+            parameters, add_gradients, scale=sessions, most_passes=MOST_PASSES, tolerance=TOLERANCE
+        )
+        self.float()
+        for part in self._parts():
+            part.release()
+
+    def _parts(self) -> list[DocumentPart]:
+        return [module for module in self.modules() if isinstance(module, DocumentPart)]
+
+    def _networks(self) -> list[nn.Module]:
+        return [part.network for part in self._parts() if part.network is not None]
+
+
+def _backward(term: Tensor) -> float:
+    """Add the gradient of a term; its value."""
+    if term.requires_grad:
+        term.backward()
+    return float(term.detach())

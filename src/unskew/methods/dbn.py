@@ -1,0 +1,75 @@
+r"""Dynamic Bayesian network (Chapelle and Zhang, WWW 2009).
+
+The user looks down the list, leaves if a clicked document satisfies it, with probability $s_d$, and else goes on with
+probability $\gamma$ (by bias columns, if there are; by position with `by_position`). The ranker is $a\,s$, attraction
+times satisfaction. With $\gamma = 1$ it is `sdbn`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from unskew.lists import ClickedLists
+from unskew.methods.click_model import ClickModel
+from unskew.networks.click_parts import DocumentPart
+from unskew.networks.click_sequences import Chances, downward, downward_examination, independent
+from unskew.networks.observation import PositionObservation
+from unskew.networks.registry import Problem
+
+RANKED_BY = ("relevance", "attraction")
+
+
+class DBN(ClickModel):
+    """From the top down until a clicked document satisfies, or patience ends.
+
+    Args:
+        attraction, satisfaction: a network of `features`, a table of `ids`, or `both`; auto: features
+            where the log has some.
+        spread: standard deviation of a document's logit around that of its url and query; small: shrunk strongly.
+        url_spread, query_spread: the same of urls and of queries; 0: none.
+        rank_by: relevance (attraction times satisfaction) or attraction alone, where nobody leaves satisfied and
+            satisfaction is noise.
+        by_position: the chance to go on is of each position, not one for all.
+    """
+
+    paper = "Chapelle and Zhang, WWW 2009"
+    assumes = "users look down the list until a clicked document satisfies them or they give up"
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        attraction: str = "auto",
+        satisfaction: str = "auto",
+        spread: float = 1.0,
+        url_spread: float = 0.5,
+        query_spread: float = 0.5,
+        rank_by: str = "relevance",
+        by_position: bool = False,
+    ):
+        super().__init__()
+        if rank_by not in RANKED_BY:
+            raise ValueError(f"rank_by must be one of {', '.join(RANKED_BY)}, got '{rank_by}'")
+        self.rank_by = rank_by
+        spreads = (spread, url_spread, query_spread)
+        self.attraction = DocumentPart(problem, attraction, spreads, "attraction")
+        self.satisfaction = DocumentPart(problem, satisfaction, spreads, "satisfaction")
+        self.continuation = PositionObservation(problem if by_position else replace(problem, n_positions=1))
+
+    def conditional(self, lists: ClickedLists) -> Chances:
+        return downward(*self._browsing(lists), lists.clicks > 0)
+
+    def marginal(self, lists: ClickedLists) -> Chances:
+        attraction, after_click, after_skip = self._browsing(lists)
+        return independent(attraction, downward_examination(attraction, after_click, after_skip))
+
+    def ranking_parts(self) -> list[DocumentPart]:
+        return [self.attraction, self.satisfaction] if self.rank_by == "relevance" else [self.attraction]
+
+    def _browsing(self, lists: ClickedLists) -> tuple[Tensor, Tensor, Tensor]:
+        """Attraction, and the log-probabilities to go on after a click and after a skip."""
+        go_on = F.logsigmoid(self.continuation(lists.positions, lists.bias))
+        return self.attraction.of(lists), go_on + F.logsigmoid(-self.satisfaction.of(lists)), go_on

@@ -1,0 +1,28 @@
+r"""Global click-through rate: $P(c) = \rho$, the same for every document and position. The floor of all models."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from unskew.lists import ClickedLists
+from unskew.methods.click_model import ClickModel
+from unskew.networks.click_sequences import Chances, independent
+from unskew.networks.registry import Problem
+
+
+class GCTR(ClickModel):
+    """One click rate for all; it has no ranker."""
+
+    paper = "Craswell et al., WSDM 2008 (baseline)"
+    assumes = "every document is clicked alike, wherever it stands"
+    has_ranker = False
+
+    def __init__(self, problem: Problem):  # noqa: ARG002
+        super().__init__()
+        self.rate = nn.Parameter(torch.zeros(()))
+
+    def conditional(self, lists: ClickedLists) -> Chances:
+        return independent(self.rate.expand(lists.mask.shape))
+
+    marginal = conditional

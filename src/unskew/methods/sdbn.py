@@ -1,0 +1,69 @@
+r"""Simplified dynamic Bayesian network (Chapelle and Zhang, WWW 2009): `dbn` in which the user never gives up.
+
+The user looks down the list and leaves only if a clicked document satisfies it, with probability $s_d$. The ranker is
+$a\,s$, attraction times satisfaction.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from unskew.lists import ClickedLists
+from unskew.methods.click_model import ClickModel
+from unskew.networks.click_parts import DocumentPart
+from unskew.networks.click_sequences import Chances, downward, downward_examination, independent
+from unskew.networks.registry import Problem
+
+RANKED_BY = ("relevance", "attraction")
+
+
+class SDBN(ClickModel):
+    """From the top down until a clicked document satisfies.
+
+    Args:
+        attraction, satisfaction: a network of `features`, a table of `ids`, or `both`; auto: features
+            where the log has some.
+        spread: standard deviation of a document's logit around that of its url and query; small: shrunk strongly.
+        url_spread, query_spread: the same of urls and of queries; 0: none.
+        rank_by: relevance (attraction times satisfaction) or attraction alone, where nobody leaves satisfied and
+            satisfaction is noise.
+    """
+
+    paper = "Chapelle and Zhang, WWW 2009"
+    assumes = "users look down the list until a clicked document satisfies them; they never leave without one"
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        attraction: str = "auto",
+        satisfaction: str = "auto",
+        spread: float = 1.0,
+        url_spread: float = 0.5,
+        query_spread: float = 0.5,
+        rank_by: str = "relevance",
+    ):
+        super().__init__()
+        if rank_by not in RANKED_BY:
+            raise ValueError(f"rank_by must be one of {', '.join(RANKED_BY)}, got '{rank_by}'")
+        self.rank_by = rank_by
+        spreads = (spread, url_spread, query_spread)
+        self.attraction = DocumentPart(problem, attraction, spreads, "attraction")
+        self.satisfaction = DocumentPart(problem, satisfaction, spreads, "satisfaction")
+
+    def conditional(self, lists: ClickedLists) -> Chances:
+        return downward(*self._browsing(lists), lists.clicks > 0)
+
+    def marginal(self, lists: ClickedLists) -> Chances:
+        attraction, after_click, after_skip = self._browsing(lists)
+        return independent(attraction, downward_examination(attraction, after_click, after_skip))
+
+    def ranking_parts(self) -> list[DocumentPart]:
+        return [self.attraction, self.satisfaction] if self.rank_by == "relevance" else [self.attraction]
+
+    def _browsing(self, lists: ClickedLists) -> tuple[Tensor, Tensor, Tensor]:
+        """Attraction, and the log-probabilities to go on after a click and after a skip."""
+        attraction = self.attraction.of(lists)
+        return attraction, F.logsigmoid(-self.satisfaction.of(lists)), torch.zeros_like(attraction)

@@ -1,0 +1,112 @@
+r"""Click models as probabilities of clicks down a list, in log space.
+
+Documents stand in shown order, $a$ is attraction, $e$ the probability that a document is examined. Two views of a
+model:
+
+* conditional: $P(c_k \mid c_1, \dots, c_{k-1})$, given the clicks above. Their product over a list is the probability
+  of its click pattern, so patterns of a list sum to one, and the sum of logarithms is the exact log-likelihood.
+* marginal: $P(c_k)$, before anything was clicked.
+
+All functions take and give logarithms `[batch, docs]`. What they give for padding means nothing. Neither gives an
+infinite value: a probability is bounded by the smallest step of its number format away from 0 and 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+@dataclass(frozen=True, eq=False)
+class Chances:
+    """Log-probabilities that a document is clicked, and that it is not."""
+
+    log_click: Tensor  # [batch, docs]
+    log_skip: Tensor  # [batch, docs]
+
+    @classmethod
+    def of(cls, log_click: Tensor) -> Chances:
+        """Bounded away from 0 and 1, so that no log-likelihood is infinite."""
+        limits = torch.finfo(log_click.dtype)
+        bounded = log_click.clamp(min=torch.log(torch.tensor(limits.tiny)).item(), max=-limits.eps)
+        return cls(bounded, log_complement(bounded))
+
+    def logits(self) -> Tensor:
+        return self.log_click - self.log_skip
+
+    def log_likelihood(self, clicks: Tensor, sessions: Tensor, mask: Tensor) -> Tensor:
+        """Of each document over all sessions of its row, `[batch, docs]`; 0 in padding."""
+        value = clicks * self.log_click + (sessions.unsqueeze(-1) - clicks) * self.log_skip
+        return value.masked_fill(~mask, 0.0)
+
+
+def log_complement(log_probability: Tensor) -> Tensor:
+    r"""$\log(1 - p)$ from $\log p < 0$."""
+    near_one = log_probability > -0.5
+    small = torch.where(near_one, -1.0, log_probability)
+    large = torch.where(near_one, log_probability, -1.0)
+    return torch.where(near_one, torch.log(-torch.expm1(large)), torch.log1p(-torch.exp(small)))
+
+
+def independent(attraction: Tensor, log_examination: Tensor | None = None) -> Chances:
+    r"""$P(c_k) = e_k\,a_k$, whatever else was clicked; without examination, $P(c_k) = a_k$.
+
+    Args:
+        attraction: logits of $a$.
+    """
+    log_click = F.logsigmoid(attraction)
+    return Chances.of(log_click if log_examination is None else log_click + log_examination)
+
+
+def downward(attraction: Tensor, log_after_click: Tensor, log_after_skip: Tensor, clicked: Tensor) -> Chances:
+    r"""From the top down: after each document the user goes on, or leaves for good. Conditional chances.
+
+    With $e_1 = 1$: $P(c_k \mid \cdot) = e_k a_k$; then $e_{k+1}$ is the chance to go on after a click, or after a skip
+    $\frac{e_k (1 - a_k)}{1 - e_k a_k}$ (the posterior of having examined $k$) times the chance to go on after a skip.
+    """
+    log_wanted, log_unwanted = F.logsigmoid(attraction), F.logsigmoid(-attraction)
+    log_examined = torch.zeros_like(attraction[:, 0])
+    clicks, skips = [], []
+    for place in range(attraction.shape[1]):
+        chances = Chances.of(log_examined + log_wanted[:, place])
+        clicks.append(chances.log_click)
+        skips.append(chances.log_skip)
+        still_there = log_examined + log_unwanted[:, place] - chances.log_skip
+        log_examined = torch.where(
+            clicked[:, place], log_after_click[:, place], still_there + log_after_skip[:, place]
+        ).clamp(max=0.0)
+    return Chances(torch.stack(clicks, 1), torch.stack(skips, 1))
+
+
+def downward_examination(attraction: Tensor, log_after_click: Tensor, log_after_skip: Tensor) -> Tensor:
+    """Log-probability that each document is examined, for users of `downward`."""
+    log_go_on = torch.logaddexp(F.logsigmoid(attraction) + log_after_click, F.logsigmoid(-attraction) + log_after_skip)
+    return F.pad(log_go_on[:, :-1].cumsum(1), (1, 0)).clamp(max=0.0)
+
+
+def last_clicks(positions: Tensor, clicked: Tensor) -> Tensor:
+    """One more than the position of the last click above each document, 0 where there is none, `[batch, docs]`."""
+    so_far = torch.where(clicked, positions + 1, 0).cummax(1).values
+    return F.pad(so_far[:, :-1], (1, 0))
+
+
+def browsing_examination(attraction: Tensor, log_examination: Tensor) -> Tensor:
+    r"""Log-probability that each document is examined, where examination depends on the last click.
+
+    Args:
+        log_examination: `[batch, docs, 1 + docs]`, given that the last click was nowhere, or at the document of that
+            number, counted from 1.
+    """
+    wanted, table = attraction.sigmoid(), log_examination.exp()
+    last = F.one_hot(torch.zeros_like(attraction[:, 0], dtype=torch.int64), table.shape[2]).to(attraction.dtype)
+    examined = []
+    for place in range(attraction.shape[1]):
+        seen = last * table[:, place]
+        examined.append(seen.sum(1))
+        clicked = seen * wanted[:, place, None]
+        here = F.one_hot(torch.tensor(place + 1, device=last.device), table.shape[2])
+        last = last - clicked + clicked.sum(1, keepdim=True) * here
+    return torch.stack(examined, 1).clamp(min=torch.finfo(attraction.dtype).tiny).log().clamp(max=0.0)

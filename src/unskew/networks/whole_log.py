@@ -1,0 +1,71 @@
+"""Whole-log fitting: a smooth objective over all of a log, minimized by L-BFGS in double precision.
+
+Tables of ids have a number for every document and few showings of each. There an exact gradient over counted patterns
+and a curvature estimate take tens of passes where steps on batches take thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class WholeLogFit:
+    """How the minimization ended."""
+
+    passes: int
+    objective: float
+    converged: bool
+
+
+def minimize_whole(
+    parameters: Sequence[nn.Parameter],
+    add_gradients: Callable[[], float],
+    *,
+    scale: float,
+    most_passes: int,
+    tolerance: float,
+) -> WholeLogFit:
+    """Minimize in place.
+
+    Args:
+        add_gradients: runs over the log, calls `backward` on every part of the objective and gives its sum.
+        scale: by which the objective is divided, such as the number of impressions.
+        tolerance: relative gain of a step below which it stops.
+    """
+
+    def objective(vector: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        _assign(parameters, vector)
+        for parameter in parameters:
+            parameter.grad = None
+        value = add_gradients()
+        gradient = torch.cat([_gradient(parameter) for parameter in parameters])
+        return value / scale, (gradient / scale).numpy()
+
+    start = torch.cat([parameter.detach().reshape(-1) for parameter in parameters]).double().numpy()
+    options = {"maxfun": most_passes, "maxiter": most_passes, "ftol": tolerance, "gtol": 0.0, "maxcor": 20}
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
+    _assign(parameters, found.x)
+    for parameter in parameters:
+        parameter.grad = None
+    return WholeLogFit(int(found.nfev), float(found.fun * scale), bool(found.success))
+
+
+@torch.no_grad()
+def _assign(parameters: Sequence[nn.Parameter], vector: NDArray[np.float64]) -> None:
+    place = 0
+    for parameter in parameters:
+        values = torch.from_numpy(vector[place : place + parameter.numel()])
+        parameter.copy_(values.view_as(parameter))
+        place += parameter.numel()
+
+
+def _gradient(parameter: nn.Parameter) -> Tensor:
+    return (torch.zeros_like(parameter) if parameter.grad is None else parameter.grad).reshape(-1).double()

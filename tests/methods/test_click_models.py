@@ -1,0 +1,355 @@
+"""Click models: exact probabilities, what they recover, and what they do with ids they do not know."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from torch.testing import assert_close
+
+from unskew.data.clicks.batches import ClickBatches
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.vocabulary import Vocabulary
+from unskew.fitting import fit
+from unskew.lists import ClickedLists
+from unskew.methods import METHODS
+from unskew.methods.click_model import ClickModel
+from unskew.networks.registry import Problem
+from unskew.recipe import Recipe
+from unskew.serving.model_files import load_model, save_model
+from unskew.simulation.browsing import Shown
+from unskew.simulation.sequential import Cascade, DependentClick, DynamicBayesian, UserBrowsing
+
+CLICK_MODELS = [name for name, method in METHODS.items() if issubclass(method, ClickModel)]
+every_model = pytest.mark.parametrize("name", CLICK_MODELS)
+
+
+def new_model(name, n_docs=10, seed=0):
+    """A click model of ids in double precision, all of its numbers drawn at random."""
+    model = METHODS[name](Problem(0, n_docs, {}, n_ids=(n_docs, n_docs, 1))).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed)))
+    return model
+
+
+def page(clicks):
+    """One page of documents 1, 2, 3, …, shown in this order, once for each row of clicks."""
+    n_rows, n_docs = clicks.shape
+    numbers = torch.arange(1, n_docs + 1)
+    codes = torch.stack([numbers, numbers, torch.ones_like(numbers)], -1)
+    return ClickedLists(
+        features=torch.zeros(n_rows, n_docs, 0),
+        mask=torch.ones(n_rows, n_docs, dtype=torch.bool),
+        codes=codes.expand(n_rows, -1, -1),
+        positions=torch.arange(n_docs).expand(n_rows, -1),
+        clicks=clicks,
+        sessions=torch.ones(n_rows, dtype=clicks.dtype),
+    )
+
+
+def all_patterns(n_docs):
+    return torch.tensor(list(product((0.0, 1.0), repeat=n_docs)), dtype=torch.float64)
+
+
+def pattern_probabilities(model, lists):
+    return model.conditional(lists).log_likelihood(lists.clicks, lists.sessions, lists.mask).sum(1).exp()
+
+
+@every_model
+def test_all_1024_patterns_of_a_page_sum_to_one(name):
+    assert_close(pattern_probabilities(new_model(name), page(all_patterns(10))).sum().item(), 1.0)
+
+
+@every_model
+def test_the_marginal_probability_is_the_sum_over_the_patterns_with_that_click(name):
+    model, lists = new_model(name), page(all_patterns(6))
+    summed = (pattern_probabilities(model, lists).unsqueeze(1) * lists.clicks).sum(0)
+    assert_close(model.marginal(lists).log_click[0].exp(), summed)
+
+
+@every_model
+def test_no_pattern_has_an_infinite_likelihood_however_extreme_the_numbers(name):
+    model = new_model(name).float()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1e4)
+    lists = page(all_patterns(6).float())
+    terms = model.loss(lists)["clicks"]
+    terms.backward()
+    assert torch.isfinite(terms)
+    assert all(entry.grad is None or bool(entry.grad.isfinite().all()) for entry in model.parameters())
+
+
+GRADES = np.array([[4.0, 0.0, 2.0, 1.0, 3.0]])
+LOGIT_OF_ONE = 40.0  # 1 - 4e-18
+
+
+def logit(probability):
+    return torch.as_tensor(np.log(probability) - np.log1p(-np.asarray(probability)))
+
+
+def set_part(part, probabilities):
+    """The probabilities of documents 1, 2, 3, … of a part."""
+    part.offset.zero_()
+    for level, table in enumerate(part.ids.tables):
+        table.zero_()
+        if level == 0:
+            table[1:] = logit(probabilities) / part.ids.spreads[0]
+
+
+def as_cascade(user, shown):
+    model = new_model("cascade", 5)
+    set_part(model.attraction, user.attraction(shown)[0])
+    model.stray.fill_(-LOGIT_OF_ONE)
+    return model
+
+
+def as_dcm(user, shown):
+    model = new_model("dcm", 5)
+    set_part(model.attraction, user.attraction(shown)[0])
+    model.continuation.logits.copy_(logit(user.continuation(shown)[0][0]))
+    return model
+
+
+def as_dbn(user, shown):
+    model = new_model("dbn", 5)
+    set_part(model.attraction, user.attraction(shown)[0])
+    set_part(model.satisfaction, user.satisfaction * user.usefulness(shown.grades)[0] + 1e-300)
+    model.continuation.logits.copy_(logit([user.persistence]))
+    return model
+
+
+def as_sdbn(user, shown):
+    model = new_model("sdbn", 5)
+    set_part(model.attraction, user.attraction(shown)[0])
+    set_part(model.satisfaction, user.satisfaction * user.usefulness(shown.grades)[0] + 1e-300)
+    return model
+
+
+def as_ubm(user, shown):
+    model = new_model("ubm", 5)
+    set_part(model.attraction, user.attraction(shown)[0])
+    model.observation.logits.zero_()
+    model.table.copy_(logit(np.minimum(user.table(5), 1 - 1e-16)))
+    return model
+
+
+def as_pbm(user, shown):
+    model = new_model("pbm", 5)
+    set_part(model.attraction, user.attraction(shown)[0])
+    model.observation.logits.copy_(logit(user.position_curve(5)))
+    return model
+
+
+def step_by_step(user, shown, pattern):
+    """The probability of a click pattern, followed down the page as the simulator's rules say."""
+    attraction = user.attraction(shown)[0]
+    if isinstance(user, UserBrowsing):
+        table, last, chance = user.table(len(pattern)), 0, 1.0
+        for place, click in enumerate(pattern):
+            clicked = table[place, last] * attraction[place]
+            chance *= clicked if click else 1 - clicked
+            last = place + 1 if click else last
+        return chance
+    after_click, after_skip = (part[0] for part in user.continuation(shown))
+
+    def from_here(place):
+        """Probability of the rest of the pattern, given that the document at this place is examined."""
+        if place == len(pattern):
+            return 1.0
+        own = attraction[place] if pattern[place] else 1 - attraction[place]
+        go_on = after_click[place] if pattern[place] else after_skip[place]
+        return own * (go_on * from_here(place + 1) + (1 - go_on) * (not any(pattern[place + 1 :])))
+
+    return from_here(0)
+
+
+USERS = {
+    "cascade": (Cascade(), as_cascade),
+    "dcm": (DependentClick(), as_dcm),
+    "dbn": (DynamicBayesian(persistence=0.8), as_dbn),
+    "sdbn": (DynamicBayesian(persistence=1.0), as_sdbn),
+    "ubm": (UserBrowsing(), as_ubm),
+    "pbm": (UserBrowsing(dependence=0.0), as_pbm),
+}
+
+
+@pytest.mark.parametrize("name", USERS)
+def test_at_the_true_parameters_the_likelihood_is_the_simulators_probability(name):
+    user, model_of = USERS[name]
+    attraction = Shown(np.minimum(GRADES, 3.99), np.ones(GRADES.shape, dtype=bool))  # none attracts for certain
+    with torch.no_grad():
+        model = model_of(user, attraction)
+        found = pattern_probabilities(model, page(all_patterns(5)))
+        marginal = model.marginal(page(all_patterns(5))).log_click[0].exp()
+    exact = torch.tensor([step_by_step(user, attraction, row) for row in all_patterns(5).bool().tolist()])
+    assert_close(found, exact.double(), rtol=1e-6, atol=1e-12)
+    assert_close(marginal, torch.tensor(user.expect(attraction).clicks[0]), rtol=1e-6, atol=1e-12)
+
+
+def simulated_log(user, n_sessions, seed=0, n_docs=5):
+    """Clicks on five documents of one query in random orders, and their grades."""
+    rng = np.random.default_rng(seed)
+    orders = rng.permuted(np.tile(np.arange(n_docs), (120, 1)), axis=1)
+    grades = np.array([3.5, 0.0, 2.0, 1.0, 3.0])
+    shown = Shown(grades[orders], np.ones(orders.shape, dtype=bool))
+    lists = rng.integers(0, len(orders), n_sessions)
+    clicks = user.browse(shown, lists, rng).clicks
+    table = {
+        "session": np.repeat(np.arange(n_sessions), n_docs),
+        "query": np.zeros(n_sessions * n_docs, dtype=np.int64),
+        "document": orders[lists].reshape(-1),
+        "position": np.tile(np.arange(n_docs), n_sessions),
+        "click": clicks.reshape(-1).astype(np.int64),
+    }
+    log = ClickLog.from_table(pa.table(table), features=())
+    return log, Shown(grades[None], np.ones((1, n_docs), dtype=bool))
+
+
+def fitted(name, log, **options):
+    return fit(Recipe.of(name, spread=3.0, url_spread=0.0, query_spread=0.0, **options), log)
+
+
+def probabilities(model, part, documents=range(5)):
+    """Of documents by their number in the log."""
+    codes = model.vocabulary.numbers(["0"] * len(documents), [str(entry) for entry in documents])
+    with torch.no_grad():
+        logits = part(
+            torch.zeros(1, len(codes), 0), torch.ones(1, len(codes), dtype=torch.bool), torch.tensor(codes)[None]
+        )
+    return logits[0].sigmoid().numpy().astype(np.float64)
+
+
+RECOVERED = {
+    "cascade": (Cascade(), lambda user, shown: user.attraction(shown)[0], False),
+    "dcm": (DependentClick(), lambda user, shown: user.attraction(shown)[0], False),
+    "dbn": (DynamicBayesian(persistence=0.8), lambda user, shown: user.attraction(shown)[0], False),
+    "sdbn": (DynamicBayesian(persistence=1.0), lambda user, shown: user.attraction(shown)[0], False),
+    "ubm": (UserBrowsing(), lambda user, shown: user.attraction(shown)[0], True),
+    "pbm": (UserBrowsing(dependence=0.0), lambda user, shown: user.attraction(shown)[0], True),
+}
+
+
+def check_recovery(name, n_sessions, n_errors):
+    """Attraction within so many standard errors; where one scale is free, its ratio to the first document's."""
+    user, truth, free_scale = RECOVERED[name]
+    log, shown = simulated_log(user, n_sessions)
+    model = fitted(name, log)
+    found, true = probabilities(model, model.method.attraction), truth(user, shown)
+    if free_scale:
+        found, true = found / found[0], true / true[0]
+    # A document is looked at in at least a tenth of the sessions at each place it stands in.
+    error = np.sqrt(true * np.maximum(1 - true, 0.1) / (0.1 * n_sessions)) * (2 if free_scale else 1)
+    assert (np.abs(found - true) < n_errors * error).all(), (found, true)
+    return model, shown, user
+
+
+@pytest.mark.parametrize("name", RECOVERED)
+def test_attraction_is_recovered_within_sampling_error(name):
+    check_recovery(name, 20_000, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECOVERED)
+def test_attraction_is_recovered_from_a_million_sessions(name):
+    check_recovery(name, 1_000_000, 4)
+
+
+def test_dbn_recovers_satisfaction_and_patience():
+    user = DynamicBayesian(persistence=0.8)
+    log, shown = simulated_log(user, 60_000)
+    model = fitted("dbn", log)
+    true = user.satisfaction * user.usefulness(shown.grades)[0]
+    assert np.abs(probabilities(model, model.method.satisfaction) - true).max() < 0.05
+    assert abs(model.method.continuation.logits.sigmoid().item() - 0.8) < 0.02
+
+
+def small_log(n_sessions=400, seed=0):
+    return simulated_log(DynamicBayesian(), n_sessions, seed)[0]
+
+
+@every_model
+def test_every_click_model_learns_a_log_of_ids_and_survives_saving(name, tmp_path):
+    log = small_log()
+    model = fit(Recipe.of(name), log)
+    save_model(model, tmp_path / "model")
+    again = load_model(tmp_path / "model")
+    encoded = log if model.vocabulary is None else again.vocabulary.encode(log)
+    lists = next(ClickBatches(encoded, detail="patterns").all())
+    with torch.no_grad():
+        assert_close(again.method.click_logits(lists), model.method.click_logits(lists))
+    assert (again.vocabulary is None) == (name in ("gctr", "rctr"))
+
+
+@pytest.mark.parametrize("name", ["gctr", "rctr"])
+def test_models_that_do_not_tell_documents_apart_have_no_ranker(name):
+    with pytest.raises(ValueError, match=f"{name} does not tell documents apart.*train pbm"):
+        new_model(name).ranker()
+
+
+def test_rates_of_gctr_rctr_and_a_free_dctr_are_those_of_the_log():
+    log = small_log()
+    lists = next(ClickBatches(Vocabulary.of([log]).encode(log), detail="patterns").all())
+    rate = fit(Recipe.of("gctr"), log).method.marginal(lists).log_click.exp()
+    assert_close(rate[0, 0].item(), log.n_clicks / (log.n_sessions * 5), rtol=1e-4, atol=1e-4)
+    by_rank = fit(Recipe.of("rctr"), log).method.marginal(lists).log_click[0].exp()
+    assert_close(by_rank.detach(), torch.tensor(log.clicks.sum(0) / log.n_sessions).float(), rtol=0.01, atol=0.005)
+
+
+def test_a_document_shown_rarely_is_shrunk_more_than_one_shown_often():
+    rows = [(session, "q", "often", 0, 1) for session in range(50)] + [(60, "q", "once", 0, 1)]
+    rows += [(70 + session, "q", "never clicked", 0, 0) for session in range(50)]
+    table = pa.Table.from_pylist(
+        [dict(zip(("session", "query", "document", "position", "click"), row, strict=True)) for row in rows]
+    )
+    model = fit(Recipe.of("dctr", url_spread=0.0, query_spread=0.0), ClickLog.from_table(table, features=()))
+    codes = torch.tensor(model.vocabulary.numbers(["q"] * 4, ["often", "once", "unheard of", "never clicked"]))
+    often, once, unknown, never = model.ranker()(torch.zeros(1, 4, 0), torch.ones(1, 4, dtype=torch.bool), codes[None])[
+        0
+    ]
+    assert often > once > unknown > never
+
+
+def test_numbers_of_documents_count_from_one_and_unknown_ones_fall_back():
+    vocabulary = Vocabulary(pa.array(["a", "a", "b"]), pa.array(["x", "y", "x"]))
+    assert vocabulary.sizes == (3, 2, 2)
+    found = vocabulary.numbers(["a", "b", "b", "c", "c"], ["y", "x", "y", "x", "z"])
+    assert found.tolist() == [[2, 2, 1], [3, 1, 2], [0, 2, 2], [0, 1, 0], [0, 0, 0]]
+    assert Vocabulary.from_table(vocabulary.to_table()).numbers(["b"], ["x"]).tolist() == [[3, 1, 2]]
+
+
+def test_ids_of_whole_numbers_and_of_text_are_the_same_ids():
+    vocabulary = Vocabulary(pa.array(["1"]), pa.array(["2"]))
+    assert vocabulary.numbers(np.array([1]), np.array([2])).tolist() == [[1, 1, 1]]
+
+
+@every_model
+def test_lists_longer_than_any_seen_are_predicted_as_the_last_known_position(name):
+    model = fit(Recipe.of(name), small_log())
+    lists = page(torch.zeros(1, 8))
+    with torch.no_grad():
+        assert bool(model.method.click_logits(replace(lists, codes=torch.zeros_like(lists.codes))).isfinite().all())
+
+
+def test_methods_that_need_features_say_so_by_name():
+    with pytest.raises(ValueError, match=r"dla ranks by features, and there are none.*pbm"):
+        fit(Recipe.of("dla"), small_log())
+    with pytest.raises(ValueError, match=r"attraction=features needs features.*attraction=ids"):
+        fit(Recipe.of("pbm", attraction="features"), small_log())
+
+
+def with_features(log, seed=0):
+    features = np.random.default_rng(seed).normal(size=(len(log.features), 3)).astype(np.float32)
+    return replace(log, features=features)
+
+
+@pytest.mark.parametrize("kind", ["features", "both"])
+def test_parts_of_features_and_of_both_learn_and_rank(kind):
+    log = with_features(small_log())
+    model = fit(Recipe.of("ubm", attraction=kind, steps=20), log)
+    assert (model.vocabulary is not None) == (kind == "both")
+    scores = model.ranker()(torch.from_numpy(log.features)[None], torch.ones(1, 5, dtype=torch.bool))
+    assert bool(scores.isfinite().all())
