@@ -39,7 +39,7 @@ def test_the_ranker_takes_raw_features(log, world):
 
 
 def test_a_log_without_features_has_nothing_to_rank_by(log):
-    with pytest.raises(ValueError, match="there are no features to rank by: add feature columns"):
+    with pytest.raises(ValueError, match="naive ranks by features, and there are none: add feature columns"):
         fit(Recipe.of("naive", **FAST), replace(log, features=log.features[:, :0], feature_names=()))
 
 

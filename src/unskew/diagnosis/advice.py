@@ -43,6 +43,7 @@ class Facts:
     joint: bool
     graded: bool
     clickless_missing: bool
+    features: bool = True  # documents have features to rank by
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ def facts(diagnosis: Diagnosis) -> Facts:
         joint=log.joint,
         graded=log.graded,
         clickless_missing=diagnosis.traffic.clickless_missing,
+        features=log.n_features > 0,
     )
 
 
@@ -96,6 +98,8 @@ def _judge(rule: Rule, name: str, known: Facts) -> Judged:
         return CANNOT, "nothing was clicked"
     if known.n_positions < 2 and name not in ("naive", "labelled"):
         return DOUBTFUL, "one position only: there is no position bias to correct, naive does the same"
+    if not known.features and not METHODS[name].takes_ids:
+        return CANNOT, "it ranks by features, and the log has none"
     return rule(known)
 
 
@@ -232,6 +236,25 @@ def _xpa(known: Facts) -> Judged:  # noqa: ARG001
     return TRY, "if what stands around changes what is seen; nothing here asks that"
 
 
+def _click_model(name: str) -> Rule:
+    """The rule of a click model."""
+
+    def rule(known: Facts) -> Judged:
+        if known.graded:
+            return CANNOT, "it takes clicks of 0 and 1, and the feedback is graded"
+        if not known.joint:
+            return CANNOT, "it needs to know what was clicked together, and the log only counts"
+        if not METHODS[name].has_ranker:
+            return TRY, "a baseline that describes clicks and has no ranker"
+        if known.clickless_missing:
+            return DOUBTFUL, "sessions without a click seem to be missing, and it needs them"
+        if not known.features:
+            return TRAIN, "it learns documents by their ids; compare click models by unskew evaluate on held-out clicks"
+        return TRY, f"right if {METHODS[name].assumes}; nothing here asks that"
+
+    return rule
+
+
 # A method without a rule is possible, if its assumption is right.
 RULES: dict[str, Rule] = {
     "naive": _naive,
@@ -251,4 +274,5 @@ RULES: dict[str, Rule] = {
     "iobm": _iobm,
     "xpa": _xpa,
     "labelled": _labelled,
+    **{name: _click_model(name) for name, method in METHODS.items() if method.takes_ids},
 }
