@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from unskew.data.clicks.batches import ShardBatches
+from unskew.data.clicks.batches import ClickBatches, ShardBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import LogFolder
 from unskew.data.clicks.vocabulary import Vocabulary
@@ -119,6 +119,7 @@ def _transformed_sources(
             settings.batch_size,
             seed=settings.seed,
             detail=detail,
+            together=settings.together,
             prepare=prepared,
         )
     elif log is not None:
@@ -252,5 +253,5 @@ def _checksum(logs: Mapping[str, Source]) -> dict[str, float]:
     return {
         name: float(source.features.sum(dtype=np.float64))
         for name, source in logs.items()
-        if not isinstance(source, ShardBatches)
+        if not isinstance(source, ClickBatches | ShardBatches)
     }

@@ -191,6 +191,16 @@ def test_a_query_of_many_lists_is_spread_over_batches():
     assert sorted(torch.cat([queries_of(alone(step)) for step in range(8)]).tolist()) == sorted(log.queries.tolist())
 
 
+def test_a_pass_by_query_holds_every_row_under_its_number():
+    log = orders_log([3, 2, 4]).select([8, 0, 3, 1, 5, 2, 4, 7, 6])
+    batches = ClickBatches(log)
+    found = list(batches.by_query(batch_size=3))
+    assert [queries_of(lists).tolist() for _, lists in found] == [[0, 0, 0], [1, 1, 2], [2, 2, 2]]
+    for rows, lists in found:
+        assert torch.equal(lists.features, batches.rows(rows).features)
+    assert sorted(np.concatenate([rows for rows, _ in found])) == list(range(9))
+
+
 def test_documents_that_stand_in_one_list_only_cost_no_search_for_others():
     assert ClickBatches(orders_log([1] * 10))(0).distinct is None
 

@@ -69,9 +69,9 @@ def list_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
         return None
     was_training = method.training
     method.eval()
-    parts = []
+    found = np.empty(log.n_lists)
     with torch.inference_mode():
-        for lists in ClickBatches(log).all():
+        for rows, lists in ClickBatches(log).by_query():
             logits = method.click_logits(lists)
             assert logits is not None
             if method.click_model == "softmax":
@@ -79,9 +79,9 @@ def list_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
             else:
                 unclicked = lists.sessions.unsqueeze(-1) - lists.clicks
                 likelihood = -(lists.clicks * F.softplus(-logits) + unclicked * F.softplus(logits))
-            parts.append(likelihood.masked_fill(~lists.mask, 0.0).sum(-1).double().numpy())
+            found[rows] = likelihood.masked_fill(~lists.mask, 0.0).sum(-1).double().numpy()
     method.train(was_training)
-    return np.concatenate(parts)
+    return found
 
 
 def click_likelihood(contender: Contender, evidence: Evidence) -> Vector:

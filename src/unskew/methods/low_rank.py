@@ -314,7 +314,7 @@ def _trait_network(problem: Problem, rank: int, hidden: Sequence[int]) -> nn.Seq
 def _sample(clicks: Any) -> ClickedLists:
     """Some lists of the log."""
     if isinstance(clicks, ClickLog):
-        return ClickBatches(clicks, min(N_SAMPLED, clicks.n_lists))(0)
+        return ClickBatches(clicks, min(N_SAMPLED, clicks.n_lists), together=1)(0)
     return clicks(0)  # of a log larger than memory: one batch
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_type_hints
 
 import torch
 
+from unskew.data.clicks.batches import TOGETHER
 from unskew.options import Limits, check
 
 Count = Annotated[int, Limits(1)]
@@ -36,7 +37,8 @@ class Settings:
     """How to train."""
 
     steps: Count = 1_000  # over all stages
-    batch_size: Count = 128  # lists: smaller batches learn as much a step, in half the time
+    batch_size: Count = 128  # lists: smaller batches learn as much per step, in half the time
+    together: Count = TOGETHER  # lists of a query that stay together in a batch; 1: each is shuffled by itself
     optimizer: str = "adagrad"
     learning_rate: Positive = 0.1
     schedule: str = "constant"  # or "cosine": the learning rate falls to 0 at the end of each stage
@@ -88,5 +90,5 @@ class Settings:
 
     def to_json(self) -> dict[str, Any]:
         """All settings; those that older files do not know are left out where they change nothing."""
-        usual = {"average": None, "schedule": "constant", "warm_up": 0}
+        usual = {"together": TOGETHER, "average": None, "schedule": "constant", "warm_up": 0}
         return {name: value for name, value in asdict(self).items() if name not in usual or value != usual[name]}

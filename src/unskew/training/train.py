@@ -31,7 +31,7 @@ from unskew.training.history import History, MeanTerms, Report
 from unskew.training.settings import Settings
 from unskew.training.stopping import Stopped, stop_requests
 
-Source = ClickLog | JudgedSet | ShardBatches  # the last: a log larger than memory
+Source = ClickLog | JudgedSet | ClickBatches | ShardBatches  # the last: a log larger than memory
 Batches = ClickBatches | JudgedBatches | ShardBatches
 Progress = Callable[[Report], None]
 MOST_SKIPPED = 20
@@ -267,13 +267,15 @@ def _batches(stage: Stage, logs: Mapping[str, Source], method: Method, settings:
         raise ValueError(
             f"stage '{stage.name}' of {type(method).__name__} learns from {stage.source}: pass logs['{stage.source}']"
         )
-    if isinstance(source, ShardBatches):
+    if isinstance(source, ClickBatches | ShardBatches):
         return source
     if isinstance(source, JudgedSet):
         return JudgedBatches(source, settings.batch_size, seed=settings.seed)
     if source.n_clicks == 0:
         warnings.warn("the log has no clicks: there is nothing to learn from it", RuntimeWarning, stacklevel=4)
-    return ClickBatches(source, settings.batch_size, seed=settings.seed, detail=method.detail)
+    return ClickBatches(
+        source, settings.batch_size, seed=settings.seed, detail=method.detail, together=settings.together
+    )
 
 
 def _fingerprint(

@@ -61,7 +61,7 @@ def click_likelihood(method: Method, batches: ClickBatches) -> float:
     method.eval()
     total = weight = 0.0
     device = next(method.parameters()).device
-    for batch in batches.all():
+    for _, batch in batches.by_query():
         lists = batch.to(device)
         logits = method.click_logits(lists)
         assert logits is not None

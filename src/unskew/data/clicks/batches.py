@@ -75,6 +75,13 @@ class ClickBatches:
         for start in range(0, self.order.n_rows, batch_size):
             yield self.rows(np.arange(start, min(start + batch_size, self.order.n_rows)))
 
+    def by_query(self, batch_size: int = 1024) -> Iterator[tuple[NDArray[np.int64], ClickedLists]]:
+        """Every row once and its number, query by query, so that few documents stand in two batches."""
+        order = self.order.by_query()
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            yield rows, self.rows(rows)
+
     def rows(self, rows: NDArray[np.int64]) -> ClickedLists:
         """These rows as tensors."""
         log = self.log
@@ -272,6 +279,10 @@ class _Order:
             self._permutation = rng.permutation(self.n_rows) if self._groups is None else self._groups.shuffled(rng)
             self._epoch = epoch
         return self._permutation
+
+    def by_query(self) -> NDArray[np.int64]:
+        """All rows, those of a query one after the other where queries are known."""
+        return np.arange(self.n_rows) if self._groups is None else self._groups.rows
 
     @cached_property
     def _groups(self) -> _Groups | None:
