@@ -26,6 +26,10 @@ def _column(role: str) -> Any:
     return typer.Option(help=COLUMN.format(role), rich_help_panel="Columns")
 
 
+def _size(of: str) -> Any:
+    return typer.Option(min=1, help=f"Places of a {of}. Default: the most that occur.", rich_help_panel="Columns")
+
+
 def _names(flag: str, text: str) -> Any:
     return typer.Option(flag, help=f"{text} Give it several times for several.", rich_help_panel="Columns")
 
@@ -37,6 +41,7 @@ def ingest(
     ],
     out: Annotated[Path | None, typer.Option(help="Folder for the log; not needed for a dry run.")] = None,
     features: Annotated[str | None, typer.Option(help="A table of features, by query and document.")] = None,
+    clicks: Annotated[str | None, typer.Option(help="A table of clicks, if the events are impressions only.")] = None,
     queries: Annotated[str | None, typer.Option(help="The table of queries of User Behavior Insights.")] = None,
     columns: Annotated[Path | None, typer.Option(help="TOML file with the names of columns.")] = None,
     form: Annotated[str | None, typer.Option(help=f"{', '.join(FORMS)}.", rich_help_panel="Columns")] = None,
@@ -44,6 +49,10 @@ def ingest(
     query: Annotated[str | None, _column("query")] = None,
     document: Annotated[str | None, _column("document")] = None,
     position: Annotated[str | None, _column("position")] = None,
+    row: Annotated[str | None, _column("row of a grid: the position counts within it")] = None,
+    page: Annotated[str | None, _column("page: the position counts within it; none: there is none")] = None,
+    row_size: Annotated[int | None, _size("row")] = None,
+    page_size: Annotated[int | None, _size("page")] = None,
     click: Annotated[str | None, _column("click")] = None,
     time: Annotated[str | None, _column("time; none: do not use any")] = None,
     policy_score: Annotated[str | None, _column("score by which the document was ranked")] = None,
@@ -58,9 +67,13 @@ def ingest(
     ] = None,
     table: Annotated[str | None, typer.Option(help="Table of events in a database.")] = None,
     features_table: Annotated[str | None, typer.Option(help="Table of features in a database.")] = None,
+    clicks_table: Annotated[str | None, typer.Option(help="Table of clicks in a database.")] = None,
     queries_table: Annotated[str | None, typer.Option(help="Table of queries in a database.")] = None,
     encoding: Annotated[str | None, typer.Option(help="Of CSV files, e.g. latin-1. Default: utf-8.")] = None,
     n_positions: Annotated[int | None, typer.Option(min=1, help="Leave out what was shown further down.")] = None,
+    where: Annotated[
+        str | None, typer.Option(metavar="CONDITION", help="Rows to keep, e.g. 'not is_sponsored and price > 0'.")
+    ] = None,
     cap_user: Annotated[
         str | None, typer.Option(metavar="COLUMN=N", help="Keep N sessions of each user, named in a column.")
     ] = None,
@@ -84,6 +97,11 @@ def ingest(
         "query": query,
         "document": document,
         "position": position,
+        "row": row,
+        "page": page,
+        "row_size": row_size,
+        "page_size": page_size,
+        "where": where,
         "click": click,
         "time": time,
         "policy_score": policy_score,
@@ -97,7 +115,7 @@ def ingest(
         "first_position": first_position,
     }
     chosen = named_columns(Columns() if columns is None else read_columns(columns), names)
-    tables = Tables(source, features, queries, table, features_table, queries_table, encoding)
+    tables = Tables(source, features, queries, table, features_table, queries_table, encoding, clicks, clicks_table)
     options = Options(n_positions, sessions_a_user, fill, joint, strict, engine, memory, threads, spark_master)
     if dry_run:
         _show_preview(preview(tables, chosen, options), json)

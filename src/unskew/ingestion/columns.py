@@ -22,6 +22,7 @@ from unskew.options import NOT_IN_FILES, build
 FORMS = {
     "impressions": "one row per impression, with a column that says whether it was clicked",
     "events": "one row per event: impressions and clicks are rows of their own",
+    "separate": "one row per impression, and clicks in a table of their own (--clicks)",
     "ubi": "OpenSearch User Behavior Insights: events, with or without a table of queries",
 }
 
@@ -40,6 +41,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "policy_score": ("policy_score", "logging_score", "production_score"),
     "intervention": ("intervention",),
 }
+PAGES = ("page", "page_number", "page_no", "page_index", "page_num", "result_page")  # never a feature
 UBI_NAMES: dict[str, tuple[str, ...]] = {
     "session": ("query_id",),
     "query": ("user_query", "query_id"),
@@ -51,15 +53,17 @@ UBI_NAMES: dict[str, tuple[str, ...]] = {
 NEEDED: dict[str, tuple[str, ...]] = {
     "impressions": ("session", "query", "document", "position", "click"),
     "events": ("session", "query", "document", "position", "event"),
+    "separate": ("session", "query", "document", "position"),
     "ubi": ("session", "query", "document", "position", "event"),
 }
 OPTIONAL: dict[str, tuple[str, ...]] = {
     "impressions": ("time", "policy_score", "intervention"),
     "events": ("time", "policy_score", "intervention"),
+    "separate": ("time", "policy_score", "intervention"),
     "ubi": ("time",),
 }
 SINGLE_ROLES = (
-    *("session", "query", "document", "position", "click", "event", "time"),
+    *("session", "query", "document", "position", "row", "page", "click", "event", "time"),
     *("policy_score", "intervention", "user"),
 )
 NOTHING = "none"  # instead of a name: the column is not there, do not guess
@@ -74,6 +78,11 @@ class Columns:
     query: str | None = None
     document: str | None = None
     position: str | None = None
+    row: str | None = None  # of a grid; the position counts within it
+    page: str | None = None  # the position, or row, counts within it
+    row_size: int | None = None  # places in a row; None: the most that occur
+    page_size: int | None = None
+    where: str | None = None  # a condition on rows
     click: str | None = None
     time: str | None = None
     policy_score: str | None = None
@@ -123,15 +132,18 @@ def named_columns(base: Columns, names: Mapping[str, Any]) -> Columns:
     columns = replace(base, **given)
     if columns.form is not None and columns.form not in FORMS:
         raise ValueError(f"form is '{columns.form}': choose from {', '.join(FORMS)}")
+    for size in ("row_size", "page_size"):
+        if getattr(columns, size) is not None and getattr(columns, size) < 1:
+            raise ValueError(f"{size} is {getattr(columns, size)}: it holds at least one place")
     if columns.first_position not in (None, 0, 1):
         raise ValueError(f"first_position is {columns.first_position}: logs count from 0 or from 1")
     return columns
 
 
-def complete(columns: Columns, table: ir.Table, name: str, *, query_given: bool = False) -> Columns:
+def complete(columns: Columns, table: ir.Table, name: str, *, clicks_apart: bool = False) -> Columns:
     """The columns with guesses for what was not named; what is needed and cannot be found is refused.
 
-    `query_given` says that the query comes from another table, as in User Behavior Insights.
+    `clicks_apart` says that clicks are in another table.
     """
     names = paths(table)
     left_out = {role for role, given in columns.roles.items() if given == NOTHING and NOTHING not in names}
@@ -142,7 +154,7 @@ def complete(columns: Columns, table: ir.Table, name: str, *, query_given: bool 
             near = difflib.get_close_matches(given, names, n=1)
             hint = f" (did you mean '{near[0]}'?)" if near else ""
             raise ValueError(f"{name}: column '{given}' is missing{hint}; it has: {', '.join(names)}")
-    form = columns.form or _guess_form(columns, names)
+    form = "separate" if clicks_apart else columns.form or _guess_form(columns, names)
     synonyms = UBI_NAMES if form == "ubi" else SYNONYMS
     found: dict[str, Any] = {}
     for role in (*NEEDED[form], *OPTIONAL[form]):
@@ -151,7 +163,7 @@ def complete(columns: Columns, table: ir.Table, name: str, *, query_given: bool 
             guess = _guess(synonyms.get(role, ()), [entry for entry in names if entry not in taken])
             if guess is not None:
                 found[role] = guess
-            elif role in NEEDED[form] and not (role == "query" and query_given):
+            elif role in NEEDED[form]:
                 raise ValueError(
                     f'{name}: no column looks like the {role}: name it with --{role} (or {role} = "…" in a TOML '
                     f"file); it has: {', '.join(names)}"
@@ -189,6 +201,11 @@ def unused_columns(table: ir.Table, used: Sequence[str]) -> list[str]:
         for name, kind in table.schema().items()
         if name not in parts and not any(part.startswith(f"{name}.") for part in parts)
     ]
+
+
+def page_column(table: ir.Table) -> str | None:
+    """A column that is called as a page number."""
+    return _guess(PAGES, table.columns)
 
 
 def role_column(role: str, named: str | None, table: ir.Table) -> str | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ibis
 import ibis.expr.types as ir
 
-from unskew.ingestion.columns import value_at
+from unskew.ingestion.columns import Columns, role_column, value_at
 from unskew.ingestion.engines import Engine
-from unskew.ingestion.impressions import CLICK, IMPRESSION, OTHER, Shape
+from unskew.ingestion.feature_tables import same_keys
+from unskew.ingestion.impressions import CLICK, IMPRESSION, OTHER, Shape, common_clicks
 from unskew.ingestion.report import Dropped
 
 SHOWING = ["session", "query", "document"]
@@ -45,6 +46,41 @@ def merge_events(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped)
     click = ((pairs.clicks > 0) & ~early).cast("int8")
     names = [*SHOWING, "position", *shape.extras, *(["time"] if shape.time else [])]
     return pairs.filter(~lone).select(*names, click=click)
+
+
+def add_clicks(engine: Engine, shown: ir.Table, clicks: ir.Table, columns: Columns, name: str) -> ir.Table:
+    """Rows of impressions together with rows of clicks from a table of their own.
+
+    It has the session and the document, the query unless every session has one, and the kind of event if it holds
+    others than clicks.
+    """
+    named = {role: columns.roles.get(role) for role in ("session", "query", "document", "time", "event")}
+    found = {role: role_column(role, column, clicks) for role, column in named.items()}
+    for role in ("session", "document", *(["time"] if "time" in shown.columns else [])):
+        if found[role] is None:
+            advice = " or pass --time none" if role == "time" else ""
+            raise ValueError(
+                f"{name}: no column looks like the {role}: call it '{named[role]}' as in the impressions{advice}; it "
+                f"has: {', '.join(clicks.columns)}"
+            )
+    known = {role: column for role, column in found.items() if column is not None}
+    rows = common_clicks(clicks, columns, known, name)
+    ids = [key for key in SHOWING if key in known]
+    shown, rows = same_keys(shown, rows, ids)
+    if "query" not in known:
+        queries = shown.group_by("session").aggregate(query=shown["query"].min(), queries=shown["query"].nunique())
+        several = engine.arrow(queries.aggregate(several=(queries.queries > 1).sum()))["several"][0].as_py()
+        if several:
+            raise ValueError(
+                f"{name}: no column looks like the query, and {several:,} sessions have several: add the query of each "
+                "click"
+            )
+        rows = rows.left_join(queries.select("session", "query"), "session").drop("session_right")
+    kinds = shown.schema()
+    missing = {key: ibis.null(kind) for key, kind in kinds.items() if key not in rows.columns and key != "wanted"}
+    wanted = {"wanted": ibis.literal(True)} if "wanted" in kinds else {}
+    rows = rows.mutate(**missing, **wanted)
+    return shown.union(rows.select(**{key: rows[key].cast(kind) for key, kind in kinds.items()}))
 
 
 def with_queries(events: ir.Table, queries: ir.Table, name: str) -> ir.Table:

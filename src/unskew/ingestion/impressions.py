@@ -7,7 +7,7 @@ A value that cannot be used is null there, and `reasons` says for which rows tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from unskew.data.checks import LAST_POSITION
 from unskew.ingestion.columns import Columns, value_at
 from unskew.ingestion.engines import Engine
 from unskew.ingestion.report import Dropped
+from unskew.ingestion.where import rows_where
 
 IMPRESSION, CLICK, OTHER = 1, 2, 0  # kinds of events
 CLICKED = ("1", "1.0", "true", "t", "yes", "y")
@@ -66,7 +67,15 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
         check_ids(table, columns.roles[role], name)
         taken[role] = id_values(value(role), empty_is_missing=role != "query")
     taken["position"] = _whole_numbers(value("position"), lambda kind: refuse(columns.roles["position"], kind, WHOLE))
-    if columns.form == "impressions":
+    for role in ("row", "page"):
+        if role in columns.roles:
+            column = columns.roles[role]
+            taken[role] = _whole_numbers(value(role), lambda kind, column=column: refuse(column, kind, WHOLE))
+    if columns.where is not None:
+        taken["wanted"] = rows_where(table, columns.where, name).fill_null(False)
+    if columns.form == "separate":
+        taken["kind"] = ibis.literal(IMPRESSION, type="int8")
+    elif columns.form == "impressions":
         taken["click"] = _clicks(value("click"), lambda kind: refuse(columns.roles["click"], kind, YES_OR_NO))
     else:
         taken["kind"] = _kinds(value("event"), columns)
@@ -96,6 +105,24 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
     return table.select(**taken), shape
 
 
+def common_clicks(table: ir.Table, columns: Columns, found: Mapping[str, str], name: str) -> ir.Table:
+    """A table of clicks in the common form; without a kind of event, all rows are clicks."""
+
+    def refuse(kind: dt.DataType) -> None:
+        raise ValueError(f"{name}: column '{found['time']}' holds {kind}: {TIMES}")
+
+    taken: dict[str, Any] = {"kind": ibis.literal(CLICK, type="int8")}
+    for role in ("session", "query", "document"):
+        if role in found:
+            check_ids(table, found[role], name)
+            taken[role] = id_values(_known(table[found[role]]), empty_is_missing=role != "query")
+    if columns.time is not None and "time" in found:
+        taken["time"] = _times(_known(table[found["time"]]), refuse)
+    if "event" in found:
+        taken["kind"] = _kinds(_known(table[found["event"]]), columns)
+    return table.select(**taken)
+
+
 WHOLE = "whole numbers are needed"
 YES_OR_NO = "0 and 1, true and false, or yes and no are needed"
 TIMES = "timestamps, ISO texts or numbers since 1970 are needed"
@@ -121,7 +148,8 @@ def reasons(rows: ir.Table, shape: Shape, first_position: int, n_positions: int 
     """For each reason the rows that it leaves out; a row counts for the first reason that holds."""
     shown = rows.kind == IMPRESSION if "kind" in rows.columns else ibis.literal(True)
     last = first_position + (LAST_POSITION + 1 if n_positions is None else n_positions) - 1
-    found = {name: rows[column].isnull() for name, column in ID_REASONS.items()}
+    found = {"where": ~rows.wanted} if "wanted" in rows.columns else {}
+    found |= {name: rows[column].isnull() for name, column in ID_REASONS.items()}
     found["bad_position"] = shown & (rows.position.isnull() | (rows.position < first_position).fill_null(False))
     found["beyond"] = shown & (rows.position > last).fill_null(False)
     if "click" in rows.columns:
@@ -227,7 +255,7 @@ def _clicks(value: Any, refuse: Any) -> Any:
 def _kinds(value: Any, columns: Columns) -> Any:
     word = value.cast("string").strip().lower()
     shown, clicked = ([name.lower() for name in names] for names in (columns.impression_events, columns.click_events))
-    return ibis.cases((word.isin(shown), IMPRESSION), (word.isin(clicked), CLICK), else_=OTHER)
+    return ibis.cases((word.isin(shown), IMPRESSION), (word.isin(clicked), CLICK), else_=OTHER).cast("int8")
 
 
 def _times(value: Any, refuse: Any) -> Any:

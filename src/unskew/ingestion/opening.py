@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import ibis.expr.types as ir
 
 from unskew.data.files import scratch_folder
-from unskew.ingestion.columns import Columns, complete, csv_types, feature_columns, unused_columns
+from unskew.ingestion.columns import NOTHING, Columns, complete, csv_types, feature_columns, unused_columns
 from unskew.ingestion.engines import ENGINES, DuckEngine, Engine, SparkEngine
-from unskew.ingestion.events import count_others, merge_events, shown_by_queries, with_queries
+from unskew.ingestion.events import add_clicks, count_others, merge_events, shown_by_queries, with_queries
 from unskew.ingestion.feature_tables import KEYS, feature_rows, same_keys, with_keys
 from unskew.ingestion.heavy_users import cap_users
 from unskew.ingestion.impressions import (
@@ -27,6 +26,7 @@ from unskew.ingestion.impressions import (
     usable_rows,
 )
 from unskew.ingestion.outcomes import find_orders, find_outcomes, order_remarks, outcome_remarks
+from unskew.ingestion.pages import one_position, refuse_restarts
 from unskew.ingestion.report import Dropped
 from unskew.ingestion.sources import find_source
 
@@ -42,6 +42,8 @@ class Tables:
     features_table: str | None = None
     queries_table: str | None = None
     encoding: str | None = None  # of CSV files
+    clicks: str | Path | ir.Table | None = None  # where the events are impressions only
+    clicks_table: str | None = None
 
 
 @dataclass(frozen=True)
@@ -139,11 +141,14 @@ def open_tables(engine: Engine, tables: Tables, columns: Columns) -> Opened:
     """Events in the common form, with guesses for the columns that were not named."""
     place = _open(engine, tables.events, tables.events_table, tables.encoding, columns)
     table, name = place.rows, place.name
-    queries = None
+    queries = clicks = None
     if tables.queries is not None:
-        queries, queries_name, *_ = _open(engine, tables.queries, tables.queries_table, tables.encoding, columns)
-        table = with_queries(table, queries, queries_name)
-    columns = complete(columns, table, name)
+        queries = _open(engine, tables.queries, tables.queries_table, tables.encoding, columns)
+        table = with_queries(table, queries.rows, queries.name)
+    if tables.clicks is not None:
+        clicks = _open(engine, tables.clicks, tables.clicks_table, tables.encoding, columns)
+    pages = columns.page != NOTHING
+    columns = complete(columns, table, name, clicks_apart=clicks is not None)
     second, listed, unused = None, [], list(place.not_in_all)
     if tables.features is not None:
         other = _open(engine, tables.features, tables.features_table, tables.encoding, columns)
@@ -151,29 +156,57 @@ def open_tables(engine: Engine, tables: Tables, columns: Columns) -> Opened:
         second = Features(rows, names, other.name)
         unused += [*other.not_in_all, *unused_columns(other.rows, taken)]
         listed = [Listed(other.rows, other.name, dict.fromkeys(taken, "key") | dict.fromkeys(names, "feature"))]
-    taken = [*columns.named, *place.partitions]
-    names = feature_columns(columns.features, table, taken, name) if second is None else []
+    no_features = [*place.partitions] if second is None else [*table.columns]
+    opened = _read_events(engine, replace(place, rows=table), columns, no_features, pages=pages)
+    opened = replace(opened, features=second, unused=(*unused, *opened.unused), listed=(*opened.listed, *listed))
+    if clicks is not None:
+        rows = add_clicks(engine, opened.rows, clicks.rows, columns, clicks.name)
+        opened = replace(opened, rows=rows, listed=(*opened.listed, Listed(clicks.rows, clicks.name, {})))
+    if columns.form != "impressions":
+        opened = _only_events(engine, opened, queries)
+    columns = find_first_position(engine, opened.rows, opened.columns, name)
+    return replace(opened, columns=columns)
+
+
+def _read_events(engine: Engine, place: _Place, columns: Columns, no_features: Sequence[str], *, pages: bool) -> Opened:
+    """The table of events in the common form, with features that may be such."""
+    table, name = place.rows, place.name
+    taken = [*columns.named, *no_features]
+    if pages:
+        page = refuse_restarts(engine, table, columns, name)
+        taken += [] if page is None else [page]
+    features = columns.features if set(no_features) < set(table.columns) else None
+    names = feature_columns(features, table, taken, name)
     rows, shape = common_rows(table, columns, names, name)
     remarks, outcomes = _look_at_features(engine, rows, shape, columns)
     if outcomes:
         names = [feature for feature in names if feature not in outcomes]
         rows, shape = common_rows(table, columns, names, name)
-    unused += unused_columns(table, [*columns.named, *names, *outcomes])
+    unused = unused_columns(table, [*columns.named, *names, *outcomes])
+    rows, columns, about_pages = one_position(engine, rows, columns, name)
     roles = dict.fromkeys(names, "feature") | dict.fromkeys(outcomes, "outcome") | columns.roles_by_column
-    others = 0
-    if columns.form != "impressions":
-        others, has_impressions = count_others(engine, rows)
-        if not has_impressions and queries is not None:
-            rows, shape = shown_by_queries(queries, rows, queries_name), replace(shape, features=())
-        elif not has_impressions:
+    said = (*remarks, *about_pages)
+    return Opened(
+        rows, columns, shape, name, None, unused=tuple(unused), remarks=said, listed=(Listed(table, name, roles),)
+    )
+
+
+def _only_events(engine: Engine, opened: Opened, queries: _Place | None) -> Opened:
+    """Impressions and clicks among events; where no impression was logged, what queries returned was shown."""
+    rows, shape, columns = opened.rows, opened.shape, opened.columns
+    others, has_impressions = count_others(engine, rows)
+    if not has_impressions and queries is None:
+        raise ValueError(
+            f"{opened.name}: no value of column '{columns.event}' is one of {', '.join(columns.impression_events)}: "
+            "name the events that are impressions with --impression-event, or give what queries returned with --queries"
+        )
+    if not has_impressions and queries is not None:
+        if columns.where is not None:
             raise ValueError(
-                f"{name}: no value of column '{columns.event}' is one of {', '.join(columns.impression_events)}: name "
-                "the events that are impressions with --impression-event, or give what queries returned with --queries"
+                "impressions that only the table of queries tells have no other columns: leave --where out"
             )
-        rows = rows.filter(rows.kind != OTHER)
-    columns = find_first_position(engine, rows, columns, name)
-    all_listed = (Listed(place.rows, name, roles), *listed)
-    return Opened(rows, columns, shape, name, second, others, tuple(unused), tuple(remarks), all_listed)
+        rows, shape = shown_by_queries(queries.rows, rows, queries.name), replace(shape, features=())
+    return replace(opened, rows=rows.filter(rows.kind != OTHER), shape=shape, other_events=others)
 
 
 def _look_at_features(
@@ -194,6 +227,8 @@ def read_impressions(engine: Engine, opened: Opened, options: Options, dropped: 
     assert first is not None
     found = reasons(opened.rows, opened.shape, first, options.n_positions)
     rows, n_rows = usable_rows(engine, opened.rows, found, dropped, opened.name)
+    if "wanted" in rows.columns:
+        rows = rows.drop("wanted")
     if options.sessions_a_user is not None:
         rows = cap_users(engine, rows, options.sessions_a_user, dropped)
     shape, second, impressions = opened.shape, opened.features, rows
@@ -212,7 +247,8 @@ def read_impressions(engine: Engine, opened: Opened, options: Options, dropped: 
     return ReadImpressions(impressions, shape, second, first), n_rows
 
 
-class _Place(NamedTuple):
+@dataclass(frozen=True)
+class _Place:
     """A table that was opened."""
 
     rows: ir.Table

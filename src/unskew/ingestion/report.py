@@ -20,6 +20,7 @@ REASONS: dict[str, Reason] = {
     "unreadable": Reason(
         "lines that cannot be read", "lines", "repair them, or name the encoding of the file with --encoding"
     ),
+    "where": Reason("rows that --where leaves out, or cannot tell", "rows", "change the condition"),
     "no_session": Reason("rows without a session", "rows", "fill the column, or name another with --session"),
     "no_query": Reason("rows without a query", "rows", "fill the column, or name another with --query"),
     "no_document": Reason("rows without a document", "rows", "fill the column, or name another with --document"),
@@ -66,7 +67,7 @@ REASONS: dict[str, Reason] = {
         "make features depend on query and document only, or put a version into the document's id",
     ),
 }
-ASKED_FOR = {"beyond", "capped"}  # the user named the limit, so it may leave out most of a log
+ASKED_FOR = {"where", "beyond", "capped"}  # the user named the limit, so it may leave out most of a log
 
 
 @dataclass

@@ -1,0 +1,69 @@
+"""Places that count within a row or a page, as one position: page · page size + row · row size + place.
+
+Numbers of rows and pages start at the lowest that occurs, and so do places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import ibis.expr.types as ir
+
+from unskew.ingestion.columns import Columns, page_column, value_at
+from unskew.ingestion.engines import Engine
+
+
+def one_position(engine: Engine, rows: ir.Table, columns: Columns, name: str) -> tuple[ir.Table, Columns, list[str]]:
+    """Rows whose position counts through rows and pages, columns with the sizes found, and what is to be said."""
+    remarks = []
+    for outer in ("row", "page"):
+        if outer not in rows.columns:
+            continue
+        counts = rows.aggregate(first=rows[outer].min(), least=rows.position.min(), most=rows.position.max())
+        first, least, most = engine.arrow(counts).to_pylist()[0].values()
+        if first is None or least is None:
+            raise ValueError(f"{name}: no value of column '{columns.roles[outer]}' is a whole number")
+        size = getattr(columns, f"{outer}_size")
+        found = most - least + 1
+        if size is None:
+            size = found
+            remarks.append(f"Places of a {outer}: {size}, the most that occur; say otherwise with --{outer}-size.")
+            columns = replace(columns, **{f"{outer}_size": size})
+        elif found > size:
+            raise ValueError(
+                f"{name}: column '{columns.position}' goes from {least} to {most}, but a {outer} has {size} places: "
+                f"raise --{outer}-size, or leave --{outer} out if positions count through all of them"
+            )
+        rows = rows.mutate(position=rows.position + (rows[outer] - first) * size).drop(outer)
+    return rows, columns, remarks
+
+
+def refuse_restarts(engine: Engine, table: ir.Table, columns: Columns, name: str) -> str | None:
+    """The column that looks like a page number, if positions count through all pages; refused if they start anew."""
+    page = page_column(table)
+    if page is None or page in columns.named or not value_at(table, page).type().is_integer():
+        return None
+    if columns.form not in ("impressions", "separate"):
+        return page
+    pages: Any = value_at(table, page)
+    places: Any = value_at(table, columns.roles["position"])
+    if not places.type().is_integer():
+        return page
+    first_page = engine.arrow(table.aggregate(first=pages.min()))["first"][0].as_py()
+    if first_page is None:
+        return page
+    later = pages > first_page
+    counts = table.select(later=later, place=places)
+    found = counts.aggregate(
+        later=counts.place.min(where=counts.later),
+        first=counts.place.min(where=~counts.later),
+        last=counts.place.max(where=~counts.later),
+    )
+    later_least, first_least, last = engine.arrow(found).to_pylist()[0].values()
+    if later_least is not None and first_least is not None and later_least <= first_least:
+        raise ValueError(
+            f"{name}: column '{columns.position}' starts anew on each page of column '{page}': pass --page {page} "
+            f"--page-size {last - first_least + 1}, or --page none if '{page}' is something else"
+        )
+    return page
