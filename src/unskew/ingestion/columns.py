@@ -22,8 +22,8 @@ from unskew.options import NOT_IN_FILES, build
 FORMS = {
     "impressions": "one row per impression, with a column that says whether it was clicked",
     "events": "one row per event: impressions and clicks are rows of their own",
-    "separate": "one row per impression, and clicks in a table of their own (--clicks)",
     "ubi": "OpenSearch User Behavior Insights: events, with or without a table of queries",
+    "separate": "one row per impression, and clicks in a table of their own (--clicks)",
 }
 
 # Names that stand for a role when none is given, the most telling first; case, `_`, `-` and spaces do not matter.
