@@ -28,7 +28,7 @@ LESS_MEMORY = (
     "train with --stream or a smaller --set batch_size, ingest with a smaller --memory, "
     "rank a table in several files, or diagnose with --quick"
 )
-RANKER_HELP = "A saved model, or an exported .onnx file, which onnxruntime runs."
+RANKER_HELP = "A saved model, an exported .onnx file, which onnxruntime runs, or exported trees (.txt, .json)."
 DATA_HELP = "A data set of the catalogue (NAME or NAME@split) or a LETOR file."
 
 

@@ -86,6 +86,12 @@ def new_file(target: str | Path) -> Iterator[Path]:
             scratch.unlink(missing_ok=True)
 
 
+def write_file(target: str | Path, content: bytes) -> None:
+    """Write a file, whole or not at all."""
+    with new_file(target) as scratch:
+        scratch.write_bytes(content)
+
+
 @contextmanager
 def new_folder(target: Path, marker: str, *, overwrite: bool) -> Iterator[Path]:
     """A folder to write into that takes the target's place when all is written, and vanishes if anything fails.

@@ -15,12 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from unskew.data.files import check_place, new_file
+from unskew.data.files import check_place, write_file
 from unskew.model import Model, ModelRanker
 from unskew.serving.agreement import Agreement, compare
 from unskew.serving.flat_onnx import INPUT, OUTPUT, check_flat, rank_profile, to_flat_onnx
 from unskew.serving.linear_json import linear_scores, to_json
 from unskew.serving.onnx_file import FLAT_FORMAT, FORMAT, OPSET, OnnxRanker, depends_on, to_onnx
+
+FORMS = {"onnx": ".onnx", "linear": ".json"}
 
 
 @dataclass(frozen=True)
@@ -50,28 +52,32 @@ def export_model(
     model: Model,
     path: str | Path,
     *,
+    form: str | None = None,
     flat: bool = False,
     names: tuple[str, str] = (INPUT, OUTPUT),
     overwrite: bool = False,
     seed: int = 0,
 ) -> Exported:
-    """Write a model as `.onnx` or `.json`.
+    """Write a model as `.onnx` or `.json`; as trees: `distillation.export_trees`.
 
     Args:
+        form: one of `FORMS`; default: what the ending of the file's name says.
         flat: ONNX with a row per document and no mask, for engines that score document by document.
         names: of the flat file's input and output.
         seed: of the random lists on which the file is compared with torch.
     """
     target = Path(path)
-    if target.suffix not in (".onnx", ".json"):
-        raise ValueError(f"{target.name}: the ending must be one of .onnx, .json")
-    if flat and target.suffix != ".onnx":
+    form = form or _default_form(target)
+    if form not in FORMS or target.suffix != FORMS[form]:
+        known = ", ".join(f"{name} ({ending})" for name, ending in FORMS.items())
+        raise ValueError(f"{target.name} cannot be written as '{form}': choose one of {known}")
+    if flat and form != "onnx":
         raise ValueError(f"{target.name}: only ONNX is flat or not; name a file that ends in .onnx")
     check_place(target, overwrite=overwrite)
     if not model.problem.n_features:
         raise ValueError("the model was trained on a log without features and scores all documents alike: add features")
     rng = np.random.default_rng(seed)
-    if target.suffix == ".json":
+    if form == "linear":
         content = _linear(model, target, rng)
     else:
         content = _flat_onnx(model, target, rng, names) if flat else _onnx(model, rng)
@@ -79,6 +85,14 @@ def export_model(
         raise ValueError(f"{target} is not written, it would not rank as the model does: {content.agreement}")
     write_file(target, content.data)
     return Exported(target, content.agreement, content.note, content.snippet)
+
+
+def _default_form(target: Path) -> str:
+    for form, ending in FORMS.items():
+        if target.suffix == ending:
+            return form
+    endings = ", ".join(dict.fromkeys(FORMS.values()))
+    raise ValueError(f"{target.name}: the ending must be one of {endings}, or choose a form of trees with --as")
 
 
 def _onnx(model: Model, rng: np.random.Generator) -> Content:
@@ -129,9 +143,3 @@ def _feature_names(model: Model) -> tuple[str, ...]:
 
 def _copy_on_cpu(model: Model) -> ModelRanker:
     return copy.deepcopy(model.ranker()).cpu().eval()
-
-
-def write_file(target: Path, content: bytes) -> None:
-    """Write a file, whole or not at all."""
-    with new_file(target) as scratch:
-        scratch.write_bytes(content)

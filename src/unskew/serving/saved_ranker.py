@@ -1,4 +1,4 @@
-"""Rankers from disk: a saved model, run by torch, or an exported file, run by onnxruntime."""
+"""Rankers from disk: a saved model or exported trees, run by torch, or an exported ONNX file, run by onnxruntime."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from pathlib import Path
 from unskew.data.fitted_transforms import TAKES_MISSING
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import Scorer
+from unskew.networks.trees import TreesRanker
 from unskew.serving.model_files import load_model
 from unskew.serving.onnx_file import OnnxRanker
+from unskew.serving.tree_files import read_trees
+
+TREE_ENDINGS = (".txt", ".json")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +37,12 @@ class SavedRanker:
 
 
 def open_ranker(path: str | Path) -> SavedRanker:
-    """The ranker of a folder that `save_model` wrote, or of an `.onnx` file that `export_model` wrote."""
+    """The ranker of a folder that `save_model` wrote, or of an exported `.onnx` file or trees (`.txt`, `.json`)."""
     place = Path(path)
+    if place.suffix in TREE_ENDINGS:
+        forest = read_trees(place)
+        ranker = TreesRanker(forest).eval()
+        return SavedRanker(ranker, place.name, ranker.n_features, forest.feature_names, takes_missing=True)
     if place.suffix == ".onnx":
         exported = OnnxRanker(place)
         takes_missing = exported.metadata.get("transform") in TAKES_MISSING

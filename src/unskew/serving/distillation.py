@@ -1,0 +1,215 @@
+r"""Distillation: any ranker as boosted trees, for engines that take nothing else.
+
+Trees learn the scores that the ranker (the teacher) gives to the documents of a log, shown or not, those of a query as
+one list. A share of the queries is held out, and there the two orders are compared: Kendall's $\tau_b$ within queries,
+nDCG@10 of the trees' order with the teacher's scores as grades (0 to 4 within a query), and nDCG@10 of both by labels
+where there are some. The trees that were measured are those that are written.
+
+What an engine sends for a missing value is what the trees learn from: with `missing=0` they see 0 where the teacher
+saw nothing, with NaN they treat it as missing. Categories are codes, and are split like numbers: the engines' parsers
+do not read other splits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.files import check_place, write_file
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.evaluation.evaluate import evaluate, score_documents
+from unskew.evaluation.held_out import HeldOut
+from unskew.evaluation.order_agreement import grades_of, kendall
+from unskew.model import Model
+from unskew.networks.trees import TreesRanker
+from unskew.serving.tree_files import FORMS, parse_trees, write_trees
+from unskew.training.boosting import Boosting, boost_lightgbm, boost_xgboost, check_names, need_trees
+
+LEAST_AGREEMENT = 0.9
+HELD_OUT = 0.2
+ROUNDING = 1e-4  # of the largest score: a file's float32 sums differ from the library's by less
+
+
+@dataclass(frozen=True)
+class TreeAgreement:
+    """How trees rank beside their teacher, on queries that they did not learn from."""
+
+    tau: float
+    ndcg: float
+    n_queries: int
+    by_labels: tuple[float, float] | None = None  # nDCG@10 of the teacher and of the trees
+
+    def __str__(self) -> str:
+        text = (
+            f"on {self.n_queries:,} held-out queries Kendall's τ {self.tau:.3f} with the teacher, "
+            f"nDCG@10 by its scores {self.ndcg:.4f}"
+        )
+        if self.by_labels is not None:
+            text += f"; by labels nDCG@10 {self.by_labels[1]:.4f}, the teacher {self.by_labels[0]:.4f}"
+        return text
+
+
+@dataclass(frozen=True)
+class ExportedTrees:
+    """What was written, and how well it agrees with the teacher."""
+
+    path: Path
+    agreement: TreeAgreement
+    note: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.note}; {self.agreement}"
+
+
+@dataclass(frozen=True, eq=False)
+class Student:
+    """Trees that learnt from a teacher, and what the engine sends for a missing value."""
+
+    booster: Any
+    kind: str
+    names: tuple[str, ...]
+    missing: float
+
+    def sent(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Features as the engine sends them."""
+        return features if math.isnan(self.missing) else np.where(np.isnan(features), self.missing, features)
+
+    def scores(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Scores of raw features `[documents, f]`, by the library of the trees."""
+        rows = self.sent(features).astype(np.float32)
+        if self.kind == "lightgbm":
+            return np.asarray(self.booster.predict(rows, num_iteration=-1))
+        import xgboost
+
+        found = self.booster.predict(xgboost.DMatrix(rows, feature_names=list(self.names)))
+        return np.asarray(found, dtype=np.float64)
+
+
+def export_trees(
+    model: Model,
+    path: str | Path,
+    log: ClickLog,
+    *,
+    kind: str = "lightgbm",
+    missing: float | None = None,
+    boosting: Boosting | None = None,
+    least_agreement: float = LEAST_AGREEMENT,
+    judged: JudgedSet | None = None,
+    overwrite: bool = False,
+    seed: int = 0,
+) -> ExportedTrees:
+    """Write a model as boosted trees.
+
+    Args:
+        log: whose documents the trees learn from.
+        kind: `lightgbm` (`.txt`, `.json`) or `xgboost` (`.json`, `.ubj`).
+        missing: what the engine sends for a missing value; default: 0 in XGBoost's dump, as plugins do, else NaN.
+        least_agreement: Kendall's τ below which nothing is written.
+        judged: labelled queries, to measure both on.
+    """
+    target = Path(path)
+    _check_form(target, kind)
+    check_place(target, overwrite=overwrite)
+    need_trees(kind)
+    _check_log(log, model)
+    if missing is None:
+        missing = 0.0 if (kind, target.suffix) == ("xgboost", ".json") else math.nan
+    settings = boosting or Boosting()
+    learning, held_out = _parts(documents_by_query(log), seed)
+    student = _teach(model, learning, kind, missing, settings, seed)
+    content = write_trees(student.booster, kind, target.suffix, missing)
+    _check_file(student, content, target.suffix, held_out.features)
+    agreement = _agreement(model, student, held_out, judged)
+    if not agreement.tau >= least_agreement:
+        raise ValueError(
+            f"{target} is not written, the trees would not rank as the model does: {agreement}. More trees or leaves "
+            "(--trees, --leaves) may help, and so may more documents in the log; or accept it with --least-agreement"
+        )
+    write_file(target, content)
+    sent = "NaN" if math.isnan(missing) else f"{missing:g}"
+    note = f"{settings.trees} trees of {kind}, distilled from {model.recipe.method}; a missing value is sent as {sent}"
+    return ExportedTrees(target, agreement, note)
+
+
+def _check_form(target: Path, kind: str) -> None:
+    if kind not in FORMS:
+        raise ValueError(f"unknown form '{kind}': choose one of {', '.join(FORMS)}")
+    if target.suffix not in FORMS[kind]:
+        raise ValueError(f"{target.name}: {kind} is written as {' or '.join(FORMS[kind])}; choose one of these endings")
+
+
+def _check_log(log: ClickLog, model: Model) -> None:
+    if log.n_features != model.problem.n_features or (model.feature_names or log.feature_names) != log.feature_names:
+        raise ValueError(
+            f"the log has {log.n_features} features ({', '.join(log.feature_names[:5])}…), the model was trained on "
+            f"{model.problem.n_features} ({', '.join(model.feature_names[:5])}…): pass the log of the training"
+        )
+
+
+def documents_by_query(log: ClickLog) -> JudgedSet:
+    """The documents of a log, shown or not, query by query; their grades mean nothing."""
+    held_out = HeldOut(log)
+    documents, queries = held_out.candidates("all")
+    sizes = np.bincount(queries, minlength=held_out.n_queries)
+    return JudgedSet(
+        features=log.features[documents],
+        grades=np.zeros(len(documents), dtype=np.float32),
+        offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+    )
+
+
+def _parts(documents: JudgedSet, seed: int) -> tuple[JudgedSet, JudgedSet]:
+    """What trees learn from, and held-out queries."""
+    if documents.n_queries < 2:
+        raise ValueError("the log has one query only: agreement is measured on held-out queries; pass a larger log")
+    order = np.random.default_rng(seed).permutation(documents.n_queries)
+    n_held_out = max(1, round(HELD_OUT * documents.n_queries))
+    return documents.select(np.sort(order[n_held_out:])), documents.select(np.sort(order[:n_held_out]))
+
+
+def _teach(model: Model, documents: JudgedSet, kind: str, missing: float, settings: Boosting, seed: int) -> Student:
+    names = model.feature_names or tuple(f"f{number}" for number in range(model.problem.n_features))
+    check_names(names)
+    teacher = model.ranker()
+    targets = score_documents(teacher, documents)
+    if not teacher.pointwise:  # what a whole list shares has no bearing on its order
+        means = np.add.reduceat(targets, documents.offsets[:-1]) / documents.sizes
+        targets = targets - np.repeat(means, documents.sizes)
+    student = Student(None, kind, names, missing)
+    boost = {"lightgbm": boost_lightgbm, "xgboost": boost_xgboost}[kind]
+    booster = boost(student.sent(documents.features), targets - targets.mean(), names, settings, seed=seed)
+    return replace(student, booster=booster)
+
+
+def _check_file(student: Student, content: bytes, ending: str, features: NDArray[np.float32]) -> None:
+    """What stands in the file must score as the booster does."""
+    if ending == ".ubj":  # XGBoost's own form
+        return
+    ranker = TreesRanker(parse_trees(content, ending, student.names))
+    mask = torch.ones(1, len(features), dtype=torch.bool)
+    with torch.inference_mode():
+        found = ranker(torch.from_numpy(student.sent(features)).float().unsqueeze(0), mask)[0].numpy()
+    scores = student.scores(features)
+    largest = float(np.abs(found - scores).max())
+    if not largest <= ROUNDING * max(float(np.abs(scores).max()), 1e-6):
+        raise ValueError(f"nothing is written, the file's scores differ from {student.kind}'s by {largest:.2g}")
+
+
+def _agreement(model: Model, student: Student, held_out: JudgedSet, judged: JudgedSet | None) -> TreeAgreement:
+    scores, learnt = score_documents(model.ranker(), held_out), student.scores(held_out.features)
+    taus = kendall(scores, learnt, held_out.offsets)
+    tau = float(np.nanmean(taus)) if np.isfinite(taus).any() else math.nan
+    graded = replace(held_out, grades=grades_of(scores, held_out))
+    ndcg = evaluate(learnt, graded, ["ndcg@10"], undefined="one").mean("ndcg@10")
+    by_labels = None
+    if judged is not None:
+        teacher = evaluate(model.ranker(), judged, ["ndcg@10"]).mean("ndcg@10")
+        by_labels = teacher, evaluate(student.scores(judged.features), judged, ["ndcg@10"]).mean("ndcg@10")
+    return TreeAgreement(tau, ndcg, held_out.n_queries, by_labels)

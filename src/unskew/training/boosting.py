@@ -1,0 +1,105 @@
+"""Boosted trees by LightGBM and XGBoost: squared error, the same trees for the same rows and settings."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+MODULES = {"lightgbm": "lightgbm", "xgboost": "xgboost"}
+FORBIDDEN = set('[]{}<>,:"\\')  # what one of the two programs, or JSON, cannot have in the name of a feature
+
+
+@dataclass(frozen=True)
+class Boosting:
+    """Sizes of an ensemble."""
+
+    trees: int = 300
+    leaves: int = 63
+    learning_rate: float = 0.1
+    rows_in_leaf: int = 5
+
+    def __post_init__(self) -> None:
+        for name in ("trees", "leaves", "rows_in_leaf"):
+            if getattr(self, name) < (2 if name == "leaves" else 1):
+                raise ValueError(f"{name} must be at least {2 if name == 'leaves' else 1}, got {getattr(self, name)}")
+
+
+def need_trees(kind: str) -> None:
+    """Refuse to go on without the library of the extra."""
+    if importlib.util.find_spec(MODULES[kind]) is None:
+        raise ModuleNotFoundError(f"trees need {MODULES[kind]}: pip install 'unskew[trees]'")
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse names of features that tree files cannot hold."""
+    for name in names:
+        if any(letter in FORBIDDEN or letter.isspace() for letter in name) or not name:
+            raise ValueError(f"tree files cannot hold the feature name '{name}': rename the column of the log")
+        if list(names).count(name) > 1:
+            raise ValueError(f"two features are named '{name}': a tree file needs a name for each")
+
+
+def boost_lightgbm(
+    features: NDArray,
+    targets: NDArray,
+    names: Sequence[str],
+    settings: Boosting,
+    *,
+    weights: NDArray | None = None,
+    categorical: Sequence[str] = (),
+    seed: int = 0,
+) -> Any:
+    """LightGBM's booster; NaN is a value of its own, and the categorical columns hold codes."""
+    need_trees("lightgbm")
+    import lightgbm
+
+    options = {
+        "objective": "regression",
+        "num_leaves": settings.leaves,
+        "learning_rate": settings.learning_rate,
+        "min_data_in_leaf": settings.rows_in_leaf,
+        "num_threads": torch.get_num_threads(),
+        "deterministic": True,
+        "force_col_wise": True,
+        "seed": seed,
+        "verbose": -1,
+    }
+    rows = lightgbm.Dataset(
+        features,
+        targets,
+        weight=weights,
+        feature_name=list(names),
+        categorical_feature=list(categorical),
+        params={"verbose": -1, "min_data_in_bin": 1},
+    )
+    return lightgbm.train(options, rows, settings.trees)
+
+
+def boost_xgboost(
+    features: NDArray, targets: NDArray, names: Sequence[str], settings: Boosting, *, seed: int = 0
+) -> Any:
+    """XGBoost's booster. Its base score is 0, as dumps do not hold one; centre the targets."""
+    need_trees("xgboost")
+    import xgboost
+
+    options = {
+        "objective": "reg:squarederror",
+        "base_score": 0.0,
+        "tree_method": "hist",
+        "grow_policy": "lossguide",
+        "max_depth": 0,
+        "max_leaves": settings.leaves,
+        "learning_rate": settings.learning_rate,
+        "min_child_weight": settings.rows_in_leaf,
+        "reg_lambda": 0.0,
+        "nthread": torch.get_num_threads(),
+        "seed": seed,
+    }
+    rows = xgboost.DMatrix(features, np.asarray(targets), feature_names=list(names))
+    return xgboost.train(options, rows, settings.trees)
