@@ -26,10 +26,11 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.transformed import feature_names, transform_for, transform_judged, transform_log
 from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.diagnosis.estimators.propensities import estimate_by, estimate_propensities, propensity_matrix
-from unskew.methods import METHODS
+from unskew.methods import METHODS, Method
 from unskew.model import Model
 from unskew.networks.registry import Network, Problem
 from unskew.recipe import Recipe, find_method
+from unskew.training.debiased_trees import boost_debiased
 from unskew.training.train import Progress, Source, train
 from unskew.training.validation import Validation, on_clicks, on_judgements
 
@@ -76,6 +77,7 @@ def fit(
     history = train(method, logs, recipe.settings, criterion, progress, checkpoint, same)
     method.finish(logs)
     method.to("cpu")  # where the transform is, and where saved models stand
+    trees = _trees(recipe, method, learning, feature_names(source)) if recipe.ranker == "trees" else None
     return Model(
         recipe=replace(recipe, hyper_parameters=hyper),
         problem=problem,
@@ -85,7 +87,16 @@ def fit(
         feature_names=feature_names(source),
         trained_on={**_summary(log, judged, criterion), **method.findings()},
         vocabulary=vocabulary if method.uses_ids else None,
+        trees=trees,
     )
+
+
+def _trees(recipe: Recipe, method: Method, log: ClickLog | LogFolder | None, names: tuple[str, ...]) -> str:
+    if not isinstance(log, ClickLog):
+        raise ValueError("trees learn from a click log in memory: do not stream")
+    curve = method.examination()
+    assert curve is not None
+    return boost_debiased(log, curve.detach().cpu().numpy().astype(np.float64), names, seed=recipe.settings.seed)
 
 
 def _split(

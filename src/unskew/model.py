@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from torch import Tensor
 
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.fitted_transforms import Transform
+from unskew.data.transforms import Identity
 from unskew.methods import Method
 from unskew.networks.documents import Ranker
 from unskew.networks.registry import Problem
+from unskew.networks.trees import TreesRanker, from_lightgbm
 from unskew.recipe import Recipe
 from unskew.training.history import History
 
@@ -49,10 +52,20 @@ class Model:
     feature_names: tuple[str, ...] = ()
     trained_on: Mapping[str, Any] = field(default_factory=dict)
     vocabulary: Vocabulary | None = None  # the documents that it knows by their ids; None: it goes by features
+    trees: str | None = None  # LightGBM's text of the trees that rank instead of the method's network
 
     def ranker(self) -> ModelRanker:
         """The ranker, on raw features."""
+        if self.trees is not None:
+            return self._trees_ranker
         return ModelRanker(self.transform, self.method.ranker()).eval()
+
+    @cached_property
+    def _trees_ranker(self) -> ModelRanker:
+        assert self.trees is not None
+        as_it_is = Identity()
+        as_it_is.takes_missing = True  # the trees know where missing values go
+        return ModelRanker(as_it_is, TreesRanker(from_lightgbm(self.trees))).eval()
 
     def examination(self) -> NDArray[np.float64] | None:
         """The learnt examination curve relative to the top position."""

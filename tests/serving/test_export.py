@@ -18,6 +18,7 @@ from torch.testing import assert_close
 from unskew import ClickLog, Recipe, fit, save_model
 from unskew.data.fitted_transforms import TRANSFORMS, fit_transform
 from unskew.methods import METHODS
+from unskew.model import ModelRanker
 from unskew.serving import export
 from unskew.serving.agreement import sample_lists, undo
 from unskew.serving.export import export_model
@@ -120,7 +121,7 @@ def test_lists_for_the_check_lie_where_the_transform_works():
     noise = torch.from_numpy(rng.standard_normal((1, 50, 2)))
     raw = undo(transform, noise).float()
     assert_close(transform(raw, torch.ones(1, 50, dtype=torch.bool)), noise.float(), rtol=1e-3, atol=1e-3)
-    masks = [mask for _, mask in sample_lists(transform, 2, rng)]
+    masks = [mask for _, mask in sample_lists(ModelRanker(transform, None), 2, rng)]
     assert any(not mask.any() for mask in masks)
     assert all((~mask.any(1)).any() for mask in masks if len(mask) > 1)
 

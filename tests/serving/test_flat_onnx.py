@@ -68,7 +68,7 @@ def test_the_rank_profile_lists_the_features_in_the_order_of_the_file(exported):
 @pytest.mark.parametrize(
     ("method", "options", "why"),
     [
-        ("dla", LISTWISE, r"a 'listwise' ranker scores .* train with --set network=mlp"),
+        ("dla", LISTWISE, r"a 'listwise' ranker scores .* train without --set network=listwise"),
         ("vectorization", {}, r"vectorization projects .* train with --set base=mean"),
         ("vectorization", {**LISTWISE, "base": "mean"}, r"a 'listwise' ranker"),
         (

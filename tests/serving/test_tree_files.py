@@ -141,7 +141,7 @@ def test_trees_that_rank_otherwise_are_not_written_unless_told_so(run, linear, s
     save_model(linear, tmp_path / "model")
     place = tmp_path / "model.txt"
     words = ["export", tmp_path / "model", "--to", place, "--as", "lightgbm", "--trees", "1", "--leaves", "2"]
-    assert "pass it with --log LOG" in run(*words, code=2)
+    assert "pass it (--log LOG)" in run(*words, code=2)
     said = run(*words, "--log", tmp_path / "log", code=2)
     assert "would not rank as the model does: on 12 held-out queries Kendall's τ" in said
     assert not place.exists()

@@ -73,12 +73,10 @@ def _trees(
     judged: str | None,
     overwrite: bool,
 ) -> str:
-    if log is None:
-        raise ValueError(f"--as {form} distils the model on the documents of a click log: pass it with --log LOG")
     exported = export_trees(
         model,
         to,
-        read_log(log),
+        None if log is None else read_log(log),
         kind=form,
         missing=missing,
         boosting=boosting,

@@ -24,6 +24,9 @@ def train(
     log: Annotated[Path, typer.Argument(help="A click log, as simulate writes it.")],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     method: Annotated[str, typer.Option(help="A method; `unskew methods` lists them.")] = "dla",
+    ranker: Annotated[
+        str, typer.Option(help="network, or trees: LightGBM on the method's debiased targets (unskew[trees]).")
+    ] = "network",
     validate: Annotated[
         str | None, typer.Option(help=f"{DATA_HELP} Or a share of the log's queries to hold out, e.g. 0.2.")
     ] = None,
@@ -42,7 +45,7 @@ def train(
 ) -> None:
     """Train a ranker on a click log. A run that was cut off goes on where it was."""
     check_folder(out, ABOUT, overwrite=overwrite)
-    recipe = Recipe.of(method, **{"seed": seed, **parse_options(options or [])})
+    recipe = Recipe.of(method, **{"seed": seed, "ranker": ranker, **parse_options(options or [])})
     clicks = open_log(log) if stream else read_log(log)
     checkpoint = out.with_name(f".{out.name}.checkpoint")
     with training_progress(f"train {method}", quiet=quiet or json) as progress:

@@ -11,8 +11,8 @@ from unskew.commands.app import Overwrite, Quiet, Seed, SetOptions, command
 from unskew.data.clicks.storage import read_log
 from unskew.data.files import check_place
 from unskew.fitting import fit
-from unskew.recipe import Recipe, find_method
-from unskew.serving.weights import check_has_curve, debiased_rows, write_rows
+from unskew.recipe import Recipe, check_has_curve, find_method
+from unskew.serving.weights import debiased_rows, write_rows
 from unskew.terminal import console, parse_options, training_progress
 
 

@@ -91,12 +91,23 @@ class TreesRanker(Ranker):
         node = torch.zeros(len(self.feature), columns.shape[1], dtype=torch.int64, device=features.device)
         for _ in range(self.depth):
             values = columns.gather(0, self.feature.gather(1, node))
-            missing = values.isnan()
-            left = torch.where(missing, self.missing_left.gather(1, node), values <= self.threshold.gather(1, node))
+            missing = values.isnan()  # no NaN is at most a threshold
+            left = (values <= self.threshold.gather(1, node)) | (missing & self.missing_left.gather(1, node))
             if len(self.categories) > 1:
                 left = self._by_category(node, values, missing, left)
             node = self.next_node.gather(1, 2 * node + left.long())
         return self.value.gather(1, node).sum(0).reshape(features.shape[:-1])
+
+    def near_splits(self, noise: Tensor) -> Tensor:
+        """Features `[..., f]` among the thresholds of the splits, from standard normal noise of that shape."""
+        features = noise.clone()
+        inner = self.next_node[:, ::2] != torch.arange(self.feature.shape[1])  # a leaf leads to itself
+        for column in range(noise.shape[-1]):
+            known = self.threshold[inner & (self.feature == column)].double().sort().values
+            if len(known):
+                share = torch.special.ndtr(noise[..., column])
+                features[..., column] = torch.quantile(known, share.flatten()).reshape(share.shape)
+        return features
 
     def _by_category(self, node: Tensor, values: Tensor, missing: Tensor, left: Tensor) -> Tensor:
         chosen = self.category_set.gather(1, node)
@@ -104,7 +115,7 @@ class TreesRanker(Ranker):
         unknown = missing | (values < 0) | (values >= n_codes)
         codes = torch.where(unknown, 0.0, values).long()
         member = self.categories.flatten()[chosen * n_codes + codes] & ~unknown
-        return torch.where(chosen > 0, member, left)
+        return (member & (chosen > 0)) | (left & (chosen == 0))
 
 
 def at_most(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -200,6 +211,7 @@ class _Table:
     def numbers(self, n_nodes: int, sets: Sequence[frozenset[int]]) -> NDArray[np.float64]:
         """The rows, padded to a number of nodes."""
         table = np.zeros((n_nodes, 7))
+        table[:, 3] = table[:, 4] = np.arange(n_nodes)
         table[: len(self.rows)] = self.rows
         for place, codes in self.categories.items():
             table[place, 6] = 1 + sets[1:].index(codes)

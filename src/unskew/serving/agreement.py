@@ -1,7 +1,8 @@
 """Agreement: what is exported must score as torch does, on lists made to find differences.
 
 The lists are random, of several sizes down to one document, with padding that holds NaN, and some are padding only.
-Their features are drawn where the transform of the model works, not where it clips: noise, with the transform undone.
+Their features are drawn where the transform of the model works, not where it clips: noise, with the transform undone;
+for trees, around the thresholds of their splits.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from unskew.data.transforms import Chain, HeavyTailLog, MinMax, Reciprocal, SignedLog, Standard, Transform
 from unskew.model import ModelRanker
+from unskew.networks.trees import TreesRanker
 
 Scores = Callable[[Tensor, Tensor], Tensor]  # features [batch, docs, f], mask [batch, docs] -> [batch, docs]
 
@@ -48,7 +50,7 @@ class Agreement:
 def compare(ranker: ModelRanker, other: Scores, n_features: int, rng: np.random.Generator) -> Agreement:
     """How far another program's scores are from torch's."""
     largest, size, n_documents = [], [], 0
-    for features, mask in sample_lists(ranker.transform, n_features, rng):
+    for features, mask in sample_lists(ranker, n_features, rng):
         with torch.inference_mode():
             expected = ranker(features, mask)
         difference = (other(features, mask) - expected).abs()
@@ -60,15 +62,19 @@ def compare(ranker: ModelRanker, other: Scores, n_features: int, rng: np.random.
     return Agreement(float(torch.stack(largest).max()), allowed, n_documents)
 
 
-def sample_lists(transform: Transform, n_features: int, rng: np.random.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+def sample_lists(ranker: ModelRanker, n_features: int, rng: np.random.Generator) -> Iterator[tuple[Tensor, Tensor]]:
     """Lists of raw features and their masks."""
     for n_lists, n_docs in SHAPES:
         mask = torch.from_numpy(rng.random((n_lists, n_docs)) >= PADDING_SHARE)
         mask[-1, 0] = True
         if n_lists > 1:
             mask[0] = False
-        features = undo(transform, torch.from_numpy(rng.standard_normal((n_lists, n_docs, n_features)))).float()
-        if transform.takes_missing:
+        noise = torch.from_numpy(rng.standard_normal((n_lists, n_docs, n_features)))
+        trees = ranker.ranker
+        features = (
+            trees.near_splits(noise) if isinstance(trees, TreesRanker) else undo(ranker.transform, noise)
+        ).float()
+        if ranker.transform.takes_missing:
             missing = torch.from_numpy(rng.random(features.shape) < MISSING_SHARE)
             features = features.masked_fill(missing, torch.nan)
         yield features.masked_fill(~mask.unsqueeze(-1), torch.nan), mask

@@ -28,7 +28,7 @@ from unskew.evaluation.evaluate import evaluate, score_documents
 from unskew.evaluation.held_out import HeldOut
 from unskew.evaluation.order_agreement import grades_of, kendall
 from unskew.model import Model
-from unskew.networks.trees import TreesRanker
+from unskew.networks.trees import TreesRanker, from_lightgbm
 from unskew.serving.tree_files import FORMS, parse_trees, write_trees
 from unskew.training.boosting import Boosting, boost_lightgbm, boost_xgboost, check_names, need_trees
 
@@ -47,6 +47,8 @@ class TreeAgreement:
     by_labels: tuple[float, float] | None = None  # nDCG@10 of the teacher and of the trees
 
     def __str__(self) -> str:
+        if not self.n_queries:
+            return "the same trees"
         text = (
             f"on {self.n_queries:,} held-out queries Kendall's τ {self.tau:.3f} with the teacher, "
             f"nDCG@10 by its scores {self.ndcg:.4f}"
@@ -95,7 +97,7 @@ class Student:
 def export_trees(
     model: Model,
     path: str | Path,
-    log: ClickLog,
+    log: ClickLog | None = None,
     *,
     kind: str = "lightgbm",
     missing: float | None = None,
@@ -108,7 +110,7 @@ def export_trees(
     """Write a model as boosted trees.
 
     Args:
-        log: whose documents the trees learn from.
+        log: whose documents the trees learn from; a model whose ranker is LightGBM's trees already needs none.
         kind: `lightgbm` (`.txt`, `.json`) or `xgboost` (`.json`, `.ubj`).
         missing: what the engine sends for a missing value; default: 0 in XGBoost's dump, as plugins do, else NaN.
         least_agreement: Kendall's τ below which nothing is written.
@@ -118,6 +120,10 @@ def export_trees(
     _check_form(target, kind)
     check_place(target, overwrite=overwrite)
     need_trees(kind)
+    if kind == "lightgbm" and model.trees is not None and (missing is None or math.isnan(missing)):
+        return _as_they_are(model, model.trees, target)
+    if log is None:
+        raise ValueError(f"the model is distilled into {kind} on the documents of a click log: pass it (--log LOG)")
     _check_log(log, model)
     if missing is None:
         missing = 0.0 if (kind, target.suffix) == ("xgboost", ".json") else math.nan
@@ -136,6 +142,21 @@ def export_trees(
     sent = "NaN" if math.isnan(missing) else f"{missing:g}"
     note = f"{settings.trees} trees of {kind}, distilled from {model.recipe.method}; a missing value is sent as {sent}"
     return ExportedTrees(target, agreement, note)
+
+
+def _as_they_are(model: Model, text: str, target: Path) -> ExportedTrees:
+    """Trees that rank already are not distilled, but written."""
+    import lightgbm
+
+    forest = from_lightgbm(text)
+    if forest.categorical and target.suffix == ".json":
+        raise ValueError(
+            f"the trees split {', '.join(forest.categorical)} by category, which engines cannot read: distil them into "
+            "splits of numbers with --missing 0 (or what your engine sends) and --log LOG"
+        )
+    write_file(target, write_trees(lightgbm.Booster(model_str=text), "lightgbm", target.suffix))
+    note = f"{len(forest.trees)} trees of lightgbm, as {model.recipe.method} trained them; NaN is a missing value"
+    return ExportedTrees(target, TreeAgreement(1.0, 1.0, 0), note)
 
 
 def _check_form(target: Path, kind: str) -> None:
@@ -159,7 +180,7 @@ def documents_by_query(log: ClickLog) -> JudgedSet:
     documents, queries = held_out.candidates("all")
     sizes = np.bincount(queries, minlength=held_out.n_queries)
     return JudgedSet(
-        features=log.features[documents],
+        features=held_out.log.features[documents],
         grades=np.zeros(len(documents), dtype=np.float32),
         offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
     )

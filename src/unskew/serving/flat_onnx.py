@@ -50,7 +50,7 @@ def check_flat(model: Model, ranker: ModelRanker) -> None:
         do = "train with --set base=mean, one vector for all lists"
     else:
         why = f"a '{model.recipe.network.kind}' ranker scores a document beside the others of its list"
-        do = "train with --set network=mlp"
+        do = "train without --set network=listwise"
     raise ValueError(f"the ranker cannot be flat, {why}: {do}, {TREES}")
 
 

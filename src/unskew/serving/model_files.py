@@ -4,6 +4,7 @@
     MODEL/weights.safetensors  networks, running estimates and the numbers of the transform
     MODEL/documents.parquet    of click models of ids: the documents that the model knows
     MODEL/history.json         loss terms and validation by step
+    MODEL/trees.txt            LightGBM's text, where trees rank (`ranker=trees`); read as data, without LightGBM
 
 A folder appears whole or not at all.
 """
@@ -30,6 +31,7 @@ from unskew.data.files import new_folder
 from unskew.data.fitted_transforms import from_spec
 from unskew.model import Model
 from unskew.networks.registry import Network, Problem
+from unskew.networks.trees import from_lightgbm
 from unskew.recipe import Recipe, find_method
 from unskew.training.history import History
 from unskew.training.settings import Settings
@@ -38,6 +40,7 @@ FORMAT = "unskew-model"
 VERSION = 1
 ABOUT = "model.json"
 VOCABULARY = "documents.parquet"
+TREES = "trees.txt"
 
 
 def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path:
@@ -55,6 +58,8 @@ def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> 
         _write_json(scratch / "history.json", model.history.to_json())
         if model.vocabulary is not None:
             pq.write_table(model.vocabulary.to_table(), scratch / VOCABULARY)
+        if model.trees is not None:
+            (scratch / TREES).write_text(model.trees, encoding="utf-8")
     return target
 
 
@@ -77,6 +82,7 @@ def load_model(folder: str | Path) -> Model:
         Settings(**about["settings"]),
         Network(**about["problem"]["network"]),
         about["transform"]["name"],
+        about.get("ranker", "network"),
     )
     problem = Problem.from_json(about["problem"])
     method = find_method(recipe.method)(problem, **recipe.hyper_parameters)
@@ -97,6 +103,7 @@ def load_model(folder: str | Path) -> Model:
         feature_names=tuple(about["feature_names"]),
         trained_on=about["trained_on"],
         vocabulary=_read_vocabulary(path / VOCABULARY) if method.uses_ids else None,
+        trees=_read_trees(path / TREES) if recipe.ranker == "trees" else None,
     )
 
 
@@ -116,6 +123,7 @@ def _about(model: Model) -> dict[str, Any]:
         "hyper_parameters": dict(model.recipe.hyper_parameters),
         "settings": model.recipe.settings.to_json(),
         "problem": asdict(model.problem),
+        "ranker": model.recipe.ranker,
         "transform": {"name": model.recipe.transform, "spec": model.transform.spec()},
         "feature_names": list(model.feature_names),
         "examination": None if curve is None else curve.tolist(),
@@ -130,6 +138,15 @@ def _about(model: Model) -> dict[str, Any]:
             "python": platform.python_version(),
         },
     }
+
+
+def _read_trees(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+        from_lightgbm(text)
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        raise ValueError(f"{path} cannot be read as trees ({error}): save the model again") from error
+    return text
 
 
 def _write_json(path: Path, data: Mapping[str, Any]) -> None:

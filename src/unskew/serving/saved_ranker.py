@@ -42,7 +42,9 @@ def open_ranker(path: str | Path) -> SavedRanker:
     if place.suffix in TREE_ENDINGS:
         forest = read_trees(place)
         ranker = TreesRanker(forest).eval()
-        return SavedRanker(ranker, place.name, ranker.n_features, forest.feature_names, takes_missing=True)
+        unnamed = forest.feature_names == tuple(f"f{number}" for number in range(ranker.n_features))
+        names = () if unnamed else forest.feature_names  # the log had no names, and the file has numbers for them
+        return SavedRanker(ranker, place.name, ranker.n_features, names, takes_missing=True)
     if place.suffix == ".onnx":
         exported = OnnxRanker(place)
         takes_missing = exported.metadata.get("transform") in TAKES_MISSING

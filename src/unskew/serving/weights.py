@@ -15,17 +15,10 @@ import pyarrow.parquet as pq
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.files import new_file
-from unskew.methods import Method
 from unskew.model import Model
-from unskew.recipe import find_method
+from unskew.recipe import check_has_curve
 
 N_GRADES = 5
-
-
-def check_has_curve(method: str) -> None:
-    """Refuse a method that learns no examination curve."""
-    if find_method(method).examination is Method.examination:
-        raise ValueError(f"{method} learns no examination curve: choose dla, two_tower, ipw or regression_em")
 
 
 def debiased_rows(log: ClickLog, model: Model) -> pa.Table:

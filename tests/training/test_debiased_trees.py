@@ -1,0 +1,96 @@
+"""Trees as the ranker: they learn debiased targets, and are saved, ranked and exported like any other model."""
+
+import lightgbm
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from unskew import ClickLog, Recipe, evaluate, fit, load_model, save_model
+from unskew.serving.distillation import export_trees
+from unskew.serving.export import export_model
+from unskew.serving.onnx_file import OnnxRanker
+from unskew.training.debiased_trees import boost_debiased, debiased_targets
+
+FAST = {"steps": 20, "hidden": (4,), "ranker": "trees"}
+
+
+@pytest.fixture(scope="module")
+def trees(log):
+    return fit(Recipe.of("dla", **FAST), log)
+
+
+def test_a_target_is_clicks_over_examination_and_counts_by_how_often_it_was_examined():
+    features = np.array([[1.0], [2.0], [2.0], [1.0]])  # the same two documents in both orders
+    log = ClickLog.from_table(
+        pa.table(
+            {
+                "session": [0, 0, 1, 1],
+                "query": ["q"] * 4,
+                "document": ["a", "b", "b", "a"],
+                "position": [0, 1, 0, 1],
+                "click": [1, 0, 1, 1],
+                "size": features[:, 0],
+            }
+        )
+    )
+    rows, targets, weights = debiased_targets(log, np.array([1.0, 0.5]))
+    by_size = {float(size): (target, weight) for (size,), target, weight in zip(rows, targets, weights, strict=True)}
+    # a: clicked at both positions, (1 + .5) / (1 + .25); b: clicked on top only, 1 / (1 + .25)
+    assert by_size == {1.0: (pytest.approx(1.2), 1.0), 2.0: (pytest.approx(0.8), 1.0)}
+
+
+def test_trees_rank_better_than_chance_and_predict_as_lightgbm_does(trees, world):
+    value = evaluate(trees.ranker(), world.test, ["ndcg@10"]).mean("ndcg@10")
+    assert value > evaluate(np.zeros(world.test.n_documents), world.test, ["ndcg@10"]).mean("ndcg@10") + 0.05
+    features = torch.from_numpy(world.test.features[:40]).unsqueeze(0)
+    scores = trees.ranker()(features, torch.ones(1, 40, dtype=torch.bool))[0].numpy()
+    np.testing.assert_allclose(scores, lightgbm.Booster(model_str=trees.trees).predict(features[0].numpy()), atol=1e-5)
+
+
+def test_saved_trees_are_text_and_rank_the_same(trees, tmp_path):
+    save_model(trees, tmp_path / "model")
+    assert (tmp_path / "model" / "trees.txt").read_text().startswith("tree\n")
+    loaded = load_model(tmp_path / "model")
+    assert (loaded.trees, loaded.recipe.ranker) == (trees.trees, "trees")
+    (tmp_path / "model" / "trees.txt").write_text("import os")
+    with pytest.raises(ValueError, match=r"trees\.txt cannot be read as trees"):
+        load_model(tmp_path / "model")
+
+
+def test_trees_are_exported_as_they_are_and_to_onnx(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((90, 2)).astype(np.float32)
+    small = ClickLog.from_arrays(rows, (rows[:, 0] > 0).astype(int), group=[3] * 30)
+    trees = fit(Recipe.of("dla", **FAST), small)
+    said = export_trees(trees, tmp_path / "trees.txt")
+    assert "the same trees" in str(said)
+    assert (tmp_path / "trees.txt").read_text().split("\nparameters")[0] == trees.trees.split("\nparameters")[0]
+    assert export_model(trees, tmp_path / "flat.onnx", flat=True).agreement.holds
+    features, mask = torch.from_numpy(rows).unsqueeze(0), torch.ones(1, 90, dtype=torch.bool)
+    scores = OnnxRanker(tmp_path / "flat.onnx")(features, mask)
+    np.testing.assert_allclose(scores.numpy(), trees.ranker()(features, mask).numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["naive", "vectorization", "labelled"])
+def test_methods_without_a_curve_of_examination_are_refused_by_name(method):
+    with pytest.raises(ValueError, match=f"{method} learns no examination curve and gives no debiased targets"):
+        Recipe.of(method, ranker="trees")
+
+
+def test_an_unknown_ranker_is_refused():
+    with pytest.raises(ValueError, match="unknown ranker 'forest': choose one of network, trees"):
+        Recipe.of("dla", ranker="forest")
+
+
+def test_a_category_that_training_never_saw_goes_where_unknown_ones_go():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 3, 300).astype(np.float32)
+    table = pa.table({"colour": codes, "price": rng.standard_normal(300).astype(np.float32)})
+    clicks = np.where(codes == 1, 9, 1)
+    log = ClickLog.from_arrays(table, clicks, group=[3] * 100, sessions=[10] * 100)
+    text = boost_debiased(log, np.ones(3), ("colour", "price"), categorical=["colour"])
+    booster = lightgbm.Booster(model_str=text)
+    known, other, new = booster.predict([[1.0, 0.0], [0.0, 0.0], [9.0, 0.0]])
+    assert known > 0.8
+    assert other == pytest.approx(new, abs=0.05)
