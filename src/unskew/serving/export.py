@@ -122,6 +122,7 @@ def _metadata(model: Model, ranker: ModelRanker, layout: str) -> dict[str, str]:
         "transform": model.recipe.transform,
         "n_features": str(model.problem.n_features),
         "feature_names": json.dumps(list(model.feature_names)),
+        "takes_missing": "yes" if ranker.transform.takes_missing else "no",
         "scores_depend_on": depends_on(ranker),
     }
 

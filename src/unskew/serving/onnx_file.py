@@ -41,6 +41,7 @@ METADATA = {
     "transform": "the name of the feature transform inside",
     "n_features": "how many features a document has",
     "feature_names": "their names in order, a JSON list; empty where the log has none",
+    "takes_missing": "'yes' if NaN may stand for a missing value, else 'no'",
     "scores_depend_on": "'document': lists may be cut at will; 'list': pass all candidates of a query at once",
 }
 EXTRA = ("onnx", "onnxscript", "onnxruntime")

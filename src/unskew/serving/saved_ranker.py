@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from unskew.data.fitted_transforms import TAKES_MISSING
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import Scorer
 from unskew.networks.trees import TreesRanker
@@ -41,15 +40,16 @@ def open_ranker(path: str | Path) -> SavedRanker:
     place = Path(path)
     if place.suffix in TREE_ENDINGS:
         forest = read_trees(place)
-        ranker = TreesRanker(forest).eval()
-        unnamed = forest.feature_names == tuple(f"f{number}" for number in range(ranker.n_features))
+        trees = TreesRanker(forest).eval()
+        unnamed = forest.feature_names == tuple(f"f{number}" for number in range(trees.n_features))
         names = () if unnamed else forest.feature_names  # the log had no names, and the file has numbers for them
-        return SavedRanker(ranker, place.name, ranker.n_features, names, takes_missing=True)
+        return SavedRanker(trees, place.name, trees.n_features, names, takes_missing=True)
     if place.suffix == ".onnx":
         exported = OnnxRanker(place)
-        takes_missing = exported.metadata.get("transform") in TAKES_MISSING
+        takes_missing = exported.metadata.get("takes_missing") == "yes"
         return SavedRanker(exported, place.name, exported.n_features, exported.feature_names, takes_missing)
     model = load_model(place)
+    ranker = model.ranker()
     return SavedRanker(
-        model.ranker(), place.name, model.problem.n_features, model.feature_names, model.transform.takes_missing
+        ranker, place.name, model.problem.n_features, model.feature_names, ranker.transform.takes_missing
     )
