@@ -1,0 +1,123 @@
+"""Pages that are made while the site is built: one per method, and the reference of all public names."""
+
+from __future__ import annotations
+
+import ast
+import html
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+from latex2mathml.converter import convert
+from mkdocs.structure.files import File, Files
+
+SOURCE = Path(__file__).parent.parent / "src" / "unskew" / "__init__.py"
+PARTS = ("METHODS", "USERS", "POLICIES", "METRICS", "__version__")  # data, described on pages of their own
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the generated pages."""
+    from unskew.methods import METHODS
+
+    files.append(File.generated(config, "methods/index.md", content=index_page(METHODS)))
+    for name, method in METHODS.items():
+        files.append(File.generated(config, f"methods/{name}.md", content=method_page(name, method)))
+    files.append(File.generated(config, "reference.md", content=reference_page(public_names())))
+    return files
+
+
+def on_nav(nav: Any, config: Any, files: Files) -> Any:
+    """Method pages stand below their index."""
+    from mkdocs.structure.pages import Page
+
+    section = next(item for item in nav.items if item.title == "Methods")
+    for file in sorted((entry for entry in files if entry.src_uri.startswith("methods/")), key=lambda f: f.src_uri):
+        if file.src_uri != "methods/index.md":
+            page = Page(Path(file.src_uri).stem, file, config)
+            page.parent = section
+            section.children.append(page)
+            nav.pages.append(page)
+    return nav
+
+
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """Formulas become MathML, which browsers draw without any script."""
+
+    def drawn(found: re.Match[str]) -> str:
+        return convert(html.unescape(found[3]), display="inline" if found[2] == "(" else "block")
+
+    return FORMULA.sub(drawn, content)
+
+
+def public_names() -> list[str]:
+    """The names in `unskew.__all__`, read without importing the package."""
+    for node in ast.parse(SOURCE.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            return [name for name in ast.literal_eval(node.value) if name not in PARTS]
+    raise LookupError(f"{SOURCE} has no __all__")
+
+
+def index_page(methods: dict[str, Any]) -> str:
+    """All methods in one table."""
+    rows = [f"| [`{name}`]({name}.md) | {method.paper} | {method.assumes} |" for name, method in methods.items()]
+    head = ["# Methods", "", "[Which method?](../choosing.md) helps to choose. `unskew methods` prints this table.", ""]
+    return "\n".join([*head, "| name | paper | assumes |", "|---|---|---|", *rows, ""])
+
+
+def method_page(name: str, method: Any) -> str:
+    """What a method assumes, needs and takes, from its class."""
+    from unskew.methods import hyper_parameters
+
+    about = inspect.getdoc(inspect.getmodule(method)) or ""
+    options = [
+        f"| `{entry.name}` | `{entry.default!r}` | `{entry.kind}` |" for entry in hyper_parameters(method).values()
+    ]
+    table = ["| name | default | type |", "|---|---|---|", *options] if options else ["None of its own."]
+    return "\n".join(
+        [
+            f"# {name}",
+            "",
+            f"**Paper.** {method.paper}  ",
+            f"**Assumes** that {method.assumes}.  ",
+            f"**Needs** {NEEDS[method.detail]}.",
+            "",
+            about,
+            "",
+            "## Hyper-parameters",
+            "",
+            *table,
+            "",
+            "Settings of training (`steps`, `learning_rate`, …) and of the network (`hidden`, …) apply as well.",
+            "",
+            "## Example",
+            "",
+            "```python",
+            "import unskew",
+            "",
+            'world = unskew.load("world:tiny")',
+            'clicks = unskew.simulate(world.train, policy="svm", user="position_based", sessions=128, seed=1).log',
+            f'model = unskew.fit(unskew.Recipe.of("{name}", steps=200), clicks{EXTRA.get(name, "")})',
+            "```",
+            "",
+        ]
+    )
+
+
+NEEDS = {
+    "counts": "clicks counted per list",
+    "pairs": "which documents were clicked and which were not, in the same session (a joint log)",
+    "patterns": "the click pattern of every session (a joint log)",
+}
+EXTRA = {"labelled": ", judged=world.train"}
+
+
+def reference_page(names: list[str]) -> str:
+    """All public names, described by their docstrings."""
+    parts = ["# Python reference", "", "Everything below is an attribute of `unskew`.", ""]
+    for name in names:
+        parts += [f"::: unskew.{name}", ""]
+    return "\n".join(parts)
