@@ -29,10 +29,10 @@ def evaluate(
     """Measure a model on judged data."""
     if out is not None:
         check_place(out, overwrite=True)
-    judged = load_split(data, "test")
+    saved = open_ranker(model)
+    judged = load_split(data, "test").with_features(saved.feature_names)
     names = [name.strip() for name in metrics.split(",")]
-    ranker = open_ranker(model).for_judged(judged)
-    result = run_evaluation(ranker, judged, names, undefined=undefined, max_grade=max_grade)
+    result = run_evaluation(saved.for_judged(judged), judged, names, undefined=undefined, max_grade=max_grade)
     if out is not None:
         write_rows(result.to_table(), out)
     if json:

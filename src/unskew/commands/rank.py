@@ -44,7 +44,7 @@ def rank(
                 ranker, data, out, query=query, document=document, sort=sort, memory=memory, progress=progress
             )
     else:
-        done = rank_judged(ranker, load_split(data, "test"), out)
+        done = rank_judged(ranker, load_split(data, "test").with_features(ranker.feature_names), out)
     if json:
         show_json({"ranking": out, "documents": done.documents, "queries": done.queries})
         return

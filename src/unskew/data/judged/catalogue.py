@@ -27,6 +27,7 @@ from unskew.data.judged import world
 from unskew.data.judged.catalogue_entries import CATALOGUE, SPLITS, Entry, Split
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.letor import read_letor
+from unskew.data.judged.tables import is_table, read_judged_table
 
 WORLD = "world"
 WORLD_NAME = re.compile(rf"{WORLD}:(?P<size>\w+)(:(?P<seed>\d+))?(:features=(?P<features>[1-9]\d{{0,5}}))?")
@@ -86,12 +87,16 @@ def load(name: str) -> Dataset:
 
 
 def load_split(spec: str, default: str) -> JudgedSet:
-    """What a user names: `NAME` or `NAME@split` of the catalogue, or a path to a LETOR file.
+    """What a user names: `NAME` or `NAME@split` of the catalogue, or a path to a LETOR file or a table.
+
+    A table with its features in another one is `judgements.csv+features.parquet`.
 
     Args:
         default: The split that is meant when none is named.
     """
     name, at, split = spec.partition("@")
+    if not is_known(name) and is_table(spec):
+        return read_judged_table(spec)
     if not is_known(name) and Path(spec).is_file():
         return read_letor(spec, name=Path(spec).name)
     split = split if at else default

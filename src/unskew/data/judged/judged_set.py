@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -26,6 +26,8 @@ class JudgedSet:
     query_ids: NDArray = field(default=None)  # type: ignore[arg-type]  # [queries]
     document_ids: NDArray = field(default=None)  # type: ignore[arg-type]  # [documents]
     name: str = ""
+    feature_names: tuple[str, ...] = ()  # none: they are known by their number
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # names of text values, by feature
 
     def __post_init__(self) -> None:
         self._check_offsets()
@@ -82,7 +84,34 @@ class JudgedSet:
             query_ids=self.query_ids[chosen],
             document_ids=self.document_ids[rows],
             name=self.name,
+            feature_names=self.feature_names,
+            categories=self.categories,
         )
+
+    def with_features(self, names: Sequence[str], categories: Mapping[str, tuple[str, ...]] | None = None) -> JudgedSet:
+        """The set with these features, in this order, and categories numbered as these are.
+
+        A set that does not name its features is given back as it is. A text that the categories do not have is missing.
+        """
+        if not names or not self.feature_names:
+            return self
+        missing = [name for name in names if name not in self.feature_names]
+        if missing:
+            raise ValueError(
+                f"{self.name or 'the judged data'} lacks the feature '{missing[0]}': add the column, or join it from a "
+                f"table of features; it has: {', '.join(self.feature_names)}"
+            )
+        features = self.features[:, [self.feature_names.index(name) for name in names]]
+        wanted = {name: values for name, values in (categories or {}).items() if name in names}
+        for column, name in enumerate(names):
+            if (name in wanted) != (name in self.categories):
+                kinds = ("text", "numbers") if name in self.categories else ("numbers", "text")
+                raise ValueError(
+                    f"feature '{name}' is {kinds[0]} in {self.name or 'the judged data'}, but {kinds[1]} in the log"
+                )
+            if name in wanted:
+                features[:, column] = _renumbered(features[:, column], self.categories[name], wanted[name])
+        return replace(self, features=features, feature_names=tuple(names), categories=wanted)
 
     def lists(self, queries: ArrayLike | None = None, n_docs: int | None = None) -> JudgedLists:
         """These queries (default: all) as padded tensors, as wide as the longest of them or `n_docs`."""
@@ -131,6 +160,13 @@ class JudgedSet:
             raise ValueError(f"the grade of row {row} is {self.grades[row]}: grades are finite, drop the row")
         if len(self.document_ids) != self.n_documents or len(self.query_ids) != self.n_queries:
             raise ValueError("ids do not match: one document id a row and one query id a query are needed")
+
+
+def _renumbered(numbers: NDArray[np.float32], old: Sequence[str], new: Sequence[str]) -> NDArray[np.float32]:
+    """Numbers of texts of one list as numbers of another; NaN where it does not have them."""
+    places = {text: float(number) for number, text in enumerate(new)}
+    table = np.array([places.get(text, np.nan) for text in old] + [np.nan], dtype=np.float32)
+    return table[np.where(np.isnan(numbers), len(old), np.nan_to_num(numbers)).astype(np.int64)]
 
 
 def chosen_numbers(chosen: ArrayLike, n: int, what: str) -> NDArray[np.int64]:

@@ -20,6 +20,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +73,7 @@ def read_letor(
         arrays = _read(files, n_features, first_feature)
     else:
         arrays = _read_once(files, n_features, first_feature, ArrayCache(None if cache is True else Path(cache)))
-    return JudgedSet(**arrays, name=name)
+    return JudgedSet(**cast("dict[str, Any]", arrays), name=name)
 
 
 def _read_once(

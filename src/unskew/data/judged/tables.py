@@ -1,0 +1,159 @@
+"""Judged data in parquet or CSV tables: query, document, grade, and features beside them or in a second table.
+
+Columns are found by common names. Numbers and truths are features, text is a category, what is missing stays missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from unskew.data.grouping import number_ids
+from unskew.data.judged.judged_set import JudgedSet
+
+ENDINGS = (".parquet", ".pq", ".csv", ".tsv")
+NAMES = {
+    "query": ("query", "query_id", "qid", "query_text", "user_query", "search_term"),
+    "document": ("document", "document_id", "doc", "doc_id", "docid", "item_id", "product_id", "object_id"),
+    "grade": ("grade", "label", "rating", "relevance", "judgement", "judgment"),
+}
+JOINED = "+"  # between a table of judgements and one of features
+
+
+def is_table(spec: str) -> bool:
+    """Whether these are files of tables, by their endings."""
+    return all(part.lower().endswith(ENDINGS) and Path(part).is_file() for part in spec.split(JOINED))
+
+
+def read_judged_table(spec: str | Path) -> JudgedSet:
+    """A judged set from `judged.parquet`, or from `judgements.csv+features.parquet`, joined by query and document.
+
+    >>> import pyarrow.csv, tempfile, pathlib
+    >>> place = pathlib.Path(tempfile.mkdtemp()) / "judged.csv"
+    >>> _ = place.write_text("query,document,grade,bm25,brand\\nhats,a,2,1.5,Alto\\nhats,b,0,0.5,\\n")
+    >>> judged = read_judged_table(place)
+    >>> judged.feature_names, judged.categories["brand"], judged.grades.tolist()
+    (('bm25', 'brand'), ('Alto',), [2.0, 0.0])
+    """
+    first, *others = str(spec).split(JOINED)
+    table, roles = _read(first, ("query", "document", "grade"))
+    for other in others:
+        table = _joined(table, roles, other, first)
+    queries, numbers = number_ids(table[roles["query"]])
+    order = np.argsort(numbers, kind="stable")
+    names = [name for name in table.column_names if name not in roles.values() and _is_feature(table[name].type)]
+    features = np.empty((len(table), len(names)), dtype=np.float32)
+    categories = {}
+    for column, name in enumerate(names):
+        features[:, column], texts = _feature(table[name])
+        if texts is not None:
+            categories[name] = texts
+    grades = pc.cast(table[roles["grade"]], pa.float32()).to_numpy()
+    if np.isnan(grades).any():
+        row = int(np.argmax(np.isnan(grades)))
+        raise ValueError(f"{first}: column '{roles['grade']}', row {row}: no grade; judge the document or drop the row")
+    return JudgedSet(
+        features=features[order],
+        grades=grades[order],
+        offsets=np.concatenate([[0], np.cumsum(np.bincount(numbers, minlength=len(queries)))]).astype(np.int64),
+        query_ids=queries,
+        document_ids=np.array(table[roles["document"]].to_pylist())[order],
+        name=Path(first).name,
+        feature_names=tuple(names),
+        categories=categories,
+    )
+
+
+def _read(path: str, needed: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
+    """A table, and its columns by role."""
+    try:
+        if path.lower().endswith((".csv", ".tsv")):
+            options = pyarrow.csv.ParseOptions(delimiter="\t" if path.lower().endswith(".tsv") else ",")
+            strings = pyarrow.csv.ConvertOptions(strings_can_be_null=True)
+            table = pyarrow.csv.read_csv(path, parse_options=options, convert_options=strings)
+        else:
+            table = pq.read_table(path)
+    except pa.ArrowException as error:
+        raise ValueError(f"{path} cannot be read ({str(error).splitlines()[0]}): write it again") from error
+    plain = {name.lower().replace("_", "").replace(" ", ""): name for name in reversed(table.column_names)}
+    found = {
+        role: next((plain[name.replace("_", "")] for name in NAMES[role] if name.replace("_", "") in plain), None)
+        for role in needed
+    }
+    for role, column in found.items():
+        if column is None:
+            raise ValueError(
+                f"{path}: no column looks like the {role}: call it '{role}'; it has: {', '.join(table.column_names)}"
+            )
+    roles = {role: column for role, column in found.items() if column is not None}
+    for role, column in roles.items():
+        if table[column].null_count and role != "grade":
+            row = int(np.argmax(pc.is_null(table[column]).to_numpy()))
+            raise ValueError(f"{path}: column '{column}', row {row}: no {role}; fill it or drop the row")
+    return table, roles
+
+
+def _joined(table: pa.Table, roles: dict[str, str], path: str, first: str) -> pa.Table:
+    """The judgements with the features of another table; a document that it lacks is refused."""
+    other, keys = _read(path, ("query", "document") if _has_query(path) else ("document",))
+    left = [roles[role] for role in keys]
+    other = other.rename_columns(
+        [next((roles[r] for r, c in keys.items() if c == name), name) for name in other.column_names]
+    )
+    known = [name for name in other.column_names if name in left or name not in table.column_names]
+    other = other.select(known)
+    if len(other.group_by(left).aggregate([])) < len(other):
+        raise ValueError(f"{path}: a document has two rows: keep one of each")
+    number = pa.array(np.arange(len(table)))
+    for name in left:  # ids may be text in one table and numbers in the other
+        if table[name].type != other[name].type:
+            table, other = (
+                part.set_column(part.schema.get_field_index(name), name, part[name].cast(pa.string()))
+                for part in (table, other)
+            )
+    marked = other.append_column("is_there", pa.array(np.ones(len(other), dtype=bool)))
+    joined = table.append_column("row_number", number).join(marked, left, join_type="left outer").sort_by("row_number")
+    if joined["is_there"].null_count:
+        row = int(np.argmax(pc.is_null(joined["is_there"]).to_numpy()))
+        example = ", ".join(f"{name} {joined[name][row].as_py()}" for name in left)
+        raise ValueError(f"{path} lacks {joined['is_there'].null_count:,} documents of {first}, the first is {example}")
+    return joined.drop_columns(["row_number", "is_there"])
+
+
+def _has_query(path: str) -> bool:
+    names = pq.read_schema(path).names if not path.lower().endswith((".csv", ".tsv")) else _header(path)
+    plain = {name.lower().replace("_", "") for name in names}
+    return any(name.replace("_", "") in plain for name in NAMES["query"])
+
+
+def _header(path: str) -> list[str]:
+    with Path(path).open(encoding="utf-8") as lines:
+        return lines.readline().strip().replace("\t", ",").split(",")
+
+
+def _is_feature(kind: pa.DataType) -> bool:
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return number or pa.types.is_boolean(kind) or _is_text(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.DictionaryType):
+        return _is_text(kind.value_type)
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _feature(values: pa.ChunkedArray) -> tuple[NDArray[np.float32], tuple[str, ...] | None]:
+    """Numbers, NaN where missing; text as numbers of its sorted values, and these."""
+    if not _is_text(values.type):
+        return pc.cast(values, pa.float32(), safe=False).to_numpy(), None
+    text = values.cast(pa.large_string())
+    found = sorted(value for value in pc.unique(text).to_pylist() if value is not None)
+    numbers = pc.index_in(text, value_set=pa.array(found, pa.large_string()), skip_nulls=True)
+    return pc.cast(numbers, pa.float32()).to_numpy(), tuple(found)
