@@ -35,6 +35,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(log, tmp_path, monkeypatch, n
     for name, tensor in whole.method.state_dict().items():
         assert torch.equal(tensor, resumed.method.state_dict()[name]), name
     assert [row["step"] for row in resumed.history.rows] == [5, 10, 12]
+    assert resumed.history.column("clicks") == whole.history.column("clicks")  # means over steps before and after
 
 
 def test_handlers_are_put_back():

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from unskew.data.files import new_file
-from unskew.training.history import History
+from unskew.training.history import History, MeanTerms
 
 KEPT = ("best", "average")  # states of a run that are dictionaries of tensors
 
@@ -32,6 +32,7 @@ class RunState:
     unimproved: int = 0  # validations since the best one
     skipped: int = 0  # steps in a row without an update
     first_loss: float | None = None
+    means: MeanTerms = field(default_factory=MeanTerms)  # loss terms since the last record
     history: History = field(default_factory=History)
     best: dict[str, Tensor] | None = None  # state of the method at the best validation of this stage
     best_value: float | None = None
@@ -88,7 +89,8 @@ def load_checkpoint(
     torch.set_rng_state(tensors["random"])
     if torch.cuda.is_available() and "random.cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random.cuda"])
-    run = RunState(**about["run"], history=History.from_json(about["history"]))
+    means = MeanTerms(**about["run"].pop("means", {}))
+    run = RunState(**about["run"], means=means, history=History.from_json(about["history"]))
     for kept in KEPT:
         setattr(run, kept, part(f"{kept}.") or None)
     entries: dict[str, dict[str, Any]] = {}

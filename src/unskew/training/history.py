@@ -64,22 +64,22 @@ class History:
         return list(dict.fromkeys(name for row in self.rows for name in row))
 
 
+@dataclass
 class MeanTerms:
     """Loss terms, averaged over the steps since they were last taken."""
 
-    def __init__(self) -> None:
-        self._sums: dict[str, float] = {}
-        self._steps = 0
+    sums: dict[str, float] = field(default_factory=dict)
+    steps: int = 0
 
     def add(self, terms: Mapping[str, float]) -> None:
         """The terms of a step; one that was skipped has none and does not count."""
-        self._steps += bool(terms)
+        self.steps += bool(terms)
         for name, value in terms.items():
-            self._sums[name] = self._sums.get(name, 0.0) + value
+            self.sums[name] = self.sums.get(name, 0.0) + value
 
     def take(self) -> dict[str, float]:
-        means = {name: total / self._steps for name, total in self._sums.items()}
-        self._sums, self._steps = {}, 0
+        means = {name: total / self.steps for name, total in self.sums.items()}
+        self.sums, self.steps = {}, 0
         return means
 
 

@@ -27,7 +27,7 @@ from unskew.methods.method import Method, Stage
 from unskew.networks.tables import decays
 from unskew.training.averaging import UNVALIDATED, AveragedMethod
 from unskew.training.checkpoint import RunState, load_checkpoint, restore_optimizer, save_checkpoint
-from unskew.training.history import History, MeanTerms, Report
+from unskew.training.history import History, Report
 from unskew.training.settings import Settings
 from unskew.training.stopping import Stopped, stop_requests
 
@@ -104,7 +104,6 @@ def _run(
     while run.stage < len(plan):
         stage, n_steps = plan[run.stage]
         optimizer, networks = _new_optimizer(method, stage, settings)
-        means = MeanTerms()
         method.train()
         restore_optimizer(optimizer, saved) if saved else None
         saved = {}
@@ -112,7 +111,7 @@ def _run(
         chosen = method if averaged is None else averaged.method  # what is validated and kept
         while run.stage_step < n_steps:
             settings.set_rates(optimizer, run.stage_step, n_steps)
-            means.add(_step(method, stage, sources[stage.source], optimizer, networks, settings, run))
+            run.means.add(_step(method, stage, sources[stage.source], optimizer, networks, settings, run))
             run.step += 1
             run.stage_step += 1
             if averaged is not None:
@@ -126,7 +125,7 @@ def _run(
                 continue
             value = validate(chosen) if validate is not None and stage.selects else None
             method.train()  # validation may have changed that
-            seconds, terms = earlier + time.monotonic() - started, means.take()
+            seconds, terms = earlier + time.monotonic() - started, run.means.take()
             row = {"step": run.step, "stage": stage.name, "seconds": seconds, **terms}
             run.history.rows.append(row if value is None else {**row, "validation": value})
             stop = value is not None and _note_best(run, chosen, value, settings.patience)
