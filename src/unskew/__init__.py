@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from unskew.metrics import metric
     from unskew.model import Model
     from unskew.recipe import Recipe
+    from unskew.serving.explanation import explain
     from unskew.serving.model_files import load_model, save_model
     from unskew.simulation.simulate import simulate
 
@@ -35,6 +36,7 @@ PLACES = {
     "UnbiasedRanker": "estimator",
     "compare": "comparison.own_log",
     "evaluate": "evaluation.evaluate",
+    "explain": "serving.explanation",
     "fit": "fitting",
     "load": "data.judged.catalogue",
     "load_model": "serving.model_files",
@@ -55,6 +57,7 @@ __all__ = [
     "UnbiasedRanker",
     "compare",
     "evaluate",
+    "explain",
     "fit",
     "load",
     "load_model",

@@ -44,6 +44,10 @@ COMMANDS = {
     "train": Entry("train:train", "Train a ranker on a click log. A run that was cut off goes on where it was."),
     "evaluate": Entry("evaluate:evaluate", "Measure a model on judged data."),
     "export": Entry("export:export", "Write a model for serving, checked against torch."),
+    "explain": Entry(
+        "explain:explain",
+        "Show which features a ranker goes by, or which decided between two documents of a query.",
+    ),
     "rank": Entry(
         "rank:rank",
         "Score and rank documents, keyed by their query and document ids. A table may exceed memory.",

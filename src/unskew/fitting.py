@@ -253,6 +253,9 @@ def _summary(
         summary |= {"lists": n_lists, "sessions": log.n_sessions, "clicks": log.n_clicks}
     if isinstance(log, ClickLog):
         shown = np.bincount(log.positions[log.mask], minlength=log.n_positions)
+        if log.first_shown is not None and len(log.first_shown):
+            ends = np.array([log.first_shown.min(), log.first_shown.max()]).astype("datetime64[us]")
+            summary["first_list"], summary["last_list"] = (str(time.astype("datetime64[s]")) for time in ends)
         summary["never_shown"] = np.flatnonzero(shown == 0).tolist()  # positions: a learnt curve means nothing there
     if judged is not None:
         summary |= {"judged_queries": judged.n_queries}

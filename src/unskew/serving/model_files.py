@@ -5,6 +5,7 @@
     MODEL/documents.parquet    of click models of ids: the documents that the model knows
     MODEL/history.json         loss terms and validation by step
     MODEL/trees.txt            LightGBM's text, where trees rank (`ranker=trees`); read as data, without LightGBM
+    MODEL/README.md, card.json what the model learnt from, assumes and is known by (see `card`); never read back
 
 A folder appears whole or not at all.
 """
@@ -33,6 +34,7 @@ from unskew.model import Model
 from unskew.networks.registry import Network, Problem
 from unskew.networks.trees import from_lightgbm
 from unskew.recipe import Recipe, find_method
+from unskew.serving.card import card_json, card_markdown, model_card
 from unskew.training.history import History
 from unskew.training.settings import Settings
 
@@ -56,6 +58,9 @@ def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> 
         save_file(tensors, scratch / "weights.safetensors")
         _write_json(scratch / ABOUT, _about(model))
         _write_json(scratch / "history.json", model.history.to_json())
+        card = model_card(model)
+        (scratch / "README.md").write_text(card_markdown(card), encoding="utf-8")
+        (scratch / "card.json").write_text(card_json(card), encoding="utf-8")
         if model.vocabulary is not None:
             pq.write_table(model.vocabulary.to_table(), scratch / VOCABULARY)
         if model.trees is not None:

@@ -1,0 +1,196 @@
+"""The card of a model: what it learnt from, what it assumes, what is known of it and what is not.
+
+`README.md` has front matter and sits in the model's folder, as pages of models on the Hugging Face Hub do; `card.json`
+says the same for programs. Nothing is in it that is not in the model.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import fields
+from importlib.metadata import version
+from typing import Any
+
+from unskew.data.transforms import Chain, Clip, HeavyTailLog, Impute, MinMax, SignedLog, Standard, Transform
+from unskew.model import Model
+from unskew.networks.registry import Network
+from unskew.recipe import NETWORK_NAMES
+from unskew.training.settings import Settings
+
+Card = dict[str, Any]
+
+IGNORED = "constant in training: ignored"
+
+
+def model_card(model: Model) -> Card:
+    """What is known of a model, as plain values."""
+    curve, history = model.examination(), model.history
+    names = model.feature_names or tuple(f"feature {number}" for number in range(model.problem.n_features))
+    fates = feature_fates(model) if model.trees is None else ["as it is, missing values too"] * len(names)
+    return {
+        "library": "unskew",
+        "version": version("unskew"),
+        "method": model.recipe.method,
+        "paper": model.method.paper,
+        "assumes": model.method.assumes,
+        "ranker": "boosted trees of LightGBM" if model.trees is not None else f"network '{model.problem.network.kind}'",
+        "scores_depend_on": "document" if model.ranker().pointwise else "list",
+        "trained_on": dict(model.trained_on),
+        "features": dict(zip(names, fates, strict=True)),
+        "transform": model.recipe.transform,
+        "hyper_parameters": dict(model.recipe.hyper_parameters),
+        "examination": None if curve is None else curve.tolist(),
+        "evidence": {
+            "validation": model.trained_on.get("validation"),
+            "best_value": history.best_value,
+            "best_step": history.best_step,
+            "of": "the method's network" if model.trees is not None else "the ranker",
+            "warnings": list(history.warnings),
+        },
+        "limits": limits(model),
+        "command": training_command(model),
+    }
+
+
+def feature_fates(model: Model) -> list[str]:
+    """What the transform makes of each feature, in words."""
+    steps = model.transform.steps if isinstance(model.transform, Chain) else [model.transform]
+    words: list[list[str]] = [[] for _ in range(model.problem.n_features)]
+    for step in steps:
+        assert isinstance(step, Transform)
+        for column, said in enumerate(_words(step, len(words))):
+            if said:
+                words[column].append(said)
+    return [IGNORED if IGNORED in said else ", then ".join(said) or "as it is" for said in words]
+
+
+def _words(step: Transform, n_features: int) -> Sequence[str]:
+    """One per feature; nothing where the step leaves it as it is."""
+    if isinstance(step, HeavyTailLog):
+        return ["signed logarithm (heavy tail)" if heavy else "" for heavy in step.heavy.tolist()]
+    if isinstance(step, Standard):
+        spread = step.inverse_deviation.tolist()
+        pairs = zip(step.mean.tolist(), spread, strict=True)
+        return [f"{mean:.3g} ± {1 / inverse:.3g} to 0 ± 1" if inverse else IGNORED for mean, inverse in pairs]
+    if isinstance(step, MinMax):
+        return ["to -1 … 1, clipped" if inverse else IGNORED for inverse in step.inverse_radius.tolist()]
+    if isinstance(step, Impute):
+        return [f"missing to {fill:.3g}" for fill in step.fill.tolist()]
+    if isinstance(step, Clip):
+        return [f"clipped to ±{step.bound:g}"] * n_features
+    if isinstance(step, SignedLog):
+        return ["signed logarithm"] * n_features
+    return ["" if step.kind == "identity" else step.kind.replace("_", " ")] * n_features
+
+
+def limits(model: Model) -> list[str]:
+    """What the model cannot be trusted with, as far as it knows."""
+    found = [f"It is right only as far as this holds: {model.method.assumes}."]
+    if model.trained_on.get("validation") is None:
+        found.append("Nothing validated it: compare it with production before it serves (`unskew compare`).")
+    never = model.trained_on.get("never_shown", [])
+    if never:
+        found.append(f"Positions never shown, counted from 1: {', '.join(str(place + 1) for place in never)}.")
+    if not model.ranker().pointwise:
+        found.append("Scores compare documents of one list only: pass all candidates of a query together.")
+    found.append("Values beyond those of training are extrapolated as the features' table says.")
+    return found + [f"Training warned: {text}" for text in model.history.warnings]
+
+
+def training_command(model: Model) -> str:
+    """The command that trains it again, with what differs from the defaults."""
+    recipe = model.recipe
+    options = {**recipe.hyper_parameters}
+    options |= {
+        entry.name: getattr(recipe.settings, entry.name)
+        for entry in fields(Settings)
+        if entry.name != "seed" and getattr(recipe.settings, entry.name) != entry.default
+    }
+    default = Network()
+    options |= {
+        name: getattr(recipe.network, own)
+        for name, own in NETWORK_NAMES.items()
+        if getattr(recipe.network, own) != getattr(default, own)
+    }
+    if recipe.transform != "automatic":
+        options["transform"] = recipe.transform
+    words = ["unskew", "train", "LOG", "--method", recipe.method, "--seed", str(recipe.settings.seed)]
+    words += ["--ranker", recipe.ranker] if recipe.ranker != "network" else []
+    for name, value in options.items():
+        if value is not None:
+            words += ["--set", f"{name}={_spelt(value)}"]
+    return shlex.join([*words, "--out", "MODEL"])
+
+
+def _spelt(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(_spelt(entry) for entry in value) if isinstance(value, list | tuple) else f"{value}"
+
+
+def card_markdown(card: Card) -> str:
+    """The card for people, with front matter."""
+    trained = {name: value for name, value in card["trained_on"].items() if not isinstance(value, list | dict)}
+    evidence = card["evidence"]
+    if evidence["best_value"] is None:
+        said = "None was asked for in training."
+    else:
+        value = f"{evidence['validation']} {evidence['best_value']:.4f}"
+        said = f"{value} at step {evidence['best_step']}, of {evidence['of']}."
+    parts = [
+        "---",
+        "library_name: unskew",
+        "tags:",
+        *(f"- {tag}" for tag in ("learning-to-rank", "unbiased-learning-to-rank", card["method"])),
+        "---",
+        "",
+        f"# Ranker learnt from clicks by {card['method']}",
+        "",
+        f"Method: {card['method']} ({card['paper']}). Ranker: {card['ranker']}; a score depends on the "
+        f"{card['scores_depend_on']}. Written by unskew {card['version']}.",
+        "",
+        "## Data",
+        "",
+        *_table(("", ""), [(name.replace("_", " "), _shown(value)) for name, value in trained.items()]),
+        "",
+        "## Assumption",
+        "",
+        f"{card['assumes']}.",
+        "",
+        "## Evidence on held-out data",
+        "",
+        said,
+        "",
+        "## Limits",
+        "",
+        *(f"* {text}" for text in card["limits"]),
+        "",
+        "## Features",
+        "",
+        f"Transform: `{card['transform']}`." if card["ranker"].startswith("network") else "Raw, into the trees.",
+        "",
+        *_table(("feature", "what becomes of it"), list(card["features"].items())),
+    ]
+    if card["examination"] is not None:
+        rows = [(str(place), f"{value:.3f}") for place, value in enumerate(card["examination"], start=1)]
+        parts += ["", "## Examination relative to the top", "", *_table(("position", "examination"), rows)]
+    parts += ["", "## Train it again", "", "```bash", card["command"], "```", ""]
+    return "\n".join(parts)
+
+
+def card_json(card: Card) -> str:
+    """The card for programs."""
+    return json.dumps(card, indent=2, default=str) + "\n"
+
+
+def _table(header: tuple[str, str], rows: Sequence[tuple[str, str]]) -> list[str]:
+    escaped = [(left.replace("|", "\\|"), right.replace("|", "\\|")) for left, right in rows]
+    return [f"| {header[0]} | {header[1]} |", "|---|---|", *(f"| {left} | {right} |" for left, right in escaped)]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {None: "none", True: "yes", False: "no"}[value]
+    return f"{value:,.10g}" if isinstance(value, int | float) else str(value)

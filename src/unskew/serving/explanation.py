@@ -1,0 +1,213 @@
+r"""Explanations: which features a ranker goes by, and which decided between two documents.
+
+**Importance** of a feature is what is lost when its values are shuffled among the documents of the data: nDCG where
+there are labels, else the order, $1 - \tau_b$ with Kendall's $\tau_b$ within queries against the order with all
+features. Values are averaged over shuffles, then over queries; the interval is over queries. Features that say the
+same thing share their importance or hide each other's.
+
+**Deciding** between documents a and b: the features of b are replaced by those of a one after the other, in many random
+orders, and each feature gets the mean change of the score when its turn comes. These Shapley values add up to the
+difference of the two scores, and are positive where the feature speaks for a.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.evaluation.differences import mean_interval
+from unskew.evaluation.evaluate import Scorer, evaluate, score_documents
+from unskew.evaluation.order_agreement import kendall
+from unskew.reporting.drawing import COLOURS, STYLE, Drawn
+
+METRIC = "ndcg@10"
+ORDER = "change of order (1 − τ)"
+SHOWN = 25  # features in a figure
+
+
+@dataclass(frozen=True)
+class Importance:
+    """What is lost without a feature."""
+
+    feature: str
+    mean: float
+    low: float  # 95 % interval over queries
+    high: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Features by importance, the most important first."""
+
+    measure: str
+    n_queries: int
+    features: tuple[Importance, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Feature, importance, interval, as text."""
+        return [(row.feature, f"{row.mean:.4f}", f"{row.low:.4f} to {row.high:.4f}") for row in self.features]
+
+    def __repr__(self) -> str:
+        lines = [f"{feature}  {mean}  ({interval})" for feature, mean, interval in self.rows()]
+        return "\n".join([f"Importance by {self.measure} on {self.n_queries:,} queries", *lines])
+
+    def drawing(self) -> Drawn:
+        """A bar per feature, with its interval."""
+        top = self.features[:SHOWN]
+        spread = np.array([[row.mean - row.low, row.high - row.mean] for row in top]).T
+        title = f"What is lost when a feature is shuffled, by {self.measure}"
+        return Drawn("importance", title, _bars([r.feature for r in top], [r.mean for r in top], title, spread))
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Why one document is scored above or below another."""
+
+    first: str
+    second: str
+    scores: tuple[float, float]
+    features: tuple[tuple[str, float, float, float], ...]  # name, its share of the difference, values of both
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Feature, share of the difference, values of both, as text."""
+        return [(name, f"{share:+.4f}", f"{a:.4g}", f"{b:.4g}") for name, share, a, b in self.features]
+
+    def drawing(self) -> Drawn:
+        """A bar per feature: to the right it speaks for the first document."""
+        top = self.features[:SHOWN]
+        title = f"What speaks for {self.first} (right) and for {self.second} (left)"
+        return Drawn("decision", title, _bars([row[0] for row in top], [row[1] for row in top], title))
+
+
+def explain(
+    ranker: Scorer,
+    data: JudgedSet,
+    names: Sequence[str] = (),
+    *,
+    metric: str | None = METRIC,
+    repeats: int = 5,
+    seed: int = 0,
+) -> Explanation:
+    """Permutation importance of each feature.
+
+    Args:
+        names: of the features, in order.
+        metric: what is lost, by the labels of the data; None: the order, for data without labels.
+        repeats: shuffles of each feature.
+    """
+    names = names or tuple(f"feature {number}" for number in range(data.n_features))
+    if len(names) != data.n_features:
+        raise ValueError(f"{len(names)} names for {data.n_features} features: give one each")
+    if not data.n_documents:
+        raise ValueError("the data have no documents: there is nothing to explain")
+    rng = np.random.default_rng(seed)
+    scores = score_documents(ranker, data)
+    found = []
+    for column, name in enumerate(names):
+        lost = np.mean([_lost(ranker, _shuffled(data, column, rng), scores, metric) for _ in range(repeats)], axis=0)
+        if not np.isfinite(lost).any():
+            raise ValueError("no query has two documents to order, or a relevant one: explain on other data")
+        found.append(Importance(name, *mean_interval(lost[np.isfinite(lost)])))
+    counted = int(np.isfinite(lost).sum())
+    ordered = sorted(found, key=lambda row: -row.mean)
+    return Explanation(ORDER if metric is None else metric, counted, tuple(ordered))
+
+
+def _shuffled(data: JudgedSet, column: int, rng: np.random.Generator) -> JudgedSet:
+    features = data.features.copy()
+    features[:, column] = rng.permutation(features[:, column])
+    return replace(data, features=features)
+
+
+def _lost(ranker: Scorer, shuffled: JudgedSet, scores: NDArray, metric: str | None) -> NDArray[np.float64]:
+    """What each query loses; NaN where it has nothing to lose."""
+    without = score_documents(ranker, shuffled)
+    if metric is None:
+        return 1 - kendall(scores, without, shuffled.offsets)
+    both = [evaluate(values, shuffled, [metric]).values(metric) for values in (scores, without)]
+    return both[0] - both[1]
+
+
+def decide(
+    ranker: Scorer,
+    features: NDArray[np.float32],
+    first: int,
+    second: int,
+    names: Sequence[str] = (),
+    *,
+    labels: tuple[str, str] | None = None,
+    orders: int = 64,
+    seed: int = 0,
+) -> Decision:
+    """Which features decided between two documents of a query.
+
+    Args:
+        features: of all candidates of the query, `[documents, f]`; a listwise ranker sees the others too.
+        first, second: rows of the two.
+        orders: random orders of replacement; more are more exact.
+    """
+    n_features = features.shape[1]
+    names = names or tuple(f"feature {number}" for number in range(n_features))
+    rng = np.random.default_rng(seed)
+    a, b = features[first], features[second]
+    shares = np.zeros(n_features)
+    for _ in range(orders):
+        order = rng.permutation(n_features)
+        turn = np.empty(n_features, dtype=np.int64)
+        turn[order] = np.arange(n_features)
+        replaced = turn[None, :] < np.arange(n_features + 1)[:, None]  # one more feature of a in each row
+        path = _scores_in_place(ranker, features, second, np.where(replaced, a, b))
+        shares[order] += np.diff(path)
+    whole = _scores_in_place(ranker, features, second, np.stack([a, b]))
+    shares /= orders
+    ranked = np.argsort(-np.abs(shares), kind="stable")
+    rows = tuple((str(names[k]), float(shares[k]), float(a[k]), float(b[k])) for k in ranked)
+    said = labels or (f"document {first}", f"document {second}")
+    return Decision(*said, (float(whole[0]), float(whole[1])), rows)
+
+
+def _scores_in_place(ranker: Scorer, features: NDArray, row: int, versions: NDArray) -> NDArray[np.float64]:
+    """Scores of versions of one document, each in its place among the others."""
+    lists = np.repeat(features[None], len(versions), axis=0)
+    lists[:, row] = versions
+    mask = torch.ones(lists.shape[:2], dtype=torch.bool)
+    with torch.inference_mode():
+        return ranker(torch.from_numpy(lists.astype(np.float32)), mask)[:, row].double().numpy()
+
+
+def _bars(labels: Sequence[str], values: Sequence[float], x_label: str, spread: NDArray | None = None) -> Figure:
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(6.4, 1.2 + 0.22 * len(labels)), layout="constrained")
+        axes = figure.add_subplot()
+        places = np.arange(len(labels))[::-1]
+        axes.barh(places, values, xerr=spread, color=COLOURS[0], height=0.7, error_kw={"linewidth": 0.8})
+        axes.set_yticks(places, labels)
+        axes.set_xlabel(x_label)
+        return figure
+
+
+def save_explanation(found: Explanation | Decision, folder: str | Path) -> Path:
+    """Write a figure and the numbers into a folder."""
+    import json
+
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    drawn = found.drawing()
+    drawn.save(target)
+    (target / f"{drawn.file}.json").write_text(json.dumps(found.to_json(), indent=2) + "\n", encoding="utf-8")
+    return target
