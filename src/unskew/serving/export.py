@@ -1,8 +1,9 @@
 """Export: a model as a file for serving, checked against torch before it is written.
 
 The ending of the file's name says which: `.onnx` for any ranker (see `onnx_file`, and `flat_onnx` for rows of documents
-without a mask), `.json` for linear rankers in Elasticsearch and OpenSearch (see `linear_json`). A file appears whole or
-not at all, and none whose scores differ from torch's by more than `agreement.TOLERANCE` of the largest score.
+without a mask), `.json` for linear rankers in Elasticsearch and OpenSearch (see `linear_json`) and, asked for by name,
+plain networks in Solr (see `solr_json`). A file appears whole or not at all, and none whose scores differ from torch's
+by more than `agreement.TOLERANCE` of the largest score.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from unskew.serving.agreement import Agreement, compare
 from unskew.serving.flat_onnx import INPUT, OUTPUT, check_flat, rank_profile, to_flat_onnx
 from unskew.serving.linear_json import linear_scores, to_json
 from unskew.serving.onnx_file import FLAT_FORMAT, FORMAT, OPSET, OnnxRanker, depends_on, to_onnx
+from unskew.serving.solr_json import solr_network
 
-FORMS = {"onnx": ".onnx", "linear": ".json"}
+FORMS = {"onnx": ".onnx", "linear": ".json", "solr": ".json"}
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ def export_model(
     rng = np.random.default_rng(seed)
     if form == "linear":
         content = _linear(model, target, rng)
+    elif form == "solr":
+        content = _solr(model, target, rng)
     else:
         content = _flat_onnx(model, target, rng, names) if flat else _onnx(model, rng)
     if not content.agreement.holds:
@@ -136,6 +140,14 @@ def _linear(model: Model, target: Path, rng: np.random.Generator) -> Content:
     if not model.feature_names:
         note += f", features called {names[0]} to {names[-1]} as the log does not name them"
     return Content(to_json(scores, target.stem, names), agreement, note)
+
+
+def _solr(model: Model, target: Path, rng: np.random.Generator) -> Content:
+    network = solr_network(model)
+    agreement = compare(_copy_on_cpu(model), network, model.problem.n_features, rng)
+    return Content(
+        network.to_json(target.stem, _feature_names(model)), agreement, f"{len(network.layers)} layers for Solr"
+    )
 
 
 def _feature_names(model: Model) -> tuple[str, ...]:
