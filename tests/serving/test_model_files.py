@@ -29,9 +29,10 @@ def test_every_method_ranks_the_same_after_saving(name, log, world, tmp_path):
         np.testing.assert_array_equal(loaded.examination(), model.examination())
 
 
-def test_the_folder_holds_json_and_safetensors_only(model, tmp_path):
+def test_the_folder_holds_text_json_and_safetensors_only(model, tmp_path):
     folder = save_model(model, tmp_path / "model")
-    assert sorted(path.name for path in folder.iterdir()) == ["history.json", "model.json", "weights.safetensors"]
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["README.md", "card.json", "history.json", "model.json", "weights.safetensors"]
     about = json.loads((folder / "model.json").read_text())
     assert about["method"] == "dla"
     assert about["versions"]["unskew"]
