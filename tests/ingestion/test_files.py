@@ -172,3 +172,15 @@ def test_a_table_in_a_schema_of_a_database_is_read(tmp_path):
     assert run(Tables(tmp_path / "shop.duckdb", events_table="raw.events")).impressions == 4
     with pytest.raises(ValueError, match=r"name a table with --table; it has: other, raw\.events"):
         run(Tables(tmp_path / "shop.duckdb"))
+
+
+def test_a_view_of_a_database_reads_nothing_outside_it(tmp_path):
+    (tmp_path / "secret.csv").write_text("session,query,document,position,click,bm25\ns,q,a,1,1,0.5\n")
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
+        connection.register("incoming", pa.table(events()))
+        connection.sql("CREATE TABLE rows AS SELECT * FROM incoming")
+        connection.sql("CREATE VIEW inside AS SELECT * FROM rows WHERE session <> 's0'")
+        connection.sql(f"CREATE VIEW outside AS SELECT * FROM read_csv('{tmp_path / 'secret.csv'}')")
+    assert run(Tables(tmp_path / "shop.duckdb", events_table="inside")).impressions == 3
+    with pytest.raises(ValueError, match=r"view 'outside' reads something outside the database.*CREATE TABLE"):
+        run(Tables(tmp_path / "shop.duckdb", events_table="outside"))

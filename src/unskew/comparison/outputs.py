@@ -23,6 +23,7 @@ from unskew.comparison.plan import Group
 from unskew.comparison.run import Progress, Result, Results, run_plan
 from unskew.comparison.settings import Experiment
 from unskew.comparison.tasks import Task, versions
+from unskew.data.files import new_file, write_text
 from unskew.reporting.drawing import Drawn
 from unskew.reporting.page import ClaimResult, Section, write_report
 from unskew.reporting.sheets import NOTHING, Sheet, latex, markdown, options_text
@@ -89,8 +90,8 @@ def run_experiment(
     _write_results(results, out)
     shown = present(experiment, results, data)
     for sheet in shown.sheets:
-        (out / f"{sheet.name}.md").write_text(markdown(sheet), encoding="utf-8")
-        (out / f"{sheet.name}.tex").write_text(latex(sheet), encoding="utf-8")
+        write_text(out / f"{sheet.name}.md", markdown(sheet))
+        write_text(out / f"{sheet.name}.tex", latex(sheet))
     for figure in shown.figures:
         figure.save(out)
     sections = _sections(experiment, data, results, shown, command)
@@ -162,12 +163,17 @@ def _write_results(results: Results, out: Path) -> None:
     """Both parquet files."""
     by_query = [_query_rows(result) for result in results.results if result.outcome.per_query]
     if by_query:
-        pq.write_table(pa.concat_tables(by_query, promote_options="permissive"), out / "results.parquet")
+        _write_table(pa.concat_tables(by_query, promote_options="permissive"), out / "results.parquet")
     chosen = {result.run.key for result in results.results}
     everything = {result.run.key: result for result in (*results.results, *results.tried)}
     if everything:
         rows = [_run_row(result, result.run.key in chosen) for result in everything.values()]
-        pq.write_table(pa.Table.from_pylist(rows), out / "runs.parquet")
+        _write_table(pa.Table.from_pylist(rows), out / "runs.parquet")
+
+
+def _write_table(table: pa.Table, place: Path) -> None:
+    with new_file(place) as scratch:
+        pq.write_table(table, scratch)
 
 
 def _query_rows(result: Result) -> pa.Table:

@@ -92,6 +92,12 @@ def write_file(target: str | Path, content: bytes) -> None:
         scratch.write_bytes(content)
 
 
+def write_text(target: str | Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    with new_file(target) as scratch:
+        scratch.write_text(text, encoding="utf-8")
+
+
 @contextmanager
 def new_folder(target: Path, marker: str, *, overwrite: bool) -> Iterator[Path]:
     """A folder to write into that takes the target's place when all is written, and vanishes if anything fails.

@@ -166,7 +166,22 @@ class DuckEngine:
             for schema, entry in self._rows(listed + "ORDER BY ALL")
         }
         schema, entry = places[_choose(table, list(places), source)]
+        if self._rows(listed + f"AND table_schema = '{schema}' AND table_name = '{entry}' AND table_type = 'VIEW'"):
+            return self._copy_view(source.files[0], schema, entry)
         return self.connection.table(entry, database=(name, schema))
+
+    def _copy_view(self, file: str, schema: str, entry: str) -> ir.Table:
+        """The rows of a view, read where nothing outside the database can be: a view may name any file."""
+        with duckdb.connect(file, read_only=True, config={"enable_external_access": False}) as closed:
+            try:
+                reader = closed.sql(f'SELECT * FROM "{schema}"."{entry}"').fetch_record_batch()
+                self.connection.con.register("incoming", reader)
+                return self._create("adopted", "SELECT * FROM incoming")
+            except (duckdb.PermissionException, duckdb.InvalidInputException, duckdb.IOException) as error:
+                raise ValueError(
+                    f"{file}: view '{entry}' reads something outside the database, which is not allowed "
+                    f"({first_line(error)}): write its rows into a table first, CREATE TABLE … AS SELECT * FROM {entry}"
+                ) from error
 
     def _create(self, name: str, query: str) -> ir.Table:
         self._n_kept += 1

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from unskew.data.files import new_file
 from unskew.reporting.drawing import Drawn
 from unskew.reporting.sheets import Sheet
 
@@ -55,7 +56,6 @@ def write_report(path: str | Path, title: str, sections: Sequence[Section], lead
         loader=PackageLoader("unskew.reporting", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     page = environment.get_template(TEMPLATE).render(title=title, lead=lead, sections=sections, classes=CLASSES)
-    scratch = target.with_name(f".{target.name}.tmp")
-    scratch.write_text(page, encoding="utf-8")
-    scratch.replace(target)
+    with new_file(target) as scratch:
+        scratch.write_text(page, encoding="utf-8")
     return target
