@@ -89,7 +89,7 @@ def test_a_run_can_stop_in_any_stage(tmp_path, stops):
 
 def norm(method):
     """A validation that rises and falls: how far a weight is from a place on its way."""
-    return lambda _: -abs(float(method.observation.logits.detach().norm()) - 0.25)
+    return lambda _: -abs(float(method.observation.logits.detach().norm()) - 0.4)
 
 
 def test_best_state_and_patience_survive_an_interruption(tmp_path):
