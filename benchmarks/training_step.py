@@ -39,7 +39,7 @@ def _overhead(n_lists: int = 2_048, n_features: int = 700, steps: int = 24) -> R
     clicks = (rng.random((n_lists, 10)) < 0.1).astype(np.float32)
     log = ClickLog(
         features=features,
-        documents=np.arange(n_lists * 10, dtype=np.int32).reshape(n_lists, 10),
+        versions=np.arange(n_lists * 10, dtype=np.int32).reshape(n_lists, 10),
         mask=np.ones((n_lists, 10), dtype=bool),
         clicks=clicks,
         sessions=np.ones(n_lists, dtype=np.float32),

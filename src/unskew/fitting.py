@@ -58,15 +58,16 @@ def fit(
     source = log if log is not None else judged
     if source is None:
         raise ValueError(f"{recipe.method} has nothing to learn from: pass a click log (or judged data for 'labelled')")
+    n_inputs = source.n_features if isinstance(source, JudgedSet) else source.n_inputs
     _check_sources(recipe.method, log, judged)
-    _check_features(recipe.method, source.n_features)
-    transform = transform_for(recipe.transform if source.n_features else "identity", source)
+    _check_features(recipe.method, n_inputs)
+    transform = transform_for(recipe.transform if n_inputs else "identity", source)
     learning, held_out = _split(log, validate, recipe.settings.seed)
     vocabulary = _vocabulary(recipe.method, learning)
     logs = _transformed_sources(recipe, transform, learning, judged, interventions, vocabulary)
     if isinstance(validate, JudgedSet):
         logs["validation"] = transform_judged(validate, transform)
-    problem = _problem(log, source.n_features, recipe.network, vocabulary)
+    problem = _problem(log, n_inputs, recipe.network, vocabulary)
     hyper = _with_estimates(recipe, learning, problem)
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(recipe.settings.seed)

@@ -138,6 +138,8 @@ class ClickedLists(Lists):
     sessions: Tensor  # [batch] float32
     bias: Mapping[str, Tensor] = field(default_factory=dict)  # name -> [batch, docs]; int64 levels or float32
     policy_scores: Tensor | None = None  # [batch, docs] float32, of the ranker that showed the list
+    seen: Tensor | None = None  # [batch, docs] float32, sessions in which a look at it was recorded
+    seen_sessions: Tensor | None = None  # [batch] float32, sessions in which looks were recorded
     pairs: Tensor | None = None  # [batch, docs, docs]: sessions in which i was clicked and j was not
 
 

@@ -14,7 +14,7 @@ def small_log(**changes):
     """Three lists of queries 0, 0 and 1; the last has one document."""
     fields = {
         "features": np.arange(6, dtype=np.float32).reshape(3, 2),
-        "documents": np.array([[0, 1], [1, 0], [2, 0]], dtype=np.int32),
+        "versions": np.array([[0, 1], [1, 0], [2, 0]], dtype=np.int32),
         "mask": np.array([[True, True], [True, True], [True, False]]),
         "clicks": np.array([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]], dtype=np.float32),
         "sessions": np.array([2.0, 4.0, 1.0], dtype=np.float32),
@@ -54,7 +54,7 @@ def test_positions_are_the_order_shown_unless_given():
 def test_without_queries_lists_that_share_a_document_answer_the_same():
     log = ClickLog(
         features=np.zeros((6, 1), dtype=np.float32),
-        documents=np.array([[0, 1], [2, 3], [1, 4]], dtype=np.int32),
+        versions=np.array([[0, 1], [2, 3], [1, 4]], dtype=np.int32),
         mask=np.ones((3, 2), dtype=bool),
         clicks=np.zeros((3, 2)),
         sessions=np.ones(3),
@@ -136,8 +136,8 @@ def test_interventions_are_found_or_asked_for():
         ({"document_ids": np.arange(2)}, "one of each is needed for every document"),
         ({"document_queries": np.array([0, 0, 5])}, "points beyond query_ids"),
         ({"document_queries": np.array([0, 1, 1])}, "list 0: its documents belong to different queries"),
-        ({"documents": np.array([[0, 1], [1, 0], [7, 0]])}, "beyond the feature matrix"),
-        ({"documents": np.array([[0, 1], [1, 0], [-1, 0]])}, "beyond the feature matrix"),
+        ({"versions": np.array([[0, 1], [1, 0], [7, 0]])}, "beyond the feature matrix"),
+        ({"versions": np.array([[0, 1], [1, 0], [-1, 0]])}, "beyond the feature matrix"),
         (
             {"mask": np.array([[True, True], [True, True], [False, False]])},
             "list 2: a list shows at least one document",

@@ -32,12 +32,24 @@ def make_log(n_queries=6, seed=0, **changes):
         device = ["phone", "desk"][rng.integers(2)]
         for place, document in enumerate(order):
             row = (session, f"q{query}", int(document), place, rng.integers(2), device)
-            rows.append((*row, ["web", "ad"][rng.integers(2)], 0.5 * place, session, 10.0 * query + document))
-    names = ("session", "query", "document", "position", "click", "device", "kind", "score", "time", "feature")
+            more = (10.0 * query + document, rng.integers(2), [None, "red"][document % 2], query)
+            events = (rng.integers(2), [1, 0, None][session % 3])
+            rows.append((*row, ["web", "ad"][rng.integers(2)], 0.5 * place, session, *more, *events))
+    names = ("session", "query", "document", "position", "click", "device", "kind", "score", "time")
+    names = (*names, "feature", "price", "colour", "hour", "carts", "look")
     columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
     table = pa.table({**columns, "changed": ["swap" if session % 4 == 0 else "none" for session in columns["session"]]})
     log = ClickLog.from_table(
-        table, bias=["device", "kind"], policy_score="score", intervention="changed", time="time", features=["feature"]
+        table,
+        bias=["device", "kind"],
+        policy_score="score",
+        intervention="changed",
+        time="time",
+        period="day",
+        features=["feature", "price", "colour"],
+        context=["hour"],
+        events=["carts"],
+        seen="look",
     )
     return replace(log, **changes)
 
@@ -64,8 +76,8 @@ def test_a_log_comes_back_as_it_was(tmp_path, n_shards):
     "log",
     [
         make_log().marginal(),
-        make_log(bias={}, policy_scores=None, interventions=None, first_shown=None, feature_names=()),
-        make_log(features=make_log().features[:, :0], feature_names=()),
+        make_log(bias={}, policy_scores=None, interventions=None, first_shown=None, feature_names=(), categories={}),
+        make_log(features=make_log().features[:, :0], feature_names=(), categories={}),
         make_log(graded=True, clicks=make_log().clicks * 1000.1),
         make_log(sessions=make_log().sessions * 2.0**26, patterns=None),
         make_log(query_ids=np.array([2**62 + number for number in range(6)])),
@@ -254,15 +266,17 @@ def damage(folder: Path, name: str, change) -> None:
 
 def edit_json(folder: Path, **changes) -> None:
     about = json.loads((folder / "log.json").read_text())
-    (folder / "log.json").write_text(json.dumps({**about, **changes}))
+    del about["digest"]
+    about |= {name: value for name, value in changes.items() if name != "digest"}
+    (folder / "log.json").write_text(json.dumps({**about, "digest": files.json_digest(about)}))
 
 
-@pytest.mark.parametrize("table", ["documents", "lists", "patterns"])
+@pytest.mark.parametrize("table", ["versions", "lists", "patterns"])
 @pytest.mark.parametrize("change", [lambda data: data[: len(data) // 2], lambda _: b"", lambda data: data[:-1]])
 def test_a_truncated_shard_is_named(tmp_path, table, change):
     write_log(make_log(), tmp_path / "log")
     damage(tmp_path / "log", f"shard-00000.{table}.parquet", change)
-    with pytest.raises(ValueError, match=rf"shard-00000\.{table}\.parquet cannot be read .* write it again"):
+    with pytest.raises(ValueError, match=rf"shard-00000\.{table}\.parquet cannot be read .* write the log again"):
         read_log(tmp_path / "log")
 
 
@@ -277,10 +291,46 @@ def test_files_of_two_logs_are_not_mixed(tmp_path):
     write_log(make_log(), tmp_path / "log")
     write_log(make_log(n_queries=9), tmp_path / "other")
     shutil.copy(tmp_path / "other" / "shard-00000.lists.parquet", tmp_path / "log")
-    with pytest.raises(
-        ValueError, match=r"lists\.parquet has \d+ rows, log\.json says \d+: files of two logs are mixed"
-    ):
+    with pytest.raises(ValueError, match=r"lists\.parquet cannot be read \(its content is not what was written"):
         read_log(tmp_path / "log")
+
+
+@pytest.mark.parametrize("table", ["versions", "lists", "patterns"])
+def test_a_flipped_bit_is_noticed(tmp_path, table):
+    write_log(make_log(), tmp_path / "log")
+    for place in (0.1, 0.5, 0.9):
+        write_log(make_log(), tmp_path / "log", overwrite=True)
+
+        def flip(data, place=place):
+            at = int(place * len(data))
+            return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+        damage(tmp_path / "log", f"shard-00000.{table}.parquet", flip)
+        with pytest.raises(ValueError, match=rf"{table}\.parquet cannot be read"):
+            read_log(tmp_path / "log")
+
+
+@pytest.mark.parametrize("name", ["documents", "lists", "patterns", "sessions", "clicks", "positions"])
+def test_false_totals_are_noticed(tmp_path, name):
+    write_log(make_log(), tmp_path / "log")
+    about = json.loads((tmp_path / "log" / "log.json").read_text())
+    about["shards"][0][name] += 1
+    edit_json(tmp_path / "log", **about)
+    with pytest.raises(ValueError, match=rf"have [\d.]+ {name}, log\.json says [\d.]+"):
+        read_log(tmp_path / "log")
+
+
+def test_another_content_has_another_digest(tmp_path):
+    log = make_log()
+    reversed_clicks = replace(log, clicks=np.where(log.mask, log.sessions[:, None] - log.clicks, 0), patterns=None)
+    logs = (log, reversed_clicks, replace(log, features=log.features + 1), log)
+    folders = [write_log(entry, tmp_path / str(number)) for number, entry in enumerate(logs)]
+    digests = [open_log(folder).digest for folder in folders]
+    assert digests[0] == digests[3]
+    assert len(set(digests)) == 3
+    digests = [entry.digest for entry in logs]
+    assert digests[0] == digests[3]
+    assert len(set(digests)) == 3
 
 
 def test_columns_that_do_not_fit_together_are_refused(tmp_path):
@@ -289,6 +339,9 @@ def test_columns_that_do_not_fit_together_are_refused(tmp_path):
     for changed in (pq.read_table(path).drop_columns(["clicks"]), pq.read_table(path).drop_columns(["bias.kind"])):
         write_log(make_log(), tmp_path / "log", overwrite=True)
         pq.write_table(changed, path)
+        about = json.loads((tmp_path / "log" / "log.json").read_text())
+        about["shards"][0]["digests"]["lists"] = files.file_digest(path)
+        edit_json(tmp_path / "log", **about)
         with pytest.raises(ValueError, match="do not fit together"):
             read_log(tmp_path / "log")
 
@@ -301,10 +354,10 @@ def test_columns_that_do_not_fit_together_are_refused(tmp_path):
         (lambda _: b"{}", "format is None"),
         (lambda _: b"\xff\xfe", r"log\.json is damaged"),
         (
-            lambda data: data.replace(b'"version": 1', b'"version": 2'),
-            "version 2 of the format; this release reads version 1",
+            lambda data: data.replace(b'"version": 2', b'"version": 1'),
+            "version 1 of the format, this release reads version 2: make the log anew from its source",
         ),
-        (lambda data: data.replace(b'"graded"', b'"graduated"'), "'graded' is missing"),
+        (lambda data: data.replace(b'"graded"', b'"graduated"'), r"log\.json is damaged, or was changed by hand"),
     ],
 )
 def test_a_damaged_or_newer_description_is_refused(tmp_path, change, message):
@@ -345,7 +398,7 @@ def test_every_column_on_disk_is_documented(tmp_path):
     text = (
         DOCS.read_text(encoding="utf-8")
         .replace("bias.NAME", "bias.device")
-        .replace("`bias.device`", "`bias.device` `bias.kind`")
+        .replace("`bias.device`", "`bias.device` `bias.kind` `context.hour` `events.carts`")
     )
     for path in (tmp_path / "log").glob("*.parquet"):
         assert all(f"`{name}`" in text for name in pq.read_schema(path).names)

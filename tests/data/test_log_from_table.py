@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.columns import begin_of_period
 
 # Two sessions saw query "a" in the same order and clicked differently, a third one saw it in the other order.
 ROWS = {
@@ -47,6 +48,75 @@ def test_patterns_keep_what_was_clicked_together():
     assert patterns.clicks.tolist() == [[1, 0], [1, 1], [0, 0]]
     assert patterns.sessions.tolist() == [1, 1, 1]
     assert not ClickLog.from_table(table(), joint=False).joint
+
+
+def test_features_belong_to_the_showing():
+    log = ClickLog.from_table(table(price=[0.5, 2.0, 0.5, 3.0, 2.0, 0.5]))  # y became dearer for the second session
+    assert log.features.tolist() == [[0.5], [2.0], [3.0]]
+    assert log.version_documents.tolist() == [0, 1, 1]
+    assert log.versions.tolist() == [[0, 1], [0, 2], [1, 0]]
+    assert log.documents.tolist() == [[0, 1], [0, 1], [1, 0]]
+    assert log.document_ids.tolist() == ["x", "y"]
+    assert log.sessions.tolist() == [1, 1, 1]
+
+
+def test_a_missing_feature_is_a_version_of_its_own_and_equals_itself():
+    nan = float("nan")
+    log = ClickLog.from_table(table(price=[0.5, nan, 0.5, None, 2.0, 0.5]))
+    np.testing.assert_array_equal(log.features, [[0.5], [nan], [2.0]])
+    assert log.sessions.tolist() == [2, 1]
+
+
+def test_text_becomes_categories():
+    log = ClickLog.from_table(table(brand=["b", "a", "b", "a", "a", "b"]), features=["price", "brand"])
+    assert log.categories == {"brand": ("a", "b")}
+    assert log.features.tolist() == [[0.5, 1], [2.0, 0]]
+    assert log.to_table(features=True)["brand"].to_pylist() == ["b", "a", "a", "b"]
+
+
+def test_context_stands_once_per_list_and_parts_lists():
+    log = ClickLog.from_table(table(hour=[8, 8, 9, 9, 8, 8]), context=["hour"])
+    assert log.context.tolist() == [[8], [9], [8]]
+    assert (log.context_names, log.n_features, log.n_inputs) == (("hour",), 1, 2)
+    assert log.input_names == ("price", "hour")
+    joined = log.with_context_as_features()
+    assert joined.features[joined.versions].tolist() == [[[0.5, 8], [2, 8]], [[0.5, 9], [2, 9]], [[2, 8], [0.5, 8]]]
+    assert joined.documents.tolist() == log.documents.tolist()
+
+
+def test_events_of_other_kinds_are_counted():
+    log = ClickLog.from_table(table(carts=[1, 0, 1, 0, 0, 0], bought=[1, 0, 0, 0, 0, 0]), events=["carts", "bought"])
+    assert log.events["carts"].tolist() == [[2, 0], [0, 0]]
+    assert log.events["bought"].tolist() == [[1, 0], [0, 0]]
+    assert log.feature_names == ("price",)
+
+
+def test_looks_are_counted_where_they_were_recorded():
+    log = ClickLog.from_table(table(look=[2.5, 0, None, None, 1, 1]), seen="look")  # seconds in the viewport
+    assert log.seen.tolist() == [[1, 0], [1, 1]]
+    assert log.seen_sessions.tolist() == [1, 1]
+    assert log.sessions.tolist() == [2, 1]
+
+
+def test_lists_are_counted_per_period():
+    day = 86_400 * 10**6
+    times = [0, 0, day + 5, day + 5, 7, 7]
+    log = ClickLog.from_table(table(t=times), time="t", period="day")
+    assert log.periods.tolist() == [0, day, 0]
+    assert log.sessions.tolist() == [1, 1, 1]
+    assert ClickLog.from_table(table(t=times), time="t").sessions.tolist() == [2, 1]
+    assert log.between(since=day).sessions.tolist() == [1]
+    assert log.between(until=day).n_clicks == 1
+    assert log.weighted(np.array([1.0, 0.5, 1.0])).clicks.tolist() == [[1, 0], [0.5, 0.5], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("period", "begin"),
+    [("hour", "2024-02-29T13"), ("day", "2024-02-29"), ("week", "2024-02-26"), ("month", "2024-02")],
+)
+def test_a_period_begins_where_the_calendar_says(period, begin):
+    time = np.array(["2024-02-29T13:30:01"], dtype="datetime64[us]").astype(np.int64)
+    assert begin_of_period(time, period).tolist() == np.array([begin], dtype="datetime64[us]").astype(np.int64).tolist()
 
 
 @st.composite
@@ -304,10 +374,12 @@ def test_a_list_is_first_shown_at_its_earliest_session(times):
         ({"click": [0, 0, None, 0, 0, 0]}, {}, "column 'click', row 2: no value"),
         ({"click": [0, 0, -1.0, 0, 0, 0]}, {"graded": True}, "column 'click', row 2: -1.0"),
         ({"session": [1, 1, None, 2, 3, 3]}, {}, "column 'session', row 2: no value"),
-        ({"price": [0.5, 2, 0.5, float("nan"), 2, 0.5]}, {}, "column 'price', row 3: nan is not allowed; features are"),
         ({"price": [0.5, 2, 0.5, 2, 1e300, 0.5]}, {}, "column 'price', row 4: inf"),
-        ({"price": [0.5, 2, 0.5, 3, 2, 0.5]}, {}, "column 'price', row 3: 3.0, but row 1 has 2.0"),
-        ({"price": ["cheap"] * 6}, {"features": ["price"]}, "column 'price' holds string"),
+        ({"hour": [1, 1, 2, 2, 3, 4]}, {"context": ["hour"]}, "column 'hour', row 5: 4.0, but row 4 has 3.0"),
+        ({}, {"period": "day"}, "lists cannot be counted per day without times"),
+        ({"t": [0] * 6}, {"time": "t", "period": "fortnight"}, "choose from hour, day, week, month"),
+        ({"look": [1, 1, -1, 1, 1, 1]}, {"seen": "look"}, "column 'look', row 2: -1"),
+        ({"carts": [0, 1, 0, -1, 0, 0]}, {"events": ["carts"]}, "column 'carts', row 3: -1"),
         ({"n": [5, 5, 5, 5, 5, 4]}, {"sessions": "n"}, "column 'n', row 5: 4.0, but row 4 has 5.0"),
         ({"n": [0] * 6}, {"sessions": "n"}, "column 'n', row 0: 0.0 .* shown at least once"),
         ({"click": [6] * 6, "n": [5] * 6}, {"sessions": "n"}, "column 'click', row 0: 6.0 .* at most 'n'"),

@@ -245,7 +245,7 @@ def small_log(lists, clicks, sessions, n_features=2):
     documents = np.array(lists, dtype=np.int32)
     return ClickLog(
         features=np.random.default_rng(0).normal(size=(documents.max() + 1, n_features)).astype(np.float32),
-        documents=documents,
+        versions=documents,
         mask=np.ones(documents.shape, dtype=bool),
         clicks=np.array(clicks, dtype=np.float32),
         sessions=np.array(sessions, dtype=np.float32),

@@ -19,7 +19,7 @@ def tiny_log():
     """Query 0: documents 0, 1 shown 8 times in this order and 2 times in the other; query 1: documents 2, 3."""
     return ClickLog(
         features=np.arange(4, dtype=np.float32)[:, None],
-        documents=np.array([[0, 1], [1, 0], [2, 3]], dtype=np.int32),
+        versions=np.array([[0, 1], [1, 0], [2, 3]], dtype=np.int32),
         mask=np.ones((3, 2), dtype=bool),
         clicks=np.array([[4, 2], [2, 0], [0, 0]]),
         sessions=np.array([8, 2, 10]),
@@ -84,7 +84,7 @@ def test_for_documents_never_shown_the_model_speaks_alone():
     fewer = log.select([2])
     never_shown = ClickLog(
         features=log.features,
-        documents=fewer.documents[:, :1],
+        versions=fewer.documents[:, :1],
         mask=fewer.mask[:, :1],
         clicks=np.array([[5]]),
         sessions=fewer.sessions,

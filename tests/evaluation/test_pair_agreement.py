@@ -21,7 +21,7 @@ def _few_pairs_do(monkeypatch):
 def two_orders(clicks, sessions=(10, 10)):
     return ClickLog(
         features=np.zeros((2, 1), dtype=np.float32),
-        documents=np.array([[0, 1], [1, 0]], dtype=np.int32),
+        versions=np.array([[0, 1], [1, 0]], dtype=np.int32),
         mask=np.ones((2, 2), dtype=bool),
         clicks=np.array(clicks),
         sessions=np.array(sessions),
@@ -91,7 +91,7 @@ def test_across_queries_a_click_wins_against_the_skips_below_it():
     # Two queries of two documents in a fixed order; on top the first is clicked 3 of 4 times, the other 1 of 4.
     log = ClickLog(
         features=np.zeros((4, 1), dtype=np.float32),
-        documents=np.array([[0, 1], [2, 3]], dtype=np.int32),
+        versions=np.array([[0, 1], [2, 3]], dtype=np.int32),
         mask=np.ones((2, 2), dtype=bool),
         clicks=np.array([[3, 0], [1, 0]]),
         sessions=np.array([4, 4]),

@@ -12,7 +12,7 @@ def log_of(clicks, sessions, orders):
     n_docs = len(orders[0])
     return ClickLog(
         features=np.zeros((n_docs, 1), dtype=np.float32),
-        documents=np.array(orders, dtype=np.int32),
+        versions=np.array(orders, dtype=np.int32),
         mask=np.ones((len(orders), n_docs), dtype=bool),
         clicks=np.array(clicks),
         sessions=np.array(sessions),

@@ -14,7 +14,7 @@ from unskew.ingestion.run import ingest
 
 COUNTED = ClickLog(
     features=np.array([[1.0], [2.0], [3.0]], dtype=np.float32),
-    documents=np.array([[0, 1], [2, 0]], dtype=np.int32),
+    versions=np.array([[0, 1], [2, 0]], dtype=np.int32),
     mask=np.array([[True, True], [True, False]]),
     clicks=np.array([[2.0, 1.0], [0.0, 0.0]]),
     sessions=np.array([3.0, 1.0]),

@@ -138,7 +138,7 @@ def test_estimates_at_the_truth_stay_there():
     sessions = 1000.0
     log = ClickLog(
         features=np.log(gamma / (1 - gamma)).reshape(-1, 1).astype(np.float32),
-        documents=np.arange(6, dtype=np.int32).reshape(3, 2),
+        versions=np.arange(6, dtype=np.int32).reshape(3, 2),
         mask=np.ones((3, 2), dtype=bool),
         clicks=sessions * (a * gamma + b * (1 - gamma)),
         sessions=np.full(3, sessions),
@@ -174,7 +174,7 @@ def test_corrected_clicks_are_learnt_as_relevance():
     alpha, beta, gamma = np.array([0.7, 0.3]), np.array([0.2, 0.05]), np.array([[0.2, 0.6], [0.6, 0.2]])
     log = ClickLog(
         features=np.array([[1, 0], [0, 1]], dtype=np.float32),
-        documents=np.array([[0, 1], [1, 0]], dtype=np.int32),
+        versions=np.array([[0, 1], [1, 0]], dtype=np.int32),
         mask=np.ones((2, 2), dtype=bool),
         clicks=100 * (alpha * gamma + beta),
         sessions=np.full(2, 100.0),

@@ -27,7 +27,7 @@ def expected_log(seen, column):
     sessions = np.full(len(documents), 100.0)
     return ClickLog(
         features=np.eye(3, dtype=np.float32),
-        documents=documents,
+        versions=documents,
         mask=np.ones(documents.shape, dtype=bool),
         clicks=100 * np.repeat(seen, 3, axis=0) * RELEVANCE[documents],
         sessions=sessions,

@@ -39,7 +39,7 @@ def position_based_log(*, policy_scores):
     owner = np.repeat(np.arange(N_LISTS), SESSIONS)
     return ClickLog(
         features=features.reshape(-1, N_FEATURES).astype(np.float32),
-        documents=np.arange(N_LISTS * N_DOCS, dtype=np.int32).reshape(N_LISTS, N_DOCS),
+        versions=np.arange(N_LISTS * N_DOCS, dtype=np.int32).reshape(N_LISTS, N_DOCS),
         mask=np.ones((N_LISTS, N_DOCS), dtype=bool),
         clicks=clicks.sum(1).astype(np.float32),
         sessions=np.full(N_LISTS, float(SESSIONS), dtype=np.float32),

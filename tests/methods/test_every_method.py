@@ -104,7 +104,7 @@ def joint_log(features, mask, sessions_of_lists, device):
     np.add.at(counts, owner, clicks)
     return ClickLog(
         features=features,
-        documents=np.where(mask, np.arange(n_lists * n_docs).reshape(n_lists, n_docs), 0).astype(np.int32),
+        versions=np.where(mask, np.arange(n_lists * n_docs).reshape(n_lists, n_docs), 0).astype(np.int32),
         mask=mask,
         clicks=counts,
         sessions=np.bincount(owner, minlength=n_lists).astype(np.float32),
@@ -345,7 +345,7 @@ def log_of_single_sessions(log, sessions):
     clicks = np.concatenate(sessions).astype(np.float32)
     return replace(
         log.marginal(),
-        documents=log.documents[owner],
+        versions=log.documents[owner],
         mask=log.mask[owner],
         positions=log.positions[owner],
         clicks=clicks,

@@ -41,7 +41,7 @@ def simulation():
 def two_lists(clicks, sessions, **fields):
     return ClickLog(
         features=np.eye(3, dtype=np.float32),
-        documents=np.array([[0, 1, 2], [2, 1, 0]], dtype=np.int32),
+        versions=np.array([[0, 1, 2], [2, 1, 0]], dtype=np.int32),
         mask=np.array([[True, True, True], [True, True, False]]),
         clicks=np.array(clicks, dtype=np.float32),
         sessions=np.array(sessions, dtype=np.float32),
@@ -148,7 +148,7 @@ def test_without_interventions_it_says_which_command_makes_them(simulation):
     only_top = simulation.log.select(np.arange(10))
     only_top = replace(
         only_top,
-        documents=only_top.documents[:, :1],
+        versions=only_top.documents[:, :1],
         mask=only_top.mask[:, :1],
         clicks=only_top.clicks[:, :1],
         positions=only_top.positions[:, :1],

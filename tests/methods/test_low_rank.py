@@ -529,7 +529,7 @@ def seen_log(lists, relevance, level="seen"):
     n_lists, n_docs = lists.mask.shape
     return ClickLog(
         features=lists.features.numpy().reshape(-1, N_FEATURES).astype(np.float32),
-        documents=np.arange(n_lists * n_docs, dtype=np.int32).reshape(n_lists, n_docs),
+        versions=np.arange(n_lists * n_docs, dtype=np.int32).reshape(n_lists, n_docs),
         mask=np.ones((n_lists, n_docs), dtype=bool),
         clicks=(1000 * relevance.softmax(-1)).numpy(),
         sessions=np.full(n_lists, 1000.0),

@@ -82,7 +82,7 @@ def test_the_truth_is_a_fixed_point():
     gamma = np.array([[0.2, 0.5, 0.9], [0.7, 0.3, 0.6]])
     log = ClickLog(
         features=np.log(gamma / (1 - gamma)).reshape(-1, 1).astype(np.float32),
-        documents=np.arange(6, dtype=np.int32).reshape(2, 3),
+        versions=np.arange(6, dtype=np.int32).reshape(2, 3),
         mask=np.ones((2, 3), dtype=bool),
         clicks=1000 * theta * gamma,
         sessions=np.full(2, 1000.0),

@@ -10,7 +10,7 @@ from unskew.serving.weights import debiased_rows
 # Lists of two queries that take turns; the second position is seen half as often.
 LOG = ClickLog(
     features=np.arange(4, dtype=np.float32).reshape(4, 1),
-    documents=np.array([[0, 1], [2, 3], [1, 0]], dtype=np.int32),
+    versions=np.array([[0, 1], [2, 3], [1, 0]], dtype=np.int32),
     mask=np.ones((3, 2), dtype=bool),
     clicks=np.array([[2, 1], [0, 4], [1, 0]], dtype=np.float32),
     sessions=np.array([4, 8, 1], dtype=np.float32),

@@ -13,7 +13,7 @@ from unskew.training.train import train
 
 LOG = ClickLog(
     features=np.zeros((2, 1), dtype=np.float32),
-    documents=np.array([[0, 1]], dtype=np.int32),
+    versions=np.array([[0, 1]], dtype=np.int32),
     mask=np.ones((1, 2), dtype=bool),
     clicks=np.array([[1.0, 0.0]], dtype=np.float32),
     sessions=np.array([1.0], dtype=np.float32),

@@ -19,7 +19,7 @@ def small_log(seed=0, n_lists=12, n_docs=4, n_features=3):
     sessions = rng.integers(2, 6, n_lists).astype(np.float32)
     return ClickLog(
         features=rng.normal(size=(n_lists * n_docs, n_features)).astype(np.float32),
-        documents=np.arange(n_lists * n_docs, dtype=np.int32).reshape(n_lists, n_docs),
+        versions=np.arange(n_lists * n_docs, dtype=np.int32).reshape(n_lists, n_docs),
         mask=np.ones((n_lists, n_docs), dtype=bool),
         clicks=np.minimum(rng.integers(0, 4, (n_lists, n_docs)), sessions[:, None]).astype(np.float32),
         sessions=sessions,

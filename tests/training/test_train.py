@@ -25,7 +25,7 @@ def toy_log(clicks=((1, 0), (0, 1)), sessions=(2, 2)):
     n = len(clicks)
     return ClickLog(
         features=np.arange(2 * n, dtype=np.float32)[:, None],
-        documents=np.arange(2 * n, dtype=np.int32).reshape(n, 2),
+        versions=np.arange(2 * n, dtype=np.int32).reshape(n, 2),
         mask=np.ones((n, 2), dtype=bool),
         clicks=np.array(clicks, dtype=np.float32),
         sessions=np.array(sessions, dtype=np.float32),

@@ -30,7 +30,7 @@ def log_of(features, clicks, sessions, mask=None):
     n_lists, n_docs = features.shape
     return ClickLog(
         features=features.reshape(-1, 1),
-        documents=np.arange(features.size, dtype=np.int32).reshape(n_lists, n_docs),
+        versions=np.arange(features.size, dtype=np.int32).reshape(n_lists, n_docs),
         mask=np.ones((n_lists, n_docs), dtype=bool) if mask is None else np.asarray(mask, dtype=bool),
         clicks=np.asarray(clicks, dtype=np.float32),
         sessions=np.asarray(sessions, dtype=np.float32),

@@ -17,15 +17,16 @@ LAST_POSITION = int(np.iinfo(np.int16).max)
 ROUNDING = 1e-6  # weighted clicks may exceed weighted sessions by this share
 
 
-def check_columns(table: pa.Table, needed: Sequence[str]) -> None:
-    """Refuse a table that lacks a column, has it twice or has holes in it."""
+def check_columns(table: pa.Table, needed: Sequence[str], *, holes: bool = False) -> None:
+    """Refuse a table that lacks a column, has it twice or, unless they are allowed, has holes in it."""
     for name in needed:
         times = table.column_names.count(name)
         if times == 0:
             raise ValueError(f"column '{name}' is missing; the table has: {', '.join(table.column_names)}")
         if times > 1:
             raise ValueError(f"column '{name}' is there {times} times: rename all but one")
-        check_present(table, name)
+        if not holes:
+            check_present(table, name)
 
 
 def check_present(table: pa.Table, name: str) -> None:
@@ -48,6 +49,22 @@ def check_features(features: NDArray, names: Sequence[str] = (), what: str = "do
             raise ValueError(
                 f"feature {name} of {what} {start + row} is {features[start + row, column]}: features must be finite; "
                 "impute them first, e.g. with fit_transform(..., impute='mean')"
+            )
+
+
+def refuse_infinite(features: NDArray, names: Sequence[str] = (), what: str = "document") -> None:
+    """Refuse infinity; NaN is a value that is missing."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        if np.isfinite(features.sum()):  # one fast pass; if it fails, a slow one looks closer
+            return
+    for start in range(0, len(features), 65_536):
+        bad = np.isinf(features[start : start + 65_536])
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            name = f"'{names[column]}'" if len(names) else f"number {column}"
+            raise ValueError(
+                f"feature {name} of {what} {start + row} is {features[start + row, column]}: features are finite, or "
+                "missing (NaN); cut it off or leave it empty"
             )
 
 
@@ -94,8 +111,10 @@ def check_one_a_place(places: NDArray, rows: NDArray[np.int64], mask: NDArray[np
 def check_log(log: ClickLog) -> None:
     """Refuse a log that cannot be true."""
     if log.features.ndim != 2:
-        raise ValueError(f"features must be a matrix [documents, features], got shape {log.features.shape}")
+        raise ValueError(f"features must be a matrix [versions, features], got shape {log.features.shape}")
     _check_shapes(log)
+    refuse_infinite(log.features, log.feature_names, "version")
+    refuse_infinite(log.context, log.context_names, "list")
     _check_documents(log)
     _check_counts(log)
     _check_positions(log)
@@ -104,36 +123,53 @@ def check_log(log: ClickLog) -> None:
 
 
 def _check_shapes(log: ClickLog) -> None:
-    if log.documents.ndim != 2:
-        raise ValueError(f"documents must be a matrix [lists, docs], got shape {log.documents.shape}")
+    if log.versions.ndim != 2:
+        raise ValueError(f"versions must be a matrix [lists, docs], got shape {log.versions.shape}")
     per_document = {"mask": log.mask, "clicks": log.clicks, "positions": log.positions}
+    per_document |= {f"events '{kind}'": counts for kind, counts in log.events.items()}
     per_list = {"sessions": log.sessions}
-    if log.policy_scores is not None:
-        per_document["policy_scores"] = log.policy_scores
+    for name in ("policy_scores", "seen"):
+        if getattr(log, name) is not None:
+            per_document[name] = getattr(log, name)
+    for name in ("first_shown", "periods", "seen_sessions"):
+        if getattr(log, name) is not None:
+            per_list[name] = getattr(log, name)
     if log.interventions is not None:
         per_list["interventions"] = log.interventions.values
-    if log.first_shown is not None:
-        per_list["first_shown"] = log.first_shown
     for name, column in log.bias.items():
         (per_list if column.values.ndim == 1 else per_document)[f"bias column '{name}'"] = column.values
-    shape = log.documents.shape
+    shape = log.versions.shape
     for name, values in per_document.items():
         if values.shape != shape:
-            raise ValueError(f"{name} has shape {values.shape}, documents has {shape}: they must agree")
+            raise ValueError(f"{name} has shape {values.shape}, versions has {shape}: they must agree")
     for name, values in per_list.items():
         if values.shape != shape[:1]:
             raise ValueError(f"{name} has shape {values.shape}: one value a list is needed, {shape[:1]}")
     if log.feature_names and len(log.feature_names) != log.n_features:
         raise ValueError(f"{len(log.feature_names)} feature names, but {log.n_features} features: name each or none")
+    if log.context.shape != (shape[0], len(log.context_names)):
+        raise ValueError(
+            f"context has shape {log.context.shape}, {(shape[0], len(log.context_names))} is needed: a row for each "
+            "list, a name for each column"
+        )
+    unknown = sorted(set(log.categories) - {*log.feature_names, *log.context_names})
+    if unknown:
+        raise ValueError(f"categories of '{unknown[0]}', which is no feature: name the feature as in feature_names")
+    if (log.seen is None) != (log.seen_sessions is None):
+        raise ValueError("seen and seen_sessions go together: looks, and the sessions in which looks were recorded")
 
 
 def _check_documents(log: ClickLog) -> None:
-    n_documents = len(log.features)
-    if len(log.document_ids) != n_documents or log.document_queries.shape != (n_documents,):
+    n_versions, n_documents = len(log.features), len(log.document_ids)
+    if log.document_queries.shape != (n_documents,) or log.version_documents.shape != (n_versions,):
         raise ValueError(
-            f"{n_documents} rows of features, but {len(log.document_ids)} document ids and the queries of "
-            f"{len(log.document_queries)} documents: one of each is needed for every document"
+            f"{n_versions} rows of features for {len(log.version_documents)} versions, {n_documents} document ids and "
+            f"the queries of {len(log.document_queries)} documents: one of each is needed for every document"
         )
+    if n_versions and not 0 <= log.version_documents.min() <= log.version_documents.max() < n_documents:
+        raise ValueError("version_documents points beyond document_ids: every version is one of a document")
+    if log.features_change and not np.bincount(log.version_documents, minlength=n_documents).all():
+        raise ValueError("a document has no row of features: every document has at least one version")
     if n_documents and not 0 <= log.document_queries.min() <= log.document_queries.max() < len(log.query_ids):
         raise ValueError("document_queries points beyond query_ids: every document needs a query")
     sizes = log.mask.sum(1)
@@ -142,10 +178,10 @@ def _check_documents(log: ClickLog) -> None:
         raise ValueError(
             f"list {int(np.argmax(wrong))}: a list shows at least one document and ends where padding begins"
         )
-    shown = log.documents[log.mask]
-    if len(shown) and not 0 <= shown.min() <= shown.max() < n_documents:
-        raise ValueError("documents points beyond the feature matrix: every shown document needs a row of features")
-    mixed = log.document_queries[shown] != np.repeat(log.queries, sizes)
+    shown = log.versions[log.mask]
+    if len(shown) and not 0 <= shown.min() <= shown.max() < n_versions:
+        raise ValueError("versions points beyond the feature matrix: every shown document needs a row of features")
+    mixed = log.document_queries[log.version_documents[shown]] != np.repeat(log.queries, sizes)
     if mixed.any():
         row = int(np.repeat(np.arange(log.n_lists), sizes)[np.argmax(mixed)])
         raise ValueError(f"list {row}: its documents belong to different queries, a list answers one query")
@@ -162,6 +198,16 @@ def _check_counts(log: ClickLog) -> None:
     refuse(~(np.isfinite(sessions) & (sessions > 0)), sessions, "sessions is {}, a list was shown at least once")
     refuse(~np.isfinite(clicks) | (clicks < 0), clicks, "clicks is {}, clicks are counted from 0")
     refuse((clicks != 0) & ~log.mask, clicks, "clicks is {} in padding, where no document stands")
+    for kind, counts in log.events.items():
+        refuse(~np.isfinite(counts) | (counts < 0), counts, f"events '{kind}' is {{}}, events are counted from 0")
+        refuse((counts != 0) & ~log.mask, counts, f"events '{kind}' is {{}} in padding, where no document stands")
+    if log.seen is not None and log.seen_sessions is not None:
+        looked, recorded = log.seen, log.seen_sessions
+        enough = (recorded >= 0) & (recorded <= sessions * (1 + ROUNDING))
+        refuse(~enough, recorded, "looks were recorded in {} sessions, more than the list was shown")
+        refuse(~np.isfinite(looked) | (looked < 0), looked, "seen is {}, looks are counted from 0")
+        refuse((looked != 0) & ~log.mask, looked, "seen is {} in padding, where no document stands")
+        refuse(looked > recorded[:, None] * (1 + ROUNDING), looked, "seen in {} sessions, more than were recorded")
     if not log.graded:
         too_many = clicks > sessions[:, None] * (1 + ROUNDING)
         refuse(too_many, clicks, "{} clicks, more than the list was shown (graded=True takes dwell times and the like)")

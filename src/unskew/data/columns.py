@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from unskew.data.checks import check_present, check_values
 from unskew.data.grouping import as_array, as_text, decoded
 
-FINITE = "features are finite; impute them first"
+FINITE = "features are finite, or missing; cut it off or leave it empty"
 
 
 def as_arrow(table: Any) -> pa.Table:
@@ -49,15 +49,54 @@ def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
 
 
 def feature_values(table: pa.Table, name: str) -> NDArray[np.float32]:
-    """A numeric column as finite float32."""
+    """A numeric column as float32, NaN where a value is missing; infinite ones are refused."""
     column = _numeric(table, name)
     if pa.types.is_float32(column.type):
         values = column.to_numpy(zero_copy_only=False)
     else:
         with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which is refused here
             values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype(np.float32)
-    check_values(values, np.isfinite(values), name, FINITE)
+    check_values(values, ~np.isinf(values), name, FINITE)
     return values
+
+
+def feature_matrix(
+    table: pa.Table, names: Sequence[str], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], dict[str, tuple[str, ...]]]:
+    """Columns as features `[rows, columns]` of these rows, and the names of categories."""
+    matrix = np.empty((len(rows), len(names)), dtype=np.float32)
+    categories = {}
+    for number, name in enumerate(names):
+        values, levels = feature_column(table, name)
+        matrix[:, number] = values[rows]
+        if levels is not None:
+            categories[name] = levels
+    return matrix, categories
+
+
+def feature_column(table: pa.Table, name: str) -> tuple[NDArray[np.float32], tuple[str, ...] | None]:
+    """A column as float32, NaN where a value is missing; text as numbers of categories, with their names in order."""
+    if is_numeric(table, name):
+        return feature_values(table, name), None
+    text = as_text(as_array(table[name]))
+    found = sorted(value for value in pc.unique(text).to_pylist() if value is not None)
+    numbers_of = pc.index_in(text, value_set=pa.array(found, pa.large_string()), skip_nulls=True)
+    return pc.cast(numbers_of, pa.float32()).to_numpy(zero_copy_only=False), tuple(found)
+
+
+PERIODS = {"hour": "h", "day": "D", "week": "W", "month": "M"}  # as numpy calls them; weeks begin on Thursdays there
+
+
+def begin_of_period(times: NDArray[np.int64] | None, period: str) -> NDArray[np.int64]:
+    """When the hour, day, week (from Monday) or month of each time began, in microseconds since 1970."""
+    if period not in PERIODS:
+        raise ValueError(f"period is '{period}': choose from {', '.join(PERIODS)}")
+    if times is None:
+        raise ValueError(f"lists cannot be counted per {period} without times: name the column with time=, or --time")
+    moments = times.view("datetime64[us]")
+    shift = np.timedelta64(3 if period == "week" else 0, "D")  # 1970 began on a Thursday
+    begin = (moments + shift).astype(f"datetime64[{PERIODS[period]}]").astype("datetime64[us]") - shift
+    return begin.astype(np.int64)
 
 
 def whole_numbers(table: pa.Table, name: str) -> NDArray[np.int64]:

@@ -13,6 +13,7 @@ and POSIX-like shared file systems keep the promise, others may not.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -21,10 +22,11 @@ import socket
 import tempfile
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 try:
     import fcntl
@@ -57,6 +59,17 @@ def check_folder(target: Path, marker: str, *, overwrite: bool) -> None:
     is_ours = (target / marker).is_file() or (target.is_dir() and not any(target.iterdir()))
     if target.exists() and not is_ours:
         raise FileExistsError(f"{target} holds no {marker}, and so is not overwritten: choose another place")
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def json_digest(data: Mapping[str, Any]) -> str:
+    """SHA-256 of JSON, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager

@@ -13,24 +13,45 @@ from unskew.data.clicks.storage import LogFolder
 from unskew.data.fitted_transforms import Transform, fit_transform
 from unskew.data.judged.judged_set import JudgedSet
 
+LISTS_AT_ONCE = 8192
+
 
 def transform_for(name: str, source: ClickLog | LogFolder | JudgedSet) -> Transform:
     """The transform of this name, fitted to the features of a source."""
     if isinstance(source, LogFolder):
         return fit_transform(name, _ShardFeatures(source), columns=feature_names(source))
+    if isinstance(source, ClickLog) and source.context_names:
+        return fit_transform(name, _ListBlocks(source), columns=feature_names(source))
     return fit_transform(name, source.features, _offsets(source), columns=feature_names(source))
 
 
 def transform_log(log: ClickLog, transform: Transform) -> ClickLog:
     """The log with transformed features."""
+    if log.context_names:
+        return _with_context(log, transform)
     offsets = _offsets(log)
     if transform.per_query and offsets is None:  # its documents do not stand query by query
-        order = np.argsort(log.document_queries, kind="stable")
-        sizes = np.bincount(log.document_queries, minlength=len(log.query_ids))
+        order = np.argsort(log.version_queries, kind="stable")
+        sizes = np.bincount(log.version_queries, minlength=len(log.query_ids))
         features = np.empty_like(log.features)
         features[order] = transform.apply_to(log.features[order], np.concatenate([[0], np.cumsum(sizes)]))
         return replace(log, features=features)
     return replace(log, features=transform.apply_to(log.features, offsets))
+
+
+def _with_context(log: ClickLog, transform: Transform) -> ClickLog:
+    """Features and context each for itself: a transform of single columns does not know what stands beside them."""
+    if transform.per_query:
+        raise ValueError(
+            "a transform per query cannot be used with context features, which are the same for all documents of a "
+            "list: choose another one, such as automatic"
+        )
+    of_documents = np.zeros((len(log.features), log.n_inputs), dtype=np.float32)
+    of_documents[:, : log.n_features] = log.features
+    of_lists = np.zeros((log.n_lists, log.n_inputs), dtype=np.float32)
+    of_lists[:, log.n_features :] = log.context
+    features = transform.apply_to(of_documents)[:, : log.n_features]
+    return replace(log, features=features, context=transform.apply_to(of_lists)[:, log.n_features :])
 
 
 def transform_judged(judged: JudgedSet, transform: Transform) -> JudgedSet:
@@ -39,11 +60,13 @@ def transform_judged(judged: JudgedSet, transform: Transform) -> JudgedSet:
 
 
 def feature_names(source: ClickLog | LogFolder | JudgedSet) -> tuple[str, ...]:
-    """Names of the feature columns; none where a source has numbers only."""
+    """Names of what a ranker sees, features and context; none where a source has numbers only."""
     if isinstance(source, LogFolder):
-        names = source.about["features"]
-        return () if isinstance(names, int) else tuple(names)
-    return source.feature_names if isinstance(source, ClickLog) else ()
+        names, context = source.about["features"], source.about["context"]
+        if isinstance(names, int):
+            names = [f"feature_{number}" for number in range(names)] if context else []
+        return (*names, *context)
+    return source.input_names if isinstance(source, ClickLog) else ()
 
 
 @dataclass(frozen=True)
@@ -53,13 +76,27 @@ class _ShardFeatures:
     folder: LogFolder
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
-        return (shard.features for shard in self.folder.shards())
+        for shard in self.folder.shards():
+            yield from _ListBlocks(shard) if shard.context_names else (shard.features,)
+
+
+@dataclass(frozen=True)
+class _ListBlocks:
+    """Features as shown, with their context, some lists at a time."""
+
+    log: ClickLog
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        for start in range(0, self.log.n_lists, LISTS_AT_ONCE):
+            lists = self.log.select(np.arange(start, min(start + LISTS_AT_ONCE, self.log.n_lists)))
+            rows = np.repeat(np.arange(lists.n_lists), lists.mask.sum(1))
+            yield np.concatenate([lists.features[lists.versions[lists.mask]], lists.context[rows]], axis=1)
 
 
 def _offsets(source: ClickLog | JudgedSet) -> NDArray[np.int64] | None:
     if isinstance(source, JudgedSet):
         return source.offsets
-    owners = source.document_queries
+    owners = source.version_queries
     if (np.diff(owners) < 0).any():
         return None
     return np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=len(source.query_ids)))]).astype(np.int64)

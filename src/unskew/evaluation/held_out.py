@@ -48,6 +48,9 @@ class HeldOut:
 
     log: ClickLog
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "log", self.log.with_context_as_features())
+
     @cached_property
     def distinct(self) -> Numbers:
         """Numbers in the log of the queries that it shows, `[queries]`."""
@@ -75,7 +78,7 @@ class HeldOut:
     def impressions(self) -> Impressions:
         log = self.log
         lists, columns = np.nonzero(log.mask)
-        documents = log.documents[lists, columns].astype(np.int64)
+        documents = log.versions[lists, columns].astype(np.int64)
         positions = log.positions[lists, columns].astype(np.int64)
         keys, row = np.unique(documents * max(log.n_positions, 1) + positions, return_inverse=True)
         places = keys % max(log.n_positions, 1)
@@ -83,7 +86,7 @@ class HeldOut:
         return Impressions(
             documents=shown,
             positions=places,
-            queries=np.searchsorted(self.distinct, log.document_queries[shown]),
+            queries=np.searchsorted(self.distinct, log.version_queries[shown]),
             sessions=np.bincount(row, log.sessions[lists].astype(np.float64), len(keys)),
             clicks=np.bincount(row, log.clicks[lists, columns].astype(np.float64), len(keys)),
         )
@@ -93,10 +96,10 @@ class HeldOut:
         if which not in CANDIDATES:
             raise ValueError(f"unknown candidates '{which}': choose one of {', '.join(CANDIDATES)}")
         if which == "shown":
-            documents = np.unique(self.log.documents[self.log.mask]).astype(np.int64)
+            documents = np.unique(self.log.versions[self.log.mask]).astype(np.int64)
         else:
-            documents = np.flatnonzero(np.isin(self.log.document_queries, self.distinct))
-        queries = np.searchsorted(self.distinct, self.log.document_queries[documents])
+            documents = np.flatnonzero(np.isin(self.log.version_queries, self.distinct))
+        queries = np.searchsorted(self.distinct, self.log.version_queries[documents])
         order = np.argsort(queries, kind="stable")
         return documents[order], queries[order]
 

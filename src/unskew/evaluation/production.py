@@ -57,8 +57,8 @@ def production_of_judged(log: ClickLog, judged: JudgedSet) -> Production:
 def _one_score(log: ClickLog, policy_scores: NDArray) -> Vector | None:
     """The score of each document, if no document has several and they order anything."""
     lowest, highest = np.full(len(log.features), np.inf), np.full(len(log.features), -np.inf)
-    np.minimum.at(lowest, log.documents[log.mask], policy_scores[log.mask])
-    np.maximum.at(highest, log.documents[log.mask], policy_scores[log.mask])
+    np.minimum.at(lowest, log.versions[log.mask], policy_scores[log.mask])
+    np.maximum.at(highest, log.versions[log.mask], policy_scores[log.mask])
     shown = np.isfinite(lowest)
     if (lowest[shown] != highest[shown]).any() or not np.ptp(lowest[shown]) > 0:
         return None
@@ -67,7 +67,7 @@ def _one_score(log: ClickLog, policy_scores: NDArray) -> Vector | None:
 
 def _mean_position(log: ClickLog, lists: NDArray[np.bool_]) -> Vector:
     counted = log.mask & lists[:, None]
-    documents = log.documents[counted]
+    documents = log.versions[counted]
     shown = np.broadcast_to(log.sessions[:, None], counted.shape)[counted].astype(np.float64)
     n = len(log.features)
     times = np.bincount(documents, shown, n)
@@ -80,7 +80,11 @@ def _looked_up(log: ClickLog, scores: Vector, judged: JudgedSet) -> Vector | Non
     number = {
         (str(query), str(document)): row
         for row, (query, document) in enumerate(
-            zip(log.query_ids[log.document_queries].tolist(), log.document_ids.tolist(), strict=True)
+            zip(
+                log.query_ids[log.version_queries].tolist(),
+                log.document_ids[log.version_documents].tolist(),
+                strict=True,
+            )
         )
     }
     ids = np.repeat(judged.query_ids, judged.sizes).tolist()

@@ -31,7 +31,7 @@ def score_likelihood(scores: Vector, held_out: HeldOut) -> Vector:
 def _standard(scores: Vector, held_out: HeldOut) -> Vector:
     """Scores of shown documents `[lists, docs]`, less the mean of their list, in standard deviations."""
     log = held_out.log
-    shown = np.where(log.mask, scores[log.documents], 0.0)
+    shown = np.where(log.mask, scores[log.versions], 0.0)
     n_docs = np.maximum(log.mask.sum(axis=1, keepdims=True), 1)
     centred = np.where(log.mask, shown - shown.sum(axis=1, keepdims=True) / n_docs, 0.0)
     spread = np.sqrt((centred**2).sum() / max(log.mask.sum(), 1))

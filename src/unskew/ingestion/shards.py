@@ -83,7 +83,7 @@ def shard_log(patterns: pa.Table, documents: pa.Table, schema: Schema, dropped: 
     shown = Impressions(
         showings=rows.lists,
         positions=rows.positions,
-        documents=rows.documents + first_document[query_of_list][rows.lists],
+        versions=rows.documents + first_document[query_of_list][rows.lists],
         clicks=rows.clicks.astype(np.float64),
         sessions=rows.sessions,
         bias={name: column(f"bias_{number}") for number, (name, _) in enumerate(schema.shape.bias)},

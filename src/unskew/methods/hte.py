@@ -203,7 +203,7 @@ def _distinct_showings(
     log: ClickLog, chosen: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Documents and places that occur together, and which of them each chosen showing is: a swap moves but two."""
-    codes = log.documents[chosen].astype(np.int64) * log.n_positions + log.positions[chosen]
+    codes = log.versions[chosen].astype(np.int64) * log.n_positions + log.positions[chosen]
     distinct, member = np.unique(codes, return_inverse=True)
     documents, places = np.divmod(distinct, log.n_positions)
     return documents, places, member

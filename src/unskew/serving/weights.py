@@ -30,10 +30,11 @@ def debiased_rows(log: ClickLog, model: Model) -> pa.Table:
     check_has_curve(model.recipe.method)
     curve = model.examination()
     assert curve is not None
+    log = log.with_context_as_features()
     lists = np.repeat(np.arange(log.n_lists), log.mask.sum(1))
     order = np.argsort(log.queries[lists], kind="stable")
     lists = lists[order]
-    documents = log.documents[log.mask][order]
+    documents, versions = log.documents[log.mask][order], log.versions[log.mask][order]
     positions = log.positions[log.mask][order].astype(np.int64)
     seen = curve[np.minimum(positions, len(curve) - 1)]
     sessions = log.sessions[lists].astype(np.float64)
@@ -51,7 +52,7 @@ def debiased_rows(log: ClickLog, model: Model) -> pa.Table:
             "target": pa.array(target),
             "grade": pa.array(grade),
             "weight": pa.array(weight / weight.mean()),
-            **{name: pa.array(log.features[documents, number]) for number, name in enumerate(names)},
+            **{name: pa.array(log.features[versions, number]) for number, name in enumerate(names)},
         }
     )
 

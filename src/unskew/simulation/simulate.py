@@ -256,7 +256,7 @@ def _assemble(world: _World, parts: list[_Part]) -> Simulation:
     levels = ("none", *world.interventions)
     log = ClickLog(
         features=judged.features,
-        documents=gather(lambda part: part.documents).astype(np.int32),
+        versions=gather(lambda part: part.documents).astype(np.int32),
         mask=gather(lambda part: part.mask),
         clicks=compact_counts(gather(lambda part: part.counted.clicks)),
         sessions=compact_counts(gather(lambda part: part.counted.sessions)),

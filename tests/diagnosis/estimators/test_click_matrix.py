@@ -19,7 +19,7 @@ def log_of(documents, clicks, sessions, n_documents=4, **more):
     documents = np.array(documents, dtype=np.int32)
     return ClickLog(
         features=np.zeros((n_documents, 1), dtype=np.float32),
-        documents=documents,
+        versions=documents,
         mask=np.ones(documents.shape, dtype=bool),
         clicks=np.array(clicks, dtype=np.float64),
         sessions=np.array(sessions, dtype=np.float64),
@@ -36,7 +36,7 @@ def rotated_log(attraction, sessions=1000.0, curve=CURVE):
     documents = (np.arange(0, len(attraction), 3)[:, None, None] + turns).reshape(-1, 3)
     return ClickLog(
         features=np.zeros((len(attraction), 1), dtype=np.float32),
-        documents=documents.astype(np.int32),
+        versions=documents.astype(np.int32),
         mask=np.ones(documents.shape, dtype=bool),
         clicks=sessions * curve * np.asarray(attraction)[documents],
         sessions=np.full(len(documents), sessions),

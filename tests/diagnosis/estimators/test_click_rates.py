@@ -14,7 +14,7 @@ def log_of(clicks, sessions, documents=None):
     documents = np.arange(clicks.size).reshape(clicks.shape) if documents is None else np.array(documents)
     return ClickLog(
         features=np.zeros((int(documents.max()) + 1, 1), dtype=np.float32),
-        documents=documents.astype(np.int32),
+        versions=documents.astype(np.int32),
         mask=np.ones(clicks.shape, dtype=bool),
         clicks=clicks,
         sessions=np.array(sessions, dtype=np.float32),

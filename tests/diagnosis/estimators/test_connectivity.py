@@ -13,7 +13,7 @@ def log_of(lists, clicks, sessions, features=None, **more):
     n = int(documents.max()) + 1
     return ClickLog(
         features=np.arange(n, dtype=np.float32)[:, None] if features is None else np.asarray(features, np.float32),
-        documents=documents,
+        versions=documents,
         mask=np.ones(documents.shape, dtype=bool),
         clicks=np.array(clicks, dtype=np.float32),
         sessions=np.array(sessions, dtype=np.float32),

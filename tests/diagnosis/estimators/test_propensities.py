@@ -35,7 +35,7 @@ def showings(rows, relevance, curve=CURVE, queries=None, **more):
     documents, positions, sessions = (np.array(column) for column in zip(*rows, strict=True))
     return ClickLog(
         features=np.zeros((len(relevance), 1), dtype=np.float32),
-        documents=documents[:, None].astype(np.int32),
+        versions=documents[:, None].astype(np.int32),
         mask=np.ones((len(rows), 1), dtype=bool),
         clicks=(sessions * np.asarray(curve)[positions] * np.asarray(relevance)[documents])[:, None],
         sessions=sessions.astype(np.float64),
@@ -53,7 +53,7 @@ def rotated_log(n_queries=6, n_docs=10, sessions=1.0, seed=0, curve=CURVE):
     shown = np.full(len(documents), float(sessions))
     return ClickLog(
         features=np.zeros((len(relevance), 1), dtype=np.float32),
-        documents=documents.astype(np.int32),
+        versions=documents.astype(np.int32),
         mask=np.ones(documents.shape, dtype=bool),
         clicks=shown[:, None] * curve[:n_docs] * relevance[documents],
         sessions=shown,
@@ -220,7 +220,7 @@ def test_short_lists_of_another_kind_do_not_bend_the_curve():
     # Lists of one document are clicked 0.9 as often as seen, those of two 0.1: a plain rate would give far below 0.5.
     log = ClickLog(
         features=np.zeros((3, 1), dtype=np.float32),
-        documents=np.array([[0, 0], [1, 2], [2, 1]], dtype=np.int32),
+        versions=np.array([[0, 0], [1, 2], [2, 1]], dtype=np.int32),
         mask=np.array([[True, False], [True, True], [True, True]]),
         clicks=100 * np.array([[0.9, 0.0], [0.1, 0.05], [0.1, 0.05]]),
         sessions=np.full(3, 100.0),

@@ -21,6 +21,7 @@ from torch import Tensor
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.clicks.storage import LogFolder
+from unskew.data.grouping import unique_rows
 from unskew.data.judged.judged_set import JudgedSet, ragged_rows
 from unskew.lists import ClickedLists, Distinct, JudgedLists, shared_tensor
 
@@ -53,12 +54,15 @@ class ClickBatches:
         _check_rows(len(queries))
         self.order = _Order(len(queries), batch_size, seed, stream, lambda: _Groups(queries, together))
         self._features = shared_tensor(log.features)
-        self._documents = torch.from_numpy(log.documents.astype(np.int64))
+        contexts, context = unique_rows(log.context)
+        self._contexts = torch.from_numpy(log.context[contexts])
+        # What a network sees is a version in a context: `version · contexts + context` numbers them.
+        self._shown = torch.from_numpy(log.versions.astype(np.int64) * len(contexts) + context[:, None])
         self._positions = torch.from_numpy(log.positions.astype(np.int64))
         self._mask = shared_tensor(log.mask)
         self._bias = {name: shared_tensor(_levels_or_numbers(column, log.n_docs)) for name, column in log.bias.items()}
-        self._repeats = np.bincount(log.documents[log.mask]).max(initial=0) > 1 or detail == "patterns"
-        self._codes = None if log.codes is None else torch.from_numpy(log.codes)
+        self._repeats = detail == "patterns" or _repeated(self._shown[self._mask], len(log.features))
+        self._codes = None if log.codes is None else torch.from_numpy(log.codes[log.version_documents])
         if log.patterns is not None:
             self._pattern_offsets = np.searchsorted(log.patterns.lists, np.arange(log.n_lists + 1))
 
@@ -98,29 +102,35 @@ class ClickBatches:
         return ClickedLists(
             **self._documents_of(chosen, mask),
             mask=mask,
-            codes=None if self._codes is None else self._codes[self._documents[chosen]],
+            codes=None if self._codes is None else self._codes[self._shown[chosen] // len(self._contexts)],
             positions=self._positions[chosen],
             clicks=torch.from_numpy(clicks),
             sessions=torch.from_numpy(sessions),
             bias={name: values[chosen] for name, values in self._bias.items()},
             policy_scores=None if log.policy_scores is None else torch.from_numpy(log.policy_scores[lists]).float(),
+            seen=_part(log.seen, lists),
+            seen_sessions=_part(log.seen_sessions, lists),
             pairs=self._pairs(lists) if self.detail == "pairs" else None,
         )
 
     def _documents_of(self, lists: Tensor, mask: Tensor) -> dict[str, Any]:
         """Features of these lists: of each distinct document, where documents stand in several of them."""
-        numbers = self._documents[lists].masked_fill_(~mask, len(self._features))  # padding is past all documents
+        past = len(self._features) * len(self._contexts)  # padding comes after all that was shown
+        numbers = self._shown[lists].masked_fill_(~mask, past)
         if not self._repeats:
-            return {"features": self._rows(numbers.flatten()).view(*numbers.shape, self.log.n_features)}
+            return {"features": self._rows(numbers.flatten()).view(*numbers.shape, self.log.n_inputs)}
         chosen, places = numbers.unique(return_inverse=True)
         return {"features": None, "distinct": Distinct(self._rows(chosen), places)}
 
     def _rows(self, numbers: Tensor) -> Tensor:
-        """Features of these documents; 0 past the last of them."""
-        past = numbers == len(self._features)
-        if not past.any():
-            return self._features.index_select(0, numbers)
-        return self._features.index_select(0, numbers.masked_fill(past, 0)).masked_fill_(past.unsqueeze(-1), 0.0)
+        """Features of these versions in their contexts; 0 past the last of them."""
+        n_contexts = len(self._contexts)
+        past = numbers == len(self._features) * n_contexts
+        numbers = numbers.masked_fill(past, 0) if past.any() else numbers
+        rows = self._features.index_select(0, numbers if n_contexts == 1 else numbers // n_contexts)
+        if self.log.context_names:
+            rows = torch.cat([rows, self._contexts.index_select(0, numbers % n_contexts)], dim=1)
+        return rows.masked_fill_(past.unsqueeze(-1), 0.0) if past.any() else rows
 
     def _pairs(self, lists: NDArray[np.int64]) -> Tensor:
         """Sessions of each list in which i was clicked and j was not, `[lists, docs, docs]`."""
@@ -316,6 +326,17 @@ def batches_per_epoch(n_rows: int, batch_size: int) -> int:
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}: a batch has at least one list")
     return -(-n_rows // batch_size)
+
+
+def _repeated(numbers: Tensor, n_versions: int) -> bool:
+    """Whether anything was shown in several lists."""
+    if int(numbers.max()) < 4 * n_versions:
+        return bool(torch.bincount(numbers).max() > 1)
+    return len(numbers.unique()) < len(numbers)
+
+
+def _part(values: NDArray | None, lists: NDArray[np.int64]) -> Tensor | None:
+    return None if values is None else torch.from_numpy(values[lists]).float()
 
 
 def _levels_or_numbers(column: BiasColumn, n_docs: int) -> NDArray:

@@ -28,13 +28,15 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """Documents of a log, shown or not; a document is a query and a document together."""
+    """Documents of a log, shown or not, with their versions; a document is a query and a document together."""
 
-    features: NDArray[np.float32]  # [documents, features]
+    features: NDArray[np.float32]  # [versions, features]
     feature_names: tuple[str, ...]
     document_ids: NDArray  # [documents]
     document_queries: Integers  # [documents], of query_ids
     query_ids: NDArray
+    version_documents: Integers | None = None  # [versions]; None: each document has one
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,14 +45,19 @@ class Impressions:
 
     showings: Integers  # [rows], the showing of each
     positions: Integers  # [rows], from 0
-    documents: Integers  # [rows]
+    versions: Integers  # [rows], rows of the features
     clicks: NDArray  # [rows], of one session, or of all sessions of the showing if they are counted
     sessions: NDArray  # [showings], how often it was shown, or the weight of its one session
     counted: bool = False
     bias: Mapping[str, BiasColumn] = field(default_factory=dict)  # [rows]
     policy_scores: NDArray | None = None  # [rows]
+    events: Mapping[str, NDArray] = field(default_factory=dict)  # kind -> [rows], counted as clicks are
+    seen: NDArray | None = None  # [rows], looked at or not, or in how many sessions; NaN: not recorded
     interventions: BiasColumn | None = None  # [showings]
     times: Integers | None = None  # [showings], microseconds since 1970
+    periods: Integers | None = None  # [showings], begin of the period in which it counts
+    context: NDArray[np.float32] | None = None  # [showings, context]
+    context_names: tuple[str, ...] = ()
     position_name: str = "position"  # in messages
 
     @property
@@ -97,23 +104,36 @@ def build_log(
     first, kind = (everyone, everyone) if distinct else unique_rows(_key(shown, rows, mask, bias))
     grid = _Grid(rows, mask, first, kind)
     clicks, sessions = grid.spread(shown.clicks), np.asarray(shown.sessions, dtype=np.float64)
-    in_all = clicks if shown.counted else clicks * sessions[:, None]
+
+    def in_all_sessions(values: NDArray) -> NDArray:
+        spread = grid.spread(values)
+        return compact_counts(grid.sums(spread if shown.counted else spread * sessions[:, None]))
+
+    seen, recorded = _looks(shown, grid, sessions)
     return ClickLog(
         features=documents.features,
-        documents=grid.once(shown.documents).astype(np.int32),
+        versions=grid.once(shown.versions).astype(np.int32),
         mask=mask[first],
-        clicks=compact_counts(grid.sums(in_all)),
+        clicks=in_all_sessions(shown.clicks),
         sessions=compact_counts(grid.sums(sessions)),
         positions=grid.once(shown.positions).astype(np.int16),
         document_queries=documents.document_queries,
         query_ids=documents.query_ids,
         document_ids=documents.document_ids,
+        version_documents=documents.version_documents,  # type: ignore[arg-type]  # None: the default
         feature_names=documents.feature_names,
+        categories=documents.categories,
+        context=None if shown.context is None else shown.context[first],  # type: ignore[arg-type]
+        context_names=shown.context_names,
         patterns=_patterns(kind, clicks, sessions, distinct=distinct) if joint and shown.single else None,
         bias={name: column.select(first) for name, column in bias.items()},
         policy_scores=_mean_scores(grid, shown.policy_scores, sessions),
         interventions=None if shown.interventions is None else shown.interventions.select(first),
         first_shown=None if shown.times is None else _earliest(shown.times, kind, len(first)),
+        periods=None if shown.periods is None else shown.periods[first],
+        events={name: in_all_sessions(values) for name, values in shown.events.items()},
+        seen=seen,
+        seen_sessions=recorded,
         graded=graded,
     )
 
@@ -128,10 +148,22 @@ def _column(column: BiasColumn, showings: Integers, rows: Integers, mask: NDArra
 
 def _key(shown: Impressions, rows: Integers, mask: NDArray[np.bool_], bias: Mapping[str, BiasColumn]) -> NDArray:
     """What must be equal for two showings to be the same list."""
-    parts = [np.where(mask, values[rows], -1) for values in (shown.documents, shown.positions)]
+    parts = [np.where(mask, values[rows], -1) for values in (shown.versions, shown.positions)]
     columns = [*bias.values(), *([] if shown.interventions is None else [shown.interventions])]
-    parts += [column.values.reshape(len(rows), -1) for column in columns]
+    others = [values for values in (shown.periods, shown.context) if values is not None]
+    parts += [values.reshape(len(rows), -1) for values in (*(column.values for column in columns), *others)]
     return np.concatenate([part.astype(np.float64) for part in parts], axis=1)
+
+
+def _looks(shown: Impressions, grid: _Grid, sessions: NDArray) -> tuple[NDArray | None, NDArray | None]:
+    """Sessions in which each document was seen, and sessions in which looks were recorded; a list is recorded whole."""
+    if shown.seen is None:
+        return None, None
+    spread = grid.spread(shown.seen.astype(np.float64))
+    recorded = ~np.isnan(spread).any(axis=1)
+    looks = np.where(recorded[:, None], spread, 0.0)
+    looks = looks if shown.counted else looks * sessions[:, None]
+    return compact_counts(grid.sums(looks)), compact_counts(grid.sums(np.where(recorded, sessions, 0.0)))
 
 
 def _patterns(kind: Integers, clicks: NDArray, sessions: NDArray, *, distinct: bool) -> Patterns:

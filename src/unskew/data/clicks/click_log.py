@@ -1,16 +1,19 @@
 """ClickLog: what was shown and what was clicked, the one form in which clicks exist here, simulated or real.
 
-A document is a query and a document together; its features stand once in a matrix. A list is a row of document
-numbers in shown order. Sessions that showed the same list, with the same bias columns, are one row with clicks and
-impressions: losses that are linear in clicks have the same gradient on it as on the single sessions. A log that also
-keeps which documents were clicked *together* is `joint`: it holds the distinct click patterns of each list and their
-multiplicity. Positions count from 0.
+A document is a query and a document together. Its features belong to the showing: each distinct row of them is a
+version of the document and stands once in a matrix. A list is a row of version numbers in shown order. Sessions that
+showed the same list, with the same bias columns and context, are one row with clicks and impressions: losses that are
+linear in clicks have the same gradient on it as on the single sessions. A log that also keeps which documents were
+clicked *together* is `joint`: it holds the distinct click patterns of each list and their multiplicity. Positions
+count from 0.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,30 +25,44 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from unskew.data.checks import check_log
-from unskew.data.clicks.impressions import BiasColumn, Patterns
+from unskew.data.clicks.impressions import BiasColumn, Patterns, compact_counts
 from unskew.data.clicks.log_to_table import log_to_table
+from unskew.data.grouping import unique_rows
 from unskew.data.judged.judged_set import chosen_numbers, ragged_rows
+
+BY_LIST = (
+    *("versions", "mask", "clicks", "sessions", "positions", "context"),
+    *("policy_scores", "first_shown", "periods", "seen", "seen_sessions"),
+)
 
 
 @dataclass(frozen=True, eq=False)
 class ClickLog:
     """Shown lists with counted clicks. Build one with `from_arrays`, `from_table`, `from_parquet` or `read_log`."""
 
-    features: NDArray[np.float32]  # [documents, features]
-    documents: NDArray[np.int32]  # [lists, docs], rows of `features`; 0 in padding
+    features: NDArray[np.float32]  # [versions, features]; NaN = missing, a category is its number in `categories`
+    versions: NDArray[np.int32]  # [lists, docs], rows of `features`; 0 in padding
     mask: NDArray[np.bool_]  # [lists, docs]; False = padding
     clicks: NDArray  # [lists, docs], over all sessions of the list; 0 in padding
     sessions: NDArray  # [lists], how often the list was shown
     positions: NDArray[np.int16] = field(default=None)  # type: ignore[arg-type]  # [lists, docs]; default: 0, 1, 2, …
+    version_documents: NDArray[np.int64] = field(default=None)  # type: ignore[arg-type]  # [versions]; default: 0, 1, …
     document_queries: NDArray[np.int64] = field(default=None)  # type: ignore[arg-type]  # [documents], of query_ids
     query_ids: NDArray = field(default=None)  # type: ignore[arg-type]  # [queries]
     document_ids: NDArray = field(default=None)  # type: ignore[arg-type]  # [documents]
     feature_names: tuple[str, ...] = ()
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by name of the feature
+    context: NDArray[np.float32] = field(default=None)  # type: ignore[arg-type]  # [lists, context]; default: none
+    context_names: tuple[str, ...] = ()  # features of the user, session or moment: one value per list
     patterns: Patterns | None = None
     bias: Mapping[str, BiasColumn] = field(default_factory=dict)
     policy_scores: NDArray[np.float32] | None = None  # [lists, docs]
     interventions: BiasColumn | None = None  # per list, which intervention changed it; its first level is "none"
     first_shown: NDArray[np.int64] | None = None  # [lists], microseconds since 1970
+    periods: NDArray[np.int64] | None = None  # [lists], when the period of the list began, microseconds since 1970
+    seen: NDArray | None = None  # [lists, docs], in how many sessions a look at the document was recorded
+    seen_sessions: NDArray | None = None  # [lists], in how many sessions looks were recorded at all
+    events: Mapping[str, NDArray] = field(default_factory=dict)  # kind of feedback -> counts [lists, docs]
     graded: bool = False  # feedback such as dwell time instead of 0/1 clicks
     codes: NDArray[np.int64] | None = None  # [documents, 3], numbers of a model's vocabulary (`vocabulary.encode`)
 
@@ -54,25 +71,62 @@ class ClickLog:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value())
 
-        places = np.arange(self.documents.shape[-1], dtype=np.int16)
+        places = np.arange(self.versions.shape[-1], dtype=np.int16)
         default("positions", lambda: np.where(self.mask, places, np.int16(0)))
-        default("document_queries", lambda: _queries_by_lists(self.documents, self.mask, len(self.features)))
+        default("version_documents", lambda: np.arange(len(self.features)))
+        n_documents = int(self.version_documents.max(initial=-1)) + 1
+        default("document_ids", lambda: np.arange(n_documents))
+        default("document_queries", lambda: _queries_by_lists(self.documents, self.mask, n_documents))
         default("query_ids", lambda: np.arange(int(self.document_queries.max(initial=-1)) + 1))
-        default("document_ids", lambda: np.arange(len(self.features)))
+        default("context", lambda: np.zeros((len(self.versions), 0), dtype=np.float32))
         check_log(self)
 
     @property
     def n_lists(self) -> int:
-        return self.documents.shape[0]
+        return self.versions.shape[0]
 
     @property
     def n_docs(self) -> int:
         """Width of the padded lists."""
-        return self.documents.shape[1]
+        return self.versions.shape[1]
 
     @property
     def n_features(self) -> int:
+        """Features of a document; `n_inputs` counts those of the context as well."""
         return self.features.shape[1]
+
+    @property
+    def n_inputs(self) -> int:
+        """What a ranker sees of a shown document: its features and those of the context."""
+        return self.features.shape[1] + self.context.shape[1]
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of the features and of the context; none where features have no names."""
+        if not self.context_names:
+            return self.feature_names
+        return (*(self.feature_names or (f"feature_{i}" for i in range(self.n_features))), *self.context_names)
+
+    @property
+    def documents(self) -> NDArray:
+        """Document of each place, `[lists, docs]`; 0 in padding."""
+        if not self.features_change:
+            return self.versions
+        return np.where(self.mask, self.version_documents[self.versions], 0)
+
+    @property
+    def n_documents(self) -> int:
+        return len(self.document_ids)
+
+    @property
+    def features_change(self) -> bool:
+        """Whether a document has more than one version."""
+        return len(self.features) != len(self.document_ids)
+
+    @property
+    def version_queries(self) -> NDArray[np.int64]:
+        """Number of each version's query, `[versions]`."""
+        return self.document_queries[self.version_documents] if self.features_change else self.document_queries
 
     @property
     def n_positions(self) -> int:
@@ -100,41 +154,102 @@ class ClickLog:
     @property
     def queries(self) -> NDArray[np.int64]:
         """Number of each list's query, `[lists]`."""
-        return self.document_queries[self.documents[:, 0]] if self.n_docs else np.zeros(self.n_lists, dtype=np.int64)
+        if not self.n_docs:
+            return np.zeros(self.n_lists, dtype=np.int64)
+        return self.document_queries[self.version_documents[self.versions[:, 0]]]
 
     def select(self, lists: ArrayLike) -> ClickLog:
         """The log of these lists only, by index or boolean mask; features are shared, not copied."""
         rows = chosen_numbers(lists, self.n_lists, "lists")
+        chosen = {name: values[rows] for name in BY_LIST if (values := getattr(self, name)) is not None}
         return replace(
             self,
-            documents=self.documents[rows],
-            mask=self.mask[rows],
-            clicks=self.clicks[rows],
-            sessions=self.sessions[rows],
-            positions=self.positions[rows],
+            **chosen,
+            events={kind: counts[rows] for kind, counts in self.events.items()},
             patterns=None if self.patterns is None else _select_patterns(self.patterns, rows, self.n_lists),
             bias={name: column.select(rows) for name, column in self.bias.items()},
-            policy_scores=None if self.policy_scores is None else self.policy_scores[rows],
             interventions=None if self.interventions is None else self.interventions.select(rows),
-            first_shown=None if self.first_shown is None else self.first_shown[rows],
         )
 
     def of_queries(self, queries: ArrayLike) -> ClickLog:
         """The log of these queries only, by number or boolean mask, with their documents only, shown or not."""
         kept = np.zeros(len(self.query_ids), dtype=bool)
         kept[chosen_numbers(queries, len(self.query_ids), "queries")] = True
-        documents = np.flatnonzero(kept[self.document_queries])
-        new_number = np.zeros(len(self.features), dtype=np.int32)
-        new_number[documents] = np.arange(len(documents), dtype=np.int32)
+        of_document = kept[self.document_queries]
+        of_version = of_document[self.version_documents]
         lists = self.select(kept[self.queries])
         return replace(
             lists,
-            features=self.features[documents],
-            documents=np.where(lists.mask, new_number[lists.documents], 0).astype(np.int32),
-            document_queries=(np.cumsum(kept) - 1)[self.document_queries[documents]],
+            features=self.features[of_version],
+            versions=np.where(lists.mask, _new_numbers(of_version)[lists.versions], 0).astype(np.int32),
+            version_documents=_new_numbers(of_document)[self.version_documents[of_version]],
+            document_queries=_new_numbers(kept)[self.document_queries[of_document]],
             query_ids=self.query_ids[kept],
-            document_ids=self.document_ids[documents],
-            codes=None if self.codes is None else self.codes[documents],
+            document_ids=self.document_ids[of_document],
+            codes=None if self.codes is None else self.codes[of_document],
+        )
+
+    def between(self, since: int | None = None, until: int | None = None) -> ClickLog:
+        """The log of the lists shown from one time to before another, in microseconds since 1970.
+
+        A log that counts per period is cut by the begin of the period; one that does not, by the earliest showing.
+        """
+        times = self.periods if self.periods is not None else self.first_shown
+        if times is None:
+            raise ValueError("the log has no times: ingest it with --time and --period day, or time= and period=")
+        kept = np.ones(self.n_lists, dtype=bool)
+        kept &= True if since is None else times >= since
+        kept &= True if until is None else times < until
+        return self.select(kept)
+
+    def weighted(self, weights: NDArray) -> ClickLog:
+        """The log in which each list counts as often as its weight says, e.g. less the older it is."""
+        weights = np.asarray(weights, dtype=np.float64)
+        if weights.shape != (self.n_lists,) or not (np.isfinite(weights) & (weights > 0)).all():
+            raise ValueError(f"weights have shape {weights.shape}: one number above 0 per list is needed")
+
+        def times(counts: NDArray) -> NDArray:
+            return compact_counts(counts * weights.reshape(-1, *[1] * (counts.ndim - 1)))
+
+        patterns = self.patterns
+        if patterns is not None:
+            patterns = replace(patterns, sessions=compact_counts(patterns.sessions * weights[patterns.lists]))
+        return replace(
+            self,
+            clicks=times(self.clicks),
+            sessions=times(self.sessions),
+            events={kind: times(counts) for kind, counts in self.events.items()},
+            seen=None if self.seen is None else times(self.seen),
+            seen_sessions=None if self.seen_sessions is None else times(self.seen_sessions),
+            patterns=patterns,
+        )
+
+    def with_context_as_features(self) -> ClickLog:
+        """The same log with the context joined to the features: a version for each (version, context) that was shown.
+
+        For what looks at a log document by document; training joins the context batch by batch instead. Versions that
+        were never shown have no context: it is missing (NaN) there.
+        """
+        if not self.context_names:
+            return self
+        contexts, context = unique_rows(self.context)
+        number = self.versions.astype(np.int64) * (len(contexts) + 1) + context[:, None]
+        unshown = np.ones(len(self.features), dtype=bool)
+        unshown[self.versions[self.mask]] = False
+        none = np.flatnonzero(unshown) * (len(contexts) + 1) + len(contexts)
+        pairs, place = np.unique(np.concatenate([number[self.mask], none]), return_inverse=True)
+        version, found = np.divmod(pairs, len(contexts) + 1)
+        values = np.concatenate([self.context[contexts], np.full((1, self.context.shape[1]), np.nan, np.float32)])
+        versions = np.zeros_like(self.versions)
+        versions[self.mask] = place[: len(place) - len(none)]
+        return replace(
+            self,
+            features=np.concatenate([self.features[version], values[found]], axis=1),
+            versions=versions,
+            version_documents=self.version_documents[version],
+            feature_names=self.input_names,
+            context=np.zeros((self.n_lists, 0), dtype=np.float32),
+            context_names=(),
         )
 
     def split(self, share: float, seed: int = 0) -> tuple[ClickLog, ClickLog]:
@@ -159,6 +274,22 @@ class ClickLog:
         held_out[order[len(distinct) - n_held_out :]] = True
         return self.select(~held_out[member]), self.select(held_out[member])
 
+    @cached_property
+    def digest(self) -> str:
+        """What the log holds, in one number (SHA-256): another log has another one."""
+        parts = [getattr(self, name) for name in ("features", "version_documents", "document_queries", *BY_LIST)]
+        columns = [*self.bias.values(), *([] if self.interventions is None else [self.interventions])]
+        parts += [*self.events.values(), *(column.values for column in columns)]
+        parts += [] if self.patterns is None else [self.patterns.lists, self.patterns.clicks, self.patterns.sessions]
+        found = hashlib.sha256()
+        for part in (part for part in parts if part is not None):
+            found.update(f"{part.dtype}{part.shape}".encode())
+            found.update(np.ascontiguousarray(part).data)
+        names = (self.input_names, dict(self.categories), [column.levels for column in columns], list(self.events))
+        ids = (self.query_ids.tolist(), self.document_ids.tolist())
+        found.update(repr((*names, list(self.bias), *ids, self.graded)).encode())
+        return found.hexdigest()
+
     def intervened(self) -> ClickLog:
         """The lists that an intervention changed."""
         if self.interventions is None:
@@ -171,9 +302,14 @@ class ClickLog:
 
     def __repr__(self) -> str:
         kind = "joint" if self.joint else "counted"
+        versions = f" in {len(self.features):,} versions" if self.features_change else ""
+        parts = [f"{len(self.context_names)} of the context"] * bool(self.context_names)
+        parts += [f"{counts.sum(dtype=np.float64):,.0f} {kind}" for kind, counts in self.events.items()]
+        parts += ["looks"] * (self.seen is not None)
+        more = "".join(f", {part}" for part in parts)
         return (
             f"ClickLog({self.n_sessions:,.0f} sessions in {self.n_lists:,} {kind} lists, {self.n_clicks:,.0f} clicks, "
-            f"{len(self.features):,} documents, {self.n_features} features, {self.n_positions} positions)"
+            f"{self.n_documents:,} documents{versions}, {self.n_features} features{more}, {self.n_positions} positions)"
         )
 
     @classmethod
@@ -221,6 +357,10 @@ class ClickLog:
         sessions: str | None = None,
         weight: str | None = None,
         time: str | None = None,
+        context: Sequence[str] = (),
+        events: Sequence[str] = (),
+        seen: str | None = None,
+        period: str | None = None,
         first_position: int = 0,
         graded: bool = False,
         joint: bool = True,
@@ -229,13 +369,18 @@ class ClickLog:
 
         Args:
             session: names the column that tells showings of a page apart; a session may hold several queries.
-            features: feature columns; default: every numeric column that no other argument names.
+            features: feature columns; default: every numeric column that no other argument names. Text becomes
+                categories, an empty cell is a missing value, and a document has a version for each row of features.
             bias: columns besides position that may change what is seen; text and integers are levels.
             policy_score: column with the score by which the document was ranked.
             intervention: column that names what changed the order; its value for "nothing did" is `none`.
             sessions: column that says how often the list was shown, when clicks are counts; such a log is not joint.
             weight: column with the weight of the session, when sessions do not count alike.
             time: column with the time of the showing, a timestamp or microseconds since 1970.
+            context: feature columns that are the same for all documents of a showing, such as device or hour.
+            events: columns that count feedback of other kinds, such as carts and purchases.
+            seen: column that says whether the document was looked at (0 or 1, or seconds); empty: not recorded.
+            period: hour, day, week or month: lists are counted for each by itself, so that windows can be cut later.
             first_position: what the log calls the top position, 0 or 1.
             graded: `click` holds feedback such as dwell time rather than 0 and 1.
             joint: keep which documents were clicked together.
@@ -255,8 +400,11 @@ class ClickLog:
             sessions=sessions,
             weight=weight,
             time=time,
+            context=context,
+            events=events,
+            seen=seen,
         )
-        return log_from_table(table, columns, first_position=first_position, graded=graded, joint=joint)
+        return log_from_table(table, columns, first_position=first_position, graded=graded, joint=joint, period=period)
 
     @classmethod
     def from_parquet(cls, path: str | Path, **columns: Any) -> ClickLog:
@@ -276,9 +424,9 @@ class ClickLog:
         """A pyarrow table with one row per shown document.
 
         Columns: list (its number), query, document, position, clicks and sessions of the list; where the log has them
-        policy_score, intervention, first_shown; a column for each bias column and, if asked, for each feature. Which
-        documents were clicked together is not in it. `from_table(..., session="list", click="clicks",
-        sessions="sessions")` reads it back.
+        policy_score, intervention, first_shown, period, seen and seen_sessions; a column for each kind of event, each
+        bias column and, if asked, each feature and feature of the context. Which documents were clicked together is
+        not in it. `from_table(..., session="list", click="clicks", sessions="sessions")` reads it back.
         """
         return log_to_table(self, features=features)
 
@@ -295,6 +443,11 @@ def _queries_by_lists(documents: NDArray, mask: NDArray[np.bool_], n_documents: 
     shown = np.zeros(n_documents, dtype=bool)
     shown[documents[mask]] = True
     return np.where(shown, queries, 0)  # what was never shown belongs somewhere
+
+
+def _new_numbers(kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The number of each that is kept among those that are."""
+    return np.cumsum(kept) - 1
 
 
 def _select_patterns(patterns: Patterns, rows: NDArray, n_lists: int) -> Patterns:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.click_log import BY_LIST, ClickLog
 from unskew.data.clicks.impressions import BiasColumn, Patterns
 from unskew.data.grouping import number_ids
 
@@ -19,30 +21,37 @@ def join_logs(logs: Sequence[ClickLog]) -> ClickLog:
     query_ids = _join_ids([log.query_ids for log in logs])
     _check_apart(query_ids, [len(log.query_ids) for log in logs])
     width = max(log.n_docs for log in logs)
-    first_document = _starts([len(log.features) for log in logs])
-    first_query = _starts([len(log.query_ids) for log in logs])
-    scores = [log.policy_scores for log in logs if log.policy_scores is not None]
+    first_version, first_document, first_query = (
+        _starts([size(log) for log in logs])
+        for size in (lambda log: len(log.features), lambda log: log.n_documents, lambda log: len(log.query_ids))
+    )
     changed = [log.interventions for log in logs if log.interventions is not None]
-    times = [log.first_shown for log in logs if log.first_shown is not None]
-    documents = [np.where(log.mask, log.documents + start, 0) for log, start in zip(logs, first_document, strict=True)]
+    versions = [np.where(log.mask, log.versions + start, 0) for log, start in zip(logs, first_version, strict=True)]
+    documents = [log.version_documents + start for log, start in zip(logs, first_document, strict=True)]
     queries = [log.document_queries + start for log, start in zip(logs, first_query, strict=True)]
-    return ClickLog(
+
+    def stacked(name: str) -> Any:
+        """A field of all logs, one below the other; None where one of them lacks it."""
+        parts = [part for log in logs if (part := getattr(log, name)) is not None]
+        if len(parts) < len(logs):
+            return None
+        per_place = parts[0].ndim == 2 and name != "context"
+        return _stack(parts, width) if per_place else np.concatenate(parts)
+
+    return replace(
+        logs[0],
+        **{name: stacked(name) for name in BY_LIST if name != "versions"},
         features=np.concatenate([log.features for log in logs]),
-        documents=_stack(documents, width).astype(np.int32),
-        mask=_stack([log.mask for log in logs], width),
-        clicks=_stack([log.clicks for log in logs], width),
-        sessions=np.concatenate([log.sessions for log in logs]),
-        positions=_stack([log.positions for log in logs], width),
+        versions=_stack(versions, width).astype(np.int32),
+        version_documents=np.concatenate(documents),
         document_queries=np.concatenate(queries),
         query_ids=query_ids,
         document_ids=_join_ids([log.document_ids for log in logs]),
-        feature_names=logs[0].feature_names,
+        events={kind: _stack([log.events[kind] for log in logs], width) for kind in logs[0].events},
+        codes=None,
         patterns=_join_patterns(logs, width),
         bias={name: _join_columns([log.bias[name] for log in logs], logs, width) for name in logs[0].bias},
-        policy_scores=_stack(scores, width) if len(scores) == len(logs) else None,
         interventions=_join_columns(changed, logs, width) if len(changed) == len(logs) else None,
-        first_shown=np.concatenate(times) if len(times) == len(logs) else None,
-        graded=logs[0].graded,
     )
 
 

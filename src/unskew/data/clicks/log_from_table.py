@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,14 +16,16 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn, first_rows
 from unskew.data.columns import (
     as_arrow,
-    feature_values,
+    begin_of_period,
+    feature_column,
+    feature_matrix,
     is_numeric,
     levels_or_numbers,
     microseconds,
     numbers,
     whole_numbers,
 )
-from unskew.data.grouping import number_ids
+from unskew.data.grouping import number_ids, unique_rows
 
 NO_INTERVENTION = "none"
 Integers = NDArray[np.int64]
@@ -45,12 +47,16 @@ class TableColumns:
     sessions: str | None = None
     weight: str | None = None
     time: str | None = None
+    context: Sequence[str] = ()
+    events: Sequence[str] = ()
+    seen: str | None = None
 
     @property
     def named(self) -> list[str]:
         """All columns but the features."""
         optional = (self.policy_score, self.intervention, self.sessions, self.weight, self.time)
-        needed = [self.session, self.query, self.document, self.position, self.click, *self.bias]
+        needed = [self.session, self.query, self.document, self.position, self.click]
+        needed += [*self.bias, *self.context, *self.events]
         return needed + [name for name in optional if name is not None]
 
 
@@ -72,32 +78,44 @@ class _Ids:
         return values[self.first_of_showing]
 
 
-def log_from_table(table: Any, columns: TableColumns, *, first_position: int, graded: bool, joint: bool) -> ClickLog:
+def log_from_table(
+    table: Any, columns: TableColumns, *, first_position: int, graded: bool, joint: bool, period: str | None
+) -> ClickLog:
     """The log of a table; `ClickLog.from_table` says what its columns hold."""
     data, columns = _check_table(table, columns)
     ids = _number_rows(data, columns)
     places = whole_numbers(data, columns.position) - first_position
     check_places(places, columns.position, first_position, "Then pass first_position=1")
     clicks, sessions = _feedback(data, ids, columns, graded=graded)
+    found = _versions(data, columns.features or (), ids)
+    context, levels = _context(data, columns.context, ids)
+    times = _first_times(data, ids, columns.time)
     shown = Impressions(
         showings=ids.showings,
         positions=places,
-        documents=ids.documents,
+        versions=found.versions,
         clicks=clicks,
         sessions=sessions,
         counted=columns.sessions is not None,
         bias={name: BiasColumn(*levels_or_numbers(data, name)) for name in columns.bias},
         policy_scores=_scores(data, columns.policy_score),
         interventions=_interventions(data, ids, columns.intervention),
-        times=_first_times(data, ids, columns.time),
+        events={name: _counts(data, name) for name in columns.events},
+        seen=_looks(data, columns.seen, columns.sessions),
+        times=times,
+        periods=None if period is None else begin_of_period(times, period),
+        context=context,
+        context_names=tuple(columns.context),
         position_name=columns.position,
     )
     documents = Documents(
-        features=_document_features(data, columns.features or (), ids),
+        features=found.features,
         feature_names=tuple(columns.features or ()),
         document_ids=ids.document_ids,
         document_queries=ids.document_queries,
         query_ids=ids.query_ids,
+        version_documents=found.documents,
+        categories=found.categories | levels,
     )
     return build_log(shown, documents, joint=joint, graded=graded)
 
@@ -105,15 +123,17 @@ def log_from_table(table: Any, columns: TableColumns, *, first_position: int, gr
 def _check_table(table: Any, columns: TableColumns) -> tuple[pa.Table, TableColumns]:
     data = as_arrow(table)
     named = columns.named
-    check_columns(data, named)
+    check_columns(data, [name for name in named if name not in columns.context])
+    check_columns(data, columns.context, holes=True)
     if columns.sessions is not None and columns.weight is not None:
         raise ValueError("pass sessions (clicks are counts) or weight (one session a showing), not both")
     if data.num_rows == 0:
         raise ValueError("the table has no rows: nothing was shown")
     features = columns.features
     if features is None:
-        features = [name for name in data.column_names if name not in named and is_numeric(data, name)]
-    check_columns(data, features)
+        others = [*named, columns.seen]
+        features = [name for name in data.column_names if name not in others and is_numeric(data, name)]
+    check_columns(data, features, holes=True)
     return data, replace(columns, features=features)
 
 
@@ -134,15 +154,55 @@ def _number_rows(data: pa.Table, columns: TableColumns) -> _Ids:
     )
 
 
-def _document_features(data: pa.Table, names: Sequence[str], ids: _Ids) -> NDArray[np.float32]:
-    """Features of each document once, one column in memory at a time; two values for one document are refused."""
-    features = np.empty((len(ids.first_row), len(names)), dtype=np.float32)
-    representative = ids.first_row[ids.documents]
+class _Versions(NamedTuple):
+    """Distinct rows of features of each document."""
+
+    features: NDArray[np.float32]  # [versions, features]
+    categories: dict[str, tuple[str, ...]]
+    versions: Integers  # [rows]
+    documents: Integers | None  # [versions]; None: each document has one
+
+
+def _versions(data: pa.Table, names: Sequence[str], ids: _Ids) -> _Versions:
+    """Features of each version once, one column in memory at a time but for those that change."""
+    features, categories = feature_matrix(data, names, ids.first_row)
+    changing = []
     for number, name in enumerate(names):
-        values = feature_values(data, name)
-        check_same(values, representative, name, "a document of a query has one set of features")
-        features[:, number] = values[ids.first_row]
-    return features
+        values, _ = feature_column(data, name)
+        if not np.array_equal(values, features[ids.documents, number], equal_nan=True):
+            changing.append(values)
+    if not changing:
+        return _Versions(features, categories, ids.documents, None)
+    first, versions = unique_rows(np.column_stack([ids.documents, *changing]))
+    return _Versions(feature_matrix(data, names, first)[0], categories, versions, ids.documents[first])
+
+
+def _context(
+    data: pa.Table, names: Sequence[str], ids: _Ids
+) -> tuple[NDArray[np.float32] | None, dict[str, tuple[str, ...]]]:
+    """Features of each showing."""
+    if not names:
+        return None, {}
+    for name in names:
+        values, _ = feature_column(data, name)
+        ids.one_each(np.nan_to_num(values, nan=-np.inf), name)
+    return feature_matrix(data, names, ids.first_of_showing)
+
+
+def _counts(data: pa.Table, name: str) -> NDArray:
+    values = numbers(data, name)
+    check_values(values, np.isfinite(values) & (values >= 0), name, "events are counted from 0")
+    return values
+
+
+def _looks(data: pa.Table, name: str | None, sessions: str | None) -> NDArray | None:
+    """Whether each document was looked at; NaN where that was not recorded."""
+    if name is None:
+        return None
+    check_columns(data, [name], holes=True)
+    values = numbers(data, name)
+    check_values(values, np.isnan(values) | (values >= 0), name, "looks are 0 or 1, or seconds above 0")
+    return np.where(np.isnan(values), np.nan, values > 0) if sessions is None else values
 
 
 def _feedback(data: pa.Table, ids: _Ids, columns: TableColumns, *, graded: bool) -> tuple[NDArray, NDArray]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def log_to_table(log: ClickLog, *, features: bool = False) -> pa.Table:
     """Columns as `ClickLog.to_table` describes them."""
     sizes = log.mask.sum(1)
-    documents = log.documents[log.mask]
+    documents, versions = log.documents[log.mask], log.versions[log.mask]
 
     def of_lists(values: NDArray) -> NDArray:
         return np.repeat(values, sizes)
@@ -39,12 +39,29 @@ def log_to_table(log: ClickLog, *, features: bool = False) -> pa.Table:
         columns["intervention"] = column(log.interventions)
     if log.first_shown is not None:
         columns["first_shown"] = pa.array(of_lists(log.first_shown)).cast(pa.timestamp("us"))
+    if log.periods is not None:
+        columns["period"] = pa.array(of_lists(log.periods)).cast(pa.timestamp("us"))
+    if log.seen is not None and log.seen_sessions is not None:
+        columns["seen"] = pa.array(log.seen[log.mask])
+        columns["seen_sessions"] = pa.array(of_lists(log.seen_sessions))
+    _add(columns, {kind: pa.array(counts[log.mask]) for kind, counts in log.events.items()}, "kind of event")
     _add(columns, {name: column(entry) for name, entry in log.bias.items()}, "bias column")
     if features:
         names = log.feature_names or tuple(f"feature_{number}" for number in range(log.n_features))
-        by_name = {name: pa.array(log.features[documents, number]) for number, name in enumerate(names)}
+        by_name = {name: _feature(log, name, log.features[versions, number]) for number, name in enumerate(names)}
         _add(columns, by_name, "feature")
+        context = {name: of_lists(log.context[:, number]) for number, name in enumerate(log.context_names)}
+        _add(columns, {name: _feature(log, name, values) for name, values in context.items()}, "context feature")
     return pa.table(columns)
+
+
+def _feature(log: ClickLog, name: str, values: NDArray) -> pa.Array:
+    """Numbers, or names of categories; null where a category is missing."""
+    if name not in log.categories:
+        return pa.array(values)
+    missing = np.isnan(values)
+    codes = pa.array(np.where(missing, 0, values).astype(np.int32), mask=missing)
+    return pa.DictionaryArray.from_arrays(codes, pa.array(log.categories[name], pa.large_string()))
 
 
 def _named(codes: NDArray, names: NDArray) -> pa.Array:

@@ -15,7 +15,10 @@ from unskew.data.clicks.impressions import BiasColumn
 class LogSchema:
     """Features, bias columns and kind of a log; names of levels grow as shards bring new ones."""
 
-    ENTRIES: ClassVar = ("features", "bias", "interventions", "policy_scores", "first_shown", "joint", "graded")
+    ENTRIES: ClassVar = (
+        *("features", "categories", "context", "bias", "interventions", "events"),
+        *("policy_scores", "first_shown", "periods", "seen", "joint", "graded"),
+    )
 
     def __init__(self, log: ClickLog):
         self._fixed = _fixed(log)
@@ -44,10 +47,15 @@ class LogSchema:
 def _fixed(log: ClickLog) -> dict[str, Any]:
     return {
         "features": list(log.feature_names) or log.n_features,
+        "categories": {name: list(names) for name, names in log.categories.items()},
+        "context": list(log.context_names),
         "bias": {name: "numbers" if column.levels is None else "levels" for name, column in log.bias.items()},
         "interventions": log.interventions is not None,
+        "events": list(log.events),
         "policy_scores": log.policy_scores is not None,
         "first_shown": log.first_shown is not None,
+        "periods": log.periods is not None,
+        "seen": log.seen is not None,
         "joint": log.joint,
         "graded": log.graded,
     }

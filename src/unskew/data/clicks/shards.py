@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +13,26 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn, Patterns
+from unskew.data.clicks.impressions import BiasColumn, Patterns, first_rows
+from unskew.data.files import file_digest
 from unskew.data.grouping import number_ids, plain_ids
 
 
 def write_shard(log: ClickLog, stem: Path) -> dict[str, Any]:
-    """Write a shard; gives its counts."""
-    tables = {"documents": _documents_table(log), "lists": _lists_table(log)}
+    """Write a shard; gives its counts, and the digests of its files."""
+    tables = {"versions": _versions_table(log), "lists": _lists_table(log)}
     if log.patterns is not None:
         tables["patterns"] = _patterns_table(log, log.patterns)
     for name, columns in tables.items():
         # A dictionary of float values costs time and saves nothing; one of query ids, repeated row by row, does.
         pq.write_table(pa.table(columns), shard_file(stem, name), compression="zstd", use_dictionary=["query"])
+    return _counts(log) | {"digests": {name: file_digest(shard_file(stem, name)) for name in tables}}
+
+
+def _counts(log: ClickLog) -> dict[str, Any]:
     return {
-        "documents": len(log.features),
+        "versions": len(log.features),
+        "documents": log.n_documents,
         "lists": log.n_lists,
         "patterns": 0 if log.patterns is None else len(log.patterns.lists),
         "sessions": log.n_sessions,
@@ -35,46 +41,52 @@ def write_shard(log: ClickLog, stem: Path) -> dict[str, Any]:
     }
 
 
-def read_shard(stem: Path, about: Mapping[str, Any], counts: Mapping[str, Any]) -> ClickLog:
+def read_shard(stem: Path, about: Mapping[str, Any], counts: Mapping[str, Any], *, verify: bool = True) -> ClickLog:
     """The log of a shard, with what `log.json` says of all shards and of this one."""
-    documents = _read(stem, "documents", counts)
-    lists = _read(stem, "lists", counts)
-    patterns = _read(stem, "patterns", counts) if about["joint"] else None
+    tables = {name: _read(stem, name, counts, verify=verify) for name in counts["digests"]}
     try:
-        return _log(documents, lists, patterns, about)
-    except (KeyError, ValueError, TypeError, pa.ArrowException) as error:
+        log = _log(tables["versions"], tables["lists"], tables.get("patterns"), about)
+    except (KeyError, ValueError, TypeError, IndexError, pa.ArrowException) as error:
         raise ValueError(f"{stem}.*.parquet do not fit together ({error}): write the log again") from error
+    for name, found in _counts(log).items():
+        if counts.get(name) != found:
+            raise ValueError(
+                f"{stem}.*.parquet have {found} {name}, log.json says {counts.get(name)}: files of two logs are mixed, "
+                "write the log again"
+            )
+    return log
 
 
 def shard_file(stem: Path, table: str) -> Path:
     return stem.with_name(f"{stem.name}.{table}.parquet")
 
 
-def _read(stem: Path, name: str, counts: Mapping[str, Any]) -> pa.Table:
+def _read(stem: Path, name: str, counts: Mapping[str, Any], *, verify: bool) -> pa.Table:
     path = shard_file(stem, name)
     try:
-        table = pq.read_table(path)
+        if verify and file_digest(path) != counts["digests"][name]:
+            raise ValueError("its content is not what was written, by its SHA-256 digest in log.json")
+        return pq.read_table(path)
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise ValueError(f"{path} cannot be read ({error}): the log is incomplete, write it again") from error
-    if table.num_rows != counts[name]:
         raise ValueError(
-            f"{path} has {table.num_rows} rows, log.json says {counts[name]}: files of two logs are mixed, "
-            "write the log again"
-        )
-    return table
+            f"{path} cannot be read ({error}): the log is incomplete or damaged, write it again"
+        ) from error
 
 
-def _documents_table(log: ClickLog) -> dict[str, pa.Array]:
+def _versions_table(log: ClickLog) -> dict[str, pa.Array]:
     features = pa.nulls(len(log.features))
     if log.n_features:
         values = pa.field("element", pa.float32(), nullable=False)  # read in three quarters of the time
         flat = pa.array(np.ascontiguousarray(log.features, dtype=np.float32).reshape(-1))
         features = pa.FixedSizeListArray.from_arrays(flat, type=pa.list_(values, log.n_features))
-    return {
-        "query": _ids(log.query_ids).take(pa.array(log.document_queries)),
+    columns = {
+        "query": _ids(log.query_ids).take(pa.array(log.version_queries)),
         "document": _ids(log.document_ids),
-        "features": features,
     }
+    if log.features_change:
+        numbers = pa.array(log.version_documents)
+        columns |= {"document": columns["document"].take(numbers), "number": numbers}
+    return columns | {"features": features}
 
 
 def _lists_table(log: ClickLog) -> dict[str, pa.Array]:
@@ -82,7 +94,7 @@ def _lists_table(log: ClickLog) -> dict[str, pa.Array]:
         return _ragged(padded, log.mask)
 
     columns = {
-        "documents": ragged(log.documents),
+        "versions": ragged(log.versions),
         "positions": ragged(log.positions),
         "clicks": ragged(log.clicks),
         "sessions": pa.array(log.sessions),
@@ -93,6 +105,12 @@ def _lists_table(log: ClickLog) -> dict[str, pa.Array]:
         columns["intervention"] = pa.array(log.interventions.values)
     if log.first_shown is not None:
         columns["first_shown"] = pa.array(log.first_shown).cast(pa.timestamp("us"))
+    if log.periods is not None:
+        columns["period"] = pa.array(log.periods).cast(pa.timestamp("us"))
+    if log.seen is not None and log.seen_sessions is not None:
+        columns |= {"seen": ragged(log.seen), "seen_sessions": pa.array(log.seen_sessions)}
+    columns |= {f"events.{kind}": ragged(counts) for kind, counts in log.events.items()}
+    columns |= {f"context.{name}": pa.array(log.context[:, i]) for i, name in enumerate(log.context_names)}
     for name, column in log.bias.items():
         columns[f"bias.{name}"] = pa.array(column.values) if column.values.ndim == 1 else ragged(column.values)
     return columns
@@ -115,22 +133,28 @@ def _ragged(padded: NDArray, mask: NDArray[np.bool_]) -> pa.Array:
     return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(padded[mask]))
 
 
-def _log(documents: pa.Table, lists: pa.Table, patterns: pa.Table | None, about: Mapping[str, Any]) -> ClickLog:
+def _log(versions: pa.Table, lists: pa.Table, patterns: pa.Table | None, about: Mapping[str, Any]) -> ClickLog:
     names = about["features"]
-    query_ids, document_queries = number_ids(documents["query"])
-    sizes = np.asarray(pc.list_value_length(lists["documents"]).to_numpy(zero_copy_only=False), dtype=np.int64)
+    query_ids, version_queries = number_ids(versions["query"])
+    numbers = versions["number"].to_numpy() if "number" in versions.column_names else np.arange(len(versions))
+    first = first_rows(numbers)
+    sizes = np.asarray(pc.list_value_length(lists["versions"]).to_numpy(zero_copy_only=False), dtype=np.int64)
     mask = np.arange(sizes.max(initial=0))[None, :] < sizes[:, None]
     return ClickLog(
-        features=_features(documents["features"], names if isinstance(names, int) else len(names)),
-        documents=_padded(lists["documents"], mask),
+        features=_features(versions["features"], names if isinstance(names, int) else len(names)),
+        versions=_padded(lists["versions"], mask),
         mask=mask,
         clicks=_padded(lists["clicks"], mask),
         sessions=lists["sessions"].to_numpy(),
         positions=_padded(lists["positions"], mask),
-        document_queries=document_queries,
+        version_documents=numbers,
+        document_queries=version_queries[first],
         query_ids=query_ids,
-        document_ids=plain_ids(documents["document"]),
+        document_ids=plain_ids(versions["document"])[first],
         feature_names=() if isinstance(names, int) else tuple(names),
+        categories={name: tuple(levels) for name, levels in about["categories"].items()},
+        context=_context(lists, about["context"]),
+        context_names=tuple(about["context"]),
         patterns=None if patterns is None else _patterns(patterns, mask),
         bias={name: _column(lists[f"bias.{name}"], levels, mask) for name, levels in about["bias"].items()},
         policy_scores=_padded(lists["policy_scores"], mask) if about["policy_scores"] else None,
@@ -138,6 +162,10 @@ def _log(documents: pa.Table, lists: pa.Table, patterns: pa.Table | None, about:
         if about["interventions"] is None
         else _column(lists["intervention"], about["interventions"], mask),
         first_shown=lists["first_shown"].cast(pa.int64()).to_numpy() if about["first_shown"] else None,
+        periods=lists["period"].cast(pa.int64()).to_numpy() if about["periods"] else None,
+        seen=_padded(lists["seen"], mask) if about["seen"] else None,
+        seen_sessions=lists["seen_sessions"].to_numpy() if about["seen"] else None,
+        events={kind: _padded(lists[f"events.{kind}"], mask) for kind in about["events"]},
         graded=about["graded"],
     )
 
@@ -147,6 +175,11 @@ def _features(column: pa.ChunkedArray, n_features: int) -> NDArray[np.float32]:
         return np.zeros((len(column), 0), dtype=np.float32)
     flat = pc.list_flatten(column).to_numpy(zero_copy_only=False)
     return flat.astype(np.float32, copy=False).reshape(len(column), n_features)
+
+
+def _context(lists: pa.Table, names: Sequence[str]) -> NDArray[np.float32]:
+    columns = [lists[f"context.{name}"].to_numpy() for name in names]
+    return np.column_stack(columns) if names else np.zeros((lists.num_rows, 0), dtype=np.float32)
 
 
 def _patterns(table: pa.Table, mask: NDArray[np.bool_]) -> Patterns:

@@ -1,8 +1,8 @@
 """Click logs on disk: a folder of parquet shards with a versioned schema.
 
-    LOG/log.json                       format, version, feature names, bias columns, counts of each shard
-    LOG/shard-00000.documents.parquet  a row for each document: query, document, features
-    LOG/shard-00000.lists.parquet      a row for each list: documents, positions, clicks, sessions and what else it has
+    LOG/log.json                       format, version, names, and the counts and digests of each shard
+    LOG/shard-00000.versions.parquet   a row for each version of a document: query, document, features
+    LOG/shard-00000.lists.parquet      a row for each list: versions, positions, clicks, sessions and what else it has
     LOG/shard-00000.patterns.parquet   a row for each click pattern; only in a joint log
 
 `docs/click_log.md` has every column. A query stands in one shard only, so every shard is a log by itself and a log
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,11 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.joined import join_logs
 from unskew.data.clicks.schema import LogSchema
 from unskew.data.clicks.shards import read_shard, write_shard
-from unskew.data.files import new_folder
+from unskew.data.files import json_digest, new_folder
 from unskew.data.public_logs.id_pages import is_public_log, read_pages
 
 FORMAT = "unskew-click-log"
-VERSION = 1
+VERSION = 2
 ABOUT = "log.json"
 
 
@@ -65,7 +65,9 @@ def write_shards(
         if schema is None:
             raise ValueError(f"{target}: there are no shards to write")
         about = {"format": FORMAT, "version": VERSION, **schema.about(), "shards": counts}
-        about |= {} if notes is None else {"notes": notes}
+        about |= {} if notes is None else {"notes": dict(notes)}
+        about = json.loads(json.dumps(about))
+        about["digest"] = json_digest(about)
         (scratch / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     return target
 
@@ -76,6 +78,7 @@ class LogFolder:
 
     path: Path
     about: dict[str, Any]
+    _verified: set[int] = field(default_factory=set, compare=False, repr=False)
 
     @property
     def n_shards(self) -> int:
@@ -101,8 +104,14 @@ class LogFolder:
 
     @property
     def n_features(self) -> int:
+        """Features of a document; `n_inputs` counts those of the context as well."""
         features = self.about["features"]
         return features if isinstance(features, int) else len(features)
+
+    @property
+    def n_inputs(self) -> int:
+        """What a ranker sees of a shown document: its features and those of the context."""
+        return self.n_features + len(self.about["context"])
 
     @property
     def joint(self) -> bool:
@@ -112,8 +121,17 @@ class LogFolder:
         """Lists, documents, patterns or positions of each shard."""
         return [shard[what] for shard in self.about["shards"]]
 
+    @property
+    def digest(self) -> str:
+        """What the log holds, in one number: another log has another one."""
+        return json_digest({name: value for name, value in self.about.items() if name not in ("notes", "digest")})
+
     def shard(self, number: int) -> ClickLog:
-        return read_shard(self.path / _shard_name(number), self.about, self.about["shards"][number])
+        """The log of a shard; its files are compared with their digests when they are read for the first time."""
+        verify = number not in self._verified
+        log = read_shard(self.path / _shard_name(number), self.about, self.about["shards"][number], verify=verify)
+        self._verified.add(number)
+        return log
 
     def shards(self, order: Sequence[int] | None = None) -> Iterator[ClickLog]:
         """Logs of the shards, the next one read while this one is in use: two are in memory at most."""
@@ -144,7 +162,12 @@ def open_log(folder: str | Path) -> LogFolder:
     if found != FORMAT:
         raise ValueError(f"{about_path}: format is {found!r}, {FORMAT!r} is needed")
     if about.get("version") != VERSION:
-        raise ValueError(f"{path}: version {about.get('version')} of the format; this release reads version {VERSION}")
+        raise ValueError(
+            f"{path}: version {about.get('version')} of the format, this release reads version {VERSION}: make the log "
+            "anew from its source with unskew ingest (or unskew simulate)"
+        )
+    if about.get("digest") != json_digest({name: value for name, value in about.items() if name != "digest"}):
+        raise ValueError(f"{about_path} is damaged, or was changed by hand (by its own digest): write the log again")
     missing = [name for name in (*LogSchema.ENTRIES, "shards") if name not in about]
     if missing or not about["shards"]:
         raise ValueError(f"{about_path} is damaged ('{(missing or ['shards'])[0]}' is missing): write the log again")

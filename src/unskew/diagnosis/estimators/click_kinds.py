@@ -96,11 +96,11 @@ def _moved_documents(log: ClickLog, counted: NDArray[np.bool_] | None) -> _Showi
     chosen = counted_impressions(log, counted)
     positions, places = np.unique(log.positions[chosen].astype(np.int64), return_inverse=True)
     shape = (len(log.features), len(positions))
-    where = (log.documents[chosen].astype(np.int64), places)
+    where = (log.versions[chosen].astype(np.int64), places)
     sessions = np.broadcast_to(log.sessions[:, None], chosen.shape)[chosen].astype(np.float64)
     shown = sparse.csr_array(sparse.coo_array((sessions, where), shape=shape))
     clicks = sparse.csr_array(sparse.coo_array((log.clicks[chosen].astype(np.float64), where), shape=shape))
-    found = _Showings(log.document_queries, positions, clicks, shown).select(np.diff(shown.indptr) > 1)
+    found = _Showings(log.version_queries, positions, clicks, shown).select(np.diff(shown.indptr) > 1)
     if not found.shown.shape[0]:
         raise NotIdentified(
             "every document was shown at one position only, so that what the position does and what the document "

@@ -97,10 +97,10 @@ def click_matrix(
     """
     check_counts(log)
     grade_of_document = _grades_of(log, grades)
-    chosen = counted_impressions(log, counted) & ~np.isnan(grade_of_document)[log.documents]
+    chosen = counted_impressions(log, counted) & ~np.isnan(grade_of_document)[log.versions]
     if not chosen.any():
         raise NotIdentified("no shown document is judged: do the ids of log and judgements agree?")
-    kinds, kind = np.unique(grade_of_document[log.documents[chosen]], return_inverse=True)
+    kinds, kind = np.unique(grade_of_document[log.versions[chosen]], return_inverse=True)
     positions, place = np.unique(log.positions[chosen].astype(np.int64), return_inverse=True)
     cell = kind * len(positions) + place
     shown = np.broadcast_to(log.sessions[:, None], log.mask.shape)[chosen].astype(np.float64)
@@ -126,18 +126,18 @@ def check_counts(log: ClickLog) -> None:
 
 
 def _grades_of(log: ClickLog, grades: JudgedSet | ArrayLike) -> NDArray[np.float64]:
-    """The grade of each document of the log; NaN where it is not judged."""
+    """The grade of each version of a document of the log; NaN where it is not judged."""
     if not isinstance(grades, JudgedSet):
         values = np.asarray(grades, dtype=np.float64)
-        if values.shape != (len(log.features),):
-            raise ValueError(f"grades have shape {values.shape}, the log has {len(log.features)} documents: one each")
-        return values
+        if values.shape != (log.n_documents,):
+            raise ValueError(f"grades have shape {values.shape}, the log has {log.n_documents} documents: one each")
+        return values[log.version_documents]
     owners = np.repeat(grades.query_ids, grades.sizes)
     known = dict(
         zip(zip(owners.tolist(), grades.document_ids.tolist(), strict=True), grades.grades.tolist(), strict=True)
     )
     wanted = zip(log.query_ids[log.document_queries].tolist(), log.document_ids.tolist(), strict=True)
-    return np.array([known.get(key, np.nan) for key in wanted])
+    return np.array([known.get(key, np.nan) for key in wanted])[log.version_documents]
 
 
 def _sums(cell: Index, values: NDArray, shape: tuple[int, int]) -> Matrix:

@@ -126,7 +126,7 @@ def connectivity_by(log: ClickLog, column: str) -> Connectivity:
 def _both_graphs(log: ClickLog, columns: Sequence[str]) -> tuple[Groups, Groups]:
     chosen = counted_impressions(log, None)
     factor, names = _factors(log, chosen, columns)
-    documents = log.documents[chosen]
+    documents = log.versions[chosen]
     groups = _groups(documents, factor, len(log.features), names)
     if len(groups) == 1 or not log.n_features:
         return groups, groups

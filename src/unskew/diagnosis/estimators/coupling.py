@@ -126,7 +126,7 @@ def coupling(log: ClickLog, *, significance: float = 0.01, level: float = 0.95, 
 def _moved(log: ClickLog, rng: Generator) -> _Moved:
     chosen = counted_impressions(log, None)
     positions, places = np.unique(log.positions[chosen].astype(np.int64), return_inverse=True)
-    documents = log.documents[chosen].astype(np.int64)
+    documents = log.versions[chosen].astype(np.int64)
     clicked = np.bincount(documents, weights=log.clicks[chosen], minlength=len(log.features)) > 0
     lowest = np.full(len(log.features), len(positions))
     np.minimum.at(lowest, documents, places)
@@ -140,7 +140,7 @@ def _moved(log: ClickLog, rng: Generator) -> _Moved:
         )
     most = max(1, MOST_CELLS // len(positions))
     if len(several) > most:  # whole queries, by chance
-        order = rng.permutation(len(log.query_ids))[log.document_queries[several]]
+        order = rng.permutation(len(log.query_ids))[log.version_queries[several]]
         several = np.sort(several[np.argsort(order, kind="stable")[:most]])
     number = np.full(len(log.features), -1)
     number[several] = np.arange(len(several))
@@ -149,7 +149,7 @@ def _moved(log: ClickLog, rng: Generator) -> _Moved:
     cell = row[kept] * len(positions) + places[kept]
     sessions = np.broadcast_to(log.sessions[:, None], chosen.shape)[chosen][kept]
     shape = (len(several), len(positions))
-    _, queries = np.unique(log.document_queries[several], return_inverse=True)
+    _, queries = np.unique(log.version_queries[several], return_inverse=True)
     return _Moved(
         shown=_sums(cell, sessions, shape),
         clicks=_sums(cell, log.clicks[chosen][kept], shape),

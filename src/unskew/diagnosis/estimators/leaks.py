@@ -133,7 +133,7 @@ def feature_name(log: ClickLog, column: int) -> str:
 def _counted(log: ClickLog) -> tuple[NDArray, Vector, Vector, Vector]:
     """Documents that were shown, how often, how often clicked, and their mean position."""
     chosen = counted_impressions(log, None)
-    numbers = log.documents[chosen]
+    numbers = log.versions[chosen]
     sessions = np.broadcast_to(log.sessions[:, None], chosen.shape)[chosen].astype(np.float64)
     n = len(log.features)
     shown = np.rint(np.bincount(numbers, weights=sessions, minlength=n))

@@ -3,7 +3,8 @@ r"""Position pairs: documents that were shown at two positions, and how they wer
 Such a document is as relevant at one position as at the other, so that its clicks tell what the positions do. For
 positions $k$ and $l$, $\hat c_k^{kl} = \sum_d \omega_d\, c_d(k)$ adds up the clicks at $k$ of all documents shown at
 both; $c_d(k)$ are the clicks of document $d$ at $k$ and the weight $\omega_d$ makes the $w_d(k)$ impressions there
-comparable with the $w_d(l)$ at $l$. A document is one of a query: the same page for another query is another document.
+comparable with the $w_d(l)$ at $l$. A document is one of a query, in one version: the same page for another query, or
+with other features, is another document.
 """
 
 from __future__ import annotations
@@ -82,16 +83,24 @@ def components(linked: NDArray[np.bool_], positions: Index, *, both_ways: bool =
     return sorted(found)
 
 
-def count_pairs(log: ClickLog, *, weighting: str = "documents", counted: NDArray[np.bool_] | None = None) -> PairCounts:
+def count_pairs(
+    log: ClickLog,
+    *,
+    weighting: str = "documents",
+    counted: NDArray[np.bool_] | None = None,
+    across_versions: bool = False,
+) -> PairCounts:
     """Add up clicks over all documents and positions of a log.
 
     Args:
         weighting: documents (each counts once) or shared (each as often as it was shown where it was shown less).
         counted: impressions that count, `[lists, docs]`; default: all.
+        across_versions: compare a document with itself after its features changed, too. If a better price moved it up,
+            its relevance changed with the position, and the change is booked as examination.
     """
     if weighting not in WEIGHTINGS:
         raise ValueError(f"unknown weighting '{weighting}': choose one of {', '.join(WEIGHTINGS)}")
-    cells = _count_cells(log, counted)
+    cells = _count_cells(log, counted, across_versions=across_versions)
     n_positions = len(cells.positions)
     documents = np.diag(np.bincount(cells.places, minlength=n_positions))
     n_impressions = np.bincount(cells.places, weights=cells.shown, minlength=n_positions)
@@ -137,21 +146,24 @@ class _Cells:
     """A row for each document and position where it was shown, sorted by query, document and position."""
 
     queries: Index  # counted from 0 without gaps
-    documents: Index
+    documents: Index  # versions of them, unless versions are compared with each other
     places: Index  # of `positions`
     clicks: Vector
     shown: Vector
     positions: Index
 
 
-def _count_cells(log: ClickLog, counted: NDArray[np.bool_] | None) -> _Cells:
+def _count_cells(log: ClickLog, counted: NDArray[np.bool_] | None, *, across_versions: bool) -> _Cells:
     chosen = counted_impressions(log, counted)
+    numbers, owners = log.versions, log.version_queries
+    if across_versions:
+        numbers, owners = log.documents, log.document_queries
     positions, places = np.unique(log.positions[chosen].astype(np.int64), return_inverse=True)
-    keys = log.documents[chosen].astype(np.int64) * len(positions) + places
+    keys = numbers[chosen].astype(np.int64) * len(positions) + places
     cells, cell = np.unique(keys, return_inverse=True)
     shown = np.broadcast_to(log.sessions[:, None], log.mask.shape)[chosen]
     documents, place = np.divmod(cells, len(positions))
-    _, queries = np.unique(log.document_queries[documents], return_inverse=True)
+    _, queries = np.unique(owners[documents], return_inverse=True)
     order = np.argsort(queries, kind="stable")
     return _Cells(
         queries=queries[order],

@@ -37,6 +37,6 @@ def shown_pairs(log: ClickLog, rng: Generator) -> ShownPairs:
     one = rng.integers(sizes[lists])
     other = rng.integers(sizes[lists] - 1)
     other = other + (other >= one)
-    upper = log.documents[lists, np.minimum(one, other)]
-    lower = log.documents[lists, np.maximum(one, other)]
+    upper = log.versions[lists, np.minimum(one, other)]
+    lower = log.versions[lists, np.maximum(one, other)]
     return ShownPairs(upper.astype(np.int64), lower.astype(np.int64), log.queries[lists])

@@ -20,21 +20,23 @@ def single_documents(log: ClickLog) -> ClickLog:
     """The same clicks and showings with a list for each document and position; bias columns are added up."""
     chosen = counted_impressions(log, None)
     n_positions = log.n_positions
-    code = log.documents[chosen].astype(np.int64) * n_positions + log.positions[chosen]
+    code = log.versions[chosen].astype(np.int64) * n_positions + log.positions[chosen]
     sessions = np.broadcast_to(log.sessions[:, None], chosen.shape)[chosen]
     cells, shown, clicks = _added_up(code, sessions, log.clicks[chosen], len(log.features) * n_positions)
     documents, positions = np.divmod(cells, n_positions)
     return ClickLog(
         features=log.features,
-        documents=documents[:, None].astype(np.int32),
+        versions=documents[:, None].astype(np.int32),
         mask=np.ones((len(cells), 1), dtype=bool),
         clicks=compact_counts(clicks)[:, None],
         sessions=compact_counts(shown),
         positions=positions[:, None].astype(np.int16),
+        version_documents=log.version_documents,
         document_queries=log.document_queries,
         query_ids=log.query_ids,
         document_ids=log.document_ids,
         feature_names=log.feature_names,
+        categories={name: names for name, names in log.categories.items() if name in log.feature_names},
         graded=log.graded,
     )
 

@@ -56,14 +56,14 @@ def traffic(log: ClickLog) -> Traffic:
     of_query = np.bincount(log.queries, weights=log.sessions)
     heaviest = np.sort(of_query)[::-1][: max(1, round(HEAVY_SHARE * len(queries)))]
     orders = _orders(log, lists)
-    shown = np.zeros(len(log.features), dtype=bool)
+    shown = np.zeros(log.n_documents, dtype=bool)
     shown[log.documents[log.mask]] = True
     clickless, everything = _patterns(log)
     return Traffic(
         n_sessions=log.n_sessions,
         n_lists=log.n_lists,
         n_queries=len(queries),
-        n_documents=len(log.features),
+        n_documents=log.n_documents,
         compaction=log.compaction,
         orders_per_query=float(orders.mean()),
         one_order=float((orders == 1).mean()),
