@@ -158,7 +158,7 @@ def orders_log(n_lists_of_queries, n_docs=3):
     places = np.stack([rng.permutation(n_docs) for _ in queries])
     return ClickLog(
         features=np.arange(n_docs * len(n_lists_of_queries), dtype=np.float32)[:, None],
-        documents=(n_docs * queries[:, None] + places).astype(np.int32),
+        versions=(n_docs * queries[:, None] + places).astype(np.int32),
         mask=np.ones(places.shape, dtype=bool),
         clicks=np.zeros(places.shape, dtype=np.float32),
         sessions=np.ones(len(queries), dtype=np.float32),

@@ -61,7 +61,10 @@ def same(one: ClickLog, other: ClickLog) -> bool:
             np.array_equal(getattr(one.patterns, name), getattr(other.patterns, name))
             for name in ("lists", "clicks", "sessions")
         )
-    return patterns and one.graded == other.graded and one.to_table(features=True).equals(other.to_table(features=True))
+    features = np.array_equal(one.features[one.versions], other.features[other.versions], equal_nan=True)
+    names = (one.graded, one.input_names, one.categories) == (other.graded, other.input_names, other.categories)
+    context = np.array_equal(one.context, other.context, equal_nan=True)
+    return patterns and features and names and context and one.to_table().equals(other.to_table())
 
 
 @pytest.mark.parametrize("n_shards", [1, 2, 4, 100])
@@ -109,7 +112,7 @@ def test_a_folder_tells_its_sizes_without_being_read(tmp_path):
     assert sum(folder.n_lists) == log.n_lists
     assert sum(folder.counts("patterns")) == len(log.patterns.lists)
     assert (folder.n_sessions, folder.n_clicks, folder.n_positions) == (log.n_sessions, log.n_clicks, log.n_positions)
-    assert (folder.n_features, folder.joint) == (1, True)
+    assert (folder.n_features, folder.n_inputs, folder.joint) == (3, 4, True)
 
 
 def test_shards_are_logs_by_themselves_in_the_order_asked_for(tmp_path):
@@ -135,7 +138,7 @@ def test_shards_may_come_one_after_another_and_bring_new_levels(tmp_path):
     ("change", "message"),
     [
         ({"patterns": None}, "shard 1: joint is False, but True in shard 0"),
-        ({"feature_names": ("other",)}, r"shard 1: features is \['other'\]"),
+        ({"feature_names": ("other", "price", "colour")}, r"shard 1: features is \['other', 'price', 'colour'\]"),
         ({"policy_scores": None}, "shard 1: policy_scores is False"),
         ({"bias": {}}, "shard 1: bias is {}"),
     ],
@@ -276,7 +279,7 @@ def edit_json(folder: Path, **changes) -> None:
 def test_a_truncated_shard_is_named(tmp_path, table, change):
     write_log(make_log(), tmp_path / "log")
     damage(tmp_path / "log", f"shard-00000.{table}.parquet", change)
-    with pytest.raises(ValueError, match=rf"shard-00000\.{table}\.parquet cannot be read .* write the log again"):
+    with pytest.raises(ValueError, match=rf"shard-00000\.{table}\.parquet cannot be read .* write it again"):
         read_log(tmp_path / "log")
 
 
