@@ -239,7 +239,7 @@ def in_several_orders(n_orders=3, seed=0):
     log = small_log()
     again = log.select(np.tile(np.arange(log.n_lists), n_orders))
     order = np.where(again.mask, rng.random(again.mask.shape), 2.0).argsort(1)  # padding stays at the end
-    return replace(again, documents=np.take_along_axis(again.documents, order, 1))
+    return replace(again, versions=np.take_along_axis(again.versions, order, 1))
 
 
 @every_case
