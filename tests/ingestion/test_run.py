@@ -5,11 +5,13 @@ import json
 
 import duckdb
 import ibis
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import open_log, read_log
 from unskew.ingestion.columns import Columns
 from unskew.ingestion.opening import Options, Tables
@@ -231,6 +233,64 @@ class TestLargerThanMemory:
             run_table(table(), tmp_path, memory=memory)
 
 
+class TestFeaturesAsShown:
+    def test_a_document_has_a_version_for_each_row_of_features(self, tmp_path):
+        log, done = run_table(changed(bm25=[0.5, 1.5, 0.5, 1.25, 2.5]), tmp_path)  # b changed for session s2
+        assert log.features[:, 0].tolist() == [2.5, 0.5, 1.25, 1.5]
+        assert log.version_documents.tolist() == [0, 1, 2, 2]
+        assert log.document_ids.tolist() == ["a", "a", "b"]
+        shown = {tuple(row): clicks for row, clicks in zip(log.versions.tolist(), log.clicks.tolist(), strict=True)}
+        assert shown == {(0, 0): [1, 0], (1, 2): [0, 0], (1, 3): [0, 1]}
+        assert (done.documents, done.versions, done.dropped) == (3, 4, {})
+        assert "3 documents were shown in 4 versions" in " ".join(done.remarks)
+
+    def test_missing_values_stay_missing_and_are_told(self, tmp_path):
+        log, done = run_table(changed(bm25=[0.5, None, 0.5, float("nan"), 2.5]), tmp_path)
+        np.testing.assert_array_equal(log.features[:, 0], [2.5, 0.5, np.nan])
+        assert not log.features_change
+        assert done.missing == {"bm25": 1}
+        assert "bm25 in 1 documents" in " ".join(done.remarks)
+
+    def test_it_is_the_log_of_from_table(self, tmp_path):
+        rng = np.random.default_rng(0)
+        n = 400
+        data = pa.table(
+            {
+                "session": np.arange(n) // 4,
+                "query": np.repeat(rng.integers(0, 9, n // 4), 4),
+                "document": np.tile(np.arange(4), n // 4),
+                "position": np.tile(np.arange(4), n // 4),
+                "click": rng.integers(0, 2, n),
+                "price": rng.choice([1.0, 2.0, np.nan], n).astype(np.float32),
+                "hour": np.repeat(rng.integers(0, 3, n // 4), 4),
+                "device": np.repeat(rng.choice(["phone", "desk"], n // 4), 4),
+                "look": pa.array(np.repeat(rng.choice([0, 1, 2], n // 4), 4), mask=np.arange(n) // 4 % 3 == 0),
+                "time": np.repeat(np.datetime64("2024-05-01", "us") + rng.integers(0, 99, n // 4) * 3_600_000_000, 4),
+            }
+        )
+        columns = Columns(context=["hour", "device"], seen="look", features=["price"])
+        log, _ = run_table(data, tmp_path, columns, period="day")
+        names = {"context": ["hour", "device"], "seen": "look", "features": ["price"], "time": "time", "period": "day"}
+        other = ClickLog.from_table(data, joint=False, **names)
+        assert log.features_change
+        assert log.categories == other.categories == {"device": ("desk", "phone")}
+        assert rows_of(log) == rows_of(other)
+
+    def test_context_that_differs_within_a_showing_is_refused(self, tmp_path):
+        with pytest.raises(ValueError, match="column 'hour' differs within a showing"):
+            run_table(changed(hour=[1, 2, 3, 3, 4]), tmp_path, Columns(context=["hour"]))
+
+    def test_periods_need_times(self, tmp_path):
+        with pytest.raises(ValueError, match="lists cannot be counted per day without times"):
+            run_table(table(), tmp_path, period="day")
+
+
+def rows_of(log):
+    """Every shown document with all that the log says of it, in an order of its own."""
+    rows = log.to_table(features=True).drop_columns(["list"]).to_pylist()
+    return sorted(str(sorted((key, str(value)) for key, value in row.items())) for row in rows)
+
+
 class TestEvents:
     HEADER = ["session", "query", "document", "position", "event", "time"]
     ROWS = [
@@ -297,6 +357,14 @@ class TestEvents:
         log, done = run_table(table([*self.ROWS, self.ROWS[0]], self.HEADER), tmp_path)
         assert done.dropped == {"duplicate": 1}
         assert log.sessions.tolist() == [1]
+
+    def test_features_of_impressions_belong_to_the_showing(self, tmp_path):
+        later = [("s2", *row[1:]) for row in self.ROWS[:2]]
+        rows = [(*row, 7.0 if row[0] == "s1" else 8.0) for row in [*self.ROWS, *later]]
+        log, done = run_table(table(rows, [*self.HEADER, "price"]), tmp_path)
+        assert log.features.tolist() == [[7], [8], [7], [8]]
+        assert sorted(log.versions.tolist()) == [[0, 2], [1, 3]]
+        assert done.dropped == {}
 
     def test_features_may_stand_in_the_rows_of_impressions(self, tmp_path):
         rows = [(*row, 7.0 if row[4] == "impression" else None) for row in self.ROWS]

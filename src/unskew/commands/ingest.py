@@ -58,6 +58,8 @@ def ingest(
     policy_score: Annotated[str | None, _column("score by which the document was ranked")] = None,
     intervention: Annotated[str | None, _column("name of what changed the order")] = None,
     bias: Annotated[Names, _names("--bias", "Column that may change what is seen.")] = None,
+    context: Annotated[Names, _names("--context", "Feature of user or moment, the same for a whole showing.")] = None,
+    seen: Annotated[str | None, _column("looks: 0 or 1, or seconds in the viewport; empty: not recorded")] = None,
     feature: Annotated[Names, _names("--feature", "Feature, or a pattern: 'f_*'. Default: all numbers.")] = None,
     event: Annotated[str | None, _column("kind of event")] = None,
     impression_event: Annotated[Names, _names("--impression-event", "Event that is an impression.")] = None,
@@ -76,6 +78,9 @@ def ingest(
     ] = None,
     cap_user: Annotated[
         str | None, typer.Option(metavar="COLUMN=N", help="Keep N sessions of each user, named in a column.")
+    ] = None,
+    period: Annotated[
+        str | None, typer.Option(help="Count lists per hour, day, week or month, so that windows can be cut later.")
     ] = None,
     fill: Annotated[float | None, typer.Option(help="In place of features that are missing.")] = None,
     joint: Annotated[bool, typer.Option("--joint", help="Keep which documents were clicked together.")] = False,
@@ -108,6 +113,8 @@ def ingest(
         "intervention": intervention,
         "user": user,
         "bias": bias,
+        "context": context,
+        "seen": seen,
         "features": feature,
         "event": event,
         "impression_events": impression_event,
@@ -116,7 +123,7 @@ def ingest(
     }
     chosen = named_columns(Columns() if columns is None else read_columns(columns), names)
     tables = Tables(source, features, queries, table, features_table, queries_table, encoding, clicks, clicks_table)
-    options = Options(n_positions, sessions_a_user, fill, joint, strict, engine, memory, threads, spark_master)
+    options = Options(n_positions, sessions_a_user, fill, joint, strict, engine, memory, threads, spark_master, period)
     if dry_run:
         _show_preview(preview(tables, chosen, options), json)
         return

@@ -87,12 +87,19 @@ def feature_column(table: pa.Table, name: str) -> tuple[NDArray[np.float32], tup
 PERIODS = {"hour": "h", "day": "D", "week": "W", "month": "M"}  # as numpy calls them; weeks begin on Thursdays there
 
 
-def begin_of_period(times: NDArray[np.int64] | None, period: str) -> NDArray[np.int64]:
-    """When the hour, day, week (from Monday) or month of each time began, in microseconds since 1970."""
+def check_period(period: str, *, has_times: bool) -> str:
+    """The period; one that is unknown, or cannot be told, is refused."""
     if period not in PERIODS:
         raise ValueError(f"period is '{period}': choose from {', '.join(PERIODS)}")
-    if times is None:
+    if not has_times:
         raise ValueError(f"lists cannot be counted per {period} without times: name the column with time=, or --time")
+    return period
+
+
+def begin_of_period(times: NDArray[np.int64] | None, period: str) -> NDArray[np.int64]:
+    """When the hour, day, week (from Monday) or month of each time began, in microseconds since 1970."""
+    check_period(period, has_times=times is not None)
+    assert times is not None
     moments = times.view("datetime64[us]")
     shift = np.timedelta64(3 if period == "week" else 0, "D")  # 1970 began on a Thursday
     begin = (moments + shift).astype(f"datetime64[{PERIODS[period]}]").astype("datetime64[us]") - shift

@@ -64,7 +64,7 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
 }
 SINGLE_ROLES = (
     *("session", "query", "document", "position", "row", "page", "click", "event", "time"),
-    *("policy_score", "intervention", "user"),
+    *("policy_score", "intervention", "user", "seen"),
 )
 NOTHING = "none"  # instead of a name: the column is not there, do not guess
 
@@ -88,7 +88,9 @@ class Columns:
     policy_score: str | None = None
     intervention: str | None = None
     user: str | None = None  # never guessed: it serves to cap heavy users
+    seen: str | None = None  # never guessed: whether, or for how many seconds, the document was looked at
     bias: Sequence[str] = ()
+    context: Sequence[str] = ()  # features of user, session or moment, the same for all documents of a showing
     features: Sequence[str] | None = None  # names, or patterns such as `f_*`; None: every numeric column left
     event: str | None = None
     impression_events: Sequence[str] = ("impression", "impressions", "shown", "show", "display")
@@ -110,7 +112,7 @@ class Columns:
     @property
     def named(self) -> list[str]:
         """All columns but the features."""
-        return [*self.roles.values(), *self.bias]
+        return [*self.roles.values(), *self.bias, *self.context]
 
 
 def read_columns(path: str | Path) -> Columns:

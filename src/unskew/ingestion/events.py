@@ -7,7 +7,7 @@ import ibis.expr.types as ir
 
 from unskew.ingestion.columns import Columns, role_column, value_at
 from unskew.ingestion.engines import Engine
-from unskew.ingestion.feature_tables import same_keys
+from unskew.ingestion.feature_tables import filled, same_keys
 from unskew.ingestion.impressions import CLICK, IMPRESSION, OTHER, Shape, common_clicks
 from unskew.ingestion.report import Dropped
 
@@ -27,6 +27,10 @@ def merge_events(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped)
     shown, clicked = rows.kind == IMPRESSION, rows.kind == CLICK
     parts = {"impressions": shown.sum(), "clicks": clicked.sum(), "position": rows.position.min(where=shown)}
     parts |= {name: rows[name].min(where=shown) for name in shape.extras}
+    if shape.features:  # of one impression, as a whole
+        values = filled(rows, len(shape.features), None)
+        rows = values.mutate(features=ibis.struct({name: values[name] for name in shape.feature_names}))
+        parts["features"] = rows.features.min(where=shown)
     if shape.time:
         parts |= {"time": rows.time.min(where=shown), "click_time": rows.time.max(where=clicked)}
     pairs = engine.keep("pairs", rows.group_by(SHOWING).aggregate(**parts))
@@ -45,7 +49,8 @@ def merge_events(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped)
     dropped.add("duplicate", again, _example(engine, pairs.filter(pairs.impressions > 1)) if again else "")
     click = ((pairs.clicks > 0) & ~early).cast("int8")
     names = [*SHOWING, "position", *shape.extras, *(["time"] if shape.time else [])]
-    return pairs.filter(~lone).select(*names, click=click)
+    values = {name: pairs.features[name] for name in shape.feature_names}
+    return pairs.filter(~lone).select(*names, click=click, **values)
 
 
 def add_clicks(engine: Engine, shown: ir.Table, clicks: ir.Table, columns: Columns, name: str) -> ir.Table:

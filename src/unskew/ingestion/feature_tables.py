@@ -1,4 +1,8 @@
-"""Features of documents: each document once, from the event table or a second one; two sets for one are counted."""
+"""Features of documents, from the event table or a second one.
+
+In the event table features belong to the showing: a document has a version for each distinct row of them. A second
+table has one row of features for a document; of several, one is kept, and they are counted.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +57,11 @@ def gather(rows: ir.Table, keys: Sequence[str], n_features: int, fill: float | N
 
     What is missing is not a number, which sorts above all numbers: the greatest value shows that one was missing.
     """
-    rows = _filled(rows, n_features, float("nan") if fill is None else fill, everywhere=fill is not None)
+    rows = filled(rows, n_features, fill)
     parts: dict[str, Any] = {"rows": rows.count()}
+    if n_features:
+        infinite = ibis.or_(*(rows[f"feature_{number}"].isinf() for number in range(n_features)))
+        parts["infinite"] = infinite.cast("int8").max()
     for number in range(n_features):
         parts[f"low_{number}"] = rows[f"feature_{number}"].min()
         parts[f"high_{number}"] = rows[f"feature_{number}"].max()
@@ -70,18 +77,10 @@ def settle(
     fill: float | None,
     dropped: Dropped,
 ) -> ir.Table:
-    """One row for each document: keys, rows, feature_0, feature_1, …; values that are not finite are refused."""
-    numbers = range(len(features))
-    if not features:
-        return gathered
-    _refuse_holes(engine, gathered, keys, features)
-    differs = ibis.or_(*(gathered[f"low_{number}"] != gathered[f"high_{number}"] for number in numbers))
-    conflicts = engine.arrow(gathered.aggregate(conflicts=differs.sum()))["conflicts"][0].as_py() or 0
-    lows = {f"feature_{number}": gathered[f"low_{number}"].cast("float32") for number in numbers}
-    same = gathered.select(*keys, "rows", **lows)
-    if not conflicts:
+    """One row for each document: keys, rows, feature_0, feature_1, …; of several sets of features one is kept."""
+    same, unclear, conflicts = _changing(engine, gathered, keys, features)
+    if unclear is None:
         return same
-    unclear = gathered.filter(differs)
     example = engine.arrow(unclear.select(*keys).order_by(*keys).limit(1)).to_pylist()[0]
     dropped.add("conflict", conflicts, ", ".join(f"{key} {value}" for key, value in example.items()))
     chosen = _least_sets(rows.semi_join(unclear, list(keys)), keys, len(features), fill)
@@ -89,17 +88,70 @@ def settle(
     return same.anti_join(unclear, list(keys)).union(chosen)
 
 
+def with_versions(
+    engine: Engine, gathered: ir.Table, impressions: ir.Table, features: Sequence[str], fill: float | None
+) -> tuple[ir.Table, ir.Table]:
+    """Impressions, and a row for each version of each document: keys, rows, feature_0, feature_1, …
+
+    Where features change, both have a column `version`: the distinct rows of features of a document in their order.
+    """
+    same, unclear, _ = _changing(engine, gathered, KEYS, features)
+    if unclear is None:
+        return impressions, same
+    names = [f"feature_{number}" for number in range(len(features))]
+    changing = filled(impressions.semi_join(unclear, KEYS), len(features), fill)
+    number = ibis.dense_rank().over(group_by=KEYS, order_by=names)  # equal rows have equal numbers, NaN equals NaN
+    changing = engine.keep("changing", changing.mutate(version=number.cast("int64")))
+    values = {name: changing[name].min().cast("float32") for name in names}
+    versions = changing.group_by([*KEYS, "version"]).aggregate(rows=changing.count(), **values)
+    none = ibis.literal(0, type="int64")
+    stable = same.anti_join(unclear, KEYS).mutate(version=none).select(versions.columns)
+    others = impressions.anti_join(unclear, KEYS).mutate(version=none).drop(*names)
+    changed = changing.select(others.columns).cast(dict(others.schema()))  # a kept table may name its types otherwise
+    return others.union(changed), stable.union(versions)
+
+
+def missing_values(engine: Engine, gathered: ir.Table, features: Sequence[str]) -> dict[str, int]:
+    """For each feature that has any, in how many documents it is missing at least once."""
+    if not features:
+        return {}
+    counts = {f"missing_{number}": gathered[f"high_{number}"].isnan().sum() for number in range(len(features))}
+    found = engine.arrow(gathered.aggregate(**counts)).to_pylist()[0].values()
+    return {name: count for name, count in zip(features, found, strict=True) if count}
+
+
+def _changing(
+    engine: Engine, gathered: ir.Table, keys: Sequence[str], features: Sequence[str]
+) -> tuple[ir.Table, ir.Table | None, int]:
+    """One set of features for each document; documents that have several, if there are, and how many."""
+    numbers = range(len(features))
+    if not features:
+        return gathered, None, 0
+    _refuse_infinite(engine, gathered, keys, features)
+    differs = ibis.or_(*(gathered[f"low_{number}"] != gathered[f"high_{number}"] for number in numbers))
+    count = engine.arrow(gathered.aggregate(count=differs.sum()))["count"][0].as_py() or 0
+    lows = {f"feature_{number}": gathered[f"low_{number}"].cast("float32") for number in numbers}
+    return gathered.select(*keys, "rows", **lows), gathered.filter(differs) if count else None, count
+
+
 def number_documents(engine: Engine, documents: ir.Table, shown: ir.Table) -> tuple[ir.Table, ir.Table]:
     """Documents of queries that were shown, numbered within each, and these queries, numbered in order of their ids.
 
-    `shown` has a row for each shown query and document with its impressions in `rows`.
+    `shown` has a row for each shown query and document with its impressions in `rows`. Versions of documents are
+    numbered, too, those of a document one after the other.
     """
     with_features = shown if shown is documents else shown.semi_join(documents, KEYS)
     queries = with_features.group_by("query").aggregate(impressions=with_features.rows.sum())
     queries = engine.keep("queries", queries.mutate(query_number=ibis.row_number().over(order_by="query")))
     listed = documents.join(queries.select("query", "query_number"), "query")
     place = ibis.row_number().over(group_by="query_number", order_by="document")
-    return engine.keep("numbered_documents", listed.mutate(document_number=place)), queries
+    numbers = {"version_number": place, "document_number": place}
+    if "version" in documents.columns:
+        numbers = {
+            "version_number": ibis.row_number().over(group_by="query_number", order_by=["document", "version"]),
+            "document_number": ibis.dense_rank().over(group_by="query_number", order_by="document"),
+        }
+    return engine.keep("numbered_documents", listed.mutate(**numbers)), queries
 
 
 def same_keys(left: ir.Table, right: ir.Table, keys: Sequence[str]) -> tuple[ir.Table, ir.Table]:
@@ -110,36 +162,35 @@ def same_keys(left: ir.Table, right: ir.Table, keys: Sequence[str]) -> tuple[ir.
     return left, right
 
 
-def _refuse_holes(engine: Engine, gathered: ir.Table, keys: Sequence[str], features: Sequence[str]) -> None:
-    def is_hole(number: int) -> Any:
-        low, high = gathered[f"low_{number}"], gathered[f"high_{number}"]
-        return high.isnan() | high.isinf() | low.isinf()
+def _refuse_infinite(engine: Engine, gathered: ir.Table, keys: Sequence[str], features: Sequence[str]) -> None:
+    bad = gathered.filter(gathered.infinite > 0)
+    found = engine.arrow(bad.order_by(*keys).limit(1)).to_pylist()
+    if found:
+        columns = [name for number, name in enumerate(features) if _is_infinite(found[0], number)] or list(features)
+        where = ", ".join(f"{key} {found[0][key]}" for key in keys)
+        raise ValueError(
+            f"feature '{columns[0]}' of {where} is infinite: features are finite, or missing; leave the cell empty, or "
+            "put a number in its place with --fill"
+        )
 
-    counts = gathered.aggregate(**{f"holes_{number}": is_hole(number).sum() for number in range(len(features))})
-    for number, count in enumerate(engine.arrow(counts).to_pylist()[0].values()):
-        if count:
-            found = engine.arrow(gathered.filter(is_hole(number)).select(*keys).order_by(*keys).limit(1)).to_pylist()[0]
-            where = ", ".join(f"{key} {value}" for key, value in found.items())
-            raise ValueError(
-                f"feature '{features[number]}' is missing or not finite for {count:,} documents, the first is {where}: "
-                "impute it, or put a number in its place with --fill"
-            )
+
+def _is_infinite(row: dict[str, Any], number: int) -> bool:
+    return any(abs(row[f"{end}_{number}"]) == float("inf") for end in ("low", "high"))
 
 
 def _least_sets(rows: ir.Table, keys: Sequence[str], n_features: int, fill: float | None) -> ir.Table:
     """One of the sets of features of each document, the same one on every engine: the first when sorted."""
     names = [f"feature_{number}" for number in range(n_features)]
-    if fill is not None:
-        rows = _filled(rows, n_features, fill, everywhere=True)
+    rows = filled(rows, n_features, fill)
     sets = rows.group_by(list(keys)).aggregate(first=ibis.struct({name: rows[name] for name in names}).min())
     return sets.select(*keys, **{name: sets.first[name].cast("float32") for name in names})
 
 
-def _filled(rows: ir.Table, n_features: int, value: float, *, everywhere: bool) -> ir.Table:
-    """Features with a number in place of null and, everywhere, of what is not finite."""
-    instead = ibis.literal(value, type="float32")
-    filled = {}
+def filled(rows: ir.Table, n_features: int, fill: float | None) -> ir.Table:
+    """Features with NaN in place of null, or with a number in place of all that is not finite."""
+    instead = ibis.literal(float("nan") if fill is None else fill, type="float32")
+    values = {}
     for name in (f"feature_{number}" for number in range(n_features)):
         found = rows[name].fill_null(instead)
-        filled[name] = (found.isnan() | found.isinf()).ifelse(instead, found) if everywhere else found
-    return rows.mutate(**filled)
+        values[name] = found if fill is None else (found.isnan() | found.isinf()).ifelse(instead, found)
+    return rows.mutate(**values)

@@ -1,6 +1,6 @@
 """Impressions to patterns: showings with equal lists and equal clicks are counted together.
 
-A shown document is one number, `position · 2⁴⁰ + document · 2 + click`, so a sorted array of them is a list in shown
+A shown document is one number, `position · 2⁴⁰ + version · 2 + click`, so a sorted array of them is a list in shown
 order with its clicks. Arrays are collected and then sorted, which every engine can do.
 """
 
@@ -12,10 +12,13 @@ from typing import NamedTuple
 import ibis
 import ibis.expr.types as ir
 
+from unskew.data.columns import PERIODS as PERIODS_OF_LOGS
 from unskew.ingestion.engines import Engine
+from unskew.ingestion.impressions import Shape
 
+PERIODS = dict(zip(PERIODS_OF_LOGS, ("h", "D", "W", "M"), strict=True))  # as Ibis calls them; weeks begin on Mondays
 POSITION_BITS = 40  # the place of the position in a packed number
-MAX_DOCUMENTS = 2 ** (POSITION_BITS - 1)  # of a query
+MAX_VERSIONS = 2 ** (POSITION_BITS - 1)  # of the documents of a query
 
 
 class Range(NamedTuple):
@@ -26,24 +29,23 @@ class Range(NamedTuple):
     size: int
 
 
-def numbered_impressions(
-    impressions: ir.Table, documents: ir.Table, first_position: int, extras: Sequence[str], time: bool
-) -> ir.Table:
-    """Impressions with numbers for query and document; those whose document has no features drop out."""
-    numbers = documents.select("query", "document", "query_number", "document_number")
-    joined = impressions.join(numbers, ["query", "document"])
+def numbered_impressions(impressions: ir.Table, documents: ir.Table, first_position: int, shape: Shape) -> ir.Table:
+    """Impressions with numbers for query and version; those whose document has no features drop out."""
+    keys = [key for key in ("query", "document", "version") if key in impressions.columns and key in documents.columns]
+    joined = impressions.join(documents.select(*keys, "query_number", "version_number"), keys)
     place = joined.position.cast("int64") - first_position
-    shown = place * 2**POSITION_BITS + joined.document_number.cast("int64") * 2 + joined.click.cast("int64")
-    names = ["session", "query_number", *extras, *(["time"] if time else [])]
+    shown = place * 2**POSITION_BITS + joined.version_number.cast("int64") * 2 + joined.click.cast("int64")
+    names = ["session", "query_number", *shape.extras, *(["time"] if shape.time else [])]
     return joined.select(*names, shown=shown)
 
 
-def patterns(impressions: ir.Table, extras: Sequence[str], time: bool) -> ir.Table:
+def patterns(impressions: ir.Table, shape: Shape) -> ir.Table:
     """Distinct lists with their clicks: query_number, shown, extras, sessions and, with times, the earliest one.
 
-    Extras are arrays in the order of `shown`.
+    Extras are arrays in the order of `shown`. Where lists are counted per period, those of two periods are two.
     """
-    first = {"time": ibis._.time.min()} if time else {}
+    extras = shape.extras
+    first = {"time": ibis._.time.min()} if shape.time else {}
     entry = impressions.shown
     if extras:
         entry = ibis.struct({"shown": impressions.shown, **{name: impressions[name] for name in extras}})
@@ -56,22 +58,26 @@ def patterns(impressions: ir.Table, extras: Sequence[str], time: bool) -> ir.Tab
         lists = lists.select(*kept, **parts)
     else:
         lists = lists.select(*kept, shown=lists.entries)
-    return lists.group_by("query_number", "shown", *extras).aggregate(sessions=lists.count(), **first)
+    distinct = ["query_number", "shown", *extras]
+    if shape.period is not None:
+        moment = lists.time if lists.time.type().is_timestamp() else (lists.time // 10**6).as_timestamp("s")
+        lists = lists.mutate(period=moment.truncate(PERIODS[shape.period]))
+        distinct.append("period")
+    return lists.group_by(*distinct).aggregate(sessions=lists.count(), **first)
 
 
 def collect_patterns(
     engine: Engine,
     impressions: ir.Table,
     parts: Sequence[Range],
-    extras: Sequence[str],
-    time: bool,
+    shape: Shape,
     done: Callable[[int], None],
 ) -> ir.Table:
     """Patterns of all queries, kept; collected a range of queries at a time where memory asks for it."""
     kept: ir.Table | None = None
     for part in parts:
         chosen = impressions if len(parts) == 1 else within(impressions, part)
-        found = patterns(chosen, extras, time)
+        found = patterns(chosen, shape)
         kept = engine.keep("patterns", found) if kept is None else engine.append(kept, found)
         done(part.size)
     assert kept is not None

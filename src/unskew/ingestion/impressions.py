@@ -14,6 +14,7 @@ from typing import Any
 import ibis
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
+import numpy as np
 
 from unskew.data.checks import LAST_POSITION
 from unskew.ingestion.columns import Columns, value_at
@@ -28,6 +29,7 @@ MISSING = "missing"  # the level of a bias column where there is no value
 NO_INTERVENTION = "none"
 UTC = dt.Timestamp(timezone="UTC")
 SHORTEST_EPOCH = 10**8  # a text of digits that is less is no number of seconds since 1970
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 LARGEST_EXACT = 2.0**53  # up to here a float tells one whole number from the next
 
 
@@ -40,6 +42,10 @@ class Shape:
     time: bool = False
     score: bool = False
     intervention: bool = False
+    context: tuple[tuple[str, bool], ...] = ()  # name, and whether its values are categories rather than numbers
+    kinds: tuple[str, ...] = ()  # of feedback besides clicks; `event_0`, `event_1`, … count them
+    seen: bool = False  # whether `seen` says that a document was looked at; null: not recorded
+    period: str | None = None  # lists are counted for each hour, day, week or month
 
     @property
     def feature_names(self) -> list[str]:
@@ -48,9 +54,17 @@ class Shape:
 
     @property
     def extras(self) -> list[str]:
-        """Columns that go with each shown document: bias columns, intervention and score."""
-        bias = [f"bias_{number}" for number in range(len(self.bias))]
-        return bias + ["intervention"] * self.intervention + ["score"] * self.score
+        """Columns that go with each shown document: bias columns, intervention, score, context, events and looks."""
+        numbered = {"bias": self.bias, "context": self.context, "event": self.kinds}
+        names = [f"{name}_{number}" for name, found in numbered.items() for number in range(len(found))]
+        return names + ["intervention"] * self.intervention + ["score"] * self.score + ["seen"] * self.seen
+
+    @property
+    def levels(self) -> dict[str, str]:
+        """Extras that hold names of levels, and what their columns are called."""
+        found = {f"bias_{number}": name for number, (name, is_level) in enumerate(self.bias) if is_level}
+        found |= {f"context_{number}": name for number, (name, is_level) in enumerate(self.context) if is_level}
+        return found | ({"intervention": "intervention"} if self.intervention else {})
 
 
 def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name: str) -> tuple[ir.Table, Shape]:
@@ -93,6 +107,17 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
         is_level = not (entry.type().is_floating() or entry.type().is_decimal())
         taken[f"bias_{number}"] = entry.cast("string").fill_null(MISSING) if is_level else _finite(entry)
         bias.append((column, is_level))
+    context = []
+    for number, column in enumerate(columns.context):
+        entry = _known(value_at(table, column))
+        is_level = not (entry.type().is_numeric() or entry.type().is_boolean())
+        missing = ibis.literal(float("nan"), type="float32")
+        taken[f"context_{number}"] = entry.cast("string") if is_level else feature_values(entry).fill_null(missing)
+        context.append((column, is_level))
+    if columns.seen is not None:
+        looked = value("seen")
+        looked = looked.cast("int8") if looked.type().is_boolean() else _finite(looked)
+        taken["seen"] = (looked > 0).cast("float32")
     for number, feature in enumerate(features):
         taken[f"feature_{number}"] = feature_values(table[feature])
     shape = Shape(
@@ -101,6 +126,8 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
         time=columns.time is not None,
         score=columns.policy_score is not None,
         intervention=columns.intervention is not None,
+        context=tuple(context),
+        seen=columns.seen is not None,
     )
     return table.select(**taken), shape
 
@@ -218,9 +245,13 @@ def id_values(value: Any, *, empty_is_missing: bool = True) -> Any:
 
 
 def feature_values(value: Any) -> Any:
-    """Numbers as float32; null, or infinite, where they are too large for it."""
+    """Numbers as float32; infinite where they are too large for it."""
     kind = value.type()
-    return value.try_cast("float32") if kind.is_floating() or kind.is_decimal() else value.cast("float32")
+    if not (kind.is_floating() or kind.is_decimal()):
+        return value.cast("float32")
+    number = value.cast("float64")
+    too_large = ~number.isnan() & (number.abs() > LARGEST_FLOAT32)
+    return too_large.ifelse(ibis.literal(float("inf"), type="float32"), value.try_cast("float32"))
 
 
 def _known(value: Any) -> Any:

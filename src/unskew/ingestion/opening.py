@@ -5,11 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import ibis.expr.types as ir
 
+from unskew.data.columns import check_period
 from unskew.data.files import scratch_folder
 from unskew.ingestion.columns import NOTHING, Columns, complete, csv_types, feature_columns, unused_columns
 from unskew.ingestion.engines import ENGINES, DuckEngine, Engine, SparkEngine
@@ -17,7 +18,6 @@ from unskew.ingestion.events import add_clicks, count_others, merge_events, show
 from unskew.ingestion.feature_tables import KEYS, feature_rows, same_keys, with_keys
 from unskew.ingestion.heavy_users import cap_users
 from unskew.ingestion.impressions import (
-    IMPRESSION,
     OTHER,
     Shape,
     common_rows,
@@ -59,6 +59,7 @@ class Options:
     memory: str = "2GB"
     threads: int | None = None
     master: str | None = None  # of Spark
+    period: str | None = None  # count lists for each hour, day, week or month by itself; None: all together
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ class ReadImpressions:
     shape: Shape
     features: Features | None
     first_position: int
+    missing: Mapping[str, int] = field(default_factory=dict)  # documents in which a feature is missing
 
 
 @contextmanager
@@ -232,10 +234,10 @@ def read_impressions(engine: Engine, opened: Opened, options: Options, dropped: 
     if options.sessions_a_user is not None:
         rows = cap_users(engine, rows, options.sessions_a_user, dropped)
     shape, second, impressions = opened.shape, opened.features, rows
+    if options.period is not None:
+        shape = replace(shape, period=check_period(options.period, has_times=shape.time))
     if opened.columns.form != "impressions":
         impressions = merge_events(engine, rows, shape, dropped)
-        if second is None:
-            second = Features(rows.filter(rows.kind == IMPRESSION), list(shape.features), opened.name)
     if second is not None:
         shape = replace(shape, features=tuple(second.names))
         keys = [key for key in KEYS if key in second.rows.columns]

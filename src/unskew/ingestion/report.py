@@ -62,9 +62,9 @@ REASONS: dict[str, Reason] = {
         "name a column that tells one showing of a query from the next with --session",
     ),
     "conflict": Reason(
-        "documents with more than one set of features: one set is kept",
+        "documents with more than one set of features in the table of features: one set is kept",
         "documents",
-        "make features depend on query and document only, or put a version into the document's id",
+        "make features depend on query and document only, or put them into the event table as they were shown",
     ),
 }
 ASKED_FOR = {"where", "beyond", "capped"}  # the user named the limit, so it may leave out most of a log
@@ -123,6 +123,7 @@ class Ingested:
     lists: int
     queries: int
     documents: int
+    versions: int  # of documents, whose features may change from showing to showing
     features: int
     shards: int
     dropped: Mapping[str, int]
@@ -130,6 +131,7 @@ class Ingested:
     other_events: int = 0  # neither impressions nor clicks
     unused: Sequence[str] = ()  # columns that no role and no feature took
     about_columns: Sequence[str] = ()  # sentences: outcomes, scores
+    missing: Mapping[str, int] = field(default_factory=dict)  # documents in which a feature is missing
 
     @property
     def remarks(self) -> list[str]:
@@ -146,6 +148,14 @@ class Ingested:
         if not self.features:
             found.append("There is no feature: diagnose can look at the log, but no ranker can learn from it.")
         found += self.about_columns
+        if self.versions > self.documents:
+            found.append(
+                f"Features change: {self.documents:,} documents were shown in {self.versions:,} versions. Positions "
+                "are compared within a version."
+            )
+        if self.missing:
+            shares = (f"{name} in {count:,} documents" for name, count in self.missing.items())
+            found.append(f"Missing values, which stay missing (NaN) in the log: {', '.join(shares)}.")
         if self.unused:
             found.append(f"Columns that are not used: {', '.join(self.unused)}.")
         return found

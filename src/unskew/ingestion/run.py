@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from unskew.data.clicks.storage import ABOUT, write_shards
 from unskew.data.files import check_folder
 from unskew.ingestion.columns import Columns
 from unskew.ingestion.engines import Engine
-from unskew.ingestion.feature_tables import KEYS, gather, number_documents, settle
+from unskew.ingestion.feature_tables import KEYS, gather, missing_values, number_documents, settle, with_versions
 from unskew.ingestion.group import Range, collect_patterns, numbered_impressions, ranges, within
 from unskew.ingestion.impressions import Shape
 from unskew.ingestion.opening import (
@@ -78,6 +78,7 @@ def ingest(
         other_events=opened.other_events,
         unused=opened.unused,
         about_columns=opened.remarks,
+        missing=shown.missing,
     )
 
 
@@ -87,20 +88,23 @@ def count_lists(
     """Logs to be written, one for each shard, the impressions that they are made of, and how many rows were read."""
     shown, n_rows = read_impressions(engine, opened, options, dropped)
     steps = _Steps(progress, total=3 * n_rows)
-    documents, queries = _documents(engine, shown, options, dropped)
+    shown, documents, queries = _documents(engine, shown, options, dropped)
     steps.add(n_rows)
     patterns = _patterns(engine, shown, documents, queries, steps)
     schema = _schema(engine, patterns, shown.shape, joint=options.joint)
     return Counted(_logs(engine, patterns, documents, schema, dropped, steps)), shown, n_rows
 
 
-def _documents(engine: Engine, shown: ReadImpressions, options: Options, dropped: Dropped) -> tuple[ir.Table, ir.Table]:
-    """Documents with features and numbers, and the queries that were shown."""
+def _documents(
+    engine: Engine, shown: ReadImpressions, options: Options, dropped: Dropped
+) -> tuple[ReadImpressions, ir.Table, ir.Table]:
+    """Impressions, versions of documents with features and numbers, and the queries that were shown."""
     impressions, names, fill = shown.impressions, shown.shape.features, options.fill
     if shown.features is None:
         gathered = engine.keep("documents", gather(impressions, KEYS, len(names), fill))
-        settled = settle(engine, gathered, impressions, KEYS, names, fill, dropped)
-        return number_documents(engine, settled, gathered)
+        impressions, versions = with_versions(engine, gathered, impressions, names, fill)
+        shown = replace(shown, impressions=impressions, missing=missing_values(engine, gathered, names))
+        return shown, *number_documents(engine, versions, gathered)
     pairs = engine.keep("shown", impressions.group_by(KEYS).aggregate(rows=impressions.count()))
     rows = shown.features.rows
     keys = [key for key in KEYS if key in rows.columns]
@@ -110,7 +114,8 @@ def _documents(engine: Engine, shown: ReadImpressions, options: Options, dropped
     if "query" not in keys:
         documents = pairs.select(*KEYS).join(documents, "document")
     _count_missing(engine, pairs, documents, shown.features.name, dropped)
-    return number_documents(engine, documents, pairs.semi_join(documents, KEYS))
+    shown = replace(shown, missing=missing_values(engine, gathered, names))
+    return shown, *number_documents(engine, documents, pairs.semi_join(documents, KEYS))
 
 
 def _count_missing(engine: Engine, pairs: ir.Table, documents: ir.Table, name: str, dropped: Dropped) -> None:
@@ -133,7 +138,7 @@ def _patterns(
     engine: Engine, shown: ReadImpressions, documents: ir.Table, queries: ir.Table, steps: _Steps
 ) -> ir.Table:
     shape, limit = shown.shape, engine.rows_at_once
-    impressions = numbered_impressions(shown.impressions, documents, shown.first_position, shape.extras, shape.time)
+    impressions = numbered_impressions(shown.impressions, documents, shown.first_position, shape)
     totals = queries.aggregate(impressions=queries.impressions.sum(), last=queries.query_number.max())
     n_impressions, last = engine.arrow(totals).to_pylist()[0].values()
     if not n_impressions:
@@ -142,19 +147,18 @@ def _patterns(
     if limit is not None and n_impressions > limit:
         parts = ranges(engine, queries.select("query_number", size=queries.impressions), limit)
         impressions = engine.keep("numbered_impressions", impressions)
-    return collect_patterns(engine, impressions, parts, shape.extras, shape.time, steps.add)
+    return collect_patterns(engine, impressions, parts, shape, steps.add)
 
 
 def _schema(engine: Engine, patterns: ir.Table, shape: Shape, *, joint: bool) -> Schema:
     """Names of levels."""
     levels = {}
-    names = {f"bias_{number}": name for number, (name, is_level) in enumerate(shape.bias) if is_level}
-    for column in [*names, *(["intervention"] if shape.intervention else [])]:
+    for column, name in shape.levels.items():
         values = patterns.select(value=patterns[column]).unnest("value").distinct().limit(MAX_LEVELS + 1)
         found = engine.arrow(values)["value"].to_pylist()
         if len(found) > MAX_LEVELS:
-            raise ValueError(f"column '{names.get(column, column)}' has more than {MAX_LEVELS:,} values: is it an id?")
-        levels[column] = level_names(found, intervention=column == "intervention")
+            raise ValueError(f"column '{name}' has more than {MAX_LEVELS:,} values: is it an id?")
+        levels[column] = level_names([entry for entry in found if entry is not None], column == "intervention")
     return Schema(shape, levels, joint)
 
 
@@ -168,11 +172,11 @@ def _logs(
     sizes = lists.union(rows).group_by("query_number").aggregate(size=ibis._["size"].sum())
     parts = ranges(engine, sizes, SHARD_CELLS)
     total = sum(part.size for part in parts)
-    order = ["query_number", "shown", *schema.shape.extras]
+    order = ["query_number", "shown", *schema.shape.extras, *(["period"] if schema.shape.period else [])]
     n_impressions = 0
     for part in parts:
         found = engine.arrow(within(patterns, part).order_by(order))
-        listed = engine.arrow(within(documents, part).order_by("query_number", "document_number"))
+        listed = engine.arrow(within(documents, part).order_by("query_number", "version_number"))
         log = shard_log(found, listed, schema, dropped)
         steps.add(steps.total // 3 * part.size // total)
         if log is not None:
@@ -192,12 +196,12 @@ class Counted:
 
     def __init__(self, logs: Iterator[ClickLog]):
         self.logs = logs
-        names = ("impressions", "sessions", "clicks", "lists", "queries", "documents", "shards")
+        names = ("impressions", "sessions", "clicks", "lists", "queries", "documents", "versions", "shards")
         self.totals = dict.fromkeys(names, 0)
 
     def __iter__(self) -> Iterator[ClickLog]:
         for log in self.logs:
             sizes = (impressions_of(log), log.n_sessions, log.n_clicks, log.n_lists, len(log.query_ids))
-            found = zip(self.totals, (*sizes, len(log.document_ids), 1), strict=True)
+            found = zip(self.totals, (*sizes, log.n_documents, len(log.features), 1), strict=True)
             self.totals |= {name: self.totals[name] + round(size) for name, size in found}
             yield log

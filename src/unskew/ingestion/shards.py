@@ -40,12 +40,14 @@ class _Rows:
 
     lists: Integers  # [entries], the pattern of each
     positions: Integers
-    documents: Integers  # number within the query
+    versions: Integers  # rows of the table of documents
+    documents: Integers  # the document of the version
     clicks: Integers
     extras: Mapping[str, NDArray]
     queries: Integers  # [patterns], query_number
     sessions: Integers  # [patterns]
     times: Integers | None  # [patterns]
+    periods: Integers | None  # [patterns]
 
     def select_entries(self, kept: NDArray[np.bool_]) -> _Rows:
         """Without some entries; a pattern that has none left is gone."""
@@ -56,12 +58,14 @@ class _Rows:
             self,
             lists=new_number[self.lists[kept]],
             positions=self.positions[kept],
+            versions=self.versions[kept],
             documents=self.documents[kept],
             clicks=self.clicks[kept],
             extras={name: values[kept] for name, values in self.extras.items()},
             queries=self.queries[left],
             sessions=self.sessions[left],
             times=None if self.times is None else self.times[left],
+            periods=None if self.periods is None else self.periods[left],
         )
 
 
@@ -70,11 +74,10 @@ def shard_log(patterns: pa.Table, documents: pa.Table, schema: Schema, dropped: 
 
     Examples in `dropped` name a query and a document.
     """
-    rows = _clean(_unpack(patterns, schema), documents, dropped)
+    rows = _clean(_unpack(patterns, documents, schema), documents, dropped)
     if not len(rows.queries):
         return None
-    query_numbers, first_document = np.unique(documents["query_number"].to_numpy(), return_index=True)
-    query_of_list = np.searchsorted(query_numbers, rows.queries)
+    shape = schema.shape
 
     def column(name: str) -> BiasColumn:
         levels = schema.levels.get(name)
@@ -83,45 +86,75 @@ def shard_log(patterns: pa.Table, documents: pa.Table, schema: Schema, dropped: 
     shown = Impressions(
         showings=rows.lists,
         positions=rows.positions,
-        versions=rows.documents + first_document[query_of_list][rows.lists],
+        versions=rows.versions,
         clicks=rows.clicks.astype(np.float64),
         sessions=rows.sessions,
-        bias={name: column(f"bias_{number}") for number, (name, _) in enumerate(schema.shape.bias)},
-        policy_scores=rows.extras["score"] if schema.shape.score else None,
-        interventions=_one_each_list(column("intervention"), rows.lists) if schema.shape.intervention else None,
+        bias={name: column(f"bias_{number}") for number, (name, _) in enumerate(shape.bias)},
+        policy_scores=rows.extras["score"] if shape.score else None,
+        interventions=BiasColumn(_one_each_list(rows, "intervention", "intervention"), column("intervention").levels)
+        if shape.intervention
+        else None,
         times=rows.times,
+        periods=rows.periods,
+        events={kind: rows.extras[f"event_{number}"] for number, kind in enumerate(shape.kinds)},
+        seen=rows.extras["seen"] if shape.seen else None,
+        context=_context(rows, shape),
+        context_names=tuple(name for name, _ in shape.context),
     )
+    query_numbers, first_row = np.unique(documents["query_number"].to_numpy(), return_index=True)
+    of_version = _document_numbers(documents)
+    first = first_rows(of_version)
     listed = Documents(
-        features=_features(documents, len(schema.shape.features)),
-        feature_names=schema.shape.features,
-        document_ids=plain_ids(documents["document"]),
-        document_queries=np.searchsorted(query_numbers, documents["query_number"].to_numpy()),
-        query_ids=plain_ids(documents["query"].take(pa.array(first_document))),
+        features=_features(documents, len(shape.features)),
+        feature_names=shape.features,
+        document_ids=plain_ids(documents["document"].take(pa.array(first))),
+        document_queries=np.searchsorted(query_numbers, documents["query_number"].to_numpy()[first]),
+        query_ids=plain_ids(documents["query"].take(pa.array(first_row))),
+        version_documents=of_version,
+        categories={
+            name: tuple(schema.levels[f"context_{number}"])
+            for number, (name, is_level) in enumerate(shape.context)
+            if is_level
+        },
     )
     return build_log(shown, listed, joint=schema.joint)
 
 
-def _unpack(patterns: pa.Table, schema: Schema) -> _Rows:
+def _unpack(patterns: pa.Table, documents: pa.Table, schema: Schema) -> _Rows:
     sizes = pc.list_value_length(patterns["shown"]).to_numpy().astype(np.int64)
     shown = pc.list_flatten(patterns["shown"]).to_numpy()
+    lists = np.repeat(np.arange(len(sizes)), sizes)
+    query_numbers, first_row = np.unique(documents["query_number"].to_numpy(), return_index=True)
+    queries = patterns["query_number"].to_numpy().astype(np.int64)
+    versions = (shown & (2**POSITION_BITS - 1)) >> 1
+    versions = versions + first_row[np.searchsorted(query_numbers, queries)][lists]
     return _Rows(
-        lists=np.repeat(np.arange(len(sizes)), sizes),
+        lists=lists,
         positions=shown >> POSITION_BITS,
-        documents=(shown & (2**POSITION_BITS - 1)) >> 1,
+        versions=versions,
+        documents=_document_numbers(documents)[versions],
         clicks=shown & 1,
         extras={name: _extra(pc.list_flatten(patterns[name]), schema.levels.get(name)) for name in schema.shape.extras},
-        queries=patterns["query_number"].to_numpy().astype(np.int64),
+        queries=queries,
         sessions=patterns["sessions"].to_numpy().astype(np.int64),
         times=_microseconds(patterns["time"]) if schema.shape.time else None,
+        periods=_microseconds(patterns["period"]) if schema.shape.period else None,
     )
+
+
+def _document_numbers(documents: pa.Table) -> Integers:
+    """The number of each version's document among all of them; those of a query follow one another."""
+    query, number = (documents[name].to_numpy() for name in ("query_number", "document_number"))
+    return np.cumsum((np.diff(query, prepend=-1) != 0) | (np.diff(number, prepend=-1) != 0)) - 1
 
 
 def _extra(values: pa.ChunkedArray, levels: Sequence[str] | None) -> NDArray:
     """Numbers as they are, text as numbers of levels."""
     if levels is None:
         return values.to_numpy().astype(np.float32)
-    found = pc.index_in(values.cast(pa.large_string()), value_set=pa.array(levels, pa.large_string()))
-    return found.to_numpy().astype(np.int64)
+    names = pa.array(levels, pa.large_string())
+    found = pc.index_in(values.cast(pa.large_string()), value_set=names, skip_nulls=True)
+    return found.to_numpy() if found.null_count else found.to_numpy().astype(np.int64)  # NaN: it is missing
 
 
 def _microseconds(times: pa.ChunkedArray) -> Integers:
@@ -135,9 +168,7 @@ def _clean(rows: _Rows, documents: pa.Table, dropped: Dropped) -> _Rows:
 
     def drop(reason: str, bad: NDArray[np.bool_]) -> _Rows:
         count = rows.sessions[rows.lists[bad]].sum()
-        entry = int(np.argmax(bad))
-        query = rows.queries[rows.lists[entry]]
-        dropped.add(reason, int(count), _describe(documents, int(query), int(rows.documents[entry])))
+        dropped.add(reason, int(count), _describe(documents, int(rows.versions[np.argmax(bad)])))
         return rows.select_entries(~bad)
 
     together = rows.lists[1:] == rows.lists[:-1]
@@ -165,10 +196,9 @@ def _shown_above(rows: _Rows) -> NDArray[np.bool_]:
     return found
 
 
-def _describe(documents: pa.Table, query: int, document: int) -> str:
-    start = int(np.searchsorted(documents["query_number"].to_numpy(), query))
-    found = documents.select(["query", "document"]).slice(start + document, 1).to_pylist()
-    return f"query {found[0]['query']}, document {found[0]['document']}" if found else ""
+def _describe(documents: pa.Table, row: int) -> str:
+    (found,) = documents.select(["query", "document"]).slice(row, 1).to_pylist()
+    return f"query {found['query']}, document {found['document']}"
 
 
 def _features(documents: pa.Table, n_features: int) -> NDArray[np.float32]:
@@ -178,14 +208,24 @@ def _features(documents: pa.Table, n_features: int) -> NDArray[np.float32]:
     return features
 
 
-def _one_each_list(column: BiasColumn, lists: Integers) -> BiasColumn:
-    top = column.values[first_rows(lists)]
-    if not np.array_equal(top[lists], column.values):
-        raise ValueError("the intervention differs within a showing: all rows of a showing name the same one")
-    return BiasColumn(top, column.levels)
+def _one_each_list(rows: _Rows, extra: str, name: str) -> NDArray:
+    """The value of each list; two in one list are refused."""
+    values = rows.extras[extra]
+    top = values[first_rows(rows.lists)]
+    if not np.array_equal(top[rows.lists], values, equal_nan=True):
+        raise ValueError(f"column '{name}' differs within a showing: all rows of a showing must say the same")
+    return top
 
 
-def level_names(found: Sequence[Any], *, intervention: bool) -> list[str]:
+def _context(rows: _Rows, shape: Shape) -> NDArray[np.float32] | None:
+    """Features of each list; a category that is missing is NaN."""
+    if not shape.context:
+        return None
+    columns = (_one_each_list(rows, f"context_{number}", name) for number, (name, _) in enumerate(shape.context))
+    return np.column_stack([values.astype(np.float32) for values in columns])
+
+
+def level_names(found: Sequence[Any], intervention: bool) -> list[str]:
     """Names of levels in order; of interventions, the one for nothing first."""
     names = sorted(str(name) for name in found)
     if not intervention:

@@ -78,7 +78,8 @@ class ClickLog:
         default("document_ids", lambda: np.arange(n_documents))
         default("document_queries", lambda: _queries_by_lists(self.documents, self.mask, n_documents))
         default("query_ids", lambda: np.arange(int(self.document_queries.max(initial=-1)) + 1))
-        default("context", lambda: np.zeros((len(self.versions), 0), dtype=np.float32))
+        if self.context is None or not self.context.size:
+            object.__setattr__(self, "context", np.zeros((len(self.versions), len(self.context_names)), np.float32))
         check_log(self)
 
     @property
