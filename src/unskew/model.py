@@ -11,9 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.fitted_transforms import Transform
 from unskew.data.transforms import Identity
+from unskew.data.transformed import transform_log
+from unskew.evaluation.click_prediction import ClickPrediction, predict_clicks
 from unskew.methods import Method
 from unskew.networks.documents import Ranker
 from unskew.networks.registry import Problem
@@ -66,6 +69,20 @@ class Model:
         as_it_is = Identity()
         as_it_is.takes_missing = True  # the trees know where missing values go
         return ModelRanker(as_it_is, TreesRanker(from_lightgbm(self.trees))).eval()
+
+    def encode(self, log: ClickLog) -> ClickLog:
+        """A log as the method sees it: with transformed features, and with the numbers of known ids."""
+        seen = transform_log(log, self.transform)
+        return seen if self.vocabulary is None else self.vocabulary.encode(seen)
+
+    def predict_clicks(self, log: ClickLog) -> ClickPrediction:
+        """How well the model predicts the clicks of a log: likelihood, perplexity, calibration."""
+        if self.problem.n_features != log.n_features:
+            raise ValueError(
+                f"the log has {log.n_features} features, the model was trained on {self.problem.n_features}: "
+                "evaluate on a log with the same features"
+            )
+        return predict_clicks(self.method, self.encode(log))
 
     def examination(self) -> NDArray[np.float64] | None:
         """The learnt examination curve relative to the top position."""

@@ -1,4 +1,4 @@
-"""`unskew evaluate`: a model, measured on judged data."""
+"""`unskew evaluate`: a model, measured on judged data, or by how well it predicts held-out clicks."""
 
 from __future__ import annotations
 
@@ -8,31 +8,39 @@ from typing import Annotated
 import typer
 
 from unskew.commands.app import DATA_HELP, RANKER_HELP, Json, command
+from unskew.data.clicks.storage import is_log, read_log
 from unskew.data.files import check_place
 from unskew.data.judged.catalogue import load_split
 from unskew.evaluation.evaluate import evaluate as run_evaluation
+from unskew.serving.model_files import load_model
 from unskew.serving.saved_ranker import open_ranker
 from unskew.serving.weights import write_rows
 from unskew.terminal import show_json, show_table
+
+POSITION_COLUMNS = ("predicted click rate", "observed click rate", "perplexity", "conditional perplexity")
 
 
 @command
 def evaluate(
     model: Annotated[Path, typer.Argument(help=RANKER_HELP)],
-    data: Annotated[str, typer.Argument(help=f"{DATA_HELP} Default split: test.")],
+    data: Annotated[str, typer.Argument(help=f"{DATA_HELP} Default split: test. Or a click log of sessions held out.")],
     metrics: Annotated[str, typer.Option(help="With commas between.")] = "ndcg@1,ndcg@3,ndcg@5,ndcg@10,err@10,arp",
     undefined: Annotated[str, typer.Option(help="Queries without a relevant document: skip, zero, one.")] = "skip",
     max_grade: Annotated[float | None, typer.Option(help="Highest possible grade, for err.")] = None,
     out: Annotated[Path | None, typer.Option(help="Parquet file for the values of each query.")] = None,
     json: Json = False,
 ) -> None:
-    """Measure a model on judged data."""
+    """Measure a model on judged data, or by how well it predicts the clicks of a log."""
     if out is not None:
         check_place(out, overwrite=True)
+    names = [name.strip() for name in metrics.split(",")]
+    if is_log(data):
+        _show_clicks(model, data, json=json)
+        return
     saved = open_ranker(model)
     judged = load_split(data, "test").with_features(saved.feature_names)
-    names = [name.strip() for name in metrics.split(",")]
-    result = run_evaluation(saved.for_judged(judged), judged, names, undefined=undefined, max_grade=max_grade)
+    scores = saved.for_judged(judged) if saved.vocabulary is None else saved.score_judged(judged).scores
+    result = run_evaluation(scores, judged, names, undefined=undefined, max_grade=max_grade)
     if out is not None:
         write_rows(result.to_table(), out)
     if json:
@@ -40,3 +48,29 @@ def evaluate(
     else:
         columns = ("metric", "mean", "95 % interval", "queries", "left out")
         show_table(f"{model} on {judged.name}", columns, result.rows())
+
+
+def _show_clicks(model: Path, data: str, *, json: bool) -> None:
+    found = load_model(model).predict_clicks(read_log(data))
+    summary = found.summary()
+    columns = (
+        found.rates_by_position(),
+        found.perplexity_by_position(),
+        found.perplexity_by_position(conditional=True),
+    )
+    places = [
+        (*rates, *(None if each is None else each.value for each in perplexities))
+        for rates, *perplexities in zip(*columns, strict=True)
+    ]
+    if json:
+        positions = [dict(zip(POSITION_COLUMNS, values, strict=True)) for values in places]
+        values = {name: vars(entry) for name, entry in summary.items()}
+        show_json({"sessions": found.n_sessions, **values, "positions": positions})
+        return
+    rows = [(name, f"{each.value:.4f}", f"{each.low:.4f} to {each.high:.4f}") for name, each in summary.items()]
+    show_table(f"{model} on {found.n_sessions:,.0f} sessions of {data}", ("clicks", "value", "95 % interval"), rows)
+    texts = [
+        (str(place), *("–" if value is None else f"{value:.4f}" for value in values))
+        for place, values in enumerate(places, start=1)
+    ]
+    show_table("By position, counted from 1", ("position", *POSITION_COLUMNS), texts)

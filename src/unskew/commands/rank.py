@@ -46,8 +46,15 @@ def rank(
     else:
         done = rank_judged(ranker, load_split(data, "test").with_features(ranker.feature_names), out)
     if json:
-        show_json({"ranking": out, "documents": done.documents, "queries": done.queries})
+        counts = {"documents": done.documents, "queries": done.queries, "unknown": done.unknown}
+        show_json({"ranking": out, **counts})
         return
+    if done.unknown:
+        console.print(
+            f"{done.unknown:,} documents are not in the log that the model learnt from: they are ranked by what it "
+            "knows of their url and query, else as the average",
+            highlight=False,
+        )
     console.print(
         f"{done.documents:,} documents of {done.queries:,} queries ranked in {out}",
         markup=False,

@@ -19,7 +19,6 @@ from unskew.comparison.plan import as_json
 from unskew.comparison.rows import Outcome
 from unskew.comparison.sources import Definition, judged_split, own_log, recipe_of
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.transformed import transform_log
 from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.diagnosis.estimators.propensities import estimate_propensities
 from unskew.evaluation.criteria import (
@@ -87,7 +86,7 @@ def contender_of(model: Model, held_out: HeldOut) -> Contender:
         scores=held_out.score(ranker),
         scores_of_all=held_out.score(ranker, "all"),
         click_model=model.method.click_model,
-        log_likelihood=list_log_likelihood(model.method, transform_log(held_out.log, model.transform)),
+        log_likelihood=list_log_likelihood(model.method, model.encode(held_out.log)),
     )
 
 

@@ -183,6 +183,8 @@ def _feature_columns(schema: pa.Schema, ranker: SavedRanker, ids: Sequence[str],
     numeric = [name for name in schema.names if is_numeric(empty, name)]
     if not ranker.feature_names:
         found = [name for name in numeric if name not in ids]
+        if not ranker.n_features:
+            return ()  # a ranker of ids
         if len(found) != ranker.n_features:
             raise ValueError(
                 f"{place} has {len(found)} columns of numbers besides the ids, the model was trained on "

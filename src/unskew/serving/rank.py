@@ -14,7 +14,7 @@ from unskew.evaluation.evaluate import score_documents
 from unskew.serving.candidates import Candidates, Part, open_candidates
 from unskew.serving.query_order import database, find_apart, sort_by_query
 from unskew.serving.rankings import check_ending, ranking_file, ranking_table, write_ranking
-from unskew.serving.saved_ranker import SavedRanker
+from unskew.serving.saved_ranker import SavedRanker, ScoredIds
 
 MEMORY = "1GB"
 Progress = Callable[[int, int], None]
@@ -26,13 +26,15 @@ class Ranked:
 
     documents: int
     queries: int
+    unknown: int = 0  # documents that a ranker of ids does not know
 
 
 def rank_judged(ranker: SavedRanker, judged: JudgedSet, out: str | Path) -> Ranked:
     """Write the ranking of a judged set."""
     check_ending(out)
-    write_ranking(judged, score_documents(ranker.for_judged(judged), judged), out, tag=ranker.name)
-    return Ranked(judged.n_documents, judged.n_queries)
+    found = ranker.score_judged(judged)
+    write_ranking(judged, found.scores, out, tag=ranker.name)
+    return Ranked(judged.n_documents, judged.n_queries, found.unknown)
 
 
 def rank_table(
@@ -74,19 +76,24 @@ def rank_table(
         return _rank_parts(ranker, candidates, target, progress)
 
 
-def score_part(ranker: SavedRanker, part: Part) -> np.ndarray:
-    """One score a document."""
+def score_part(ranker: SavedRanker, part: Part) -> ScoredIds:
+    """One score per document."""
+    if ranker.vocabulary is not None:
+        return ranker.score_ids(part.queries, part.documents, part.features)
     grades = np.zeros(len(part.features), dtype=np.float32)  # nobody judged them, and nothing asks
-    return score_documents(ranker.score, JudgedSet(features=part.features, grades=grades, offsets=part.offsets))
+    judged = JudgedSet(features=part.features, grades=grades, offsets=part.offsets)
+    return ScoredIds(score_documents(ranker.score, judged), 0)
 
 
 def _rank_parts(ranker: SavedRanker, candidates: Candidates, target: Path, progress: Progress | None) -> Ranked:
-    total, documents, queries = sum(candidates.sizes), 0, 0
+    total, documents, queries, unknown = sum(candidates.sizes), 0, 0, 0
     with ranking_file(target, tag=ranker.name) as file:
         for part in candidates.parts():
-            file.write(ranking_table(part.queries, part.documents, part.offsets, score_part(ranker, part)))
+            found = score_part(ranker, part)
+            file.write(ranking_table(part.queries, part.documents, part.offsets, found.scores))
+            unknown += found.unknown
             documents += len(part.features)
             queries += len(part.offsets) - 1
             if progress is not None:
                 progress(documents, total)
-    return Ranked(documents, queries)
+    return Ranked(documents, queries, unknown)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.evaluation.evaluate import Scorer
+from unskew.evaluation.evaluate import Scorer, score_documents
 from unskew.networks.trees import TreesRanker
 from unskew.serving.model_files import load_model
 from unskew.serving.onnx_file import OnnxRanker
@@ -16,14 +23,39 @@ TREE_ENDINGS = (".txt", ".json")
 
 
 @dataclass(frozen=True, eq=False)
+class ScoredIds:
+    """Scores, and how many of the documents are unknown: these are scored by their url, their query or the average."""
+
+    scores: NDArray[np.float64]  # [documents]
+    unknown: int
+
+
+@dataclass(frozen=True, eq=False)
 class SavedRanker:
     """A ranker of raw features, and what it expects of them."""
 
-    score: Scorer
+    score: Callable[..., Tensor]
     name: str
     n_features: int
     feature_names: tuple[str, ...]  # in the order of the features; none: the log had no names
     takes_missing: bool  # NaN may come in
+    vocabulary: Vocabulary | None = None  # the documents that a ranker of ids knows
+
+    def score_ids(self, queries: ArrayLike, documents: ArrayLike, features: NDArray[np.float32]) -> ScoredIds:
+        """Scores of documents by their ids, one each, from a ranker that knows some of them."""
+        assert self.vocabulary is not None
+        codes = self.vocabulary.numbers(queries, documents)
+        everything = torch.ones(1, len(codes), dtype=torch.bool)
+        with torch.inference_mode():
+            scores = self.score(torch.from_numpy(features)[None], everything, torch.from_numpy(codes)[None])
+        return ScoredIds(scores[0].double().numpy(), int((codes[:, 0] == 0).sum()))
+
+    def score_judged(self, judged: JudgedSet) -> ScoredIds:
+        """Scores of all documents of a judged set, by their ids where the ranker knows some."""
+        score = self.for_judged(judged)
+        if self.vocabulary is None:
+            return ScoredIds(score_documents(score, judged), 0)
+        return self.score_ids(np.repeat(judged.query_ids, judged.sizes), judged.document_ids, judged.features)
 
     def for_judged(self, judged: JudgedSet) -> Scorer:
         """The ranker; refused for data with another number of features."""
@@ -51,5 +83,10 @@ def open_ranker(path: str | Path) -> SavedRanker:
     model = load_model(place)
     ranker = model.ranker()
     return SavedRanker(
-        ranker, place.name, model.problem.n_features, model.feature_names, ranker.transform.takes_missing
+        ranker,
+        place.name,
+        model.problem.n_features,
+        model.feature_names,
+        ranker.transform.takes_missing,
+        model.vocabulary,
     )

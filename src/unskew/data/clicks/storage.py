@@ -185,5 +185,10 @@ def read_log(folder: str | Path) -> ClickLog:
         raise ValueError(f"{folder}: {error}") from error
 
 
+def is_log(place: str | Path) -> bool:
+    """Whether this is a folder that holds a log, or the name of a public log."""
+    return (Path(place) / ABOUT).is_file() or is_public_log(str(place))
+
+
 def _shard_name(number: int) -> str:
     return f"shard-{number:05d}"

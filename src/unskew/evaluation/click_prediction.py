@@ -1,0 +1,185 @@
+r"""How well a model predicts held-out clicks: likelihood, perplexity, calibration, each with an interval over sessions.
+
+With $\ell_{ik}$ the natural log-likelihood of what session $i$ did at position $k$, clicked or not:
+
+* log-likelihood per page: the mean over sessions of $\sum_k \ell_{ik}$, each click given those above it; per impression
+  it is the same divided by the mean number of documents of a page.
+* perplexity at $k$: $\exp(-\frac1n \sum_i \ell_{ik})$ of the marginal probability, before anything was clicked;
+  conditional perplexity: the same, given the clicks above. Of all: the mean over positions. 1 is perfect, a coin has 2.
+* calibration: clicks that were predicted over clicks that came; 1 is right.
+
+These are the definitions of PyClick and CLAX (there with the natural logarithm, too). A session is one showing of a
+list. Intervals are of 95 %, by the delta method from the spread over sessions, and take the model as given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unskew.data.clicks.batches import ClickBatches
+from unskew.data.clicks.click_log import ClickLog
+from unskew.evaluation.held_out import NotMeasured
+from unskew.lists import ClickedLists
+from unskew.methods.click_model import ClickModel
+from unskew.methods.method import Method
+from unskew.networks.click_sequences import Chances
+
+Z = 1.959964  # of a 95 % interval
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its 95 % interval over sessions."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class ClickPrediction:
+    """What a model said of single sessions, those with the same clicks on the same list counted together."""
+
+    sessions: Vector  # [rows], how often
+    positions: NDArray[np.int64]  # [rows, docs]
+    mask: NDArray[np.bool_]  # [rows, docs]
+    clicks: Vector  # [rows, docs], of one session
+    marginal: Vector  # [rows, docs], probability of a click
+    marginal_likelihood: Vector  # [rows, docs], of one session
+    conditional_likelihood: Vector  # [rows, docs], of one session, given the clicks above
+
+    @property
+    def n_sessions(self) -> float:
+        return float(self.sessions.sum())
+
+    @property
+    def n_positions(self) -> int:
+        return int(self.positions[self.mask].max(initial=-1)) + 1
+
+    def page_log_likelihoods(self) -> Vector:
+        """Of one session of each row, `[rows]`."""
+        return self.conditional_likelihood.sum(axis=1)
+
+    def per_page(self) -> Estimate:
+        return self.mean(self.page_log_likelihoods())
+
+    def per_impression(self) -> Estimate:
+        sizes = self.mask.sum(axis=1).astype(np.float64)
+        mean_size = self.mean(sizes).value
+        ratio = self.per_page().value / mean_size
+        return self.mean(ratio + (self.page_log_likelihoods() - ratio * sizes) / mean_size)
+
+    def perplexity(self, *, conditional: bool = False) -> Estimate:
+        """The mean over positions."""
+        by_position = [self._surprise(place, conditional) for place in range(self.n_positions)]
+        known = [(level, influence) for level, influence in by_position if level is not None]
+        value = float(np.mean([level for level, _ in known]))
+        return self.mean(value + np.mean([influence for _, influence in known], axis=0))
+
+    def perplexity_by_position(self, *, conditional: bool = False) -> list[Estimate | None]:
+        """At each position; None: nothing was shown there."""
+        found = [self._surprise(place, conditional) for place in range(self.n_positions)]
+        return [None if level is None else self.mean(level + influence) for level, influence in found]
+
+    def calibration(self) -> Estimate:
+        """Predicted clicks over observed ones."""
+        predicted = np.where(self.mask, self.marginal, 0.0).sum(axis=1)
+        observed = self.clicks.sum(axis=1)
+        mean = self.mean(observed).value
+        if not mean:
+            raise NotMeasured("nothing was clicked")
+        ratio = self.mean(predicted).value / mean
+        return self.mean(ratio + (predicted - ratio * observed) / mean)
+
+    def rates_by_position(self) -> list[tuple[float, float]]:
+        """Predicted and observed click rate at each position; NaN where nothing was shown."""
+        rates = []
+        for place in range(self.n_positions):
+            weights = self.sessions[:, None] * (self.mask & (self.positions == place))
+            total = weights.sum() or np.nan
+            rates.append((float((weights * self.marginal).sum() / total), float((weights * self.clicks).sum() / total)))
+        return rates
+
+    def summary(self) -> dict[str, Estimate]:
+        return {
+            "log-likelihood per impression": self.per_impression(),
+            "log-likelihood per page": self.per_page(),
+            "perplexity": self.perplexity(),
+            "conditional perplexity": self.perplexity(conditional=True),
+            "predicted / observed clicks": self.calibration(),
+        }
+
+    def _surprise(self, place: int, conditional: bool) -> tuple[float | None, Vector]:
+        """Perplexity at a position, and how much each session moves it, `[rows]`."""
+        likelihood = self.conditional_likelihood if conditional else self.marginal_likelihood
+        here = self.mask & (self.positions == place)
+        shown = here.any(axis=1)
+        share = float((self.sessions * shown).sum() / self.n_sessions)
+        if not share:
+            return None, np.zeros(len(shown))
+        values = np.where(here, likelihood, 0.0).sum(axis=1)
+        mean = self.mean(values).value / share
+        level = float(np.exp(-mean))
+        return level, -level * (values - mean * shown) / share
+
+    def mean(self, values: Vector) -> Estimate:
+        """The mean over sessions of what each row of them has."""
+        n = self.n_sessions
+        mean = float((self.sessions * values).sum() / n)
+        spread = float((self.sessions * (values - mean) ** 2).sum())
+        error = np.sqrt(spread / n / max(n - 1, 1e-9)) if n > 1 else np.nan
+        return Estimate(mean, mean - Z * error, mean + Z * error)
+
+
+def predict_clicks(method: Method, log: ClickLog) -> ClickPrediction:
+    """What a method says of the clicks of a log.
+
+    Args:
+        log: with transformed features, and with the numbers of the model's vocabulary where the method uses ids.
+    """
+    if method.click_model != "bernoulli":
+        raise NotMeasured(f"{type(method).__name__} does not predict whether a document is clicked")
+    if not log.joint:
+        raise NotMeasured("the log only counts: keep which documents were clicked together (joint=True, --joint)")
+    was_training = method.training
+    method.eval()
+    parts = []
+    with torch.inference_mode():
+        for lists in ClickBatches(log, detail="patterns").all():
+            parts.append(_predict(method, lists))
+    method.train(was_training)
+    return ClickPrediction(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _predict(method: Method, lists: ClickedLists) -> tuple[NDArray, ...]:
+    if isinstance(method, ClickModel):
+        marginal, conditional = method.marginal(lists), method.conditional(lists)
+    else:
+        logits = method.click_logits(lists)
+        assert logits is not None
+        marginal = conditional = Chances.of(torch.nn.functional.logsigmoid(logits))
+    clicks = lists.clicks / lists.sessions.unsqueeze(-1)
+
+    def likelihood(chances: Chances) -> Tensor:
+        return chances.log_likelihood(clicks, torch.ones_like(lists.sessions), lists.mask)
+
+    columns = (marginal.log_click.exp(), likelihood(marginal), likelihood(conditional))
+    doubles = (column.double().numpy() for column in columns)
+    return (
+        lists.sessions.double().numpy(),
+        lists.positions.numpy(),
+        lists.mask.numpy(),
+        clicks.double().numpy(),
+        *doubles,
+    )
+
+
+def paired_difference(one: ClickPrediction, other: ClickPrediction) -> Estimate:
+    """Log-likelihood per page of one model less that of another on the same sessions."""
+    return one.mean(one.page_log_likelihoods() - other.page_log_likelihoods())

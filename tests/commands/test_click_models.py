@@ -1,0 +1,61 @@
+"""Click models on the command line: a log of ids is trained on, evaluated and ranked."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from unskew.cli import app
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.storage import write_log
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A log of ids: document 0 is clicked often, document 2 never."""
+    rng = np.random.default_rng(0)
+    orders = rng.permuted(np.tile(np.arange(3), (200, 1)), axis=1)
+    clicks = rng.random(orders.shape) < np.array([0.6, 0.2, 0.0])[orders]
+    columns = {
+        "session": np.repeat(np.arange(200), 3),
+        "query": ["q"] * 600,
+        "document": orders.reshape(-1),
+        "position": np.tile(np.arange(3), 200),
+        "click": clicks.reshape(-1).astype(int),
+    }
+    write_log(ClickLog.from_table(pa.table(columns), features=()), tmp_path / "log")
+    return tmp_path
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(entry) for entry in arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_log_of_ids_is_trained_evaluated_and_ranked(place):
+    run("train", place / "log", "--method", "ubm", "--out", place / "model", "--quiet")
+    found = json.loads(run("evaluate", place / "model", place / "log", "--json"))
+    assert found["sessions"] == 200
+    assert found["perplexity"]["low"] < found["perplexity"]["value"] < 1.7
+    assert found["predicted / observed clicks"]["value"] == pytest.approx(1, abs=0.1)
+    assert "conditional perplexity" in run("evaluate", place / "model", place / "log")
+
+    pq.write_table(pa.table({"query": ["q"] * 4, "document": [2, 0, 1, 7]}), place / "candidates.parquet")
+    out = run("rank", place / "model", place / "candidates.parquet", "--out", place / "ranking.parquet")
+    assert "1 documents are not in the log" in out
+    ranked = pq.read_table(place / "ranking.parquet")["document"].to_pylist()
+    assert [entry for entry in ranked if entry != 7] == [0, 1, 2]
+
+
+def test_a_model_without_a_ranker_is_evaluated_but_does_not_rank(place):
+    run("train", place / "log", "--method", "rctr", "--out", place / "model", "--quiet")
+    assert "log-likelihood per page" in run("evaluate", place / "model", place / "log")
+    pq.write_table(pa.table({"query": ["q"], "document": [2]}), place / "candidates.parquet")
+    arguments = ["rank", place / "model", place / "candidates.parquet", "--out", place / "ranking.parquet"]
+    result = CliRunner().invoke(app, [str(entry) for entry in arguments])
+    assert result.exit_code != 0
+    assert "rctr does not tell documents apart" in result.output + str(result.exception)
