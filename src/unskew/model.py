@@ -14,8 +14,8 @@ from torch import Tensor
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.fitted_transforms import Transform
-from unskew.data.transforms import Identity
 from unskew.data.transformed import transform_log
+from unskew.data.transforms import Identity
 from unskew.evaluation.click_prediction import ClickPrediction, predict_clicks
 from unskew.methods import Method
 from unskew.networks.documents import Ranker

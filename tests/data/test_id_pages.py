@@ -42,7 +42,11 @@ def test_grades_of_clara_are_found_by_query_and_document(tmp_path, monkeypatch):
     monkeypatch.setenv("UNSKEW_DATA", str(tmp_path))
     labels = "query\turl\trelevance\n5\t11\t3\n6\t11\t1\n6\t13\t2"
     write(tmp_path / "naver-clara2", CLARA2SearchLog_beta=CLARA, labels_by_log_query__tsv=labels)
-    np.testing.assert_array_equal(read_pages("naver-clara2").grades, [[3, np.nan], [np.nan, 2]])
+    pages = read_pages("naver-clara2")
+    np.testing.assert_array_equal(pages.grades, [[3, np.nan], [np.nan, 2]])
+    judged = pages.judged()
+    found = (judged.query_ids, judged.document_ids, judged.grades)
+    assert [each.tolist() for each in found] == [[5, 6], [11, 13], [3, 2]]
 
 
 def test_pages_without_mouse_movements_say_nothing_of_hovers(tmp_path, monkeypatch):

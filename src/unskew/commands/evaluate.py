@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +12,15 @@ from unskew.commands.app import DATA_HELP, RANKER_HELP, Json, command
 from unskew.data.clicks.storage import is_log, read_log
 from unskew.data.files import check_place
 from unskew.data.judged.catalogue import load_split
+from unskew.data.public_logs.id_pages import is_public_log, read_pages
+from unskew.evaluation.evaluate import Evaluation
 from unskew.evaluation.evaluate import evaluate as run_evaluation
 from unskew.serving.model_files import load_model
 from unskew.serving.saved_ranker import open_ranker
 from unskew.serving.weights import write_rows
 from unskew.terminal import show_json, show_table
 
+GRADE_COLUMNS = ("metric", "mean", "95 % interval", "queries", "left out")
 POSITION_COLUMNS = ("predicted click rate", "observed click rate", "perplexity", "conditional perplexity")
 
 
@@ -35,7 +39,7 @@ def evaluate(
         check_place(out, overwrite=True)
     names = [name.strip() for name in metrics.split(",")]
     if is_log(data):
-        _show_clicks(model, data, json=json)
+        _show_clicks(model, data, [name for name in names if not name.startswith("err")], json=json)
         return
     saved = open_ranker(model)
     judged = load_split(data, "test").with_features(saved.feature_names)
@@ -46,11 +50,10 @@ def evaluate(
     if json:
         show_json({row.metric: {"mean": row.mean, "low": row.low, "high": row.high} for row in result.summary()})
     else:
-        columns = ("metric", "mean", "95 % interval", "queries", "left out")
-        show_table(f"{model} on {judged.name}", columns, result.rows())
+        show_table(f"{model} on {judged.name}", GRADE_COLUMNS, result.rows())
 
 
-def _show_clicks(model: Path, data: str, *, json: bool) -> None:
+def _show_clicks(model: Path, data: str, metrics: Sequence[str], *, json: bool) -> None:
     found = load_model(model).predict_clicks(read_log(data))
     summary = found.summary()
     columns = (
@@ -62,10 +65,12 @@ def _show_clicks(model: Path, data: str, *, json: bool) -> None:
         (*rates, *(None if each is None else each.value for each in perplexities))
         for rates, *perplexities in zip(*columns, strict=True)
     ]
+    graded = _grades(model, data, metrics)
     if json:
         positions = [dict(zip(POSITION_COLUMNS, values, strict=True)) for values in places]
         values = {name: vars(entry) for name, entry in summary.items()}
-        show_json({"sessions": found.n_sessions, **values, "positions": positions})
+        means = {} if graded is None else {row.metric: row.mean for row in graded.summary()}
+        show_json({"sessions": found.n_sessions, **values, "positions": positions, **means})
         return
     rows = [(name, f"{each.value:.4f}", f"{each.low:.4f} to {each.high:.4f}") for name, each in summary.items()]
     show_table(f"{model} on {found.n_sessions:,.0f} sessions of {data}", ("clicks", "value", "95 % interval"), rows)
@@ -74,3 +79,13 @@ def _show_clicks(model: Path, data: str, *, json: bool) -> None:
         for place, values in enumerate(places, start=1)
     ]
     show_table("By position, counted from 1", ("position", *POSITION_COLUMNS), texts)
+    if graded is not None:
+        show_table(f"Grades of {data}", GRADE_COLUMNS, graded.rows())
+
+
+def _grades(model: Path, data: str, metrics: Sequence[str]) -> Evaluation | None:
+    """Metrics by grades, where a public log has some and the model ranks."""
+    judged = read_pages(data).judged() if is_public_log(data) else None
+    if judged is None or not load_model(model).method.has_ranker:
+        return None
+    return run_evaluation(open_ranker(model).score_judged(judged).scores, judged, metrics)

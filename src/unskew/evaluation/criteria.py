@@ -219,7 +219,7 @@ CRITERIA: dict[str, Criterion] = {
         measure=perplexity,
         title="perplexity",
         measures="of every impression, clicked or not, by the method's own model of clicks",
-        can_tell="the same for methods that predict single clicks (regression_em)",
+        can_tell="the same for methods that predict single clicks (regression_em, click models)",
         cannot_tell="the same; methods that predict the place of a click have none",
         higher_is_better=False,
     ),

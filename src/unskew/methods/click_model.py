@@ -30,7 +30,7 @@ from unskew.networks.observation import PositionObservation
 from unskew.networks.whole_log import minimize_whole
 
 MOST_PASSES = 150
-TOLERANCE = 1e-7
+LEAST_GAIN = 0.02  # of the log-likelihood of the whole log in a step; a number's sampling error costs about 0.5
 ROWS_AT_ONCE = 8192
 TABLE_SPREAD = 3.0  # of logits by position: wide, so that only what was never seen is held
 
@@ -117,7 +117,7 @@ class ClickModel(Method):
 
         sessions = sum(float(lists.sessions.sum()) for lists in batches())
         self.fitted = minimize_whole(
-            parameters, add_gradients, scale=sessions, most_passes=MOST_PASSES, tolerance=TOLERANCE
+            parameters, add_gradients, scale=sessions, most_passes=MOST_PASSES, tolerance=LEAST_GAIN / sessions
         )
         self.float()
         for part in self._parts():

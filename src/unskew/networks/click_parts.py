@@ -36,7 +36,8 @@ class IdTables(nn.Module):
         found = torch.zeros(codes.shape[:-1], dtype=self.tables[0].dtype, device=codes.device)
         for level, (table, spread) in enumerate(zip(self.tables, self.spreads, strict=True)):
             if spread:
-                found = found + spread * table[codes[..., level]]
+                # Not table[...]: the gradient of that adds entry by entry.
+                found = found + spread * table.index_select(0, codes[..., level].flatten()).view(codes.shape[:-1])
         return found
 
     def penalty(self) -> Tensor:

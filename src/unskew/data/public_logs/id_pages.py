@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.catalogue import PACKED, MissingDataError, data_folder
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.public_logs.result_pages import numbered_lines
 from unskew.data.public_logs.trec_session import read_trec_sessions
 
@@ -68,6 +69,22 @@ class IdPages:
             "click": self.clicks.reshape(-1),
         }
         return ClickLog.from_table(pa.table(table), features=())
+
+    def judged(self) -> JudgedSet | None:
+        """Every graded document of each query once; None: the log has no grades."""
+        if self.grades is None:
+            return None
+        known = np.isfinite(self.grades)
+        queries = np.broadcast_to(self.query_ids[:, None], known.shape)[known]
+        pairs, first = np.unique(np.stack([queries, self.document_ids[known]], axis=1), axis=0, return_index=True)
+        asked, sizes = np.unique(pairs[:, 0], return_counts=True)
+        return JudgedSet(
+            features=np.zeros((len(pairs), 0), dtype=np.float32),
+            grades=self.grades[known][first],
+            offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            query_ids=asked,
+            document_ids=pairs[:, 1],
+        )
 
 
 def is_public_log(spec: str) -> bool:

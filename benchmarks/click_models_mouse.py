@@ -1,0 +1,87 @@
+"""Which click model's examination is closest to where mice were, on `sogou-mouse`.
+
+    python benchmarks/click_models_mouse.py
+
+Models are fitted to the clicks of the training pages. The examination of a position is the mean over all pages with
+mouse data; hover shares are those of the same pages. Both are taken relative to the top, since clicks leave the scale
+open. Intervals of 95 % are by resampling pages, the models as given.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+from torch.nn import functional as F
+
+from unskew.data.clicks.vocabulary import Vocabulary
+from unskew.data.judged.catalogue import MissingDataError
+from unskew.data.public_logs.id_pages import SPLITS, IdPages, read_pages
+from unskew.lists import ClickedLists
+from unskew.methods import METHODS
+from unskew.networks.registry import Problem
+
+MODELS = ("pbm", "ubm", "dcm", "ccm", "dbn", "sdbn")  # cascade: its second clicks are of no model of examination
+SPREADS = {"spread": 0.5, "url_spread": 0.5, "query_spread": 0.0}
+N_RESAMPLES = 1000
+
+
+def examination(name: str, learning: IdPages, pages: IdPages) -> NDArray[np.float64]:
+    """Probability that each position of each page is examined, `[pages, positions]`."""
+    log = learning.log()
+    vocabulary = Vocabulary.of([log])
+    method = METHODS[name](Problem(0, 10, {}, n_ids=vocabulary.sizes), **SPREADS)
+    method.finish({"clicks": vocabulary.encode(log)})
+    numbers = vocabulary.numbers(np.repeat(pages.query_ids, 10), pages.document_ids.reshape(-1)).reshape(-1, 10, 3)
+    lists = ClickedLists(
+        features=torch.zeros(len(numbers), 10, 0),
+        mask=torch.ones(len(numbers), 10, dtype=torch.bool),
+        codes=torch.from_numpy(numbers),
+        positions=torch.arange(10).expand(len(numbers), -1),
+        clicks=torch.zeros(len(numbers), 10),
+        sessions=torch.ones(len(numbers)),
+    )
+    with torch.inference_mode():
+        log_examined = method.marginal(lists).log_click - F.logsigmoid(method.attraction.of(lists))
+    return log_examined.exp().clamp(max=1.0).double().numpy()
+
+
+def run() -> list[tuple[str, str, str]]:
+    torch.set_num_threads(1)
+    try:
+        pages = read_pages("sogou-mouse")
+    except MissingDataError as error:
+        return [("examination against mice", "not measured", str(error))]
+    learning = pages.select(pages.split == SPLITS.index("train"))
+    assert pages.hovered is not None
+    moused = pages.select(np.isfinite(pages.hovered[:, 0]))
+    assert moused.hovered is not None
+    hovered = moused.hovered.astype(np.float64)
+    mouse = relative(hovered)
+    rng = np.random.default_rng(0)
+    resamples = [rng.integers(0, len(hovered), len(hovered)) for _ in range(N_RESAMPLES)]
+    rows = [("hovered, relative to the top", curve_text(mouse), "")]
+    for name in MODELS:
+        found = examination(name, learning, moused)
+        curve = relative(found)
+        errors = [np.abs(relative(hovered[row]) - relative(found[row]))[1:].mean() for row in resamples]
+        low, high = np.quantile(errors, [0.025, 0.975])
+        order = spearmanr(mouse, curve).statistic
+        what = f"{name}: mean error {np.abs(mouse - curve)[1:].mean():.3f} ({low:.3f} to {high:.3f}), order {order:.2f}"
+        rows.append((what, curve_text(curve), ""))
+    return rows
+
+
+def relative(seen: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean over pages, relative to the top."""
+    mean = seen.mean(0)
+    return mean / mean[0]
+
+
+def curve_text(curve: NDArray[np.float64]) -> str:
+    return " ".join(f"{value:.2f}" for value in curve)
+
+
+if __name__ == "__main__":
+    print("\n".join("  ".join(row) for row in run()))
