@@ -30,7 +30,7 @@ def new_method(name="dla", seed=0, **hyper):
     """A method with dropout: its random numbers must go on where they were."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return METHODS[name](Problem(3, 4, network=Network(hidden=(5,), dropout=0.3)), **hyper)
+        return METHODS[name](Problem(3, 4, network=Network(kind="mlp", hidden=(5,), dropout=0.3)), **hyper)
 
 
 class Stopped(Exception):

@@ -401,7 +401,7 @@ def test_the_callers_random_state_is_untouched():
 def test_another_seed_draws_another_dropout():
     def weights(seed):
         torch.manual_seed(0)
-        method = METHODS["naive"](Problem(1, 2, network=Network(hidden=(8,), dropout=0.5, norm=False)))
+        method = METHODS["naive"](Problem(1, 2, network=Network(kind="mlp", hidden=(8,), dropout=0.5, norm=False)))
         train(method, {"clicks": toy_log()}, sgd(steps=3, seed=seed))
         return method.relevance.layers[0].weight.detach()
 
