@@ -29,7 +29,7 @@ from unskew.diagnosis.estimators.propensities import estimate_by, estimate_prope
 from unskew.methods import METHODS, Method
 from unskew.model import Model
 from unskew.networks.registry import Network, Problem
-from unskew.recipe import Recipe, find_method
+from unskew.recipe import Recipe
 from unskew.training.debiased_trees import boost_debiased
 from unskew.training.train import Progress, Source, train
 from unskew.training.validation import Validation, on_clicks, on_judgements
@@ -59,11 +59,11 @@ def fit(
     if source is None:
         raise ValueError(f"{recipe.method} has nothing to learn from: pass a click log (or judged data for 'labelled')")
     n_inputs = source.n_features if isinstance(source, JudgedSet) else source.n_inputs
-    _check_sources(recipe.method, log, judged)
-    _check_features(recipe.method, n_inputs)
+    _check_sources(recipe, log, judged)
+    _check_features(recipe, n_inputs)
     transform = transform_for(recipe.transform if n_inputs else "identity", source)
     learning, held_out = _split(log, validate, recipe.settings.seed)
-    vocabulary = _vocabulary(recipe.method, learning)
+    vocabulary = _vocabulary(recipe, learning)
     logs = _transformed_sources(recipe, transform, learning, judged, interventions, vocabulary)
     if isinstance(validate, JudgedSet):
         logs["validation"] = transform_judged(validate, transform)
@@ -71,7 +71,7 @@ def fit(
     hyper = _with_estimates(recipe, learning, problem)
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(recipe.settings.seed)
-        method = find_method(recipe.method)(problem, **hyper)
+        method = recipe.method_class(problem, **hyper)
     logs = dict(method.prepare(logs))
     criterion = _criterion(logs.get("validation"), held_out, transform, recipe.settings.metric, vocabulary)
     same = {"hyper_parameters": json.loads(json.dumps(hyper)), "features": _checksum(logs)}
@@ -125,7 +125,7 @@ def _transformed_sources(
 
     logs: dict[str, Source] = {}
     if isinstance(log, LogFolder):
-        settings, detail = recipe.settings, find_method(recipe.method).detail
+        settings, detail = recipe.settings, recipe.method_class.detail
         logs["clicks"] = ShardBatches(
             log,
             settings.batch_size,
@@ -146,28 +146,28 @@ def _transformed_sources(
     return logs
 
 
-def _vocabulary(method: str, log: ClickLog | LogFolder | None) -> Vocabulary | None:
+def _vocabulary(recipe: Recipe, log: ClickLog | LogFolder | None) -> Vocabulary | None:
     """The documents of the log by their ids, for methods that can use them."""
-    if log is None or not find_method(method).takes_ids:
+    if log is None or not recipe.method_class.takes_ids:
         return None
     return Vocabulary.of(log.shards() if isinstance(log, LogFolder) else [log])
 
 
-def _check_features(method: str, n_features: int) -> None:
-    if not n_features and not find_method(method).takes_ids:
+def _check_features(recipe: Recipe, n_features: int) -> None:
+    if not n_features and not recipe.method_class.takes_ids:
         able = [name for name, entry in METHODS.items() if entry.takes_ids and entry.has_ranker]
         raise ValueError(
-            f"{method} ranks by features, and there are none: add feature columns to the log (unskew ingest "
+            f"{recipe.method} ranks by features, and there are none: add feature columns to the log (unskew ingest "
             f"--features), or train a click model, which learns documents by their ids: {', '.join(able)}"
         )
 
 
-def _check_sources(method: str, log: ClickLog | LogFolder | None, judged: JudgedSet | None) -> None:
+def _check_sources(recipe: Recipe, log: ClickLog | LogFolder | None, judged: JudgedSet | None) -> None:
     if log is not None and not log.n_sessions:
         raise ValueError("the log is empty: there is nothing to learn from")
     if log is not None and not log.n_clicks:
         raise ValueError("the log has no click: there is nothing to learn from. Was the right column named as clicks?")
-    compares = not find_method(method).takes_ids
+    compares = not recipe.method_class.takes_ids
     if compares and isinstance(log, ClickLog) and log.mask.sum(axis=1).max() < 2:
         warnings.warn(
             "every list has one document: most methods learn by comparing documents of a list, and find nothing",
@@ -175,15 +175,17 @@ def _check_sources(method: str, log: ClickLog | LogFolder | None, judged: Judged
             stacklevel=3,
         )
     graded = log.about["graded"] if isinstance(log, LogFolder) else log is not None and log.graded
-    if graded and find_method(method).counts_only:
+    if graded and recipe.method_class.counts_only:
         raise ValueError(
-            f"{method} takes clicks of 0 and 1, but the log holds graded feedback: choose dla, two_tower, ipw or naive"
+            f"{recipe.method} takes clicks of 0 and 1, but the log holds graded feedback: "
+            "choose dla, two_tower, ipw or naive"
         )
-    if log is None and method != "labelled":
-        raise ValueError(f"{method} learns from clicks: pass a click log")
-    if judged is None and method == "labelled":
+    if log is None and recipe.method_class.learns_from == "clicks":
+        raise ValueError(f"{recipe.method} learns from clicks: pass a click log")
+    if judged is None and recipe.method_class.learns_from == "judgements":
         raise ValueError(
-            "labelled learns from judgements: pass judged data (--judged DATA, in Python unskew.fit(..., judged=...))"
+            f"{recipe.method} learns from judgements: pass judged data (--judged DATA, in Python "
+            "unskew.fit(..., judged=...))"
         )
 
 
@@ -222,7 +224,7 @@ ESTIMATES: dict[str, Callable[[ClickLog, Problem, Mapping[str, Any]], Any]] = {"
 def _with_estimates(recipe: Recipe, log: ClickLog | LogFolder | None, problem: Problem) -> dict[str, Any]:
     """Hyper-parameters, with those that the method wants estimated filled in."""
     hyper = dict(recipe.hyper_parameters)
-    for name in find_method(recipe.method).estimated:
+    for name in recipe.method_class.estimated:
         if hyper.get(name) is None and log is not None:
             if isinstance(log, LogFolder):
                 raise ValueError(f"{name} are estimated from a log in memory only: pass {name}=, or do not stream")

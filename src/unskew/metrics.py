@@ -6,6 +6,7 @@ list. `measure` computes several metrics from one sort. Conventions, the same fo
 * **Gain.** `ndcg` and `dcg` gain $2^y - 1$, `ndcg_linear` and `dcg_linear` gain $y$; the discount is
   $1 / \log_2(1 + \text{rank})$. `mrr`, `ap` and `p` call a document relevant from grade 1 on; `ap(relevant=2)`
   moves that. `err` takes grades up to 4; `err(max_grade=2)@10` moves that, and a higher grade is an error.
+  `rbp` has a patience of 0.8, and `rbp(patience=0.5)` moves that.
 * **Cut-off.** `@k` looks at the first k documents. A list shorter than k is not skipped: `p@k` divides by k, and an
   ideal list for `ndcg@k` is as long as it is. `ap@k` divides by all relevant documents, as trec_eval does.
   In `arp@k` every document below k counts as if it stood at k + 1, so that pushing a relevant document out of the top
@@ -22,16 +23,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from unskew.parts import GROUPS
 from unskew.ranking import Ranking, Ties, rank
 
 DEFAULT_MAX_GRADE = 4.0
 DEFAULT_RELEVANT = 1.0
+DEFAULT_PATIENCE = 0.8
+
+Scored = Callable[[Tensor, Tensor, Tensor], Tensor]  # scores, grades, mask [batch, docs] -> values [batch]
 
 
 class Measured(NamedTuple):
@@ -49,15 +55,21 @@ class Metric:
     cutoff: int | None = None
     max_grade: float | None = None  # err only; None = 4
     relevant: float | None = None  # mrr, ap, p only: the lowest grade that is relevant; None = 1
+    patience: float | None = None  # rbp only: chance to look at the next document; None = 0.8
+    outside: Scored | None = field(default=None, repr=False)  # a function of your own, where it is none of METRICS
 
     def __post_init__(self) -> None:
+        if self.outside is not None:
+            return
         if self.name not in METRICS:
             raise ValueError(f"unknown metric '{self.name}': use one of {', '.join(METRICS)}, such as 'ndcg@10'")
         if self.cutoff is not None and self.cutoff < 1:
             raise ValueError(f"'{self.name}@{self.cutoff}' looks at no document: a cut-off starts at 1")
         if self.cutoff is None and self.name == "p":
             raise ValueError("precision needs a cut-off: write 'p@10'")
-        for option in ("max_grade", "relevant"):
+        if self.patience is not None and not self.patience < 1:
+            raise ValueError(f"patience of '{self.name}' must be below 1, got {self.patience}")
+        for option in ("max_grade", "relevant", "patience"):
             value = getattr(self, option)
             if value is not None and option != METRICS[self.name].option:
                 able = ", ".join(name for name, definition in METRICS.items() if definition.option == option)
@@ -74,21 +86,28 @@ class Metric:
         return self._relevant(grades).logical_and(mask).any(-1)
 
     @property
+    def definition(self) -> Definition:
+        """How it is computed, and which way is better."""
+        if self.outside is None:
+            return METRICS[self.name]
+        return Definition(_nothing, higher_is_better=getattr(self.outside, "higher_is_better", True))
+
+    @property
     def higher_is_better(self) -> bool:
-        return METRICS[self.name].higher_is_better
+        return self.definition.higher_is_better
 
     @property
     def can_reach_one(self) -> bool:
         """Whether the best order of any list with a relevant document has the value 1."""
-        return METRICS[self.name].can_reach_one
+        return self.definition.can_reach_one
 
     def _relevant(self, grades: Tensor) -> Tensor:
-        if METRICS[self.name].option == "relevant":
+        if self.definition.option == "relevant":
             return grades >= (self.relevant or DEFAULT_RELEVANT)
         return grades > 0
 
     def __str__(self) -> str:
-        option = METRICS[self.name].option
+        option = self.definition.option
         value = getattr(self, option) if option else None
         return (
             self.name
@@ -100,17 +119,26 @@ class Metric:
 FORM = re.compile(r"(?P<name>\w+)(\((?P<option>\w+)=(?P<value>\d+(\.\d+)?)\))?(@(?P<cutoff>\d+))?")
 
 
-def metric(text: str | Metric) -> Metric:
-    """The metric that a text such as `"ndcg@10"`, `"arp"` or `"err(max_grade=2)@5"` names; case does not matter."""
+def metric(text: str | Metric | Scored) -> Metric:
+    """The metric that a text such as `"ndcg@10"`, `"arp"` or `"err(max_grade=2)@5"` names; case does not matter.
+
+    A function of your own, `(scores, grades, mask) -> values [batch]`, is a metric too, and so is a class with such a
+    `__call__`. Its name is `name`, else that of the function; `higher_is_better = False` turns it round.
+    """
     if isinstance(text, Metric):
         return text
+    if not isinstance(text, str):
+        return _outside(text)
     form = FORM.fullmatch(text.strip().lower())
-    if form is None or form["option"] not in (None, "max_grade", "relevant"):
+    if form is None or form["name"] not in METRICS:  # looking for packages takes time
+        for entry in entry_points(group=GROUPS["metric"], name=text.strip()):
+            return _outside(entry.load(), text.strip())
+    if form is None or form["option"] not in (None, "max_grade", "relevant", "patience"):
         raise ValueError(
             f"cannot read '{text}' as a metric: write name@cutoff, such as 'ndcg@10', 'err(max_grade=2)@5' or "
             f"'ap(relevant=2)'; names are {', '.join(METRICS)}"
         )
-    options = {form["option"]: float(form["value"])} if form["option"] else {}
+    options: dict[str, Any] = {form["option"]: float(form["value"])} if form["option"] else {}
     return Metric(form["name"], int(form["cutoff"]) if form["cutoff"] else None, **options)
 
 
@@ -121,9 +149,33 @@ def measure(metrics: Iterable[str | Metric], scores: Tensor, grades: Tensor, mas
     results = {}
     for entry in map(metric, metrics):
         defined = entry._relevant(ranking.highest)
-        values = METRICS[entry.name].compute(ranking, entry)
+        if entry.outside is not None:
+            values = _checked(entry.outside(scores, grades, mask), entry, len(defined))
+        else:
+            values = METRICS[entry.name].compute(ranking, entry)
         results[str(entry)] = Measured(values.masked_fill(~defined, 0.0), defined)
     return results
+
+
+def _outside(part: Any, name: str = "") -> Metric:
+    """A function, a class or an instance of somebody as a metric."""
+    function = part() if isinstance(part, type) else part
+    if not callable(function):
+        raise ValueError(f"{part!r} is no metric: pass a name, or a function (scores, grades, mask) -> values [batch]")
+    own = name or getattr(function, "name", "") or getattr(part, "__name__", type(function).__name__)
+    return Metric(own, outside=function)
+
+
+def _checked(values: Tensor, entry: Metric, n_lists: int) -> Tensor:
+    if values.shape != (n_lists,) or not bool(values.isfinite().all()):
+        raise ValueError(
+            f"metric '{entry}' must give one finite value per list, [{n_lists}], got {tuple(values.shape)}"
+        )
+    return values.double()
+
+
+def _nothing(ranking: Ranking, metric: Metric) -> Tensor:  # noqa: ARG001
+    raise AssertionError(f"{metric} computes itself")
 
 
 def _exponential(grades: Tensor) -> Tensor:
@@ -203,6 +255,14 @@ def _mrr(ranking: Ranking, metric: Metric) -> Tensor:
 
     stops = ranking.expected(_relevance(ranking, metric), in_ties)
     return _expected_reciprocal((1 - stops).cumprod(-1)[:, : metric.cutoff], ranking)
+
+
+def _rbp(ranking: Ranking, metric: Metric) -> Tensor:
+    r"""Rank-biased precision $(1 - p) \sum_{i \le k} rel_i\, p^{i - 1}$ with patience p (Moffat and Zobel, 2008)."""
+    patience = metric.patience or DEFAULT_PATIENCE
+    relevant = ranking.expected((ranking.grades > 0).double(), lambda relevant, ties: ties.mean(relevant))
+    weights = (1 - patience) * patience ** (ranking.ranks[: metric.cutoff] - 1)
+    return relevant[:, : metric.cutoff] @ weights
 
 
 def _err(ranking: Ranking, metric: Metric) -> Tensor:
@@ -285,4 +345,5 @@ METRICS: dict[str, Definition] = {
     "mrr": Definition(_mrr, can_reach_one=True, option="relevant"),
     "ap": Definition(_ap, can_reach_one=True, option="relevant"),
     "p": Definition(_precision, option="relevant"),
+    "rbp": Definition(_rbp, option="patience"),
 }

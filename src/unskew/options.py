@@ -138,6 +138,8 @@ def fits(value: Any, kind: Any) -> bool:
         return any(fits(value, entry) for entry in inner)
     if origin is Literal:
         return value in inner
+    if origin is type:
+        return isinstance(value, type)
     if origin in (tuple, list, Sequence):
         return isinstance(value, list | tuple) and all(fits(entry, inner[0]) for entry in value)
     if origin in (dict, Mapping):
@@ -159,6 +161,8 @@ def described(kind: Any, *, several: bool = False) -> str:
         parts = [described(entry, several=several) for entry in inner]
         limited = any(get_origin(entry) is Annotated for entry in inner)
         return (", or " if limited else " or ").join(parts)
+    if origin is type:
+        return "classes" if several else "a class"
     if origin is Literal:
         return f"one of {', '.join(map(str, inner))}"
     if origin in (tuple, list, Sequence, dict, Mapping):

@@ -10,9 +10,13 @@ from unskew.data.fitted_transforms import TRANSFORMS
 from unskew.methods import METHODS, Method, hyper_parameters
 from unskew.networks.registry import Network
 from unskew.options import check, near, unknown_name
+from unskew.parts import find, name_of
 from unskew.training.settings import Settings
 
-NETWORK_NAMES = {"network": "kind", **{entry.name: entry.name for entry in fields(Network) if entry.name != "kind"}}
+NETWORK_NAMES = {
+    "network": "kind",
+    **{entry.name: entry.name for entry in fields(Network) if entry.name not in ("kind", "outside")},
+}
 RANKERS = ("network", "trees")
 SETTING_NAMES = tuple(entry.name for entry in fields(Settings))
 
@@ -21,18 +25,22 @@ SETTING_NAMES = tuple(entry.name for entry in fields(Settings))
 class Recipe:
     """What to train and how: everything but the data."""
 
-    method: str
+    method: str  # or the class of a method from outside; then this becomes its name
     hyper_parameters: Mapping[str, Any] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
     network: Network = field(default_factory=Network)
     transform: str = "automatic"
     ranker: str = "network"  # or "trees": boosted trees on the method's debiased targets
+    outside: type[Method] | None = field(default=None, repr=False)  # the class, where it is not one of METHODS
 
     def __post_init__(self) -> None:
-        known = hyper_parameters(find_method(self.method))
+        found = self.outside or find_method(self.method)
+        object.__setattr__(self, "method", name_of(METHODS, self.method))
+        object.__setattr__(self, "outside", None if found in METHODS.values() else found)
+        known = hyper_parameters(found)
         unknown = unknown_name(self.hyper_parameters, known)
         if unknown is not None:
-            raise ValueError(_unknown(unknown, self.method))
+            raise ValueError(_unknown(unknown, found))
         checked = {name: check(value, known[name].kind, name) for name, value in self.hyper_parameters.items()}
         object.__setattr__(self, "hyper_parameters", checked)
         if self.transform not in TRANSFORMS:
@@ -40,12 +48,22 @@ class Recipe:
         if self.ranker not in RANKERS:
             raise ValueError(f"unknown ranker '{self.ranker}': choose one of {', '.join(RANKERS)}")
         if self.ranker == "trees":
-            check_has_curve(self.method)
+            check_has_curve(found)
+
+    @property
+    def method_class(self) -> type[Method]:
+        """The class of the method."""
+        return self.outside or METHODS[self.method]
 
     @classmethod
-    def of(cls, method: str, **options: Any) -> Recipe:
-        """A recipe from a method's name and any of its hyper-parameters, training settings and network sizes."""
-        known = hyper_parameters(find_method(method))
+    def of(cls, method: str | type[Method], **options: Any) -> Recipe:
+        """A recipe from a method and any of its hyper-parameters, training settings and network sizes.
+
+        Args:
+            method: its name, or a class of your own.
+        """
+        found = find_method(method)
+        known = hyper_parameters(found)
         own = {name: value for name, value in options.items() if name in known}
         rest = {name: value for name, value in options.items() if name not in known}
         transform = rest.pop("transform", "automatic")
@@ -53,30 +71,31 @@ class Recipe:
         network = {NETWORK_NAMES[name]: rest.pop(name) for name in list(rest) if name in NETWORK_NAMES}
         settings = {name: rest.pop(name) for name in list(rest) if name in SETTING_NAMES}
         if rest:
-            raise ValueError(_unknown(next(iter(rest)), method))
-        return cls(method, own, Settings(**settings), Network(**network), transform, ranker)
+            raise ValueError(_unknown(next(iter(rest)), found))
+        return cls(name_of(METHODS, method), own, Settings(**settings), Network(**network), transform, ranker, found)
 
 
-def find_method(name: str) -> type[Method]:
-    """The method of this name."""
-    if name not in METHODS:
-        raise ValueError(f"unknown method '{name}': choose one of {', '.join(METHODS)}")
-    return METHODS[name]
+def find_method(method: str | type[Method]) -> type[Method]:
+    """The method of this name, or the class itself."""
+    found = find("method", METHODS, method)
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise ValueError(f"{found!r} is no method: pass a subclass of unskew.methods.Method")
+    return found
 
 
-def check_has_curve(method: str) -> None:
+def check_has_curve(method: str | type[Method]) -> None:
     """Refuse a method that learns no examination curve, and so gives no debiased targets."""
     if find_method(method).examination is Method.examination:
         raise ValueError(
-            f"{method} learns no examination curve and gives no debiased targets: choose dla, two_tower, ipw or "
+            f"{name_of(METHODS, method)} learns no examination curve and gives no debiased targets: choose dla, two_tower, ipw or "
             "regression_em"
         )
 
 
-def _unknown(name: str, method: str) -> str:
-    own = list(hyper_parameters(find_method(method)))
+def _unknown(name: str, method: type[Method]) -> str:
+    own = list(hyper_parameters(method))
     hint = near(name, [*own, *SETTING_NAMES, *NETWORK_NAMES, "transform", "ranker"])
     return (
-        f"unknown option '{name}' for {method}{hint}; its own: {', '.join(own) or 'none'}; "
+        f"unknown option '{name}' for {name_of(METHODS, method)}{hint}; its own: {', '.join(own) or 'none'}; "
         f"of training: {', '.join(SETTING_NAMES)}; of the network: {', '.join(NETWORK_NAMES)}; and transform, ranker"
     )

@@ -23,6 +23,9 @@ Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Overwrite = Annotated[bool, typer.Option(help="Replace what stands at the place of the output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display.")]
 SetOptions = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option, e.g. steps=500.")]
+AllowCode = Annotated[
+    bool, typer.Option("--allow-code", help="Let module:Class name code of your own: it is imported and run.")
+]
 INTERRUPTED = 130  # exit code of Ctrl-C, as a shell counts
 LESS_MEMORY = (
     "train with --stream or a smaller --set batch_size, ingest with a smaller --memory, "

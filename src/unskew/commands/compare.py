@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from unskew.commands.app import DATA_HELP, Json, Quiet, SetOptions, command
+from unskew.commands.app import DATA_HELP, AllowCode, Json, Quiet, SetOptions, command
 from unskew.commands.experiment_output import show_experiment
 from unskew.comparison.held_out import HELD_OUT
 from unskew.comparison.own_log import DEFAULT_METHODS
 from unskew.comparison.own_log import compare as compare_on_log
 from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION
+from unskew.parts import load_part
 from unskew.terminal import experiment_progress, parse_grids, parse_options
 
 
@@ -44,6 +45,7 @@ def compare(
     jobs: Annotated[int, typer.Option(help="Runs side by side; threads are divided among them.")] = 2,
     out: Annotated[Path, typer.Option(help="Folder for results.")] = Path("runs/compare"),
     fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is there already.")] = False,
+    allow_code: AllowCode = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -51,7 +53,7 @@ def compare(
     with experiment_progress("compare", quiet=quiet or json) as progress:
         done = compare_on_log(
             log,
-            [name.strip() for name in methods.split(",")],
+            [load_part(name.strip(), allow_code=allow_code) for name in methods.split(",")],
             validate=validate,
             test=test,
             judged=judged,

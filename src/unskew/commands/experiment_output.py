@@ -22,6 +22,7 @@ def show_experiment(done: Finished, json: bool) -> None:
                 "out": done.out,
                 "runs": len(results.results),
                 "found": results.found,
+                "changed": list(results.changed),
                 "failed": [{"run": run.title, "error": error} for run, error in results.failed],
                 "tables": {sheet.name: [[cell.text for cell in row] for row in sheet.rows] for sheet in shown.sheets},
                 "verdicts": [
@@ -49,6 +50,11 @@ def show_experiment(done: Finished, json: bool) -> None:
                 console.print(f"{shown.outlook.explanation} {pointer}", highlight=False, markup=False)
         for run, error in results.failed:
             errors.print(f"[red]failed:[/] {run.title}: {escape(error)}", highlight=False, soft_wrap=True)
+        if results.changed:
+            titles = "; ".join(results.changed[:3]) + ("; …" if len(results.changed) > 3 else "")
+            errors.print(
+                f"{len(results.changed)} runs were made anew, the code of an outside part has changed: {escape(titles)}"
+            )
         if results.other_code:
             errors.print(
                 f"{results.other_code} rows were made by an earlier state of the code: --fresh runs them again"

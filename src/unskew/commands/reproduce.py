@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from unskew.commands.app import Json, Quiet, command
+from unskew.commands.app import AllowCode, Json, Quiet, command
 from unskew.commands.experiment_output import show_experiment
 from unskew.papers.reproduce import descriptions
 from unskew.papers.reproduce import reproduce as run_reproduction
@@ -30,6 +30,7 @@ def reproduce(
         str | None, typer.Option(help="A size of the experiment, e.g. paper. Default: what the data call for.")
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is there already.")] = False,
+    allow_code: AllowCode = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -43,6 +44,14 @@ def reproduce(
         return
     with experiment_progress(name, quiet=quiet or json) as progress:
         done = run_reproduction(
-            name, data=data, seeds=seeds, jobs=jobs, out=out, variant=variant, fresh=fresh, progress=progress
+            name,
+            data=data,
+            seeds=seeds,
+            jobs=jobs,
+            out=out,
+            variant=variant,
+            fresh=fresh,
+            allow_code=allow_code,
+            progress=progress,
         )
     show_experiment(done, json)

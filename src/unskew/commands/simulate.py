@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from unskew.commands.app import DATA_HELP, Json, Overwrite, Quiet, Seed, command
+from unskew.commands.app import DATA_HELP, AllowCode, Json, Overwrite, Quiet, Seed, command
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.catalogue import load_split
 from unskew.demo import click_rates
+from unskew.parts import load_part
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate as run_simulation
 from unskew.simulation.truth import check_target
@@ -39,6 +40,7 @@ def simulate(
     drop_clickless: Annotated[
         bool, typer.Option("--drop-clickless", help="Leave out sessions without a click.")
     ] = False,
+    allow_code: AllowCode = False,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     json: Json = False,
@@ -47,8 +49,8 @@ def simulate(
     """Show judged data to simulated users and write the click log."""
     check_target(out, overwrite=overwrite)
     coupled = {} if coupling is None else {"coupling": coupling}
-    shows = make_policy(policy, **parse_options(policy_set or []))
-    clicks = make_user(user, **parse_options(user_set or []) | coupled)
+    shows = make_policy(load_part(policy, allow_code=allow_code), **parse_options(policy_set or []))
+    clicks = make_user(load_part(user, allow_code=allow_code), **parse_options(user_set or []) | coupled)
     judged = load_split(data, "train")
     with counting_progress("simulate", "sessions", quiet=quiet or json) as progress:
         simulation = run_simulation(

@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from unskew.commands.app import DATA_HELP, Json, Overwrite, Quiet, Seed, SetOptions, command
+from unskew.commands.app import DATA_HELP, AllowCode, Json, Overwrite, Quiet, Seed, SetOptions, command
 from unskew.data.clicks.storage import open_log, read_log
 from unskew.data.files import check_folder
 from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.fitting import fit
 from unskew.model import Model
+from unskew.parts import load_part
 from unskew.recipe import Recipe
 from unskew.serving.model_files import ABOUT, save_model
 from unskew.terminal import console, parse_options, show_json, show_table, training_progress
@@ -38,6 +39,7 @@ def train(
         bool, typer.Option("--stream", help="Read the log shard by shard: it may exceed memory.")
     ] = False,
     options: SetOptions = None,
+    allow_code: AllowCode = False,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     json: Json = False,
@@ -45,7 +47,8 @@ def train(
 ) -> None:
     """Train a ranker on a click log. A run that was cut off goes on where it was."""
     check_folder(out, ABOUT, overwrite=overwrite)
-    recipe = Recipe.of(method, **{"seed": seed, "ranker": ranker, **parse_options(options or [])})
+    chosen = load_part(method, allow_code=allow_code)
+    recipe = Recipe.of(chosen, **{"seed": seed, "ranker": ranker, **parse_options(options or [])})
     clicks = open_log(log) if stream else read_log(log)
     checkpoint = out.with_name(f".{out.name}.checkpoint")
     with training_progress(f"train {method}", quiet=quiet or json) as progress:

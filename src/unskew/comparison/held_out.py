@@ -8,16 +8,13 @@ guide to a good ranker.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from unskew.comparison.plan import as_json
 from unskew.comparison.rows import Outcome
-from unskew.comparison.sources import Definition, judged_split, own_log, recipe_of
+from unskew.comparison.sources import Definition, judged_split, own_log, recipe_of, remembered
 from unskew.data.clicks.click_log import ClickLog
 from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.diagnosis.estimators.propensities import estimate_propensities
@@ -92,9 +89,9 @@ def contender_of(model: Model, held_out: HeldOut) -> Contender:
 
 def measure_held_out(definition: Definition) -> Outcome:
     """Train a method on a part of a log and measure it by the clicks of the other."""
-    case = _own_case(as_json(definition["log"]), as_json(definition["held_out"]))
+    case = _own_case(definition["log"], definition["held_out"])
     recipe = recipe_of(definition["recipe"])
-    taught = recipe.method == "labelled"
+    taught = recipe.method_class.learns_from == "judgements"
     judged = judged_split(definition, "judged") if taught else None
     model = fit(recipe, None if taught else case.learning, judged=judged)
     values, reasons = measure_all(contender_of(model, case.evidence.held_out), case.evidence)
@@ -124,15 +121,14 @@ def measure_production(definition: Definition) -> Outcome:
         )
         values = {name: result.values(name) for name in definition["metrics"]}
         return Outcome(values, result.query_ids, {"production": known.source})
-    case = _own_case(as_json(definition["log"]), as_json(definition["held_out"]))
+    case = _own_case(definition["log"], definition["held_out"])
     values, reasons = measure_all(case.production, case.evidence)
     return Outcome(values, case.evidence.held_out.query_ids, {"reasons": reasons, **case.about})
 
 
-@lru_cache(maxsize=2)
-def _own_case(log: str, held_out: str) -> Case:
-    settings = json.loads(held_out)
-    return make_case(own_log(json.loads(log)["path"]), settings["share"], choosing=settings["choosing"])
+@remembered(2)
+def _own_case(log: Definition, held_out: Definition) -> Case:
+    return make_case(own_log(log["path"]), held_out["share"], choosing=held_out["choosing"])
 
 
 def _propensities(log: ClickLog, n_positions: int) -> tuple[Vector | None, str]:

@@ -20,6 +20,8 @@ from unskew.comparison.tasks import TASKS
 from unskew.data.clicks.storage import open_log
 from unskew.data.judged.catalogue import load_split
 from unskew.evaluation.criteria import CRITERIA
+from unskew.methods import METHODS, Method
+from unskew.parts import name_of
 from unskew.recipe import find_method
 from unskew.reporting.sheets import Sheet
 
@@ -31,7 +33,7 @@ CHOSEN_BY = "the last step; hyper-parameters by other held-out clicks, first rep
 
 def compare(
     log: str | Path,
-    methods: Sequence[str] = DEFAULT_METHODS,
+    methods: Sequence[str | type[Method]] = DEFAULT_METHODS,
     *,
     validate: str | None = None,
     test: str | None = None,
@@ -57,6 +59,7 @@ def compare(
 
     Args:
         log: folder of a click log.
+        methods: names, or classes of your own; the first is the baseline.
         validate, test: data sets or LETOR files, as `load_split` takes them; both or none.
         judged: judged data that `labelled` learns from.
         grids: method -> hyper-parameter -> values to choose from.
@@ -66,7 +69,8 @@ def compare(
         held_out: share of the queries that methods are compared on, without judged data.
         seeds: trainings of each method; log and held-out queries stay.
     """
-    _check(methods, grids or {}, judged, baseline, criterion)
+    labels = [label_of(method) for method in methods]
+    _check(methods, labels, grids or {}, judged, baseline, criterion)
     if not 0 < held_out < 1:
         raise ValueError(f"held_out is the share of the queries to compare on, between 0 and 1, got {held_out}")
     if (validate is None) != (test is None):
@@ -85,18 +89,21 @@ def compare(
     experiment = Experiment(
         name="compare",
         title="Comparison of methods",
-        question=f"Which of {', '.join(methods)} ranks best after learning from {path.name}?",
+        question=f"Which of {', '.join(labels)} ranks best after learning from {path.name}?",
         task="train" if test is not None else "choose",
         metrics=tuple(dict.fromkeys([*metrics, metric])),
         metric=metric,
         seeds=seeds,
-        baseline=(baseline or methods[0],),
+        baseline=(baseline or labels[0],),
         training=dict(options or {}),
-        methods=tuple(Entry(name, name, grid=dict((grids or {}).get(name, {}))) for name in methods),
+        methods=tuple(
+            Entry(label, method, grid=dict((grids or {}).get(label, {})))
+            for label, method in zip(labels, methods, strict=True)
+        ),
     )
     groups = [_production_group(experiment, path.name, own), *plan(experiment, path.name, seeds, own)]
     command = command_text(
-        "compare", str(log), methods=",".join(methods), validate=validate, test=test, seeds=seeds, out=out
+        "compare", str(log), methods=",".join(labels), validate=validate, test=test, seeds=seeds, out=out
     )
     folder = writable(Path(out))
     return run_experiment(
@@ -147,22 +154,30 @@ def _production_group(experiment: Experiment, data: str, own: OptionTable) -> Gr
     return Group("", PRODUCTION, (run(first),), lambda _: [run(repetition) for repetition in others])
 
 
+def label_of(method: str | type[Method]) -> str:
+    """A method as tables name it."""
+    return name_of(METHODS, method).rpartition(":")[2]
+
+
 def _check(
-    methods: Sequence[str],
+    methods: Sequence[str | type[Method]],
+    labels: Sequence[str],
     grids: Mapping[str, Mapping[str, list]],
     judged: str | None,
     baseline: str | None,
     criterion: str | None,
 ) -> None:
-    for name in methods:
-        find_method(name)
-    strangers = [name for name in grids if name not in methods]
+    taught = [find_method(method).learns_from == "judgements" for method in methods]
+    twice = [label for label in labels if labels.count(label) > 1]
+    if twice:
+        raise ValueError(f"'{twice[0]}' is compared twice: name each method once")
+    strangers = [name for name in grids if name not in labels]
     if strangers:
         raise ValueError(f"there is a grid for '{strangers[0]}', which is not compared: add it to methods")
-    if baseline is not None and baseline not in methods:
+    if baseline is not None and baseline not in labels:
         raise ValueError(f"the baseline '{baseline}' is not compared: add it to methods")
-    if "labelled" in methods and judged is None:
-        raise ValueError("labelled learns from judgements: pass judged data (--judged DATA)")
+    if any(taught) and judged is None:
+        raise ValueError(f"{labels[taught.index(True)]} learns from judgements: pass judged data (--judged DATA)")
     if criterion is not None and criterion not in CRITERIA:
         raise ValueError(f"unknown criterion '{criterion}': choose one of {', '.join(CRITERIA)}")
 

@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
@@ -21,7 +22,9 @@ from unskew.comparison.settings import Entry, Experiment, OptionTable, Setting, 
 from unskew.data.judged.catalogue import load
 from unskew.data.judged.catalogue_entries import CATALOGUE, FOLDS
 from unskew.methods import hyper_parameters
-from unskew.recipe import Recipe, find_method
+from unskew.options import options_of
+from unskew.parts import described, find, is_outside, outside_name, outside_parts
+from unskew.recipe import Recipe
 from unskew.simulation.policies import POLICIES, make_policy
 from unskew.simulation.users import USERS, describe, make_user
 
@@ -49,11 +52,22 @@ class Run:
     repetition: Repetition
     definition: OptionTable = field(repr=False)
 
-    @property
+    @cached_property
+    def record(self) -> OptionTable:
+        """The definition as plain data; outside parts by name with their version, or a digest of their source."""
+        return json.loads(json.dumps(self.definition, sort_keys=True, default=_plain))
+
+    @cached_property
     def key(self) -> str:
         """The name of its row: a hash of the definition."""
-        text = json.dumps(self.definition, sort_keys=True, default=repr)
-        return hashlib.sha256(text.encode()).hexdigest()[:24]
+        return _digest(self.record)
+
+    @cached_property
+    def family(self) -> str:
+        """Alike for all runs that differ in the code of outside parts alone; empty where there are none."""
+        if not outside_parts(self.definition):
+            return ""
+        return _digest(json.loads(json.dumps(self.definition, sort_keys=True, default=outside_name)))
 
     @property
     def title(self) -> str:
@@ -78,7 +92,7 @@ def plan(experiment: Experiment, data: str, seeds: int | None = None, own: Optio
     Args:
         own: a log of one's own and judged data to validate and test on, instead of a simulation on `data`.
     """
-    repetitions = repetitions_of(data, seeds or experiment.seeds)
+    repetitions = repetitions_of(data, experiment.seeds if seeds is None else seeds)
     if own is None:
         for name in dict.fromkeys(repetition.data for repetition in repetitions):
             load(name)  # an error where files are missing
@@ -162,7 +176,7 @@ def define(
     }
     if own is not None:
         return definition | own
-    if entry.method == "labelled":  # learns from no log
+    if recipe.method_class.learns_from == "judgements":  # from no log
         return definition
     simulation = _fitted_to_grades(experiment.simulation.changed(setting.simulation), grade)
     return definition | {
@@ -177,20 +191,21 @@ def define(
 
 def recipe_definition(recipe: Recipe) -> OptionTable:
     """A recipe as plain data, with the defaults of the method's hyper-parameters written out."""
-    defaults = {name: entry.default for name, entry in hyper_parameters(find_method(recipe.method)).items()}
+    defaults = {name: entry.default for name, entry in hyper_parameters(recipe.method_class).items()}
     return {
-        "method": recipe.method,
+        "method": recipe.outside or recipe.method,
         "hyper_parameters": {**defaults, **recipe.hyper_parameters},
         "settings": recipe.settings.to_json(),
-        "network": asdict(recipe.network),
+        "network": recipe.network.to_json() | ({"kind": recipe.network.outside} if recipe.network.outside else {}),
         "transform": recipe.transform,
+        **({} if recipe.ranker == "network" else {"ranker": recipe.ranker}),
     }
 
 
 def _fitted_to_grades(simulation: SimulationSettings, highest: float) -> SimulationSettings:
     """Users told the scale of the data, where the experiment does not say it."""
     user = dict(simulation.user)
-    fields_of_user = _arguments(user.get("name", ""))
+    fields_of_user = options_of(find("user", USERS, user.get("name", "")))
     if "max_grade" in fields_of_user:
         user.setdefault("max_grade", highest)
     if "rows" in fields_of_user and highest == 2:  # three grades take the rows of the lowest, middle and highest
@@ -198,12 +213,16 @@ def _fitted_to_grades(simulation: SimulationSettings, highest: float) -> Simulat
     return simulation.changed({"user": user})
 
 
-def _arguments(user: str) -> list[str]:
-    if user not in USERS:
-        return []  # make_user says what is wrong with the name
-    return list(USERS[user].__dataclass_fields__)  # type: ignore[attr-defined]
-
-
 def as_json(value: Any) -> str:
-    """One text for equal data."""
-    return json.dumps(value, sort_keys=True, default=repr)
+    """One text for equal data, to remember what was made of it within a process."""
+    return json.dumps(
+        value, sort_keys=True, default=lambda part: f"{part!r} {id(part)}" if callable(part) else repr(part)
+    )
+
+
+def _plain(part: Any) -> Any:
+    return described(part) if is_outside(part) else repr(part)
+
+
+def _digest(record: OptionTable) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:24]

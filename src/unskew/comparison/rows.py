@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,7 @@ DECIDES = (
     "fitting",
     "model",
     "recipe",
+    "parts",
     "data",
     "simulation",
     "networks",
@@ -61,14 +63,18 @@ def error_path(folder: Path, key: str) -> Path:
     return folder / f"{key}.error.txt"
 
 
-def write_row(folder: Path, key: str, definition: dict[str, Any], outcome: Outcome) -> Path:
-    """Put the row of a run in its place."""
+def write_row(folder: Path, key: str, definition: dict[str, Any], outcome: Outcome, family: str = "") -> Path:
+    """Put the row of a run in its place.
+
+    Args:
+        family: alike for runs that differ in the code of outside parts alone.
+    """
     columns: dict[str, Any] = {}
     if outcome.query_ids is not None:
         columns["query"] = pa.array(outcome.query_ids)
     for name, values in outcome.per_query.items():
         columns[name] = pa.array(values, from_pandas=True)
-    result = {"definition": definition, "about": {**outcome.about, "code": code_digest()}}
+    result = {"definition": definition, "family": family, "about": {**outcome.about, "code": code_digest()}}
     metadata = {RESULT: json.dumps(result, default=repr).encode()}
     target = row_path(folder, key)
     scratch = folder / f".{key}.{os.getpid()}.tmp"
@@ -97,6 +103,15 @@ def read_row(folder: Path, key: str) -> Outcome | None:
         query_ids=table["query"].to_numpy(zero_copy_only=False) if "query" in table.column_names else None,
         about=about,
     )
+
+
+def families_in(folder: Path) -> set[str]:
+    """Families of the runs with outside parts whose rows are here."""
+    found = set()
+    for path in folder.glob("*.parquet"):
+        with suppress(OSError, ValueError, KeyError):  # a damaged row is nobody's
+            found.add(json.loads((pq.read_metadata(path).metadata or {})[RESULT]).get("family", ""))
+    return found - {""}
 
 
 def write_error(folder: Path, key: str, title: str, definition: dict[str, Any], text: str) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import time
@@ -24,9 +25,10 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from unskew.comparison.plan import Group, Run
-from unskew.comparison.rows import Outcome, code_digest, error_path, read_row, write_error, write_row
+from unskew.comparison.rows import Outcome, code_digest, error_path, families_in, read_row, write_error, write_row
 from unskew.comparison.tasks import Task, perform
 from unskew.metrics import metric
+from unskew.parts import pickler_for
 
 DIED = "its process died, perhaps for lack of memory: try fewer jobs"
 
@@ -63,6 +65,7 @@ class Results:
     failed: tuple[tuple[Run, str], ...]  # with the last line of the error
     found: int
     other_code: int  # rows that an earlier state of the code made
+    changed: tuple[str, ...] = ()  # runs that were there, but of other code of an outside part
 
 
 @dataclass
@@ -78,6 +81,7 @@ class _Board:
     failed: dict[str, tuple[Run, str]] = field(default_factory=dict)
     running: dict[str, str] = field(default_factory=dict)
     found: int = 0
+    changed: list[str] = field(default_factory=list)
     spent: list[float] = field(default_factory=list)
 
     def task(self, run: Run) -> Task:
@@ -129,6 +133,7 @@ def run_plan(
         failed=tuple(board.failed.values()),
         found=board.found,
         other_code=sum(outcome.about.get("code") != code_digest() for outcome in board.outcomes.values()),
+        changed=tuple(board.changed),
     )
 
 
@@ -161,6 +166,8 @@ def _run_all(runs: Iterable[Run], board: _Board, fresh: bool) -> None:
             board.found += 1
         elif run.key not in board.outcomes:
             waiting[run.key] = run
+    families = families_in(board.folder) if any(run.family for run in waiting.values()) else set()
+    board.changed += [run.title for run in waiting.values() if run.family in families]
     board.tell()
     if not waiting:
         return
@@ -183,7 +190,7 @@ def _side_by_side(waiting: Sequence[Run], board: _Board) -> None:
         for run in suspects:
             with _pool(1) as pool:
                 for guilty in _drain([run], board, pool, 1)[0]:
-                    write_error(board.folder, guilty.key, guilty.title, guilty.definition, DIED)
+                    write_error(board.folder, guilty.key, guilty.title, guilty.record, DIED)
                     _note(guilty, board, None, 0.0, DIED)
 
 
@@ -195,8 +202,9 @@ def _drain(runs: Sequence[Run], board: _Board, pool: ProcessPoolExecutor, jobs: 
     while at_work or (queue and not suspects):
         while queue and not suspects and len(at_work) < jobs:
             run = queue.pop()
+            pack = pickler_for(run.definition)
             try:
-                at_work[pool.submit(_perform_and_write, run, board.folder, board.task(run))] = run
+                at_work[pool.submit(_perform_packed, pack((run, board.folder, board.task(run))))] = run
             except BrokenProcessPool:
                 suspects.append(run)
         board.running = {run.key: run.title for run in at_work.values()}
@@ -220,12 +228,16 @@ def _note(run: Run, board: _Board, outcome: Outcome | None, seconds: float, erro
     board.tell()
 
 
+def _perform_packed(packed: bytes) -> tuple[Outcome | None, float, str]:
+    return _perform_and_write(*pickle.loads(packed))
+
+
 def _perform_and_write(run: Run, folder: Path, task: Task) -> tuple[Outcome | None, float, str]:
     """Do a run and put its row on disk; the outcome or None, its seconds, and what went wrong."""
     started = time.monotonic()
     try:
         outcome = perform(task, run.definition)
-        write_row(folder, run.key, run.definition, outcome)
+        write_row(folder, run.key, run.record, outcome, run.family)
         # As it stands on disk, so that a finished and a resumed experiment report the same.
         return read_row(folder, run.key), time.monotonic() - started, ""
     except Exception as error:  # whatever it is, the other runs go on
@@ -236,7 +248,7 @@ def _perform_and_write(run: Run, folder: Path, task: Task) -> tuple[Outcome | No
 
 def _try_to_write_error(run: Run, folder: Path) -> None:
     try:
-        write_error(folder, run.key, run.title, run.definition, traceback.format_exc())
+        write_error(folder, run.key, run.title, run.record, traceback.format_exc())
     except OSError:
         error_path(folder, run.key).unlink(missing_ok=True)  # a full disk: the error is reported all the same
 

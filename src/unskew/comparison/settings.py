@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
+from unskew.methods import Method
 from unskew.options import NotEmpty
 
 OptionTable = dict[str, Any]
@@ -49,7 +50,7 @@ class Entry:
     """A method as a row of a table."""
 
     label: str
-    method: str
+    method: str | type[Method]
     options: OptionTable = field(default_factory=dict)
     grid: Grid = field(default_factory=dict)
     interventions: OptionTable = field(default_factory=dict)  # shares, of a second log for methods that need one

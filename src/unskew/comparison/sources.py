@@ -6,17 +6,21 @@ less than reading it from disk would save.
 
 from __future__ import annotations
 
-import json
-from functools import lru_cache
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
 from unskew.comparison.plan import as_json
+from unskew.comparison.settings import OptionTable
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import read_log
 from unskew.data.judged.catalogue import Dataset, load, load_split
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.methods import METHODS
 from unskew.networks.registry import Network
-from unskew.recipe import Recipe
+from unskew.parts import name_of
+from unskew.recipe import Recipe, find_method
 from unskew.simulation.browsing import User
 from unskew.simulation.policies import Policy, make_policy
 from unskew.simulation.simulate import simulate
@@ -24,13 +28,39 @@ from unskew.simulation.truth import Simulation
 from unskew.simulation.users import make_user
 from unskew.training.settings import Settings
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Definition = dict[str, Any]
 INTERVENTION_SEED = 1_000_000  # far from the seeds of ordinary logs
 
 
+def remembered(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Keep the last results of a function, also where its arguments are tables."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        kept: OrderedDict[str, T] = OrderedDict()
+
+        @wraps(function)
+        def found(*args: P.args, **kwargs: P.kwargs) -> T:
+            key = as_json([args, kwargs])
+            if key not in kept:
+                kept[key] = function(*args, **kwargs)
+            kept.move_to_end(key)
+            while len(kept) > most:
+                kept.popitem(last=False)
+            return kept[key]
+
+        return found
+
+    return decorate
+
+
 def recipe_of(data: Definition) -> Recipe:
     settings, network = Settings(**data["settings"]), Network(**data["network"])
-    return Recipe(data["method"], data["hyper_parameters"], settings, network, data["transform"])
+    name, outside = name_of(METHODS, data["method"]), find_method(data["method"])
+    return Recipe(
+        name, data["hyper_parameters"], settings, network, data["transform"], data.get("ranker", "network"), outside
+    )
 
 
 def as_method(definition: Definition, method: str) -> Definition:
@@ -61,34 +91,33 @@ def own_log(path: str) -> ClickLog:
     return read_log(path)
 
 
-@lru_cache(maxsize=4)
-def policy_of(data: str, policy: str) -> Policy:
-    return make_policy(**json.loads(policy)).fit(dataset(data).train)
+@remembered(4)
+def policy_of(data: str, policy: OptionTable) -> Policy:
+    return make_policy(**policy).fit(dataset(data).train)
 
 
-@lru_cache(maxsize=16)
-def user_of(data: str, user: str) -> User:
-    return make_user(**json.loads(user)).fit(dataset(data).train)
+@remembered(16)
+def user_of(data: str, user: OptionTable) -> User:
+    return make_user(**user).fit(dataset(data).train)
 
 
 def simulation_of(definition: Definition) -> Simulation:
     settings = definition["simulation"]
-    return simulated(definition["data"], as_json(settings), definition["simulation_seed"])
+    return simulated(definition["data"], settings, definition["simulation_seed"])
 
 
 def intervention_log(definition: Definition) -> ClickLog:
     settings = {**definition["simulation"], "interventions": definition["interventions"]}
     seed = definition["simulation_seed"] + INTERVENTION_SEED
-    return simulated(definition["data"], as_json(settings), seed).log
+    return simulated(definition["data"], settings, seed).log
 
 
-@lru_cache(maxsize=4)
-def simulated(data: str, settings: str, seed: int) -> Simulation:
-    entry = json.loads(settings)
+@remembered(4)
+def simulated(data: str, entry: OptionTable, seed: int) -> Simulation:
     return simulate(
         dataset(data).train,
-        policy_of(data, as_json(entry["policy"])),
-        user_of(data, as_json(entry["user"])),
+        policy_of(data, entry["policy"]),
+        user_of(data, entry["user"]),
         sessions=entry["sessions"],
         n_shown=entry["n_shown"],
         interventions=entry["interventions"],

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from unskew.comparison.settings import Experiment, OptionTable
 from unskew.comparison.statistics import Cell, Table, pick_baseline, summarize
 from unskew.metrics import metric
+from unskew.recipe import find_method
 from unskew.reporting.sheets import NOTHING, Field, Sheet, options_text, p_value, signed
 
 Beside = Callable[[str], Mapping[str, Mapping[str, float]]]  # setting -> column -> label -> number
@@ -135,7 +136,11 @@ def _shown(cell: Cell, best: str | None) -> Field:
 
 def _best(cells: Sequence[Cell], experiment: Experiment) -> str | None:
     """The best label; what is taught by judgements or by the truth is an upper bound and not in the race."""
-    taught = {entry.label for entry in experiment.methods if entry.method == "labelled" or entry.oracle}
+    taught = {
+        entry.label
+        for entry in experiment.methods
+        if find_method(entry.method).learns_from == "judgements" or entry.oracle
+    }
     racing = [cell for cell in cells if cell.label not in taught]
     if len(racing) < 2:
         return None

@@ -88,11 +88,12 @@ def fit_model(definition: Definition) -> tuple[Model, Simulation | None]:
     """The model that a definition describes, and the simulated log it learnt from."""
     recipe = recipe_of(definition["recipe"])
     valid = judged_split(definition, "valid")
+    taught = recipe.method_class.learns_from == "judgements"
     if "log" in definition:
         log = own_log(definition["log"]["path"])
-        judged = judged_split(definition, "judged") if recipe.method == "labelled" else None
+        judged = judged_split(definition, "judged") if taught else None
         return fit(recipe, None if judged is not None else log, judged=judged, validate=valid), None
-    if recipe.method == "labelled":
+    if taught:
         return fit(recipe, judged=dataset(definition["data"]).train, validate=valid), None
     simulation = simulation_of(definition)
     interventions = intervention_log(definition) if definition["interventions"] else None

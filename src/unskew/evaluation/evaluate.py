@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from unskew.data.judged.judged_set import JudgedSet, padded_rows
 from unskew.evaluation.differences import mean_interval
 from unskew.lists import JudgedLists
-from unskew.metrics import Metric, measure, metric
+from unskew.metrics import Metric, Scored, measure, metric
 
 Scorer = Callable[[Tensor, Tensor], Tensor]  # features [batch, docs, f], mask [batch, docs] -> scores [batch, docs]
 
@@ -59,15 +59,19 @@ class Evaluation:
     per_query: dict[str, NDArray[np.float64]]  # metric -> [queries]; NaN = left out
     name: str = ""
     max_grade: float | None = None
+    metrics: tuple[Metric, ...] = ()  # as they were asked for
 
-    def values(self, name: str | Metric) -> NDArray[np.float64]:
+    def values(self, name: str | Metric | Scored) -> NDArray[np.float64]:
         """The values of one metric `[queries]`, NaN where a query was left out."""
-        key = str(_with_max_grade(metric(name), self.max_grade))
+        key = name if isinstance(name, str) and name in self.per_query else str(self._metric(name))
         if key not in self.per_query:
             raise KeyError(f"'{key}' was not evaluated, only {', '.join(self.per_query)}: add it to `metrics`")
         return self.per_query[key]
 
-    def mean(self, name: str | Metric) -> float:
+    def _metric(self, name: str | Metric | Scored) -> Metric:
+        return _with_max_grade(metric(name), self.max_grade)
+
+    def mean(self, name: str | Metric | Scored) -> float:
         """The mean over all queries that were not left out."""
         values = self.values(name)
         counted = values[~np.isnan(values)]
@@ -78,17 +82,18 @@ class Evaluation:
             )
         return float(counted.mean())
 
-    def n_left_out(self, name: str | Metric) -> int:
+    def n_left_out(self, name: str | Metric | Scored) -> int:
         return int(np.isnan(self.values(name)).sum())
 
     def summary(self) -> list[Summary]:
         """One row a metric: mean, 95% interval over queries, how many queries it is about."""
         rows = []
+        known = {str(entry): entry for entry in self.metrics}
         for name, values in self.per_query.items():
             left_out = int(np.isnan(values).sum())
             counted = len(values) - left_out
             mean, low, high = mean_interval(values) if counted else (None, None, None)
-            rows.append(Summary(name, mean, low, high, counted, left_out, metric(name).higher_is_better))
+            rows.append(Summary(name, mean, low, high, counted, left_out, known[name].higher_is_better))
         return rows
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
@@ -122,7 +127,7 @@ class Evaluation:
 def evaluate(
     ranker: Scorer | ArrayLike,
     judged: JudgedSet,
-    metrics: Iterable[str | Metric] = METRICS_OF_PAPERS,
+    metrics: Iterable[str | Metric | Scored] = METRICS_OF_PAPERS,
     *,
     undefined: str = "skip",
     max_grade: float | None = None,
@@ -132,6 +137,7 @@ def evaluate(
     Args:
         ranker: A function or module `(features, mask) -> scores`, or one score for each document of the set: the
             predictions of another program, `-positions` for an order that was shown, zeros for chance.
+        metrics: Names such as "ndcg@10", or functions of your own `(scores, grades, mask) -> values [batch]`.
         undefined: What a query without a relevant document counts as: "skip", "zero" or "one".
         max_grade: The highest possible grade, for `err` where its name does not say it.
     """
@@ -145,7 +151,7 @@ def evaluate(
             for name, measured in measure(asked, scores, lists.grades, lists.mask).items():
                 defined = measured.defined.numpy()
                 per_query[name][queries[defined]] = measured.values.numpy()[defined]
-    return Evaluation(judged.query_ids, per_query, judged.name, max_grade)
+    return Evaluation(judged.query_ids, per_query, judged.name, max_grade, tuple(asked))
 
 
 def score_documents(ranker: Scorer, judged: JudgedSet) -> NDArray[np.float64]:

@@ -22,6 +22,7 @@ class Labelled(Method):
 
     paper = "skyline"
     assumes = "judged queries are at hand (--judged DATA)"
+    learns_from = "judgements"
 
     def __init__(self, problem: Problem, *, gain: str = "grade"):
         super().__init__()

@@ -40,6 +40,7 @@ class Method(nn.Module, ABC):
     counts_only: ClassVar[bool] = False  # clicks must be 0 or 1: dwell times and the like mean nothing to it
     takes_ids: ClassVar[bool] = False  # documents may be known by their ids; others rank by features only
     has_ranker: ClassVar[bool] = True  # False: it describes clicks, and does not tell documents apart
+    learns_from: ClassVar[Literal["clicks", "judgements"]] = "clicks"
     estimated: ClassVar[tuple[str, ...]] = ()  # arguments that are estimated from the log where they are None
 
     relevance: Ranker

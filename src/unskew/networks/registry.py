@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from torch import nn
 
 from unskew.networks.documents import PointwiseRanker, Ranker, mlp, tabular
 from unskew.networks.listwise import ListwiseRanker
+from unskew.parts import find, name_of
 
 LISTWISE_WIDTH = 64
 
@@ -18,7 +19,7 @@ LISTWISE_WIDTH = 64
 class Network:
     """Architecture of a ranker."""
 
-    kind: str = "tabular"  # or "mlp", "linear", "listwise"
+    kind: str = "tabular"  # or "mlp", "linear", "listwise"; or a class of your own, from `Problem` to `Ranker`
     hidden: tuple[int, ...] = (128, 64)  # the reference programs use (512, 256, 128)
     activation: str = "elu"
     dropout: float = 0.0
@@ -27,14 +28,20 @@ class Network:
     layers: int = 2  # of the encoder of "listwise"
     heads: int = 4  # of attention of "listwise"; they divide `expand`
     shown_order: bool = False  # "listwise" is told the order in which documents are given
+    outside: Callable[[Problem], Ranker] | None = field(default=None, repr=False)  # where it is none of RANKERS
 
     def __post_init__(self) -> None:
         sizes = (self.hidden,) if isinstance(self.hidden, int) else tuple(self.hidden)
         if not all(isinstance(size, int) and size > 0 for size in sizes):
             raise ValueError(f"hidden must be sizes of layers, e.g. 128,64, got {self.hidden}")
         object.__setattr__(self, "hidden", sizes)
-        if self.kind not in RANKERS:
-            raise ValueError(f"unknown network '{self.kind}', known: {', '.join(RANKERS)}")
+        found = self.outside or find("network", RANKERS, self.kind)
+        object.__setattr__(self, "outside", None if found in RANKERS.values() else found)
+        object.__setattr__(self, "kind", name_of(RANKERS, self.kind))
+
+    def to_json(self) -> dict[str, Any]:
+        """Name and sizes."""
+        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "outside"}
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ class Problem:
     n_ids: tuple[int, int, int] | None = None  # documents, urls and queries of a vocabulary; None: ids are not used
 
     def new_ranker(self) -> Ranker:
-        return RANKERS[self.network.kind](self)
+        return (self.network.outside or RANKERS[self.network.kind])(self)
 
     def new_layers(self, n_outputs: int, hidden: Sequence[int] | None = None, *, dropout: float = 0.0) -> nn.Sequential:
         """Layers that look at one document, in the style of the ranker; none hidden by default if it is linear."""
@@ -61,17 +68,23 @@ class Problem:
         )
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        entries = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {**entries, "network": self.network.to_json()}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Problem:
+    def from_json(cls, data: Mapping[str, Any], network: Callable[[Problem], Ranker] | None = None) -> Problem:
+        """The problem of a saved model.
+
+        Args:
+            network: from outside the package, where the model was built with one.
+        """
         bias = {name: None if levels is None else tuple(levels) for name, levels in data["bias"].items()}
         n_ids = data.get("n_ids")
         return cls(
             data["n_features"],
             data["n_positions"],
             bias,
-            Network(**data["network"]),
+            Network(**data["network"], outside=network),
             None if n_ids is None else (n_ids[0], n_ids[1], n_ids[2]),
         )
 

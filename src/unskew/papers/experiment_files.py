@@ -6,9 +6,10 @@ nowhere. Whether a method exists is asked only when its experiment is run.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -18,11 +19,13 @@ from unskew.comparison.settings import SimulationSettings
 from unskew.metrics import metric
 from unskew.options import build, near, unknown_name
 from unskew.papers.settings import PaperExperiment
+from unskew.parts import load_part
 
 SELECTIONS = {
     "best": "the point of each grid that is best on validation, on the first repetition",
     "all": "every point of each grid is a row of its own",
 }
+FILE_NAME = re.compile(r"\w[\w.\-]*")
 RELATIONS = ("better", "similar", "falls", "rises", "untestable")
 
 
@@ -33,8 +36,12 @@ def shipped() -> dict[str, Traversable]:
     return {file.name.removesuffix(".toml"): file for file in sorted(files, key=lambda file: file.name)}
 
 
-def load_experiment(name: str) -> PaperExperiment:
-    """A shipped experiment by its name, or one of your own by the path of its file."""
+def load_experiment(name: str, *, allow_code: bool = False) -> PaperExperiment:
+    """A shipped experiment by its name, or one of your own by the path of its file.
+
+    Args:
+        allow_code: methods, users and policies of the file may be `"module:Class"`.
+    """
     known = shipped()
     if name in known:
         return parse_experiment(known[name].read_text(encoding="utf-8"), name)
@@ -42,11 +49,18 @@ def load_experiment(name: str) -> PaperExperiment:
     if path.suffix == ".toml":
         if not path.is_file():
             raise FileNotFoundError(f"{path} is not there: name a TOML file, or one of {', '.join(known)}")
-        return parse_experiment(path.read_text(encoding="utf-8"), path.stem)
+        return parse_experiment(_text(path), path.stem, allow_code=allow_code)
     raise ValueError(f"unknown experiment '{name}': choose one of {', '.join(known)}, or a TOML file of your own")
 
 
-def parse_experiment(text: str, name: str) -> PaperExperiment:
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 ({error}): save it as UTF-8") from error
+
+
+def parse_experiment(text: str, name: str, *, allow_code: bool = False) -> PaperExperiment:
     """An experiment from the text of its file."""
     try:
         table = tomllib.loads(text)
@@ -54,7 +68,29 @@ def parse_experiment(text: str, name: str) -> PaperExperiment:
         raise ValueError(f"{name}.toml is no TOML: {error}") from error
     experiment = build(PaperExperiment, {"name": name, **table}, f"{name}.toml")
     _check(experiment)
-    return experiment
+    return _with_code(experiment, allow_code=allow_code)
+
+
+def _with_code(experiment: PaperExperiment, *, allow_code: bool) -> PaperExperiment:
+    """The experiment with `"module:Class"` replaced by what it names, where that is allowed."""
+
+    def loaded(changes: Any) -> Any:
+        tables = {key: dict(value) for key, value in changes.items() if key in ("user", "policy")}
+        for table in tables.values():
+            if "name" in table:
+                table["name"] = load_part(table["name"], allow_code=allow_code)
+        return {**changes, **tables}
+
+    simulation = experiment.simulation
+    parts = loaded({"user": simulation.user, "policy": simulation.policy})
+    return replace(
+        experiment,
+        simulation=replace(simulation, **parts),
+        settings=tuple(replace(entry, simulation=loaded(entry.simulation)) for entry in experiment.settings),
+        methods=tuple(
+            replace(entry, method=load_part(entry.method, allow_code=allow_code)) for entry in experiment.methods
+        ),
+    )
 
 
 def _check(experiment: PaperExperiment) -> None:
@@ -83,6 +119,12 @@ def _check(experiment: PaperExperiment) -> None:
         short = [label for label, values in entry.values.items() if len(values) != len(entry.metrics)]
         if short:
             raise ValueError(f"{where}: expected values of '{short[0]}' need one number for each of {entry.metrics}")
+    for figure in experiment.figures:
+        if not FILE_NAME.fullmatch(figure.file):
+            raise ValueError(
+                f"{where}: figure file '{figure.file}' is no plain name: use letters, digits, '-', '_' and '.', "
+                "so that it is written into --out"
+            )
     for setting in experiment.settings:
         _check_simulation(experiment.simulation, setting.simulation, f"{where}: setting '{setting.name}'")
 

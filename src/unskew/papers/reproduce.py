@@ -24,7 +24,7 @@ def descriptions() -> list[tuple[str, str, str]]:
 
 
 def reproduce(
-    name: str,
+    name: str | PaperExperiment,
     *,
     data: str | None = None,
     seeds: int | None = None,
@@ -32,26 +32,37 @@ def reproduce(
     out: str | Path | None = None,
     variant: str | None = None,
     fresh: bool = False,
+    allow_code: bool = False,
     progress: Progress | None = None,
 ) -> Finished:
     """Run an experiment and write its results; what was run before is not run again.
 
     Args:
-        name: of a shipped experiment, or the path of a TOML file.
+        name: of a shipped experiment, or the path of a TOML file, or an experiment made in Python.
         data: a data set of the catalogue; one that comes in folds is repeated over them.
         seeds: repetitions; default: as the experiment says.
         out: folder for results; default: `runs/NAME-DATA`.
         variant: a size of the experiment; default: the one that the data set calls for.
         fresh: run again what is there already.
+        allow_code: parts named `"module:Class"` in a file are imported.
     """
-    experiment = load_experiment(name)
+    experiment = load_experiment(name, allow_code=allow_code) if isinstance(name, str) else name
     data = data or experiment.data
     experiment = experiment.varied(experiment.variant_for(data) if variant is None else variant)
+    if seeds is not None and seeds < 1:
+        raise ValueError(f"seeds must be at least 1, got {seeds}")
     if experiment.task not in SHEETS:
         raise ValueError(f"{experiment.name}: unknown task '{experiment.task}', known: {', '.join(SHEETS)}")
     groups = plan(experiment, data, seeds)
     folder = writable(Path(out or f"runs/{experiment.name}-{_file_name(data)}"))
-    command = command_text("reproduce", name, data=data, seeds=seeds, variant=variant, out=out)
+    command = command_text(
+        "reproduce",
+        name if isinstance(name, str) else experiment.name,
+        data=data,
+        seeds=seeds,
+        variant=variant,
+        out=out,
+    )
     return run_experiment(
         experiment,
         data,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import time
-from functools import lru_cache
 from statistics import median
 from typing import Any
 
@@ -13,9 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from unskew.comparison.held_out import HELD_OUT, Case, contender_of, make_case
-from unskew.comparison.plan import as_json
 from unskew.comparison.rows import Outcome
-from unskew.comparison.sources import Definition, as_method, dataset, judged_split, policy_of, recipe_of, simulation_of
+from unskew.comparison.sources import (
+    Definition,
+    as_method,
+    dataset,
+    judged_split,
+    policy_of,
+    recipe_of,
+    remembered,
+    simulation_of,
+)
 from unskew.comparison.tasks import TASKS, Task, about_training, evaluate_run, fit_model
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.criteria import measure_all, standard_error
@@ -31,7 +37,7 @@ SCALAR = "naive"  # an ordinary ranker, to compare times with
 
 def selection(definition: Definition) -> Outcome:
     """Train a method on simulated clicks, and measure it by held-out clicks and by the judgements of test queries."""
-    case = _simulated_case(as_json({name: definition[name] for name in SIMULATED}))
+    case = _simulated_case({name: definition[name] for name in SIMULATED})
     model = fit(recipe_of(definition["recipe"]), case.learning)
     values, reasons = measure_all(contender_of(model, case.evidence.held_out), case.evidence)
     result = evaluate(model.ranker(), dataset(definition["data"]).test, definition["metrics"])
@@ -45,13 +51,12 @@ def selection(definition: Definition) -> Outcome:
 SIMULATED = ("data", "simulation", "simulation_seed", "task_options", "metric")
 
 
-@lru_cache(maxsize=2)
-def _simulated_case(definition: str) -> Case:
+@remembered(2)
+def _simulated_case(entry: Definition) -> Case:
     """A simulated log and the true standing of its production ranking."""
-    entry = json.loads(definition)
     case = make_case(simulation_of(entry).log, entry["task_options"].get("held_out", HELD_OUT))
     test = dataset(entry["data"]).test
-    scores = policy_of(entry["data"], as_json(entry["simulation"]["policy"])).scores(test)
+    scores = policy_of(entry["data"], entry["simulation"]["policy"]).scores(test)
     values, _ = measure_all(case.production, case.evidence)
     about = {
         "production_criteria": _summary(values),

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -30,10 +29,12 @@ from safetensors.torch import load_file, save_file
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.files import new_folder
 from unskew.data.fitted_transforms import from_spec
+from unskew.methods import METHODS
 from unskew.model import Model
-from unskew.networks.registry import Network, Problem
+from unskew.networks.registry import RANKERS, Problem
 from unskew.networks.trees import from_lightgbm
-from unskew.recipe import Recipe, find_method
+from unskew.parts import find, outside_name
+from unskew.recipe import Recipe
 from unskew.serving.card import card_json, card_markdown, model_card
 from unskew.training.history import History
 from unskew.training.settings import Settings
@@ -68,8 +69,12 @@ def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> 
     return target
 
 
-def load_model(folder: str | Path) -> Model:
-    """Read a model; nothing in the folder is ever executed."""
+def load_model(folder: str | Path, parts: Sequence[Any] = ()) -> Model:
+    """Read a model; nothing in the folder is ever executed, and nothing is imported for it.
+
+    Args:
+        parts: classes from outside the package that the model was made with: its method, its network.
+    """
     path = Path(folder)
     about = _read_json(path / ABOUT)
     if about.get("format") != FORMAT or about.get("version") != VERSION:
@@ -81,16 +86,20 @@ def load_model(folder: str | Path) -> Model:
         tensors = load_file(path / "weights.safetensors")
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path / 'weights.safetensors'} cannot be read ({error}): save the model again") from error
+    outside = {outside_name(part): part for part in parts}
+    method_class = _part("method", METHODS, about["method"], outside, path)
+    network = _part("network", RANKERS, about["problem"]["network"]["kind"], outside, path)
+    problem = Problem.from_json(about["problem"], network)
     recipe = Recipe(
         about["method"],
         about["hyper_parameters"],
         Settings(**about["settings"]),
-        Network(**about["problem"]["network"]),
+        problem.network,
         about["transform"]["name"],
         about.get("ranker", "network"),
+        method_class,
     )
-    problem = Problem.from_json(about["problem"])
-    method = find_method(recipe.method)(problem, **recipe.hyper_parameters)
+    method = method_class(problem, **recipe.hyper_parameters)
     transform = from_spec(about["transform"]["spec"])
     for part, module in {"method": method, "transform": transform}.items():
         state = {name.removeprefix(f"{part}."): value for name, value in tensors.items() if name.startswith(f"{part}.")}
@@ -119,6 +128,19 @@ def _read_vocabulary(path: Path) -> Vocabulary:
         raise ValueError(f"{path}, the documents that the model knows, cannot be read: {error}") from error
 
 
+def _part(what: str, choices: Mapping[str, Any], name: str, outside: Mapping[str, Any], path: Path) -> Any:
+    """The class that a model names: built in, registered, or passed by the caller."""
+    if name in outside:
+        return outside[name]
+    if ":" in name:
+        short = name.rpartition(":")[2]
+        raise ValueError(
+            f"{path} needs the {what} {name}, which is not part of unskew, and loading imports nothing by itself: "
+            f"import {short} and pass it, load_model(path, parts=[{short}])"
+        )
+    return find(what, choices, name)
+
+
 def _about(model: Model) -> dict[str, Any]:
     curve = model.examination()
     return {
@@ -127,7 +149,7 @@ def _about(model: Model) -> dict[str, Any]:
         "method": model.recipe.method,
         "hyper_parameters": dict(model.recipe.hyper_parameters),
         "settings": model.recipe.settings.to_json(),
-        "problem": asdict(model.problem),
+        "problem": model.problem.to_json(),
         "ranker": model.recipe.ranker,
         "transform": {"name": model.recipe.transform, "spec": model.transform.spec()},
         "feature_names": list(model.feature_names),

@@ -27,7 +27,7 @@ def debiased_rows(log: ClickLog, model: Model) -> pa.Table:
     `target` is for regression, `grade` (0 to 4, by equal steps of the target) for ranking objectives, which want whole
     numbers; `group` numbers the lists, from 0 in this order. XGBoost wants one weight a group: the mean of `weight`.
     """
-    check_has_curve(model.recipe.method)
+    check_has_curve(model.recipe.method_class)
     curve = model.examination()
     assert curve is not None
     log = log.with_context_as_features()

@@ -243,13 +243,13 @@ POLICIES: dict[str, type[Policy]] = {
 }
 
 
-def make_policy(name: str, **hyper: Any) -> Policy:
-    """The policy of this name with these hyper-parameters."""
+def make_policy(name: str | type[Policy], **hyper: Any) -> Policy:
+    """The policy of this name, or of this class, with these hyper-parameters."""
     return make("policy", POLICIES, name, hyper)
 
 
-def _policy(chosen: Policy | str) -> Policy:
-    return make_policy(chosen) if isinstance(chosen, str) else chosen
+def _policy(chosen: Policy | str | type[Policy]) -> Policy:
+    return make_policy(chosen) if isinstance(chosen, str | type) else chosen
 
 
 def _check_orders(orders_per_query: int | None) -> None:

@@ -75,8 +75,8 @@ class _Part:
 
 def simulate(
     judged: JudgedSet,
-    policy: Policy | str,
-    user: User | str,
+    policy: str | Policy | type[Policy],
+    user: str | User | type[User],
     *,
     sessions: int | ArrayLike = 128,
     n_shown: int = 10,
@@ -106,8 +106,8 @@ def simulate(
         progress: called with the sessions done and the sessions in all.
         out: folder for the log; the truth is written beside it.
     """
-    policy = make_policy(policy) if isinstance(policy, str) else policy
-    user = make_user(user) if isinstance(user, str) else user
+    policy = make_policy(policy) if isinstance(policy, str | type) else policy
+    user = make_user(user) if isinstance(user, str | type) else user
     shares = dict(interventions or {})
     if out is not None:
         check_target(out, overwrite=overwrite)

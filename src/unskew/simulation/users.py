@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from unskew.options import check, near, options_of, unknown_name
+from unskew.parts import find, name_of
 from unskew.simulation.browsing import User
 from unskew.simulation.coupled import Coupled, QueryContext
 from unskew.simulation.independent import PageContext, PositionBased, RealClick, Trust
@@ -25,16 +26,15 @@ USERS: dict[str, type[User]] = {
 }
 
 
-def make_user(name: str, **hyper: Any) -> User:
-    """The user of this name with these hyper-parameters."""
+def make_user(name: str | type[User], **hyper: Any) -> User:
+    """The user of this name, or of this class, with these hyper-parameters."""
     return make("user", USERS, name, hyper)
 
 
-def make(what: str, choices: Mapping[str, type], name: str, hyper: Mapping[str, Any]) -> Any:
+def make(what: str, choices: Mapping[str, type], part: str | type, hyper: Mapping[str, Any]) -> Any:
     """One of the choices; an unknown name or hyper-parameter is refused with the known ones."""
-    if name not in choices:
-        raise ValueError(f"unknown {what} '{name}': choose one of {', '.join(choices)}")
-    known = options_of(choices[name])
+    found, name = find(what, choices, part), name_of(choices, part)
+    known = options_of(found)
     unknown = unknown_name(hyper, known)
     if unknown is not None:
         takes = ", ".join(known) or "no hyper-parameters"
@@ -44,11 +44,10 @@ def make(what: str, choices: Mapping[str, type], name: str, hyper: Mapping[str, 
         raise ValueError(f"{what} '{name}' needs a {needed}: pass {needed}=... from Python")
     for key, value in hyper.items():
         check(value, known[key].kind, f"{key} of {what} '{name}'")
-    return choices[name](**hyper)
+    return found(**hyper)
 
 
 def describe(choices: Mapping[str, type], chosen: Any) -> dict[str, Any]:
     """Name and hyper-parameters of a choice, for the record."""
-    names = [name for name, kind in choices.items() if kind is type(chosen)]
     settings = {key: getattr(chosen, key) for key in options_of(type(chosen)) if hasattr(chosen, key)}
-    return {"name": names[0] if names else type(chosen).__name__, **settings}
+    return {"name": name_of(choices, type(chosen)), **settings}
