@@ -87,8 +87,8 @@ def check_has_curve(method: str | type[Method]) -> None:
     """Refuse a method that learns no examination curve, and so gives no debiased targets."""
     if find_method(method).examination is Method.examination:
         raise ValueError(
-            f"{name_of(METHODS, method)} learns no examination curve and gives no debiased targets: choose dla, two_tower, ipw or "
-            "regression_em"
+            f"{name_of(METHODS, method)} learns no examination curve and gives no debiased targets: choose "
+            "dla, two_tower, ipw or regression_em"
         )
 
 

@@ -40,6 +40,10 @@ NAMES = [
         ("seeds = '3'", r"x.toml, seeds must be a whole number, got '3'"),
         ("seeds = true", r"x.toml, seeds must be a whole number, got True"),
         ("seeds = 0", r"x.toml: seeds must be at least 1, got 0"),
+        ("[[figures]]\nkind = 'bars'\nfile = '../x'\ntitle = 't'", r"figure file '../x' is no plain name"),
+        ("[[methods]]\nlabel = 'a'\nmethod = 'os:system'", r"'os:system' is code of somebody: pass --allow-code"),
+        ("[simulation.user]\nname = 'os:system'", r"'os:system' is code of somebody"),
+        ("[[settings]]\nname = 's'\n[settings.simulation.policy]\nname = 'os:system'", r"is code of somebody"),
         ("selection = 'worst'", r"unknown selection 'worst', known: best, all"),
         ("metric = 'ndcg@5'", r"metric 'ndcg@5' is not among metrics"),
         ("baseline = ['DLA']", r"baseline: there is no 'DLA' among none"),
@@ -142,3 +146,9 @@ def test_a_variant_adds_settings_in_their_order():
     )
     assert [entry.name for entry in experiment.varied("paper").settings] == ["low", "middle", "high"]
     assert [entry.name for entry in experiment.settings] == ["low", "high"]
+
+
+def test_code_of_ones_own_is_imported_where_it_is_allowed():
+    text = "title = 't'\npaper = 'p'\nquestion = 'q'\n[[methods]]\nlabel = 'a'\nmethod = 'unskew.methods.dla:DLA'"
+    (entry,) = parse_experiment(text, "x", allow_code=True).methods
+    assert entry.method is METHODS["dla"]

@@ -118,3 +118,8 @@ def test_the_command_lists_experiments_and_reports_failures_by_its_exit_code(sma
     assert shown["tables"]["results"][0][0] == "Clicks"
     unknown = runner.invoke(app, ["reproduce", "lbd-table9"])
     assert unknown.exit_code == 2
+
+
+def test_no_seeds_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
+        reproduce("defaults", seeds=0, out=tmp_path)
