@@ -60,8 +60,8 @@ def test_a_class_of_ones_own_trains_like_a_method_by_name(world, log):
     model = fit(Recipe.of(Own, factor=2.0, **FAST), log)
     assert model.recipe.method == f"{__name__}:Own"
     assert model.method.factor == 2.0
-    with pytest.raises(ValueError, match=r"unknown option 'faktor' for .*Own \(did you mean 'factor'\?\)"):
-        Recipe.of(Own, faktor=2.0)
+    with pytest.raises(ValueError, match=r"unknown option 'factors' for .*Own \(did you mean 'factor'\?\)"):
+        Recipe.of(Own, factors=2.0)
     with pytest.raises(ValueError, match="is no method: pass a subclass"):
         Recipe.of(dict)
 

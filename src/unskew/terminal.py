@@ -95,6 +95,8 @@ def experiment_progress(label: str, *, quiet: bool = False) -> Iterator[Callable
             nonlocal told
             left = "" if state.seconds_left is None else f"about {timedelta(seconds=round(state.seconds_left))} left"
             parts = [f"{len(state.running)} running", f"{len(state.failed)} failed", left]
+            if state.elsewhere:
+                parts.insert(1, f"{state.elsewhere} in other processes")
             detail = ", ".join(part for part in parts if part)
             bar.update(task, completed=state.done, total=state.total, detail=f"{detail}: {'; '.join(state.running)}")
             for title in state.failed:

@@ -1,8 +1,9 @@
 """Run a plan: independent runs side by side in processes, each a row on disk as soon as it is finished.
 
-Hyper-parameters are chosen first, on the first repetition and on validation queries only; then the chosen ones are run
-on the others. Rows that are there already are not run again, so an interrupted experiment goes on where it was. A run
-that fails leaves its traceback and does not stop the others; one whose process dies is tried once more, alone.
+Processes on one folder share its runs (see `claims`). Hyper-parameters are chosen first, on the first repetition and on
+validation queries only; then the chosen ones are run on the others. Rows that are there already are not run again, so
+an interrupted experiment goes on where it was. A run that fails leaves its traceback and does not stop the others; one
+whose process dies is tried once more, alone.
 """
 
 from __future__ import annotations
@@ -24,12 +25,23 @@ from pathlib import Path
 import torch
 from threadpoolctl import threadpool_limits
 
+from unskew.comparison.claims import Claims
 from unskew.comparison.plan import Group, Run
-from unskew.comparison.rows import Outcome, code_digest, error_path, families_in, read_row, write_error, write_row
+from unskew.comparison.rows import (
+    Outcome,
+    code_digest,
+    error_path,
+    families_in,
+    read_row,
+    row_path,
+    write_error,
+    write_row,
+)
 from unskew.comparison.tasks import Task, perform
 from unskew.metrics import metric
 from unskew.parts import pickler_for
 
+WAIT = 1.0  # seconds between looks at what other processes do
 DIED = "its process died, perhaps for lack of memory: try fewer jobs"
 
 
@@ -43,6 +55,7 @@ class State:
     failed: tuple[str, ...]
     found: int  # rows that were there already
     seconds_left: float | None  # None: no run has finished yet
+    elsewhere: int = 0  # runs that other processes do
 
 
 Progress = Callable[[State], None]
@@ -77,6 +90,9 @@ class _Board:
     jobs: int
     progress: Progress | None
     tasks: Mapping[str, Task]
+    claims: Claims
+    begun: float  # by the clock of the file system
+    elsewhere: dict[str, Run] = field(default_factory=dict)  # what other processes do
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     failed: dict[str, tuple[Run, str]] = field(default_factory=dict)
     running: dict[str, str] = field(default_factory=dict)
@@ -93,7 +109,23 @@ class _Board:
         done = len(self.outcomes) + len(self.failed)
         left = (self.total - done) * sum(self.spent) / len(self.spent) / self.jobs if self.spent else None
         titles = tuple(run.title for run, _ in self.failed.values())
-        self.progress(State(done, self.total, tuple(self.running.values()), titles, self.found, left))
+        self.progress(
+            State(done, self.total, tuple(self.running.values()), titles, self.found, left, len(self.elsewhere))
+        )
+
+    def claim(self, run: Run) -> bool:
+        """Whether this process is to do the run; it is not where another one does it, or has just done it."""
+        if not self.claims.take(run.key):
+            self.elsewhere[run.key] = run
+            return False
+        path = row_path(self.folder, run.key)
+        row = read_row(self.folder, run.key) if path.is_file() and path.stat().st_mtime >= self.begun else None
+        self.elsewhere.pop(run.key, None)
+        if row is None:
+            return True
+        self.claims.release(run.key)
+        self.outcomes[run.key] = row
+        return False
 
 
 def run_plan(
@@ -119,8 +151,23 @@ def run_plan(
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")
     folder.mkdir(parents=True, exist_ok=True)
+    with Claims(folder) as claims:
+        return _run_plan(groups, folder, metric_name, tasks, seeds, jobs, fresh, progress, claims)
+
+
+def _run_plan(
+    groups: Sequence[Group],
+    folder: Path,
+    metric_name: str,
+    tasks: Mapping[str, Task],
+    seeds: int,
+    jobs: int,
+    fresh: bool,
+    progress: Progress | None,
+    claims: Claims,
+) -> Results:
     first = [run for group in groups for run in group.candidates]
-    board = _Board(folder, len(first) + len(groups) * (seeds - 1), jobs, progress, tasks)
+    board = _Board(folder, len(first) + len(groups) * (seeds - 1), jobs, progress, tasks, claims, claims.now())
     _run_all(first, board, fresh)
     chosen = [run for group in groups if (run := best_candidate(group, board.outcomes, metric_name)) is not None]
     again = {id(run): group.again for group in groups for run in group.candidates}
@@ -169,13 +216,18 @@ def _run_all(runs: Iterable[Run], board: _Board, fresh: bool) -> None:
     families = families_in(board.folder) if any(run.family for run in waiting.values()) else set()
     board.changed += [run.title for run in waiting.values() if run.family in families]
     board.tell()
-    if not waiting:
-        return
-    _side_by_side(list(waiting.values()), board) if board.jobs > 1 else _one_by_one(waiting.values(), board)
+    while waiting:
+        _side_by_side(list(waiting.values()), board) if board.jobs > 1 else _one_by_one(waiting.values(), board)
+        waiting = dict(board.elsewhere)
+        board.tell()
+        if waiting:
+            time.sleep(WAIT)
 
 
 def _one_by_one(runs: Iterable[Run], board: _Board) -> None:
     for run in runs:
+        if not board.claim(run):
+            continue
         board.running = {run.key: run.title}
         board.tell()
         _note(run, board, *_perform_and_write(run, board.folder, board.task(run)))
@@ -202,6 +254,8 @@ def _drain(runs: Sequence[Run], board: _Board, pool: ProcessPoolExecutor, jobs: 
     while at_work or (queue and not suspects):
         while queue and not suspects and len(at_work) < jobs:
             run = queue.pop()
+            if not board.claim(run):
+                continue
             pack = pickler_for(run.definition)
             try:
                 at_work[pool.submit(_perform_packed, pack((run, board.folder, board.task(run))))] = run
@@ -209,6 +263,8 @@ def _drain(runs: Sequence[Run], board: _Board, pool: ProcessPoolExecutor, jobs: 
                 suspects.append(run)
         board.running = {run.key: run.title for run in at_work.values()}
         board.tell()
+        if not at_work:
+            continue
         for future in wait(at_work, return_when=FIRST_COMPLETED).done:
             run = at_work.pop(future)
             try:
@@ -220,6 +276,7 @@ def _drain(runs: Sequence[Run], board: _Board, pool: ProcessPoolExecutor, jobs: 
 
 def _note(run: Run, board: _Board, outcome: Outcome | None, seconds: float, error: str) -> None:
     board.running.pop(run.key, None)
+    board.claims.release(run.key)
     if outcome is None:
         board.failed[run.key] = (run, error)
     else:
