@@ -221,6 +221,6 @@ def test_a_run_whose_process_dies_fails_alone(tmp_path):
     script = tmp_path / "slow.py"
     script.write_text(SLOW)
     found = subprocess.run(
-        [sys.executable, str(script), str(tmp_path), "4,0,1"], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, str(script), str(tmp_path), "4,0,1"], capture_output=True, text=True, timeout=900, check=True
     )
     assert found.stdout.strip() == "2 ['4']"

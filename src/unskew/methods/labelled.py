@@ -31,6 +31,10 @@ class Labelled(Method):
         self.relevance = problem.new_ranker()
         self.gain = GAINS[gain]
 
+    @property
+    def exempt(self) -> dict[str, str]:
+        return {"counts_teach_like_sessions": "learns from grades, there are no clicks to count"}
+
     def stages(self) -> list[Stage]:
         return [Stage("judgements", self.loss, {self: 1.0}, source="judgements")]
 

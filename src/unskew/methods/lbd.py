@@ -150,6 +150,16 @@ class LBD(Method):
         if not shared:
             self.dependence = _dependence(problem, observation_hidden, beta if certified else None)
 
+    @property
+    def exempt(self) -> dict[str, str]:
+        if not self.cancel and (self.exact or not self.penalty):
+            return {}
+        return {
+            "distinct_documents_agree": "draws the documents that it penalizes: agrees in expectation",
+            "padding_changes_nothing": "draws what is cancelled and what is penalized anew for every batch",
+            "counts_teach_like_sessions": "cancels and penalizes row by row: both agree in expectation only",
+        }
+
     def stages(self) -> list[Stage]:
         return [Stage("train", self.loss, {self.observation: self.observation_rate, self: 1.0})]
 

@@ -86,6 +86,11 @@ class Method(nn.Module, ABC):
     def finish(self, logs: Mapping[str, Any]) -> None:
         """Steps after training that are no gradient; default: none."""
 
+    @property
+    def exempt(self) -> Mapping[str, str]:
+        """Common checks (`unskew.testing.CHECKS`) that do not hold of it, each with the reason; default: none."""
+        return {}
+
     def findings(self) -> Mapping[str, Any]:
         """What was found beside the ranker and its examination, to be saved and reported; default: nothing."""
         return {}

@@ -1,0 +1,26 @@
+"""What CONTRIBUTING says of parts from outside works as it stands there."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python( file=(\S+))?\n(.*?)```", TEXT, flags=re.DOTALL)
+
+
+def test_a_stranger_adds_a_method_a_user_a_policy_and_a_metric(tmp_path):
+    scripts = [code for _, file, code in BLOCKS if not file]
+    for _, file, code in BLOCKS:
+        if file:
+            (tmp_path / file).write_text(code)
+    assert len(scripts) == 1
+    (tmp_path / "use.py").write_text(scripts[0])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    found = subprocess.run(
+        [sys.executable, "use.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    assert "top_grade" in found.stdout
+    assert (tmp_path / "model" / "model.json").is_file()
