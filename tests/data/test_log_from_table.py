@@ -428,3 +428,22 @@ def test_parquet_errors_name_the_file(tmp_path):
     (tmp_path / "cut.parquet").write_bytes(good.read_bytes()[:-100])
     with pytest.raises(ValueError, match=r"cut.parquet cannot be read as parquet"):
         ClickLog.from_parquet(tmp_path / "cut.parquet")
+
+
+def test_grades_weigh_events_by_kind():
+    rows = table(carts=[1, 0, 1, 0, 0, 0], bought=[1, 0, 0, 0, 0, 0])
+    log = ClickLog.from_table(rows, events=["carts", "bought"])  # x: 2 clicks, 2 carts, 1 purchase; y: 1 click
+    weights = {"click": 1, "carts": 3, "bought": 5}
+    strongest, added = log.with_grades(weights), log.with_grades(weights, "sum")
+    assert strongest.clicks.tolist() == [[5 + 3, 1], [0, 0]]
+    assert added.clicks.tolist() == [[2 * 1 + 2 * 3 + 5, 1], [0, 0]]
+    assert strongest.graded
+    assert not strongest.joint
+    assert log.clicks.tolist() == [[2, 1], [0, 0]]
+    with pytest.raises(ValueError, match="no events of kind 'rent' are in the log: choose from click, carts, bought"):
+        log.with_grades({"rent": 1})
+
+
+def test_counts_that_are_not_exact_are_refused():
+    with pytest.raises(ValueError, match=r"counts above 2\^53 are not exact"):
+        ClickLog.from_table(table(n=[2.0**54] * 6), sessions="n")

@@ -89,5 +89,24 @@ def test_weights_of_another_size_are_refused(model, log, tmp_path):
     folder = save_model(model, tmp_path / "model")
     other = save_model(fit(Recipe.of("dla", **{**FAST, "hidden": (4,)}), log), tmp_path / "other")
     (folder / "weights.safetensors").write_bytes((other / "weights.safetensors").read_bytes())
-    with pytest.raises(ValueError, match="weights do not fit"):
+    with pytest.raises(ValueError, match=r"weights\.safetensors cannot be read \(its content is not what was written"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "history.json", "model.json"])
+def test_a_flipped_bit_is_noticed(model, tmp_path, name):
+    file = save_model(model, tmp_path / "model") / name
+    data = bytearray(file.read_bytes())
+    data[-3] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(ValueError, match=rf"{name} (cannot be read|is damaged)"):
+        load_model(tmp_path / "model")
+
+
+def test_sizes_changed_by_hand_are_refused_before_anything_is_built(model, tmp_path):
+    folder = save_model(model, tmp_path / "model")
+    about = json.loads((folder / "model.json").read_text())
+    about["problem"]["n_features"] = 10**9
+    (folder / "model.json").write_text(json.dumps(about))
+    with pytest.raises(ValueError, match=r"model\.json is damaged, or was changed by hand"):
         load_model(folder)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from unskew.data.clicks.click_log import ClickLog
 
 LAST_POSITION = int(np.iinfo(np.int16).max)
+LARGEST_COUNT = 2.0**53
 ROUNDING = 1e-6  # weighted clicks may exceed weighted sessions by this share
 
 
@@ -195,6 +196,8 @@ def _check_counts(log: ClickLog) -> None:
             raise ValueError(f"{where}: {message.format(values[tuple(place)])}")
 
     sessions, clicks = log.sessions, log.clicks
+    refuse(sessions > LARGEST_COUNT, sessions, "{} sessions: counts above 2^53 are not exact and are refused")
+    refuse(clicks > LARGEST_COUNT, clicks, "{} clicks: counts above 2^53 are not exact and are refused")
     refuse(~(np.isfinite(sessions) & (sessions > 0)), sessions, "sessions is {}, a list was shown at least once")
     refuse(~np.isfinite(clicks) | (clicks < 0), clicks, "clicks is {}, clicks are counted from 0")
     refuse((clicks != 0) & ~log.mask, clicks, "clicks is {} in padding, where no document stands")

@@ -22,11 +22,14 @@ import socket
 import tempfile
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 try:
     import fcntl
@@ -70,6 +73,15 @@ def file_digest(path: Path) -> str:
 def json_digest(data: Mapping[str, Any]) -> str:
     """SHA-256 of JSON, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+def array_digest(arrays: Iterable[NDArray], names: Sequence[str] = ()) -> str:
+    """SHA-256 of the types, shapes and values of arrays, and of names that belong to them."""
+    found = hashlib.sha256(repr(list(names)).encode())
+    for array in arrays:
+        found.update(f"{array.dtype}{array.shape}".encode())
+        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return found.hexdigest()
 
 
 @contextmanager

@@ -52,6 +52,8 @@ def event_tables(log: ClickLog, rng: np.random.Generator) -> Iterator[pa.Table]:
 
 def feature_table(log: ClickLog) -> pa.Table:
     """One row per document: query, document and a column for each feature."""
+    if log.features_change:
+        raise ValueError("features of this log change from showing to showing: they stand in the event table")
     names = log.feature_names or tuple(f"feature_{number}" for number in range(log.n_features))
     columns = {"query": _ids(log.query_ids[log.document_queries]), "document": _ids(log.document_ids)}
     return pa.table(columns | {name: pa.array(log.features[:, number]) for number, name in enumerate(names)})
@@ -108,6 +110,10 @@ def _table(log: ClickLog, lists: NDArray, clicks: NDArray[np.bool_], sessions: N
         columns["policy_score"] = pa.array(log.policy_scores[lists][mask])
     if log.interventions is not None:
         columns["intervention"] = of_lists(log.interventions)
+    shown = log.select(lists).to_table(features=True) if log.features_change or log.context_names else None
+    if shown is not None:  # what belongs to the showing
+        names = log.feature_names if log.features_change else ()
+        columns |= {name: shown[name].combine_chunks() for name in (*names, *log.context_names)}
     for name, column in log.bias.items():
         if name in columns:
             raise ValueError(f"bias column '{name}' is also the name of another column of the table: rename it")

@@ -27,7 +27,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from unskew.data.clicks.vocabulary import Vocabulary
-from unskew.data.files import new_folder
+from unskew.data.files import file_digest, json_digest, new_folder
 from unskew.data.fitted_transforms import from_spec
 from unskew.methods import METHODS
 from unskew.model import Model
@@ -40,10 +40,11 @@ from unskew.training.history import History
 from unskew.training.settings import Settings
 
 FORMAT = "unskew-model"
-VERSION = 1
+VERSION = 2
 ABOUT = "model.json"
 VOCABULARY = "documents.parquet"
 TREES = "trees.txt"
+DATA_FILES = ("weights.safetensors", "history.json", VOCABULARY, TREES)  # with digests
 
 
 def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path:
@@ -57,7 +58,6 @@ def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> 
     target = Path(folder)
     with new_folder(target, ABOUT, overwrite=overwrite) as scratch:
         save_file(tensors, scratch / "weights.safetensors")
-        _write_json(scratch / ABOUT, _about(model))
         _write_json(scratch / "history.json", model.history.to_json())
         card = model_card(model)
         (scratch / "README.md").write_text(card_markdown(card), encoding="utf-8")
@@ -66,6 +66,9 @@ def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> 
             pq.write_table(model.vocabulary.to_table(), scratch / VOCABULARY)
         if model.trees is not None:
             (scratch / TREES).write_text(model.trees, encoding="utf-8")
+        digests = {name: file_digest(scratch / name) for name in DATA_FILES if (scratch / name).exists()}
+        about = json.loads(json.dumps(_about(model) | {"digests": digests}))
+        _write_json(scratch / ABOUT, about | {"digest": json_digest(about)})
     return target
 
 
@@ -80,8 +83,9 @@ def load_model(folder: str | Path, parts: Sequence[Any] = ()) -> Model:
     if about.get("format") != FORMAT or about.get("version") != VERSION:
         raise ValueError(
             f"{path / ABOUT} is of format {about.get('format')!r}, version {about.get('version')!r}; "
-            f"this release reads {FORMAT!r}, version {VERSION}"
+            f"this release reads {FORMAT!r}, version {VERSION}: train the model anew"
         )
+    _verify(path, about)
     try:
         tensors = load_file(path / "weights.safetensors")
     except (SafetensorError, OSError) as error:
@@ -119,6 +123,18 @@ def load_model(folder: str | Path, parts: Sequence[Any] = ()) -> Model:
         vocabulary=_read_vocabulary(path / VOCABULARY) if method.uses_ids else None,
         trees=_read_trees(path / TREES) if recipe.ranker == "trees" else None,
     )
+
+
+def _verify(path: Path, about: Mapping[str, Any]) -> None:
+    """Refuse a model whose files are not what was written, before anything is built as they say."""
+    if about.get("digest") != json_digest({name: value for name, value in about.items() if name != "digest"}):
+        raise ValueError(f"{path / ABOUT} is damaged, or was changed by hand (by its own digest): save the model again")
+    for name, digest in about["digests"].items():
+        if not (path / name).is_file() or file_digest(path / name) != digest:
+            raise ValueError(
+                f"{path / name} cannot be read (its content is not what was written, by its SHA-256 digest): save the "
+                "model again"
+            )
 
 
 def _read_vocabulary(path: Path) -> Vocabulary:

@@ -7,6 +7,7 @@ as JSON in the file's header. Files are replaced whole: a run killed while writi
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from unskew.data.files import new_file
+from unskew.data.files import array_digest, new_file
 from unskew.training.history import History, MeanTerms
 
+VERSION = 2
 KEPT = ("best", "average")  # states of a run that are dictionaries of tensors
 
 
@@ -57,8 +59,14 @@ def save_checkpoint(
     if torch.cuda.is_available():
         tensors["random.cuda"] = torch.cuda.get_rng_state()
     plain = {key: value for key, value in asdict(run).items() if key not in {"history", *KEPT}}
-    about = {"run": plain, "history": run.history.to_json(), "optimizer": numbers, "fingerprint": fingerprint}
-    contiguous = {name: value.detach().clone().contiguous() for name, value in tensors.items()}
+    contiguous = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
+    about: dict[str, Any] = {
+        "run": plain,
+        "history": run.history.to_json(),
+        "optimizer": numbers,
+        "fingerprint": fingerprint,
+    }
+    about |= {"version": VERSION, "digest": _digest(contiguous)}
     with new_file(path) as scratch:
         save_file(contiguous, scratch, metadata={"unskew": json.dumps(about)})
 
@@ -73,8 +81,20 @@ def load_checkpoint(
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"checkpoint {path} cannot be read ({error}): delete it to start over") from error
+    if about.get("version") != VERSION:
+        raise ValueError(
+            f"checkpoint {path} is of version {about.get('version', 1)}, this release reads version {VERSION}: delete "
+            "it to start over"
+        )
+    if about.get("digest") != _digest(tensors):
+        raise ValueError(f"checkpoint {path} is damaged (by the digest of its tensors): delete it to start over")
     saved = about["fingerprint"]
     differing = [key for key in fingerprint if saved.get(key) != fingerprint[key]]
+    if "data" in differing:
+        raise ValueError(
+            f"checkpoint {path} was written while learning from other data: the log, or the judged data, has changed "
+            "since. Delete the checkpoint to start anew with the data as they are, or put the old data back"
+        )
     if differing:
         key = differing[0]
         raise ValueError(
@@ -98,6 +118,11 @@ def load_checkpoint(
         parameter, key = name.split(".", 1)
         entries.setdefault(parameter, {})[key] = value
     return run, entries
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of names and values."""
+    return array_digest([tensors[name].numpy() for name in sorted(tensors)], sorted(tensors))
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, entries: dict[str, dict[str, Any]]) -> None:

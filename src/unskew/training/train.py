@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from unskew.data.clicks.batches import ClickBatches, JudgedBatches, ShardBatches
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.files import sole_writer
+from unskew.data.files import array_digest, sole_writer
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage
@@ -283,18 +283,20 @@ def _fingerprint(
     sources: Mapping[str, Batches],
     settings: Settings,
 ) -> dict[str, Any]:
-    def size(batches: Batches) -> list[float]:
+    def content(batches: Batches) -> str:
+        """SHA-256 of all that is learnt from."""
         if isinstance(batches, ClickBatches):
-            return [batches.log.n_lists, batches.log.n_sessions, batches.log.n_clicks]
+            return batches.log.digest
         if isinstance(batches, ShardBatches):
-            return [sum(batches.folder.n_lists), batches.folder.n_sessions, batches.folder.n_clicks]
-        return [batches.judged.n_queries, float(batches.judged.grades.sum())]
+            return batches.folder.digest
+        judged = batches.judged
+        return array_digest([judged.features, judged.grades, judged.offsets])
 
     return {
         "method": type(method).__name__,
         "settings": settings.to_json(),
         "stages": [[stage.name, steps] for stage, steps in plan],
-        "data": {name: size(batches) for name, batches in sources.items()},
+        "data": {name: content(batches) for name, batches in sources.items()},
         "parameters": sum(tensor.numel() for tensor in _tensors(method)),
     }
 

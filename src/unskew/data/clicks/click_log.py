@@ -10,7 +10,6 @@ count from 0.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,6 +26,7 @@ from scipy.sparse.csgraph import connected_components
 from unskew.data.checks import check_log
 from unskew.data.clicks.impressions import BiasColumn, Patterns, compact_counts
 from unskew.data.clicks.log_to_table import log_to_table
+from unskew.data.files import array_digest
 from unskew.data.grouping import unique_rows
 from unskew.data.judged.judged_set import chosen_numbers, ragged_rows
 
@@ -282,14 +282,36 @@ class ClickLog:
         columns = [*self.bias.values(), *([] if self.interventions is None else [self.interventions])]
         parts += [*self.events.values(), *(column.values for column in columns)]
         parts += [] if self.patterns is None else [self.patterns.lists, self.patterns.clicks, self.patterns.sessions]
-        found = hashlib.sha256()
-        for part in (part for part in parts if part is not None):
-            found.update(f"{part.dtype}{part.shape}".encode())
-            found.update(np.ascontiguousarray(part).data)
         names = (self.input_names, dict(self.categories), [column.levels for column in columns], list(self.events))
         ids = (self.query_ids.tolist(), self.document_ids.tolist())
-        found.update(repr((*names, list(self.bias), *ids, self.graded)).encode())
-        return found.hexdigest()
+        about = repr((*names, list(self.bias), *ids, self.graded))
+        return array_digest([part for part in parts if part is not None], [about])
+
+    def with_grades(self, weights: Mapping[str, float], combine: str = "strongest") -> ClickLog:
+        """The log with graded feedback in place of clicks: each kind of event counts as its weight says.
+
+        For training; diagnosis, and methods for clicks of 0 and 1, use the log as it is.
+
+        Args:
+            weights: by kind of event; the clicks themselves are `click`. What is not named counts nothing.
+            combine: strongest (of the events on a showing the one with the largest weight counts) or sum. A log has
+                counts and not single showings, so that the strongest is exact where stronger events come with all
+                weaker ones, as a purchase comes with a cart and a click.
+        """
+        kinds = {"click": self.clicks, **self.events}
+        unknown = sorted(set(weights) - set(kinds))
+        if unknown:
+            raise ValueError(f"no events of kind '{unknown[0]}' are in the log: choose from {', '.join(kinds)}")
+        if combine not in ("strongest", "sum"):
+            raise ValueError(f"combine is '{combine}': choose strongest or sum")
+        if not weights or not all(np.isfinite(weight) and weight >= 0 for weight in weights.values()):
+            raise ValueError("weights of events are numbers from 0 on, at least one")
+        feedback = np.zeros(self.clicks.shape)
+        below = 0.0
+        for kind, weight in sorted(weights.items(), key=lambda entry: entry[1]):
+            feedback += kinds[kind] * (weight - below if combine == "strongest" else weight)
+            below = weight
+        return replace(self.marginal(), clicks=compact_counts(feedback), graded=True)
 
     def intervened(self) -> ClickLog:
         """The lists that an intervention changed."""
