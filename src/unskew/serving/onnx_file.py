@@ -32,8 +32,8 @@ from torch import Tensor, nn
 from unskew.networks.documents import Ranker
 
 OPSET = 18
-FORMAT = "unskew-onnx 1"
-FLAT_FORMAT = "unskew-onnx-flat 1"
+FORMAT = "unskew-onnx 2"
+FLAT_FORMAT = "unskew-onnx-flat 2"
 METADATA = {
     "format": f"{FORMAT!r}, or {FLAT_FORMAT!r} for a flat file",
     "unskew_version": "the release that wrote the file",
