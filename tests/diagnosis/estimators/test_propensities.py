@@ -394,3 +394,18 @@ def test_a_curve_prints_as_a_table():
         "       1      1.000    1.000 to 1.000        2,000",
         "       5      0.412    0.412 to 0.412        4,000",
     ]
+
+
+def test_positions_are_compared_within_a_version():
+    """A document at the top with one price and below with another is no experiment, unless that is asked for."""
+    log = ClickLog(
+        features=np.array([[1.0], [2.0]], dtype=np.float32),  # two prices of one document
+        versions=np.array([[0], [1]], dtype=np.int32),
+        version_documents=np.array([0, 0]),
+        mask=np.ones((2, 1), dtype=bool),
+        clicks=np.array([[3.0], [1.0]]),
+        sessions=np.array([10.0, 10.0]),
+        positions=np.array([[0], [1]], dtype=np.int16),
+    )
+    assert count_pairs(log).documents.tolist() == [[1, 0], [0, 1]]
+    assert count_pairs(log, across_versions=True).documents.tolist() == [[1, 1], [1, 1]]
