@@ -226,3 +226,20 @@ def test_preparing_leaves_nothing_infinite_and_nothing_missing():
     judged = JudgedSet.from_arrays([[np.nan, 0]], [0], [1])
     np.testing.assert_allclose(reciprocal_ranks(judged).features, [[0, 0.1]])
     assert reciprocal_ranks(judged).features.dtype == np.float32
+
+
+def test_files_of_ones_own_are_a_data_set(tmp_path):
+    line = "{} qid:{} 1:0.5 2:{}\n"
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.txt").write_text("".join(line.format(grade, 1, grade) for grade in (0, 1, 2)))
+    files = {split: str(tmp_path / f"{split}.txt") for split in ("train", "valid", "test")}
+    named = ",".join(f"{split}={file}" for split, file in files.items())
+    for data in (files, named, str(tmp_path)):
+        assert load(data).test.n_documents == 3
+    (tmp_path / "valid.txt").rename(tmp_path / "validation.txt")
+    with pytest.raises(FileNotFoundError, match=r"must hold one file called valid\.\*.*found none"):
+        load(str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"valid\.txt is not there"):
+        load(files)
+    with pytest.raises(ValueError, match="data of your own need train, valid, test, got train"):
+        load({"train": "x"})

@@ -7,7 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from unskew.cli import app
-from unskew.papers.reproduce import reproduce
+from unskew.papers.experiment_files import load_experiment
+from unskew.papers.reproduce import _with_options, reproduce
 
 SMALL = """
 title = "Small"
@@ -123,3 +124,16 @@ def test_the_command_lists_experiments_and_reports_failures_by_its_exit_code(sma
 def test_no_seeds_are_refused(tmp_path):
     with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
         reproduce("defaults", seeds=0, out=tmp_path)
+
+
+def test_an_experiment_is_printed_to_be_changed(run):
+    assert 'paper = "' in run("reproduce", "defaults", "--show")
+    assert "did you mean 'defaults'?" in run("reproduce", "default", "--show", code=2)
+
+
+def test_options_replace_those_of_the_experiment_wherever_they_stand():
+    experiment = load_experiment("lbd-table1")
+    changed = _with_options(experiment, {"steps": 7, "penalty": 0.5, "learning_rate": 0.2})
+    assert changed.training["steps"] == 7
+    assert all("penalty" not in entry.grid for entry in changed.methods)
+    assert all(entry.options.get("learning_rate", 0.2) == 0.2 for entry in (*changed.methods, *changed.settings))

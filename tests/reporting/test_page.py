@@ -54,7 +54,7 @@ def test_figures_on_one_page_do_not_share_ids(page):
 def test_a_figure_is_the_same_file_each_time(tmp_path):
     drawn = [Drawn("a", "t", line_figure({"x": ([1, 2], [1, 2])}, x_label="x", y_label="y")) for _ in range(2)]
     assert drawn[0].svg() == drawn[1].svg()
-    assert [path.suffix for path in drawn[0].save(tmp_path)] == [".svg", ".png"]
+    assert [path.suffix for path in drawn[0].save(tmp_path)] == [".svg", ".png", ".pdf"]
     assert (tmp_path / "a.png").stat().st_size > 1_000
 
 

@@ -22,3 +22,12 @@ def test_latex_escapes_what_tex_would_take_for_commands():
 @pytest.mark.parametrize("write", [markdown, latex])
 def test_an_empty_table_can_be_written(write):
     assert write(Sheet("s", "t", ("a", "b"), ()))
+
+
+def test_latex_has_a_label_marks_as_superscripts_and_metrics_as_papers_print_them():
+    fields = (Field("A_{1} \\ $"), Field("0.5200 ± 0.0010 ++", 0.52, best=True), Field("0.4 −", 0.4))
+    text = latex(Sheet("results", "ndcg@10 at λ", ("method", "ndcg@10 ↑", "p@5 ↑"), (fields,)))
+    assert r"method & nDCG@10 & P@5 \\" in text
+    assert r"A\_\{1\} \textbackslash{} \$ & \textbf{0.5200 $\pm$ 0.0010$^{++}$} & 0.4$^{-}$ \\" in text
+    assert r"\caption{nDCG@10 at $\lambda$.}" in text
+    assert r"\label{tab:results}" in text

@@ -122,7 +122,8 @@ def _sections(experiment: Experiment, data: str, results: Results, shown: Presen
 def _facts(experiment: Experiment, data: str, results: Results, chosen_by: str) -> dict[str, str]:
     simulation = experiment.simulation
     seeds = sorted({result.run.repetition.seed for result in results.results})
-    seconds = [result.outcome.about["seconds"] for result in (*results.results, *results.tried)]
+    runs = {result.run.key: result.outcome for result in (*results.results, *results.tried)}  # chosen ones are in both
+    seconds = [outcome.about["seconds"] for outcome in runs.values()]
     facts = {"data": data}
     simulated = not any("log" in result.run.definition for result in results.results)
     if experiment.methods and simulated:

@@ -14,12 +14,13 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from unskew.comparison.settings import Entry, Experiment, OptionTable, Setting, SimulationSettings
-from unskew.data.judged.catalogue import load
+from unskew.data.judged.catalogue import load, own_files
 from unskew.data.judged.catalogue_entries import CATALOGUE, FOLDS
 from unskew.methods import hyper_parameters
 from unskew.options import options_of
@@ -124,7 +125,21 @@ def highest_grade(data: str) -> float:
     """The highest grade of the scale of a data set."""
     if data in CATALOGUE:
         return float(CATALOGUE[data].grades.rpartition("-")[2])
+    if own_files(data):
+        found = load(data)
+        return max(found.train.max_grade, found.valid.max_grade, found.test.max_grade)
     return WORLD_GRADE
+
+
+@cache
+def data_digest(files: tuple[str, ...]) -> str:
+    """A hash of files of one's own, so that rows of other data are never taken for theirs."""
+    digest = hashlib.sha256()
+    for file in files:
+        for part in file.split("+"):  # judgements and features of a table
+            with Path(part).open("rb") as stream:
+                digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()[:24]
 
 
 def _groups(
@@ -174,6 +189,9 @@ def define(
         "undefined": experiment.undefined,
         "max_grade": grade,
     }
+    files = own_files(repetition.data)
+    if files:
+        definition["data_digest"] = data_digest(tuple(files.values()))
     if own is not None:
         return definition | own
     if recipe.method_class.learns_from == "judgements":  # from no log

@@ -72,7 +72,7 @@ class Experiment:
     title: str
     question: str
     task: str = "train"
-    data: str = "world:small"
+    data: str | dict[str, str] = "world:small"  # of the catalogue, or files of train, valid and test
     metrics: tuple[str, ...] = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "arp")
     metric: str = "ndcg@10"  # the main one: chooses hyper-parameters on validation, leads tables and figures
     undefined: str = "skip"

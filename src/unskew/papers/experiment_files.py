@@ -36,6 +36,14 @@ def shipped() -> dict[str, Traversable]:
     return {file.name.removesuffix(".toml"): file for file in sorted(files, key=lambda file: file.name)}
 
 
+def experiment_text(name: str) -> str:
+    """The TOML of a shipped experiment, to be changed and run as one of your own."""
+    known = shipped()
+    if name not in known:
+        raise ValueError(f"unknown experiment '{name}'{near(name, known)}: choose one of {', '.join(known)}")
+    return known[name].read_text(encoding="utf-8")
+
+
 def load_experiment(name: str, *, allow_code: bool = False) -> PaperExperiment:
     """A shipped experiment by its name, or one of your own by the path of its file.
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from unskew.comparison.outputs import DEFAULT_JOBS, Finished, Presentation, command_text, run_experiment, writable
 from unskew.comparison.plan import plan
 from unskew.comparison.run import Progress, Results
-from unskew.comparison.settings import Experiment
+from unskew.comparison.settings import Experiment, Grid, OptionTable
 from unskew.comparison.statistics import Table
+from unskew.data.judged.catalogue import own_name
 from unskew.papers.claims import judge
 from unskew.papers.experiment_files import load_experiment, shipped
 from unskew.papers.figures import draw
@@ -26,11 +29,12 @@ def descriptions() -> list[tuple[str, str, str]]:
 def reproduce(
     name: str | PaperExperiment,
     *,
-    data: str | None = None,
+    data: str | Mapping[str, str] | None = None,
     seeds: int | None = None,
     jobs: int = DEFAULT_JOBS,
     out: str | Path | None = None,
     variant: str | None = None,
+    options: OptionTable | None = None,
     fresh: bool = False,
     allow_code: bool = False,
     progress: Progress | None = None,
@@ -39,16 +43,21 @@ def reproduce(
 
     Args:
         name: of a shipped experiment, or the path of a TOML file, or an experiment made in Python.
-        data: a data set of the catalogue; one that comes in folds is repeated over them.
+        data: a data set of the catalogue, one that comes in folds is repeated over them; or files of your own, as
+            `load` takes them.
         seeds: repetitions; default: as the experiment says.
         out: folder for results; default: `runs/NAME-DATA`.
         variant: a size of the experiment; default: the one that the data set calls for.
+        options: training settings, network sizes and hyper-parameters that all methods get, over those of the
+            experiment.
         fresh: run again what is there already.
         allow_code: parts named `"module:Class"` in a file are imported.
     """
     experiment = load_experiment(name, allow_code=allow_code) if isinstance(name, str) else name
-    data = data or experiment.data
+    data = own_name(data or experiment.data)
     experiment = experiment.varied(experiment.variant_for(data) if variant is None else variant)
+    if options:
+        experiment = _with_options(experiment, options)
     if seeds is not None and seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     if experiment.task not in SHEETS:
@@ -75,6 +84,25 @@ def reproduce(
         jobs=jobs,
         fresh=fresh,
         progress=progress,
+    )
+
+
+def _with_options(experiment: PaperExperiment, options: OptionTable) -> PaperExperiment:
+    """The experiment with these options in place of its own, wherever they stand; a grid of one is replaced by it."""
+
+    def changed(own: OptionTable) -> OptionTable:
+        return {name: options.get(name, value) for name, value in own.items()}
+
+    def without(grid: Grid) -> Grid:
+        return {name: values for name, values in grid.items() if name not in options}
+
+    return replace(
+        experiment,
+        training={**experiment.training, **options},
+        settings=tuple(replace(entry, options=changed(entry.options)) for entry in experiment.settings),
+        methods=tuple(
+            replace(entry, options=changed(entry.options), grid=without(entry.grid)) for entry in experiment.methods
+        ),
     )
 
 

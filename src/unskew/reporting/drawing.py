@@ -38,6 +38,11 @@ STYLE: Any = {  # matplotlib wants its own kind of keys
     "svg.hashsalt": "unskew",  # the same figure gives the same file
 }
 WIDTH, HEIGHT = 6.4, 3.6
+UNDATED: dict[str, Any] = {
+    "svg": {"Date": None},
+    "png": None,
+    "pdf": {"CreationDate": None},
+}  # metadata by kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,11 +61,11 @@ class Drawn:
         return _for_page(buffer.getvalue(), self.title, self.file)
 
     def save(self, folder: Path) -> list[Path]:
-        """SVG and PNG in this folder."""
-        paths = [folder / f"{self.file}.{kind}" for kind in ("svg", "png")]
+        """SVG, PNG and PDF in this folder."""
+        paths = [folder / f"{self.file}.{kind}" for kind in UNDATED]
         with matplotlib.rc_context(STYLE):
             for path in paths:
-                self.figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
+                self.figure.savefig(path, dpi=160, metadata=UNDATED[path.suffix[1:]])
         return paths
 
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 NOTHING = "–"
 LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "–": "--", "±": r"$\pm$", "−": "$-$", "↑": "", "↓": ""}
-LATEX |= {"η": r"$\eta$", "λ": r"$\lambda$", "≥": r"$\ge$", "<": "$<$", ">": "$>$", "×": r"$\times$"}
+LATEX |= {"≥": r"$\ge$", "≤": r"$\le$", "<": "$<$", ">": "$>$", "×": r"$\times$", "·": r"$\cdot$", "…": r"\dots{}"}
+LATEX |= {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "^": r"\^{}", "~": r"\~{}"}
+GREEK = {"α": "alpha", "β": "beta", "γ": "gamma", "η": "eta", "θ": "theta", "λ": "lambda", "σ": "sigma", "τ": "tau"}
+LATEX |= {letter: rf"$\{name}$" for letter, name in GREEK.items()}
+MARKED = re.compile(r"(.*?)(?: ([+−]{1,2}))?", flags=re.DOTALL)
+PRINTED = {"ndcg": "nDCG", "dcg": "DCG", "err": "ERR", "arp": "ARP", "mrr": "MRR", "ap": "AP", "p": "P", "rbp": "RBP"}
+METRIC = re.compile(r"\b(ndcg|dcg|err|arp|mrr|rbp|ap(?=@)|p(?=@))\b")
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ def markdown(sheet: Sheet) -> str:
 
 
 def latex(sheet: Sheet) -> str:
-    """The table in LaTeX, with booktabs."""
+    """The table in LaTeX; it needs `\\usepackage{booktabs}`. Marks are superscripts, metrics as papers print them."""
     rows = [
         " & ".join(rf"\textbf{{{_escaped(cell.text)}}}" if cell.best else _escaped(cell.text) for cell in row) + r" \\"
         for row in sheet.rows
@@ -62,12 +69,13 @@ def latex(sheet: Sheet) -> str:
                 r"\centering",
                 rf"\begin{{tabular}}{{{''.join('l' if text else 'r' for text in sheet.is_text)}}}",
                 r"\toprule",
-                " & ".join(map(_escaped, sheet.columns)) + r" \\",
+                " & ".join(map(_escaped, map(_printed, sheet.columns))) + r" \\",
                 r"\midrule",
                 *rows,
                 r"\bottomrule",
                 r"\end{tabular}",
-                rf"\caption{{{_escaped(' '.join([sheet.title + '.', sheet.note]).strip())}}}",
+                rf"\caption{{{_escaped(_printed(' '.join([sheet.title + '.', sheet.note]).strip()))}}}",
+                rf"\label{{tab:{sheet.name}}}",
                 r"\end{table}",
             ]
         )
@@ -98,4 +106,12 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    return "".join(LATEX.get(character, character) for character in text).strip()
+    """Text as TeX takes it; a mark at its end becomes a superscript."""
+    body, mark = MARKED.fullmatch(text).groups()  # type: ignore[union-attr]
+    raised = f"$^{{{mark.replace('−', '-')}}}$" if mark else ""
+    return "".join(LATEX.get(character, character) for character in body).strip() + raised
+
+
+def _printed(text: str) -> str:
+    """Metrics as papers print them: nDCG@10."""
+    return METRIC.sub(lambda found: PRINTED[found[1].lower()], text)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -67,6 +67,9 @@ class Dataset:
         return f"Dataset({self.name})"
 
 
+OWN_FILES = re.compile(r"train=(?P<train>[^,]+),valid=(?P<valid>[^,]+),test=(?P<test>[^,]+)")
+
+
 class ListingRow(NamedTuple):
     """One line of the catalogue as a user sees it; `None` where a count is not known."""
 
@@ -79,11 +82,48 @@ class ListingRow(NamedTuple):
     licence: str
 
 
-def load(name: str) -> Dataset:
-    """The data set of this name; an error if files of it are missing."""
-    if name in CATALOGUE:
-        _find_files(name, SPLITS)
-    return _dataset(name)
+def load(name: str | Mapping[str, str | Path]) -> Dataset:
+    """The data set of this name; an error if files of it are missing.
+
+    Args:
+        name: of the catalogue; or files of your own, as a table of `train`, `valid` and `test`, as the text
+            `train=FILE,valid=FILE,test=FILE`, or as a folder with one file of each name.
+    """
+    text = own_name(name)
+    if text in CATALOGUE:
+        _find_files(text, SPLITS)
+    files = own_files(text)
+    for file in files.values():
+        if not is_table(file) and not Path(file).is_file():
+            raise MissingDataError(f"{file} is not there: name files of your own as train=FILE,valid=FILE,test=FILE")
+    return _dataset(text)
+
+
+def own_name(name: str | Mapping[str, str | Path]) -> str:
+    """A data set as one text; a table of files becomes `train=FILE,valid=FILE,test=FILE`."""
+    if isinstance(name, str):
+        return name
+    if sorted(name) != sorted(SPLITS):
+        raise ValueError(f"data of your own need {', '.join(SPLITS)}, got {', '.join(name) or 'none'}")
+    return ",".join(f"{split}={name[split]}" for split in SPLITS)
+
+
+def own_files(name: str) -> dict[str, str]:
+    """The files of a data set of one's own, by split; empty for names of the catalogue."""
+    if is_known(name):
+        return {}
+    form = OWN_FILES.fullmatch(name)
+    if form is not None:
+        return form.groupdict()
+    folder = Path(name)
+    if not folder.is_dir():
+        return {}
+    found = {split: [path for path in sorted(folder.iterdir()) if path.name.split(".")[0] == split] for split in SPLITS}
+    wrong = [split for split, files in found.items() if len(files) != 1]
+    if wrong:
+        names = ", ".join(path.name for path in found[wrong[0]]) or "none"
+        raise MissingDataError(f"{folder} must hold one file called {wrong[0]}.* (LETOR or a table), found {names}")
+    return {split: str(files[0]) for split, files in found.items()}
 
 
 def load_split(spec: str, default: str) -> JudgedSet:
@@ -148,6 +188,9 @@ def _dataset(name: str) -> Dataset:
             WORLD_TRANSFORM,
             lambda split: {"train": build().train, "valid": build().valid, "test": build().test}[split],
         )
+    files = own_files(name)
+    if files:
+        return Dataset(name, "automatic", lambda split: load_split(files[split], split))
     raise UnknownDataError(_unknown(name))
 
 
