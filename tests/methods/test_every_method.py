@@ -26,8 +26,7 @@ from unskew.training.train import train
 CURVE = (1.0, 0.7, 0.5, 0.4, 0.3)
 
 # What a method cannot do without, and the options that change what it does.
-UNSATISFIED = {"rank_by": "attraction"}  # nobody leaves satisfied here
-NEEDED = {"ipw": {"propensities": CURVE}, "dbn": UNSATISFIED, "sdbn": UNSATISFIED}
+NEEDED = {"ipw": {"propensities": CURVE}}
 OPTIONS = {
     "ipw by device": ("ipw", {"propensities": [CURVE, CURVE[::-1]], "by": "device", "max_weight": 2.0}),
     "ipw squared": ("ipw", {"propensities": CURVE, "loss": "squared"}),
@@ -62,7 +61,7 @@ OPTIONS = {
     "xpa without attention": ("xpa", {"attention": False}),
     "iobm of positions alone": ("iobm", {"use_clicks": False, "use_context": False}),
     "dbn with patience by position": ("dbn", {"by_position": True}),
-    "sdbn by relevance": ("sdbn", {}),
+    "sdbn by relevance": ("sdbn", {"rank_by": "relevance"}),
     "lbd certified": ("lbd", {"lipschitz": "certified", "beta": 0.5, "cancel": 0.0}),
 }
 RANKERS = [name for name, method in METHODS.items() if method.has_ranker]  # the others: see test_click_models

@@ -33,7 +33,8 @@ LISTWISE = {"network": "listwise", "expand": 8, "heads": 2, "layers": 1}
 LINEAR = {"network": "linear", "transform": "standard"}
 
 # All methods, and with them all transforms, one after the other.
-CASES = {name: (name, {"transform": [*TRANSFORMS][number % len(TRANSFORMS)]}) for number, name in enumerate(METHODS)}
+RANKERS = [name for name, method in METHODS.items() if method.has_ranker]
+CASES = {name: (name, {"transform": [*TRANSFORMS][number % len(TRANSFORMS)]}) for number, name in enumerate(RANKERS)}
 CASES["hte"][1]["trees"] = 2
 CASES["vectorization"][1]["base"] = "network"
 CASES |= {

@@ -1,8 +1,8 @@
 r"""Dynamic Bayesian network (Chapelle and Zhang, WWW 2009).
 
 The user looks down the list, leaves if a clicked document satisfies it, with probability $s_d$, and else goes on with
-probability $\gamma$ (by bias columns, if there are; by position with `by_position`). The ranker is $a\,s$, attraction
-times satisfaction. With $\gamma = 1$ it is `sdbn`.
+probability $\gamma$ (by bias columns, if there are; by position with `by_position`). The paper ranks by $a\,s$
+(`rank_by=relevance`), attraction times satisfaction. With $\gamma = 1$ it is `sdbn`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class DBN(ClickModel):
             where the log has some.
         spread: standard deviation of a document's logit around that of its url and query; small: shrunk strongly.
         url_spread, query_spread: the same of urls and of queries; 0: none.
-        rank_by: relevance (attraction times satisfaction) or attraction alone, where nobody leaves satisfied and
-            satisfaction is noise.
+        rank_by: attraction, or relevance (attraction times satisfaction, the paper's): where few clicks tell of
+            satisfaction, a network of it ranks badly (docs/click_models.md).
         by_position: the chance to go on is of each position, not one for all.
     """
 
@@ -47,7 +47,7 @@ class DBN(ClickModel):
         spread: float = 1.0,
         url_spread: float = 0.5,
         query_spread: float = 0.5,
-        rank_by: str = "relevance",
+        rank_by: str = "attraction",
         by_position: bool = False,
     ):
         super().__init__()

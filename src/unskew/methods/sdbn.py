@@ -1,7 +1,7 @@
 r"""Simplified dynamic Bayesian network (Chapelle and Zhang, WWW 2009): `dbn` in which the user never gives up.
 
-The user looks down the list and leaves only if a clicked document satisfies it, with probability $s_d$. The ranker is
-$a\,s$, attraction times satisfaction.
+The user looks down the list and leaves only if a clicked document satisfies it, with probability $s_d$. The paper
+ranks by $a\,s$, attraction times satisfaction (`rank_by=relevance`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class SDBN(ClickModel):
             where the log has some.
         spread: standard deviation of a document's logit around that of its url and query; small: shrunk strongly.
         url_spread, query_spread: the same of urls and of queries; 0: none.
-        rank_by: relevance (attraction times satisfaction) or attraction alone, where nobody leaves satisfied and
-            satisfaction is noise.
+        rank_by: attraction, or relevance (attraction times satisfaction, the paper's): where few clicks tell of
+            satisfaction, a network of it ranks badly (docs/click_models.md).
     """
 
     paper = "Chapelle and Zhang, WWW 2009"
@@ -43,7 +43,7 @@ class SDBN(ClickModel):
         spread: float = 1.0,
         url_spread: float = 0.5,
         query_spread: float = 0.5,
-        rank_by: str = "relevance",
+        rank_by: str = "attraction",
     ):
         super().__init__()
         if rank_by not in RANKED_BY:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from unskew.lists import Lists
 from unskew.networks.documents import Ranker
@@ -111,4 +110,9 @@ class PartsRanker(Ranker):
 
     def forward(self, features: Tensor, mask: Tensor, codes: Tensor | None = None) -> Tensor:
         logits = [part(features, mask, codes) for part in self.parts]
-        return logits[0] if len(logits) == 1 else torch.stack([F.logsigmoid(each) for each in logits]).sum(0)
+        return logits[0] if len(logits) == 1 else torch.stack([_log_sigmoid(each) for each in logits]).sum(0)
+
+
+def _log_sigmoid(logits: Tensor) -> Tensor:
+    """In plain steps: torch's own becomes the logarithm of a sigmoid in ONNX, which is infinite at -100."""
+    return logits.clamp(max=0.0) - torch.log1p(torch.exp(-logits.abs()))
