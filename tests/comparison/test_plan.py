@@ -88,6 +88,7 @@ def test_repetitions_go_through_the_folds():
             "world:tiny",
             "unknown policy 'fate'",
         ),
+        (replace(EXPERIMENT, training={"device": "cuda:99"}), "world:tiny", "device 'cuda:99' is not here"),
         (EXPERIMENT, "world:gigantic", "unknown world 'world:gigantic'"),
     ],
 )

@@ -176,6 +176,7 @@ def define(
     """The complete definition of a run."""
     options = {**experiment.training, **setting.options, **entry.options, **point}
     recipe = Recipe.of(entry.method, **{**options, "metric": experiment.metric, "seed": repetition.seed})
+    recipe.settings.torch_device()  # a device that is not here is refused before any run
     grade = highest_grade(repetition.data)
     definition = {
         "format": FORMAT,
