@@ -32,7 +32,7 @@ LESS_MEMORY = (
     "rank a table in several files, or diagnose with --quick"
 )
 RANKER_HELP = "A saved model, an exported .onnx file, which onnxruntime runs, or exported trees (.txt, .json)."
-DATA_HELP = "A data set of the catalogue (NAME or NAME@split) a LETOR file, or a table."
+DATA_HELP = "A data set of the catalogue (NAME or NAME@split), a LETOR file, or a table."
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:

@@ -10,7 +10,8 @@ import typer
 from unskew.commands.app import Json, Overwrite, Quiet, command
 from unskew.data.clicks.storage import ABOUT
 from unskew.data.files import check_folder
-from unskew.ingestion.columns import FORMS, Columns, named_columns, read_columns
+from unskew.ingestion.columns import FORMS, Columns, named_columns, parse_grades, read_columns
+from unskew.ingestion.events import parse_window
 from unskew.ingestion.heavy_users import parse_cap
 from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.preview import Preview, preview
@@ -60,7 +61,17 @@ def ingest(
     bias: Annotated[Names, _names("--bias", "Column that may change what is seen.")] = None,
     context: Annotated[Names, _names("--context", "Feature of user or moment, the same for a whole showing.")] = None,
     seen: Annotated[str | None, _column("looks: 0 or 1, or seconds in the viewport; empty: not recorded")] = None,
-    feature: Annotated[Names, _names("--feature", "Feature, or a pattern: 'f_*'. Default: all numbers.")] = None,
+    feature: Annotated[
+        Names, _names("--feature", "Feature, or a pattern: 'f_*'. Default: numbers, categories.")
+    ] = None,
+    grade: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND=WEIGHT,…",
+            help="Feedback to keep, by column or kind of event: click=1,add_to_cart=3,purchase=5.",
+            rich_help_panel="Columns",
+        ),
+    ] = None,
     event: Annotated[str | None, _column("kind of event")] = None,
     impression_event: Annotated[Names, _names("--impression-event", "Event that is an impression.")] = None,
     click_event: Annotated[Names, _names("--click-event", "Event that is a click.")] = None,
@@ -81,6 +92,9 @@ def ingest(
     ] = None,
     period: Annotated[
         str | None, typer.Option(help="Count lists per hour, day, week or month, so that windows can be cut later.")
+    ] = None,
+    window: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Events belong to an impression for so long: 30m, 12h, 7d.")
     ] = None,
     fill: Annotated[float | None, typer.Option(help="In place of features that are missing.")] = None,
     joint: Annotated[bool, typer.Option("--joint", help="Keep which documents were clicked together.")] = False,
@@ -114,6 +128,7 @@ def ingest(
         "user": user,
         "bias": bias,
         "context": context,
+        "grades": None if grade is None else parse_grades(grade),
         "seen": seen,
         "features": feature,
         "event": event,
@@ -123,7 +138,19 @@ def ingest(
     }
     chosen = named_columns(Columns() if columns is None else read_columns(columns), names)
     tables = Tables(source, features, queries, table, features_table, queries_table, encoding, clicks, clicks_table)
-    options = Options(n_positions, sessions_a_user, fill, joint, strict, engine, memory, threads, spark_master, period)
+    options = Options(
+        n_positions,
+        sessions_a_user,
+        fill,
+        joint,
+        strict,
+        engine,
+        memory,
+        threads,
+        spark_master,
+        period,
+        None if window is None else parse_window(window),
+    )
     if dry_run:
         _show_preview(preview(tables, chosen, options), json)
         return
@@ -147,7 +174,9 @@ def _show_ingested(done: Ingested, out: Path, json: bool) -> None:
         highlight=False,
     )
     if done.other_events:
-        console.print(f"{done.other_events:,} events are neither impressions nor clicks", highlight=False)
+        kinds = ", ".join(f"{kind} {count:,}" for kind, count in done.other_kinds.items())
+        text = f"{done.other_events:,} events are neither impressions nor clicks: {kinds}"
+        console.print(text, markup=False, highlight=False)
     for remark in done.remarks:
         console.print(remark, markup=False, highlight=False)
     _show_dropped(done.dropped, done.examples)

@@ -66,6 +66,7 @@ SINGLE_ROLES = (
     *("session", "query", "document", "position", "row", "page", "click", "event", "time"),
     *("policy_score", "intervention", "user", "seen"),
 )
+CLICK_KIND = "click"  # what a grade calls clicks, whatever their column is
 NOTHING = "none"  # instead of a name: the column is not there, do not guess
 
 
@@ -91,7 +92,8 @@ class Columns:
     seen: str | None = None  # never guessed: whether, or for how many seconds, the document was looked at
     bias: Sequence[str] = ()
     context: Sequence[str] = ()  # features of user, session or moment, the same for all documents of a showing
-    features: Sequence[str] | None = None  # names, or patterns such as `f_*`; None: every numeric column left
+    features: Sequence[str] | None = None  # names, or patterns such as `f_*`; None: numbers and categories left
+    grades: dict[str, float] = field(default_factory=dict)  # weight by kind of feedback: column or kind of event
     event: str | None = None
     impression_events: Sequence[str] = ("impression", "impressions", "shown", "show", "display")
     click_events: Sequence[str] = ("click", "clicks", "clicked", "click_through")
@@ -107,12 +109,23 @@ class Columns:
     def roles_by_column(self) -> dict[str, str]:
         """What columns are, by name; one that is nested in another makes the outer one that."""
         found = {column: role for role, column in self.roles.items()} | dict.fromkeys(self.bias, "bias")
+        found |= dict.fromkeys(self.context, "context") | dict.fromkeys(self.feedback, "feedback")
         return {column.split(".")[0]: role for column, role in found.items()} | found
 
     @property
     def named(self) -> list[str]:
         """All columns but the features."""
-        return [*self.roles.values(), *self.bias, *self.context]
+        return [*self.roles.values(), *self.bias, *self.context, *self.feedback]
+
+    @property
+    def feedback(self) -> list[str]:
+        """Columns that tell of feedback besides clicks."""
+        return list(self.kinds) if self.form == "impressions" else []
+
+    @property
+    def kinds(self) -> dict[str, float]:
+        """Weights of the kinds of feedback besides clicks."""
+        return {kind: weight for kind, weight in self.grades.items() if kind != CLICK_KIND}
 
 
 def read_columns(path: str | Path) -> Columns:
@@ -142,6 +155,20 @@ def named_columns(base: Columns, names: Mapping[str, Any]) -> Columns:
     return columns
 
 
+def parse_grades(text: str) -> dict[str, float]:
+    """Weights by kind of feedback, of `click=1,add_to_cart=3,purchase=5`."""
+    grades = {}
+    for part in text.split(","):
+        kind, _, weight = (entry.strip() for entry in part.rpartition("="))
+        try:
+            grades[kind] = float(weight)
+        except ValueError:
+            kind = ""
+        if not kind or not 0 <= grades[kind] < float("inf"):
+            raise ValueError(f"'{part}' is no grade: write KIND=WEIGHT, such as click=1,add_to_cart=3,purchase=5")
+    return grades
+
+
 def complete(columns: Columns, table: ir.Table, name: str, *, clicks_apart: bool = False) -> Columns:
     """The columns with guesses for what was not named; what is needed and cannot be found is refused.
 
@@ -157,6 +184,9 @@ def complete(columns: Columns, table: ir.Table, name: str, *, clicks_apart: bool
             hint = f" (did you mean '{near[0]}'?)" if near else ""
             raise ValueError(f"{name}: column '{given}' is missing{hint}; it has: {', '.join(names)}")
     form = "separate" if clicks_apart else columns.form or _guess_form(columns, names)
+    lost = [kind for kind in columns.kinds if form == "impressions" and kind not in names]
+    if lost:
+        raise ValueError(f"{name}: --grade names a column '{lost[0]}' that is missing; it has: {', '.join(names)}")
     synonyms = UBI_NAMES if form == "ubi" else SYNONYMS
     found: dict[str, Any] = {}
     for role in (*NEEDED[form], *OPTIONAL[form]):
@@ -175,7 +205,10 @@ def complete(columns: Columns, table: ir.Table, name: str, *, clicks_apart: bool
 
 
 def feature_columns(wanted: Sequence[str] | None, table: ir.Table, taken: Sequence[str], name: str) -> list[str]:
-    """Names of the features: those that match what is wanted, or every numeric column that is not taken."""
+    """Names of the features: those that match what is wanted, or every numeric column that is not taken.
+
+    Text that is named is a category.
+    """
     schema = table.schema()
     numeric = [column for column, kind in schema.items() if kind.is_numeric() or kind.is_boolean()]
     if wanted is None:
@@ -186,10 +219,9 @@ def feature_columns(wanted: Sequence[str] | None, table: ir.Table, taken: Sequen
         if not matches:
             raise ValueError(f"{name}: no column is called '{pattern}'; it has: {', '.join(schema)}")
         for column in matches:
-            if column not in numeric:
+            if column not in numeric and not schema[column].is_string():
                 raise ValueError(
-                    f"{name}: column '{column}' holds {schema[column]}: features are numbers; leave empty what is "
-                    "missing, and fill it with --fill"
+                    f"{name}: column '{column}' holds {schema[column]}: features are numbers, truths or text"
                 )
             chosen[column] = None
     return [column for column in chosen if column not in taken]

@@ -2,31 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import ibis
 import ibis.expr.types as ir
 
 from unskew.ingestion.columns import Columns, role_column, value_at
 from unskew.ingestion.engines import Engine
 from unskew.ingestion.feature_tables import filled, same_keys
-from unskew.ingestion.impressions import CLICK, IMPRESSION, OTHER, Shape, common_clicks
+from unskew.ingestion.impressions import CLICK, FIRST_GRADED, IMPRESSION, OTHER, Shape, common_clicks
 from unskew.ingestion.report import Dropped
 
 SHOWING = ["session", "query", "document"]
+SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 SHOWN_IDS = ("query_response_hit_ids", "query_response_object_ids", "query_response_objects_ids")
 
 
-def count_others(engine: Engine, rows: ir.Table) -> tuple[int, bool]:
-    """How many events are neither impressions nor clicks, and whether there are impressions at all."""
-    counts = rows.aggregate(others=(rows.kind == OTHER).sum(), shown=(rows.kind == IMPRESSION).sum())
-    others, shown = engine.arrow(counts).to_pylist()[0].values()
-    return others or 0, bool(shown)
+def count_others(engine: Engine, rows: ir.Table) -> tuple[dict[str, int], bool]:
+    """Events that are neither impressions nor clicks nor graded, by kind, and whether there are impressions at all."""
+    shown = engine.arrow(rows.aggregate(shown=(rows.kind == IMPRESSION).sum()))["shown"][0].as_py()
+    if "word" not in rows.columns:
+        return {}, bool(shown)
+    others = rows.filter(rows.kind == OTHER).group_by("word").aggregate(events=ibis._.count())
+    found = engine.arrow(others.order_by(ibis.desc("events"), "word")).to_pylist()
+    return {str(entry["word"]): entry["events"] for entry in found}, bool(shown)
+
+
+def parse_window(text: str) -> int:
+    """Seconds of "30m", "12h" or "7d"."""
+    number, unit = text.strip()[:-1], text.strip()[-1:]
+    if unit not in SECONDS or not number.isdecimal() or int(number) < 1:
+        raise ValueError(f"window is '{text}': write a whole number of s, m, h or d, such as 30m, 12h or 7d")
+    return int(number) * SECONDS[unit]
+
+
+def within_window(engine: Engine, rows: ir.Table, seconds: int, dropped: Dropped) -> ir.Table:
+    """Rows without events that came later after their impression than a window allows; they are counted."""
+    if "time" not in rows.columns:
+        raise ValueError("a window needs times: name their column with --time, or leave --window out")
+    shown = rows.filter(rows.kind == IMPRESSION).group_by(SHOWING).aggregate(shown_at=ibis._.time.min())
+    joined = rows.left_join(shown, SHOWING)
+    joined = joined.select(*rows.columns, "shown_at")
+    if rows.time.type().is_timestamp():
+        last: Any = joined.shown_at + ibis.interval(seconds=seconds)
+    else:
+        last = joined.shown_at + seconds * 10**6
+    late = ((joined.kind != IMPRESSION) & (joined.time > last)).fill_null(False)
+    count = engine.arrow(joined.aggregate(late=late.sum()))["late"][0].as_py() or 0
+    dropped.add("late_event", count, _example(engine, joined.filter(late)) if count else "")
+    return joined.filter(~late).drop("shown_at") if count else rows
 
 
 def merge_events(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped) -> ir.Table:
     """One row per impression; a click belongs to the impression of its session, query and document."""
     shown, clicked = rows.kind == IMPRESSION, rows.kind == CLICK
     parts = {"impressions": shown.sum(), "clicks": clicked.sum(), "position": rows.position.min(where=shown)}
-    parts |= {name: rows[name].min(where=shown) for name in shape.extras}
+    graded = {name: rows.kind == FIRST_GRADED + number for number, name in enumerate(shape.event_names)}
+    parts |= {name: rows[name].min(where=shown) for name in shape.extras if name not in graded}
+    parts |= {name: kind.sum() for name, kind in graded.items()}
     if shape.features:  # of one impression, as a whole
         values = filled(rows, len(shape.features), None)
         rows = values.mutate(features=ibis.struct({name: values[name] for name in shape.feature_names}))
@@ -46,11 +80,23 @@ def merge_events(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped)
     dropped.add("lone_click", n_lone, _example(engine, pairs.filter(lone)) if n_lone else "")
     dropped.add("early_click", n_early, _example(engine, pairs.filter(early & ~lone)) if n_early else "")
     dropped.refuse_if_most(["lone_click", "early_click"], clicks, "clicks")
+    _say_doubles(engine, pairs.filter(~lone), ["clicks", *graded], dropped)
     dropped.add("duplicate", again, _example(engine, pairs.filter(pairs.impressions > 1)) if again else "")
     click = ((pairs.clicks > 0) & ~early).cast("int8")
-    names = [*SHOWING, "position", *shape.extras, *(["time"] if shape.time else [])]
+    names = [*SHOWING, "position", *(name for name in shape.extras if name not in graded), *["time"] * shape.time]
     values = {name: pairs.features[name] for name in shape.feature_names}
+    values |= {name: (pairs[name] > 0).cast("int8") for name in graded}
     return pairs.filter(~lone).select(*names, click=click, **values)
+
+
+def _say_doubles(engine: Engine, pairs: ir.Table, names: Sequence[str], dropped: Dropped) -> None:
+    """Note events of a kind that came more than once on an impression; they count once."""
+    more = ibis.literal(0)
+    for name in names:
+        more = more + ibis.greatest(pairs[name] - 1, 0)
+    count = engine.arrow(pairs.aggregate(more=more.sum()))["more"][0].as_py() or 0
+    if count:
+        dropped.remarks.append(f"{count:,} events came again on the same impression: each kind counts once there.")
 
 
 def add_clicks(engine: Engine, shown: ir.Table, clicks: ir.Table, columns: Columns, name: str) -> ir.Table:

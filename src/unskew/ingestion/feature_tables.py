@@ -12,21 +12,29 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
-from unskew.ingestion.columns import Columns, feature_columns, role_column
+from unskew.ingestion.columns import Columns, role_column
 from unskew.ingestion.engines import Engine
-from unskew.ingestion.impressions import check_ids, feature_values, id_values
+from unskew.ingestion.impressions import Shape, check_ids, feature_values, id_values, time_values
 from unskew.ingestion.report import Dropped
 
 KEYS = ["query", "document"]
+VALID_FROM = "valid_from"  # the column of a history of features
 
 
-def feature_rows(
-    table: ir.Table, columns: Columns, name: str, partitions: Sequence[str]
-) -> tuple[ir.Table, list[str], list[str]]:
-    """A table of features in the common form, the names of the features, and the columns that it takes.
+def feature_rows(table: ir.Table, columns: Columns, name: str, features: Sequence[str]) -> ir.Table:
+    """A table of features in the common form; in a history, with the times from which they hold."""
+    found = key_columns(table, columns, name)
+    for column in found.values():
+        check_ids(table, column, name)
+    taken: dict[str, Any] = {role: id_values(table[column]) for role, column in found.items()}
+    taken |= {f"feature_{number}": feature_values(table[feature]) for number, feature in enumerate(features)}
+    if VALID_FROM in table.columns:
+        taken[VALID_FROM] = time_values(table, VALID_FROM, name)
+    return table.select(**taken)
 
-    Without a query it serves all queries. What is a session, position or click in the events is no feature here.
-    """
+
+def key_columns(table: ir.Table, columns: Columns, name: str) -> dict[str, str]:
+    """Columns with the query, unless features serve all of them, and the document."""
     matches = {role: role_column(role, columns.roles.get(role), table) for role in KEYS}
     found = {role: match for role, match in matches.items() if match is not None}
     if "document" not in found:
@@ -34,14 +42,39 @@ def feature_rows(
             f"{name}: no column is called '{columns.document}': the table of features needs the document, and the "
             f"query if features depend on it; it has: {', '.join(table.columns)}"
         )
-    for column in found.values():
-        check_ids(table, column, name)
-    features = feature_columns(columns.features, table, [*found.values(), *columns.named, *partitions], name)
-    if not features:
-        raise ValueError(f"{name}: no column holds numbers: features are numbers")
-    taken: dict[str, Any] = {role: id_values(table[column]) for role, column in found.items()}
-    taken |= {f"feature_{number}": feature_values(table[feature]) for number, feature in enumerate(features)}
-    return table.select(**taken), features, [*found.values(), *features]
+    return found
+
+
+def as_shown(
+    engine: Engine,
+    impressions: ir.Table,
+    rows: ir.Table,
+    keys: Sequence[str],
+    shape: Shape,
+    name: str,
+    fill: float | None,
+    dropped: Dropped,
+) -> ir.Table:
+    """Impressions with the features that held when they were shown, never later ones; those without any are counted."""
+    if not shape.time:
+        raise ValueError(
+            f"{name}: features hold from times on, but impressions have none: name their column with --time"
+        )
+    if impressions.time.type().is_timestamp() != rows[VALID_FROM].type().is_timestamp():
+        raise ValueError(f"{name}: '{VALID_FROM}' and the times of impressions differ in kind: write both alike")
+    rows = rows.filter(rows[VALID_FROM].notnull())
+    dates = [*keys, VALID_FROM]
+    gathered = engine.keep("history", gather(rows, dates, len(shape.features), fill))
+    history = settle(engine, gathered, rows, dates, shape.features, fill, dropped).drop("rows")
+    following = history[VALID_FROM].lead().over(group_by=list(keys), order_by=[VALID_FROM])
+    history = engine.keep("history", history.mutate(valid_until=following))
+    joined = impressions.join(history, list(keys))
+    holds = (joined.time >= joined[VALID_FROM]) & (joined.valid_until.isnull() | (joined.time < joined.valid_until))
+    found = engine.keep("as_shown", joined.filter(holds).select(*impressions.columns, *shape.feature_names))
+    before, after = (engine.arrow(table.aggregate(n=table.count()))["n"][0].as_py() for table in (impressions, found))
+    dropped.add("no_features", before - after, f"{name} has none from before they were shown")
+    dropped.refuse_if_most(["no_features"], before, "impressions")
+    return found
 
 
 def with_keys(engine: Engine, rows: ir.Table, keys: Sequence[str], name: str, dropped: Dropped) -> ir.Table:

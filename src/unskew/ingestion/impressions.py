@@ -8,7 +8,7 @@ A value that cannot be used is null there, and `reasons` says for which rows tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ibis
@@ -23,6 +23,7 @@ from unskew.ingestion.report import Dropped
 from unskew.ingestion.where import rows_where
 
 IMPRESSION, CLICK, OTHER = 1, 2, 0  # kinds of events
+FIRST_GRADED = 3  # the first of the kinds that have grades, in the order of `Columns.kinds`
 CLICKED = ("1", "1.0", "true", "t", "yes", "y")
 NOT_CLICKED = ("0", "0.0", "false", "f", "no", "n")
 MISSING = "missing"  # the level of a bias column where there is no value
@@ -33,11 +34,15 @@ LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 LARGEST_EXACT = 2.0**53  # up to here a float tells one whole number from the next
 
 
+Vocabularies = Mapping[str, tuple[str, ...]]  # names of categories by column, in the order of their numbers
+
+
 @dataclass(frozen=True)
 class Shape:
     """What rows have besides ids, position and click."""
 
     features: tuple[str, ...] = ()
+    categories: Vocabularies = field(default_factory=dict)  # of features that are text
     bias: tuple[tuple[str, bool], ...] = ()  # name, and whether its values are levels rather than numbers
     time: bool = False
     score: bool = False
@@ -51,6 +56,11 @@ class Shape:
     def feature_names(self) -> list[str]:
         """Names of feature columns in the common form."""
         return [f"feature_{number}" for number in range(len(self.features))]
+
+    @property
+    def event_names(self) -> list[str]:
+        """Names of columns that tell of feedback in the common form."""
+        return [f"event_{number}" for number in range(len(self.kinds))]
 
     @property
     def extras(self) -> list[str]:
@@ -93,8 +103,9 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
         taken["click"] = _clicks(value("click"), lambda kind: refuse(columns.roles["click"], kind, YES_OR_NO))
     else:
         taken["kind"] = _kinds(value("event"), columns)
+        taken["word"] = value("event").cast("string")
     if columns.time is not None:
-        taken["time"] = _times(value("time"), lambda kind: refuse(columns.roles["time"], kind, TIMES))
+        taken["time"] = time_values(table, columns.roles["time"], name)
     if columns.intervention is not None:
         taken["intervention"] = value("intervention").cast("string").fill_null(NO_INTERVENTION)
     if columns.policy_score is not None:
@@ -120,6 +131,9 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
         taken["seen"] = (looked > 0).cast("float32")
     for number, feature in enumerate(features):
         taken[f"feature_{number}"] = feature_values(table[feature])
+    for number, column in enumerate(columns.feedback):
+        found = _clicks(value_at(table, column), lambda kind, column=column: refuse(column, kind, YES_OR_NO))
+        taken[f"event_{number}"] = found.fill_null(0)
     shape = Shape(
         features=tuple(features),
         bias=tuple(bias),
@@ -127,6 +141,7 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
         score=columns.policy_score is not None,
         intervention=columns.intervention is not None,
         context=tuple(context),
+        kinds=tuple(columns.kinds),
         seen=columns.seen is not None,
     )
     return table.select(**taken), shape
@@ -134,19 +149,16 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
 
 def common_clicks(table: ir.Table, columns: Columns, found: Mapping[str, str], name: str) -> ir.Table:
     """A table of clicks in the common form; without a kind of event, all rows are clicks."""
-
-    def refuse(kind: dt.DataType) -> None:
-        raise ValueError(f"{name}: column '{found['time']}' holds {kind}: {TIMES}")
-
     taken: dict[str, Any] = {"kind": ibis.literal(CLICK, type="int8")}
     for role in ("session", "query", "document"):
         if role in found:
             check_ids(table, found[role], name)
             taken[role] = id_values(_known(table[found[role]]), empty_is_missing=role != "query")
     if columns.time is not None and "time" in found:
-        taken["time"] = _times(_known(table[found["time"]]), refuse)
+        taken["time"] = time_values(table, found["time"], name)
     if "event" in found:
         taken["kind"] = _kinds(_known(table[found["event"]]), columns)
+        taken["word"] = _known(table[found["event"]]).cast("string")
     return table.select(**taken)
 
 
@@ -228,6 +240,15 @@ def check_ids(table: ir.Table, column: str, name: str) -> None:
         raise ValueError(f"{name}: column '{column}' holds {kind}: ids are text or numbers")
 
 
+def time_values(table: ir.Table, column: str, name: str) -> Any:
+    """A column of times."""
+
+    def refuse(kind: dt.DataType) -> None:
+        raise ValueError(f"{name}: column '{column}' holds {kind}: {TIMES}")
+
+    return _times(_known(value_at(table, column)), refuse)
+
+
 def id_values(value: Any, *, empty_is_missing: bool = True) -> Any:
     """Ids as whole numbers where they are, else as text.
 
@@ -286,7 +307,8 @@ def _clicks(value: Any, refuse: Any) -> Any:
 def _kinds(value: Any, columns: Columns) -> Any:
     word = value.cast("string").strip().lower()
     shown, clicked = ([name.lower() for name in names] for names in (columns.impression_events, columns.click_events))
-    return ibis.cases((word.isin(shown), IMPRESSION), (word.isin(clicked), CLICK), else_=OTHER).cast("int8")
+    graded = [(word == kind.lower(), FIRST_GRADED + number) for number, kind in enumerate(columns.kinds)]
+    return ibis.cases((word.isin(shown), IMPRESSION), (word.isin(clicked), CLICK), *graded, else_=OTHER).cast("int8")
 
 
 def _times(value: Any, refuse: Any) -> Any:

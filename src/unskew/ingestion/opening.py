@@ -12,14 +12,31 @@ import ibis.expr.types as ir
 
 from unskew.data.columns import check_period
 from unskew.data.files import scratch_folder
+from unskew.ingestion.categories import category_remarks, few_values, find_categories, number_categories
 from unskew.ingestion.columns import NOTHING, Columns, complete, csv_types, feature_columns, unused_columns
 from unskew.ingestion.engines import ENGINES, DuckEngine, Engine, SparkEngine
-from unskew.ingestion.events import add_clicks, count_others, merge_events, shown_by_queries, with_queries
-from unskew.ingestion.feature_tables import KEYS, feature_rows, same_keys, with_keys
+from unskew.ingestion.events import (
+    add_clicks,
+    count_others,
+    merge_events,
+    shown_by_queries,
+    with_queries,
+    within_window,
+)
+from unskew.ingestion.feature_tables import (
+    KEYS,
+    VALID_FROM,
+    as_shown,
+    feature_rows,
+    key_columns,
+    same_keys,
+    with_keys,
+)
 from unskew.ingestion.heavy_users import cap_users
 from unskew.ingestion.impressions import (
     OTHER,
     Shape,
+    Vocabularies,
     common_rows,
     find_first_position,
     reasons,
@@ -52,7 +69,7 @@ class Options:
 
     n_positions: int | None = None  # None: all
     sessions_a_user: int | None = None  # of the column `user`; None: any number
-    fill: float | None = None  # in place of features that are missing; None: refuse them
+    fill: float | None = None  # in place of features that are missing; None: they are missing in the log too
     joint: bool = False  # keep which documents were clicked together
     strict: bool = False  # refuse instead of leaving out
     engine: str = "duckdb"
@@ -60,6 +77,7 @@ class Options:
     threads: int | None = None
     master: str | None = None  # of Spark
     period: str | None = None  # count lists for each hour, day, week or month by itself; None: all together
+    window: int | None = None  # seconds after the impression in which events belong to it; None: any time
 
 
 @dataclass(frozen=True)
@@ -69,6 +87,7 @@ class Features:
     rows: ir.Table
     names: list[str]
     name: str
+    categories: Vocabularies
 
 
 @dataclass(frozen=True)
@@ -89,7 +108,7 @@ class Opened:
     shape: Shape
     name: str
     features: Features | None
-    other_events: int = 0
+    other_events: Mapping[str, int] = field(default_factory=dict)  # neither impressions nor feedback, by kind
     unused: tuple[str, ...] = ()  # columns that were not taken for anything
     remarks: tuple[str, ...] = ()  # about columns, as sentences
     listed: tuple[Listed, ...] = ()  # the tables as they are
@@ -139,7 +158,7 @@ def running_engine(options: Options, tables: Tables, target: Path | None = None)
             engine.close()
 
 
-def open_tables(engine: Engine, tables: Tables, columns: Columns) -> Opened:
+def open_tables(engine: Engine, tables: Tables, columns: Columns, options: Options) -> Opened:
     """Events in the common form, with guesses for the columns that were not named."""
     place = _open(engine, tables.events, tables.events_table, tables.encoding, columns)
     table, name = place.rows, place.name
@@ -154,13 +173,14 @@ def open_tables(engine: Engine, tables: Tables, columns: Columns) -> Opened:
     second, listed, unused = None, [], list(place.not_in_all)
     if tables.features is not None:
         other = _open(engine, tables.features, tables.features_table, tables.encoding, columns)
-        rows, names, taken = feature_rows(other.rows, columns, other.name, other.partitions)
-        second = Features(rows, names, other.name)
-        unused += [*other.not_in_all, *unused_columns(other.rows, taken)]
-        listed = [Listed(other.rows, other.name, dict.fromkeys(taken, "key") | dict.fromkeys(names, "feature"))]
+        second, roles = _read_features(engine, other, columns, options)
+        unused += [*other.not_in_all, *unused_columns(other.rows, list(roles))]
+        listed = [Listed(other.rows, other.name, roles)]
     no_features = [*place.partitions] if second is None else [*table.columns]
-    opened = _read_events(engine, replace(place, rows=table), columns, no_features, pages=pages)
-    opened = replace(opened, features=second, unused=(*unused, *opened.unused), listed=(*opened.listed, *listed))
+    opened = _read_events(engine, replace(place, rows=table), columns, no_features, options, pages=pages)
+    said = (*opened.remarks, *([] if second is None else category_remarks(second.categories)))
+    listed = [*opened.listed, *listed]
+    opened = replace(opened, features=second, unused=(*unused, *opened.unused), listed=tuple(listed), remarks=said)
     if clicks is not None:
         rows = add_clicks(engine, opened.rows, clicks.rows, columns, clicks.name)
         opened = replace(opened, rows=rows, listed=(*opened.listed, Listed(clicks.rows, clicks.name, {})))
@@ -170,7 +190,31 @@ def open_tables(engine: Engine, tables: Tables, columns: Columns) -> Opened:
     return replace(opened, columns=columns)
 
 
-def _read_events(engine: Engine, place: _Place, columns: Columns, no_features: Sequence[str], *, pages: bool) -> Opened:
+def _read_features(
+    engine: Engine, place: _Place, columns: Columns, options: Options
+) -> tuple[Features, dict[str, str]]:
+    """A second table in the common form, and the roles of its columns.
+
+    What is a session, position or click in the events is no feature there.
+    """
+    table, name = place.rows, place.name
+    keys = list(key_columns(table, columns, name).values())
+    taken = [*keys, *columns.named, *place.partitions, VALID_FROM]
+    names = feature_columns(columns.features, table, taken, name)
+    if columns.features is None:
+        texts = [column for column, kind in table.schema().items() if kind.is_string() and column not in taken]
+        names += few_values(engine, table, keys[-1], texts)
+    if not names:
+        raise ValueError(f"{name}: no column holds numbers: features are numbers, truths or categories")
+    coded, vocabularies = number_categories(engine, table, names, name, missing_too=options.fill is not None)
+    roles = dict.fromkeys(keys, "key") | dict.fromkeys(names, "feature")
+    roles |= {VALID_FROM: "time"} if VALID_FROM in table.columns else {}
+    return Features(feature_rows(coded, columns, name, names), names, name, vocabularies), roles
+
+
+def _read_events(
+    engine: Engine, place: _Place, columns: Columns, no_features: Sequence[str], options: Options, *, pages: bool
+) -> Opened:
     """The table of events in the common form, with features that may be such."""
     table, name = place.rows, place.name
     taken = [*columns.named, *no_features]
@@ -179,15 +223,19 @@ def _read_events(engine: Engine, place: _Place, columns: Columns, no_features: S
         taken += [] if page is None else [page]
     features = columns.features if set(no_features) < set(table.columns) else None
     names = feature_columns(features, table, taken, name)
-    rows, shape = common_rows(table, columns, names, name)
+    if columns.features is None:
+        names += find_categories(engine, table, columns, taken)
+    coded, vocabularies = number_categories(engine, table, names, name, missing_too=options.fill is not None)
+    rows, shape = common_rows(coded, columns, names, name)
     remarks, outcomes = _look_at_features(engine, rows, shape, columns)
     if outcomes:
         names = [feature for feature in names if feature not in outcomes]
-        rows, shape = common_rows(table, columns, names, name)
+        rows, shape = common_rows(coded, columns, names, name)
+    shape = replace(shape, categories=vocabularies)
     unused = unused_columns(table, [*columns.named, *names, *outcomes])
     rows, columns, about_pages = one_position(engine, rows, columns, name)
     roles = dict.fromkeys(names, "feature") | dict.fromkeys(outcomes, "outcome") | columns.roles_by_column
-    said = (*remarks, *about_pages)
+    said = (*category_remarks(vocabularies), *remarks, *about_pages)
     return Opened(
         rows, columns, shape, name, None, unused=tuple(unused), remarks=said, listed=(Listed(table, name, roles),)
     )
@@ -208,7 +256,9 @@ def _only_events(engine: Engine, opened: Opened, queries: _Place | None) -> Open
                 "impressions that only the table of queries tells have no other columns: leave --where out"
             )
         rows, shape = shown_by_queries(queries.rows, rows, queries.name), replace(shape, features=())
-    return replace(opened, rows=rows.filter(rows.kind != OTHER), shape=shape, other_events=others)
+    known = rows.filter(rows.kind != OTHER)
+    known = known.drop("word") if "word" in known.columns else known
+    return replace(opened, rows=known, shape=shape, other_events=others)
 
 
 def _look_at_features(
@@ -237,15 +287,20 @@ def read_impressions(engine: Engine, opened: Opened, options: Options, dropped: 
     if options.period is not None:
         shape = replace(shape, period=check_period(options.period, has_times=shape.time))
     if opened.columns.form != "impressions":
+        if options.window is not None:
+            rows = within_window(engine, rows, options.window, dropped)
         impressions = merge_events(engine, rows, shape, dropped)
     if second is not None:
-        shape = replace(shape, features=tuple(second.names))
+        shape = replace(shape, features=tuple(second.names), categories=second.categories)
         keys = [key for key in KEYS if key in second.rows.columns]
         second_rows = (
             second.rows if opened.features is None else with_keys(engine, second.rows, keys, second.name, dropped)
         )
         impressions, second_rows = same_keys(impressions, second_rows, keys)
         second = replace(second, rows=second_rows)
+        if VALID_FROM in second_rows.columns:
+            impressions = as_shown(engine, impressions, second_rows, keys, shape, second.name, options.fill, dropped)
+            second = None
     return ReadImpressions(impressions, shape, second, first), n_rows
 
 

@@ -66,7 +66,7 @@ def preview(tables: Tables, columns: Columns, options: Options) -> Preview:
     """Read the tables, check every row and count the lists, but write nothing."""
     dropped = Dropped(strict=options.strict)
     with running_engine(options, tables) as engine:
-        opened = open_tables(engine, tables, columns)
+        opened = open_tables(engine, tables, columns, options)
         logs, shown, n_rows = count_lists(engine, opened, options, dropped)
         for _ in logs:  # to count what they hold, and what is left out of them
             pass

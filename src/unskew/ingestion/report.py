@@ -44,6 +44,7 @@ REASONS: dict[str, Reason] = {
     "early_click": Reason(
         "clicks that come before their impression", "clicks", "check the clocks, or leave times out with --time none"
     ),
+    "late_event": Reason("events later than the window after their impression", "events", "widen --window"),
     "no_key": Reason(
         "rows of features without a document or query", "rows", "fill the columns with ids in the table of features"
     ),
@@ -67,7 +68,7 @@ REASONS: dict[str, Reason] = {
         "make features depend on query and document only, or put them into the event table as they were shown",
     ),
 }
-ASKED_FOR = {"where", "beyond", "capped"}  # the user named the limit, so it may leave out most of a log
+ASKED_FOR = {"where", "beyond", "capped", "late_event"}  # the user named the limit, so it may leave out most of a log
 
 
 @dataclass
@@ -77,6 +78,7 @@ class Dropped:
     strict: bool = False
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, str] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)  # what was merged, as sentences
 
     def add(self, reason: str, count: float, example: str = "") -> None:
         """Count; an example says where the first one is."""
@@ -129,6 +131,7 @@ class Ingested:
     dropped: Mapping[str, int]
     examples: Mapping[str, str]  # where the first one of each reason is
     other_events: int = 0  # neither impressions nor clicks
+    other_kinds: Mapping[str, int] = field(default_factory=dict)  # the same by kind
     unused: Sequence[str] = ()  # columns that no role and no feature took
     about_columns: Sequence[str] = ()  # sentences: outcomes, scores
     missing: Mapping[str, int] = field(default_factory=dict)  # documents in which a feature is missing

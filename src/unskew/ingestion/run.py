@@ -64,10 +64,11 @@ def ingest(
     check_folder(target, ABOUT, overwrite=overwrite)
     dropped = Dropped(strict=options.strict)
     with running_engine(options, tables, target) as engine:
-        opened = open_tables(engine, tables, columns or Columns())
+        opened = open_tables(engine, tables, columns or Columns(), options)
         logs, shown, n_rows = count_lists(engine, opened, options, dropped, progress)
         # The counts of what is left out grow while shards are written, and are written last.
         notes = {"source": opened.name, "rows": n_rows, "dropped": dropped.counts}
+        notes |= {"grades": opened.columns.grades} if opened.columns.grades else {}
         write_shards(logs, target, overwrite=overwrite, notes=notes)
     return Ingested(
         rows=n_rows,
@@ -75,9 +76,10 @@ def ingest(
         features=len(shown.shape.features),
         dropped=dropped.in_order(),
         examples=dropped.examples,
-        other_events=opened.other_events,
+        other_events=sum(opened.other_events.values()),
+        other_kinds=opened.other_events,
         unused=opened.unused,
-        about_columns=opened.remarks,
+        about_columns=(*opened.remarks, *dropped.remarks),
         missing=shown.missing,
     )
 

@@ -111,7 +111,8 @@ def shard_log(patterns: pa.Table, documents: pa.Table, schema: Schema, dropped: 
         document_queries=np.searchsorted(query_numbers, documents["query_number"].to_numpy()[first]),
         query_ids=plain_ids(documents["query"].take(pa.array(first_row))),
         version_documents=of_version,
-        categories={
+        categories=dict(shape.categories)
+        | {
             name: tuple(schema.levels[f"context_{number}"])
             for number, (name, is_level) in enumerate(shape.context)
             if is_level

@@ -1,0 +1,98 @@
+"""Text as features: brands, colours, categories. A log keeps the number of each value, and their names once.
+
+Which columns of text are features is decided by what they hold: a category varies within lists (a device or a user
+does not), and documents share its values (a title or an address is one document's own).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ibis
+import ibis.expr.types as ir
+
+from unskew.ingestion.columns import Columns, value_at
+from unskew.ingestion.engines import Engine
+from unskew.ingestion.impressions import MISSING, Vocabularies
+
+MAX_CATEGORIES = 5_000
+SESSIONS_LOOKED_AT = 2_000
+
+
+def find_categories(engine: Engine, table: ir.Table, columns: Columns, taken: Sequence[str]) -> list[str]:
+    """Columns of text that may be features, where nobody named any."""
+    texts = [name for name, kind in table.schema().items() if kind.is_string() and name not in taken]
+    return _varying(engine, table, columns, few_values(engine, table, columns.roles["document"], texts))
+
+
+def few_values(engine: Engine, table: ir.Table, document_column: str, texts: Sequence[str]) -> list[str]:
+    """Columns of text whose values documents share, and that are no numbers."""
+    if not texts:
+        return []
+    document = value_at(table, document_column)
+    counts: dict[str, Any] = {"documents": document.nunique()}
+    for number, name in enumerate(texts):
+        value: Any = table[name]
+        counts[f"values_{number}"] = value.nunique()
+        counts[f"filled_{number}"] = value.notnull().sum()
+        counts[f"numbers_{number}"] = value.try_cast("float64").notnull().sum()
+    found = engine.arrow(table.aggregate(**counts)).to_pylist()[0]
+
+    def is_shared(number: int) -> bool:
+        values, numbers = found[f"values_{number}"], found[f"numbers_{number}"] or 0
+        few = 1 < values <= MAX_CATEGORIES and 2 * values <= found["documents"]
+        return few and 2 * numbers < (found[f"filled_{number}"] or 0)
+
+    return [name for number, name in enumerate(texts) if is_shared(number)]
+
+
+def _varying(engine: Engine, table: ir.Table, columns: Columns, names: Sequence[str]) -> list[str]:
+    """Columns that differ within a list, in some sessions."""
+    if not names:
+        return []
+    keys = {role: value_at(table, columns.roles[role]) for role in ("session", "query")}
+    rows = table.select(**keys, **{f"text_{number}": table[name] for number, name in enumerate(names)})
+    some = rows.filter(rows.session.notnull()).select("session").distinct().order_by("session")
+    shown = rows.semi_join(some.limit(SESSIONS_LOOKED_AT), "session")
+    kinds = {f"text_{number}": shown[f"text_{number}"].nunique() for number in range(len(names))}
+    lists = shown.group_by("session", "query").aggregate(**kinds)
+    varied = {name: (lists[name] > 1).sum() for name in kinds}
+    found = engine.arrow(lists.aggregate(**varied)).to_pylist()[0]
+    return [name for number, name in enumerate(names) if found[f"text_{number}"]]
+
+
+def number_categories(
+    engine: Engine, table: ir.Table, names: Sequence[str], source: str, *, missing_too: bool = False
+) -> tuple[ir.Table, dict[str, tuple[str, ...]]]:
+    """The table with numbers in place of text in these columns, and the names of the categories.
+
+    What is missing stays missing or, with `missing_too`, is a category of its own.
+    """
+    vocabularies = {}
+    for name in names:
+        if not table.schema()[name].is_string():
+            continue
+        if missing_too:
+            table = table.mutate(**{name: table[name].fill_null(MISSING)})
+        found = table.select(category=table[name]).filter(lambda rows: rows.category.notnull()).distinct()
+        place = ibis.row_number().over(order_by="category")
+        numbered = engine.keep("categories", found.mutate(category_number=place))
+        listed = engine.arrow(numbered.order_by("category_number").limit(MAX_CATEGORIES + 1))["category"].to_pylist()
+        if len(listed) > MAX_CATEGORIES:
+            raise ValueError(
+                f"{source}: column '{name}' has more than {MAX_CATEGORIES:,} values: as a feature, group rare ones "
+                "together first, or write numbers that describe them; as an id, do not name it"
+            )
+        vocabularies[name] = tuple(listed)
+        joined = table.left_join(numbered, table[name] == numbered.category)
+        table = joined.select(
+            **{column: joined.category_number if column == name else joined[column] for column in table.columns}
+        )
+    return table, vocabularies
+
+
+def category_remarks(vocabularies: Vocabularies) -> list[str]:
+    """What is said about them."""
+    listed = ", ".join(f"{name} ({len(names):,} values)" for name, names in vocabularies.items())
+    return [f"Categories: {listed}."] if listed else []
