@@ -55,6 +55,10 @@ COMMANDS = {
     "weights": Entry(
         "weights:weights", "Write debiased targets and weights that LightGBM and XGBoost take as they are."
     ),
+    "judgements": Entry(
+        "judgements:judgements",
+        "Write ratings of documents, by clicks that are corrected for position, with intervals and COEC beside them.",
+    ),
     "reproduce": Entry(
         "reproduce:reproduce",
         "Run an experiment of a paper and write tables, figures and a report. Goes on where it was cut off.",

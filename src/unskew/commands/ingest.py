@@ -75,6 +75,8 @@ def ingest(
     event: Annotated[str | None, _column("kind of event")] = None,
     impression_event: Annotated[Names, _names("--impression-event", "Event that is an impression.")] = None,
     click_event: Annotated[Names, _names("--click-event", "Event that is a click.")] = None,
+    seen_event: Annotated[Names, _names("--seen-event", "Event that is a look at a document.")] = None,
+    features_document: Annotated[str | None, _column("document in the table of features, if called otherwise")] = None,
     first_position: Annotated[
         int | None, typer.Option(help="What the top is called, 0 or 1.", rich_help_panel="Columns")
     ] = None,
@@ -134,6 +136,8 @@ def ingest(
         "event": event,
         "impression_events": impression_event,
         "click_events": click_event,
+        "seen_events": seen_event,
+        "features_document": features_document,
         "first_position": first_position,
     }
     chosen = named_columns(Columns() if columns is None else read_columns(columns), names)

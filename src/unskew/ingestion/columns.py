@@ -97,6 +97,8 @@ class Columns:
     event: str | None = None
     impression_events: Sequence[str] = ("impression", "impressions", "shown", "show", "display")
     click_events: Sequence[str] = ("click", "clicks", "clicked", "click_through")
+    seen_events: Sequence[str] = ()  # never guessed: a view may be one of the product's own page
+    features_document: str | None = None  # the document in the table of features; None: called as in the events
     first_position: int | None = None  # what the log calls the top: 0 or 1; None: the lowest that occurs
     guessed: frozenset[str] = field(default=frozenset(), metadata=NOT_IN_FILES)  # roles nobody named
 
@@ -267,6 +269,9 @@ def paths(table: ir.Table) -> list[str]:
         if isinstance(kind, dt.Struct):
             for name, inner in kind.items():
                 walk(f"{prefix}.{name}", inner)
+        elif kind.is_json() or kind.is_map():  # of keys that vary: those of User Behavior Insights are known
+            names = [name for synonyms in UBI_NAMES.values() for name in synonyms]
+            found.extend(name for name in names if name.startswith(f"{prefix}."))
 
     for name, kind in table.schema().items():
         walk(name, kind)
@@ -282,7 +287,7 @@ def value_at(table: ir.Table, path: str) -> Any:
             value: Any = table[name]
             for part in path[len(name) + 1 :].split("."):
                 value = value[part]
-            return value
+            return value.str if value.type().is_json() else value
     raise KeyError(path)
 
 

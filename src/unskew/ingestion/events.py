@@ -11,10 +11,11 @@ import ibis.expr.types as ir
 from unskew.ingestion.columns import Columns, role_column, value_at
 from unskew.ingestion.engines import Engine
 from unskew.ingestion.feature_tables import filled, same_keys
-from unskew.ingestion.impressions import CLICK, FIRST_GRADED, IMPRESSION, OTHER, Shape, common_clicks
+from unskew.ingestion.impressions import CLICK, FIRST_GRADED, IMPRESSION, OTHER, SEEN, Shape, common_clicks
 from unskew.ingestion.report import Dropped
 
 SHOWING = ["session", "query", "document"]
+BULK_ACTIONS = ("index", "create", "update", "delete")
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 SHOWN_IDS = ("query_response_hit_ids", "query_response_object_ids", "query_response_objects_ids")
 
@@ -59,6 +60,7 @@ def merge_events(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped)
     shown, clicked = rows.kind == IMPRESSION, rows.kind == CLICK
     parts = {"impressions": shown.sum(), "clicks": clicked.sum(), "position": rows.position.min(where=shown)}
     graded = {name: rows.kind == FIRST_GRADED + number for number, name in enumerate(shape.event_names)}
+    graded |= {"seen": rows.kind == SEEN} if shape.seen and "seen" not in rows.columns else {}
     parts |= {name: rows[name].min(where=shown) for name in shape.extras if name not in graded}
     parts |= {name: kind.sum() for name, kind in graded.items()}
     if shape.features:  # of one impression, as a whole
@@ -80,12 +82,12 @@ def merge_events(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped)
     dropped.add("lone_click", n_lone, _example(engine, pairs.filter(lone)) if n_lone else "")
     dropped.add("early_click", n_early, _example(engine, pairs.filter(early & ~lone)) if n_early else "")
     dropped.refuse_if_most(["lone_click", "early_click"], clicks, "clicks")
-    _say_doubles(engine, pairs.filter(~lone), ["clicks", *graded], dropped)
+    _say_doubles(engine, pairs.filter(~lone), ["clicks", *(name for name in graded if name != "seen")], dropped)
     dropped.add("duplicate", again, _example(engine, pairs.filter(pairs.impressions > 1)) if again else "")
     click = ((pairs.clicks > 0) & ~early).cast("int8")
     names = [*SHOWING, "position", *(name for name in shape.extras if name not in graded), *["time"] * shape.time]
     values = {name: pairs.features[name] for name in shape.feature_names}
-    values |= {name: (pairs[name] > 0).cast("int8") for name in graded}
+    values |= {name: (pairs[name] > 0).cast("float32" if name == "seen" else "int8") for name in graded}
     return pairs.filter(~lone).select(*names, click=click, **values)
 
 
@@ -134,14 +136,33 @@ def add_clicks(engine: Engine, shown: ir.Table, clicks: ir.Table, columns: Colum
     return shown.union(rows.select(**{key: rows[key].cast(kind) for key, kind in kinds.items()}))
 
 
-def with_queries(events: ir.Table, queries: ir.Table, name: str) -> ir.Table:
-    """Events of User Behavior Insights with the text of their query in a column `user_query`."""
+def with_queries(events: ir.Table, queries: ir.Table, name: str, wanted: Sequence[str] = ()) -> ir.Table:
+    """Events of User Behavior Insights with the text of their query, and columns of the queries that are wanted."""
     for needed in ("query_id", "user_query"):
         if needed not in queries.columns:
             raise ValueError(f"{name}: column '{needed}' is missing; it has: {', '.join(queries.columns)}")
-    texts = queries.group_by("query_id").aggregate(user_query=queries.user_query.min())
-    others = events.drop("user_query") if "user_query" in events.columns else events
-    return others.left_join(texts, "query_id")
+    told = {name: value_at(queries, name).min() for name in wanted}
+    texts = queries.group_by("query_id").aggregate(asked=queries.user_query.min(), **told)
+    joined = events.left_join(texts, "query_id")
+    asked = joined.asked
+    if "user_query" in events.columns:
+        asked = ibis.coalesce(asked, joined.user_query.cast("string"))
+    others = [name for name in events.columns if name != "user_query"]
+    return joined.select(*others, *told, user_query=asked)
+
+
+def split_bulk(table: ir.Table) -> tuple[ir.Table, ir.Table | None]:
+    """Events, and queries, of a file for OpenSearch's bulk interface, whose lines of actions stand between documents.
+
+    A table that is none is given back as it is.
+    """
+    actions = [name for name in BULK_ACTIONS if name in table.columns and table.schema()[name].is_struct()]
+    if not actions or not {"query_id", "action_name"} <= set(table.columns):
+        return table, None
+    documents = table.filter(ibis.and_(*(table[name].isnull() for name in actions))).drop(*actions)
+    events = documents.filter(documents.action_name.notnull())
+    queries = documents.filter(documents.action_name.isnull()) if "user_query" in table.columns else None
+    return events, queries
 
 
 def shown_by_queries(queries: ir.Table, rows: ir.Table, name: str) -> ir.Table:

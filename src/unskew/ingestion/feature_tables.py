@@ -35,7 +35,10 @@ def feature_rows(table: ir.Table, columns: Columns, name: str, features: Sequenc
 
 def key_columns(table: ir.Table, columns: Columns, name: str) -> dict[str, str]:
     """Columns with the query, unless features serve all of them, and the document."""
-    matches = {role: role_column(role, columns.roles.get(role), table) for role in KEYS}
+    named = columns.roles | ({"document": columns.features_document} if columns.features_document else {})
+    if columns.features_document and columns.features_document not in table.columns:
+        raise ValueError(f"{name}: column '{columns.features_document}' is missing; it has: {', '.join(table.columns)}")
+    matches = {role: role_column(role, named.get(role), table) for role in KEYS}
     found = {role: match for role, match in matches.items() if match is not None}
     if "document" not in found:
         raise ValueError(

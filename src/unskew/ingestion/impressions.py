@@ -23,6 +23,7 @@ from unskew.ingestion.report import Dropped
 from unskew.ingestion.where import rows_where
 
 IMPRESSION, CLICK, OTHER = 1, 2, 0  # kinds of events
+SEEN = -1  # a look at the document
 FIRST_GRADED = 3  # the first of the kinds that have grades, in the order of `Columns.kinds`
 CLICKED = ("1", "1.0", "true", "t", "yes", "y")
 NOT_CLICKED = ("0", "0.0", "false", "f", "no", "n")
@@ -142,7 +143,7 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
         intervention=columns.intervention is not None,
         context=tuple(context),
         kinds=tuple(columns.kinds),
-        seen=columns.seen is not None,
+        seen=columns.seen is not None or bool(columns.seen_events),
     )
     return table.select(**taken), shape
 
@@ -276,9 +277,11 @@ def feature_values(value: Any) -> Any:
 
 
 def _known(value: Any) -> Any:
-    """A value whose type an engine does not know, because it is always null, as text."""
+    """A value whose type an engine does not know, because it is always null or varies, as text."""
     kind = value.type()
-    return value.cast("string") if kind.is_null() or kind.is_json() or kind.is_unknown() else value
+    if kind.is_json():
+        return ibis.coalesce(value.str, value.cast("string").nullif("null"))  # a text without its quotes, or a number
+    return value.cast("string") if kind.is_null() or kind.is_unknown() else value
 
 
 def _whole_numbers(value: Any, refuse: Any) -> Any:
@@ -308,7 +311,10 @@ def _kinds(value: Any, columns: Columns) -> Any:
     word = value.cast("string").strip().lower()
     shown, clicked = ([name.lower() for name in names] for names in (columns.impression_events, columns.click_events))
     graded = [(word == kind.lower(), FIRST_GRADED + number) for number, kind in enumerate(columns.kinds)]
-    return ibis.cases((word.isin(shown), IMPRESSION), (word.isin(clicked), CLICK), *graded, else_=OTHER).cast("int8")
+    known = [(word.isin(shown), IMPRESSION), (word.isin(clicked), CLICK), *graded]
+    if columns.seen_events:
+        known.append((word.isin([name.lower() for name in columns.seen_events]), SEEN))
+    return ibis.cases(*known, else_=OTHER).cast("int8")
 
 
 def _times(value: Any, refuse: Any) -> Any:

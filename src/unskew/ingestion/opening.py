@@ -13,13 +13,14 @@ import ibis.expr.types as ir
 from unskew.data.columns import check_period
 from unskew.data.files import scratch_folder
 from unskew.ingestion.categories import category_remarks, few_values, find_categories, number_categories
-from unskew.ingestion.columns import NOTHING, Columns, complete, csv_types, feature_columns, unused_columns
+from unskew.ingestion.columns import NOTHING, Columns, complete, csv_types, feature_columns, paths, unused_columns
 from unskew.ingestion.engines import ENGINES, DuckEngine, Engine, SparkEngine
 from unskew.ingestion.events import (
     add_clicks,
     count_others,
     merge_events,
     shown_by_queries,
+    split_bulk,
     with_queries,
     within_window,
 )
@@ -161,11 +162,15 @@ def running_engine(options: Options, tables: Tables, target: Path | None = None)
 def open_tables(engine: Engine, tables: Tables, columns: Columns, options: Options) -> Opened:
     """Events in the common form, with guesses for the columns that were not named."""
     place = _open(engine, tables.events, tables.events_table, tables.encoding, columns)
-    table, name = place.rows, place.name
-    queries = clicks = None
+    (table, asked), name = split_bulk(place.rows), place.name
+    queries = None if asked is None else replace(place, rows=asked)
+    clicks = None
     if tables.queries is not None:
         queries = _open(engine, tables.queries, tables.queries_table, tables.encoding, columns)
-        table = with_queries(table, queries.rows, queries.name)
+    if queries is not None:
+        wanted = [entry for entry in (*columns.bias, *columns.context) if entry not in paths(table)]
+        wanted = [entry for entry in wanted if entry in paths(queries.rows)]
+        table = with_queries(table, queries.rows, queries.name, wanted)
     if tables.clicks is not None:
         clicks = _open(engine, tables.clicks, tables.clicks_table, tables.encoding, columns)
     pages = columns.page != NOTHING
@@ -223,7 +228,7 @@ def _read_events(
         taken += [] if page is None else [page]
     features = columns.features if set(no_features) < set(table.columns) else None
     names = feature_columns(features, table, taken, name)
-    if columns.features is None:
+    if columns.features is None and columns.form in ("impressions", "separate"):  # events have texts of their own
         names += find_categories(engine, table, columns, taken)
     coded, vocabularies = number_categories(engine, table, names, name, missing_too=options.fill is not None)
     rows, shape = common_rows(coded, columns, names, name)
@@ -251,9 +256,10 @@ def _only_events(engine: Engine, opened: Opened, queries: _Place | None) -> Open
             "name the events that are impressions with --impression-event, or give what queries returned with --queries"
         )
     if not has_impressions and queries is not None:
-        if columns.where is not None:
+        if columns.where is not None or shape.extras:
             raise ValueError(
-                "impressions that only the table of queries tells have no other columns: leave --where out"
+                f"{opened.name}: no impressions were logged, and what queries returned has no other columns: leave out "
+                "--where, --bias, --context, --grade, --policy-score and --intervention, or log impressions"
             )
         rows, shape = shown_by_queries(queries.rows, rows, queries.name), replace(shape, features=())
     known = rows.filter(rows.kind != OTHER)

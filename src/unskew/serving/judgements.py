@@ -1,0 +1,104 @@
+"""Judgement lists from clicks: what each document is worth for its query, corrected for where it was shown.
+
+A rating is the clicks of a document divided by the examination of its places, summed over its impressions: how often
+it would be clicked at the top. Beside it stands COEC, clicks over expected clicks, the same with the click rate of each
+position in place of its examination: simple, but relevant documents stand at the top, and it takes part of that for
+examination. Intervals treat the curve as known, and clicks as Poisson counts.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+from numpy.typing import NDArray
+from scipy.stats import gamma
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.files import new_file
+from unskew.diagnosis.estimators.propensities import estimate_propensities
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class Judgements:
+    """One row for each shown query and document."""
+
+    table: pa.Table  # query, document, rating, low, high, coec, clicks, impressions
+    estimator: str  # of the curve
+
+
+def judgements(log: ClickLog, curve: NDArray | None = None) -> Judgements:
+    """Ratings of all shown documents; the examination curve is estimated from the log unless it is given.
+
+    >>> rows = {"session": [1, 1, 2, 2], "query": ["q"] * 4, "document": ["a", "b", "b", "a"]}
+    >>> table = pa.table(rows | {"position": [0, 1, 0, 1], "click": [1, 0, 1, 1]})
+    >>> judgements(ClickLog.from_table(table), np.array([1.0, 0.5])).table["rating"].to_pylist()
+    [1.3333333333333333, 0.6666666666666666]
+    """
+    if log.graded:
+        raise ValueError("the log holds graded feedback: ratings are made of clicks; ingest clicks")
+    estimator = "given"
+    if curve is None:
+        found = estimate_propensities(log)
+        curve, estimator = found.propensities(log.n_positions), found.estimator
+    shown = np.broadcast_to(log.sessions[:, None], log.mask.shape)[log.mask].astype(np.float64)
+    documents, places, clicked = log.documents[log.mask], log.positions[log.mask], log.clicks[log.mask]
+    rates = np.bincount(places, clicked, log.n_positions) / np.maximum(np.bincount(places, shown, log.n_positions), 1)
+
+    def sums(values: NDArray) -> NDArray[np.float64]:
+        return np.bincount(documents, values, len(log.document_ids)).astype(np.float64)
+
+    impressions = sums(shown)
+    rows = np.flatnonzero(impressions)
+    clicks, examined, expected = (
+        sums(values)[rows] for values in (clicked, shown * curve[places], shown * rates[places])
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        coec = clicks / expected
+    tail = (1 - LEVEL) / 2
+    return Judgements(
+        pa.table(
+            {
+                "query": log.query_ids[log.document_queries[rows]],
+                "document": log.document_ids[rows],
+                "rating": clicks / examined,
+                "low": np.where(clicks > 0, gamma.ppf(tail, np.maximum(clicks, 1e-9)), 0.0) / examined,
+                "high": gamma.ppf(1 - tail, clicks + 1) / examined,
+                "coec": coec,
+                "clicks": clicks,
+                "impressions": impressions[rows],
+            }
+        ),
+        estimator,
+    )
+
+
+def write_judgements(found: Judgements, path: str | Path, *, name: str = "unskew") -> None:
+    """Write as CSV or, where the path ends in .json, as OpenSearch's Search Relevance Workbench imports it."""
+    with new_file(path) as scratch:
+        if Path(path).suffix == ".json":
+            scratch.write_text(json.dumps(workbench(found, name), indent=1) + "\n", encoding="utf-8")
+        else:
+            pyarrow.csv.write_csv(found.table, scratch)
+
+
+def workbench(found: Judgements, name: str) -> dict[str, Any]:
+    """The body of a request that imports judgements, with ratings cut off at 1."""
+    by_query: dict[str, list[dict[str, str]]] = {}
+    for query, document, rating in zip(
+        *(found.table[column].to_pylist() for column in ("query", "document", "rating")), strict=True
+    ):
+        by_query.setdefault(str(query), []).append({"docId": str(document), "rating": f"{min(rating, 1.0):.4f}"})
+    return {
+        "name": name,
+        "description": "Clicks corrected for position by unskew",
+        "type": "IMPORT_JUDGMENT",
+        "judgmentRatings": [{"query": query, "ratings": ratings} for query, ratings in by_query.items()],
+    }
