@@ -69,8 +69,9 @@ def test_features_are_all_numbers_left_or_those_that_match():
     assert feature_columns(["f_*", "bm25"], events, ["session"], "events") == ["f_1", "f_2", "bm25"]
     with pytest.raises(ValueError, match="no column is called 'g_"):
         feature_columns(["g_*"], events, [], "events")
-    with pytest.raises(ValueError, match="column 'title' holds string: features are numbers"):
-        feature_columns(["title"], events, [], "events")
+    assert feature_columns(["title"], events, [], "events") == ["title"]  # a category, since it is named
+    with pytest.raises(ValueError, match=r"column 'place' holds .*: features are numbers, truths or text"):
+        feature_columns(["place"], table(place="struct<x: int64>"), [], "events")
 
 
 def test_dotted_names_reach_into_nested_columns_and_may_be_plain_names_too():

@@ -129,7 +129,7 @@ class TestColumnsThatNothingTakes:
             "There is no feature: diagnose can look at the log, but no ranker can learn from it.",
             "Columns that are not used: bm25 (string).",
         ]
-        with pytest.raises(ValueError, match="column 'bm25' holds string: features are numbers; leave empty what is"):
+        with pytest.raises(ValueError, match="column 'bm25' holds numbers and 1 other texts, such as 'n/a'"):
             run(tmp_path / "events.csv", Columns(features=["bm25"]))
 
     def test_a_log_without_a_click_says_so(self, tmp_path):

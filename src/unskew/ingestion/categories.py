@@ -75,6 +75,7 @@ def number_categories(
             continue
         if missing_too:
             table = table.mutate(**{name: table[name].fill_null(MISSING)})
+        _refuse_numbers(engine, table, name, source)
         found = table.select(category=table[name]).filter(lambda rows: rows.category.notnull()).distinct()
         place = ibis.row_number().over(order_by="category")
         numbered = engine.keep("categories", found.mutate(category_number=place))
@@ -90,6 +91,21 @@ def number_categories(
             **{column: joined.category_number if column == name else joined[column] for column in table.columns}
         )
     return table, vocabularies
+
+
+def _refuse_numbers(engine: Engine, table: ir.Table, name: str, source: str) -> None:
+    """Refuse a column of numbers that some other text made a column of text."""
+    value: Any = table[name]
+    number = value.try_cast("float64").notnull()
+    counts = table.aggregate(
+        numbers=number.sum(), words=(value.notnull() & ~number).sum(), word=value.max(where=~number)
+    )
+    numbers, words, word = engine.arrow(counts).to_pylist()[0].values()
+    if numbers and words and numbers >= words:
+        raise ValueError(
+            f"{source}: column '{name}' holds numbers and {words:,} other texts, such as '{word}': leave empty what is "
+            "missing, or write text for all of them"
+        )
 
 
 def category_remarks(vocabularies: Vocabularies) -> list[str]:

@@ -100,6 +100,7 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
         taken["wanted"] = rows_where(table, columns.where, name).fill_null(False)
     if columns.form == "separate":
         taken["kind"] = ibis.literal(IMPRESSION, type="int8")
+        taken["word"] = ibis.null("string")
     elif columns.form == "impressions":
         taken["click"] = _clicks(value("click"), lambda kind: refuse(columns.roles["click"], kind, YES_OR_NO))
     else:
@@ -345,6 +346,6 @@ def _since_1970(number: Any) -> Any:
 
 def _finite(value: Any) -> Any:
     """Numbers as float32, null where they are not finite."""
-    kind = value.type()
-    number = feature_values(value.try_cast("float64") if kind.is_string() else value)
-    return (number.isnan() | number.isinf()).ifelse(ibis.null("float32"), number)
+    number = value.try_cast("float64") if value.type().is_string() else value.cast("float64")
+    in_range = ~number.isnan() & (number.abs() <= LARGEST_FLOAT32)
+    return in_range.ifelse(number, ibis.null("float64")).cast("float32")
