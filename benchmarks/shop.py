@@ -3,8 +3,9 @@
     python benchmarks/shop.py --sessions 5000 --seeds 5 --method dla
 
 LightGBM gets the table as it is: missing values and categories by its own means, grades of clicks, carts and purchases,
-the position through all pages, and the best of a small grid by nDCG of held-out searches. What a robot did, and what was
-sold, is in it, since nobody prepared it. Ours is what `unskew ingest` makes of the table by the flags of docs/guide.md.
+the position through all pages, and the best of a small grid by nDCG of held-out searches. What a robot did, and what
+was sold, is in it, since nobody prepared it. Ours is what `unskew ingest` makes of the table by flags like those of
+docs/guide.md.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def test_the_guide_goes_from_events_to_a_ranking(done):
     _, said = done
     words = [line.split()[1] for line in said]
     assert list(dict.fromkeys(words)) == [
-        *("simulate", "events", "ingest", "diagnose", "compare", "train", "export", "rank")
+        *("simulate", "events", "ingest", "shop", "diagnose", "compare", "train", "export", "rank")
     ]
     assert set(words) <= set(COMMANDS)
 

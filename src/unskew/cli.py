@@ -42,7 +42,9 @@ COMMANDS = {
         "Compare methods and production on a log of your own: by judgements, or without any by held-out clicks.",
     ),
     "train": Entry("train:train", "Train a ranker on a click log. A run that was cut off goes on where it was."),
-    "evaluate": Entry("evaluate:evaluate", "Measure a model on judged data."),
+    "evaluate": Entry(
+        "evaluate:evaluate", "Measure a model on judged data, or by how well it predicts the clicks of a log."
+    ),
     "export": Entry("export:export", "Write a model for serving, checked against torch."),
     "explain": Entry(
         "explain:explain",
