@@ -83,7 +83,7 @@ def _rank_rows(sides: dict[str, Callable[[Tensor, Tensor], object]], features: T
         pq.write_table(pa.table(ids | dict(zip(names, columns, strict=True))), table)
 
         def ranked(side: str) -> Callable[[Tensor, Tensor], object]:
-            ranker = SavedRanker(sides[side], side, N_FEATURES, names, takes_missing=False)  # type: ignore[arg-type]
+            ranker = SavedRanker(sides[side], side, N_FEATURES, names)  # type: ignore[arg-type]
             return lambda *_: rank_table(ranker, table, out)
 
         ways = {side: ranked(side) for side in ("torch", "onnxruntime")}

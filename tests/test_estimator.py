@@ -188,7 +188,7 @@ def test_missing_and_extra_columns_are_told_apart_by_name(rows, change, message)
         UnbiasedRanker("naive", **FAST).fit(table, clicks, group, eval_set=(change(table), clicks, group))
 
 
-@pytest.mark.parametrize("column", [pd.Categorical(["x", "y"] * 60), pd.array([1, None] * 60, dtype="Int64")])
+@pytest.mark.parametrize("column", [pd.Categorical(["x", "y"] * 60)])
 def test_a_column_that_holds_no_numbers_is_named(rows, column):
     X, clicks, group, _ = rows
     with pytest.raises(ValueError, match=r"column 'kind'"):
@@ -235,12 +235,23 @@ def test_what_a_method_lacks_is_said_with_what_to_do(rows):
         UnbiasedRanker("ipw", **FAST).fit(X, clicks, group, position)
 
 
-def test_nan_features_are_refused_with_row_and_column(rows):
+def test_infinite_features_are_refused_with_row_and_column(rows):
     X, clicks, group, _ = rows
     X = X.copy()
-    X[17, 2] = np.nan
-    with pytest.raises(ValueError, match="feature number 2 of row 17 is nan"):
+    X[17, 2] = np.inf
+    with pytest.raises(ValueError, match="feature number 2 of row 17 is inf"):
         UnbiasedRanker(**FAST).fit(X, clicks, group)
+
+
+def test_missing_features_are_filled_and_those_that_are_new_are_counted(rows):
+    X, clicks, group, _ = rows
+    X = X.copy()
+    X[::5, 2] = np.nan
+    ranker = UnbiasedRanker("naive", **FAST).fit(X, clicks, group)
+    assert np.isfinite(ranker.predict(X, group)).all()
+    X[3, 0] = np.nan
+    with pytest.warns(RuntimeWarning, match=r"columns that had none in training: number 0 \(1\)"):
+        assert np.isfinite(ranker.predict(X, group)).all()
 
 
 def test_predicting_with_other_features_is_refused(rows):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.columns import as_features, listed
 from unskew.data.grouping import number_ids
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.raw_columns import missing_in_training
 from unskew.evaluation.evaluate import evaluate, score_documents
 from unskew.fitting import fit
 from unskew.model import Model
@@ -123,7 +125,22 @@ class UnbiasedRanker(BaseEstimator):
         matrix = _features(X, tuple(getattr(self, "feature_names_in_", ())))
         if matrix.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {matrix.shape[1]} features, the ranker was fitted on {self.n_features_in_}")
+        self._count_missing(matrix)
         return matrix
+
+    def _count_missing(self, matrix: NDArray[np.float32]) -> None:
+        """Say which columns lack values for the first time: there the ranker guesses."""
+        missing = np.isnan(matrix).sum(axis=0)
+        missing[missing_in_training(self.model_.transform) or []] = 0
+        if missing.any():
+            names = getattr(self, "feature_names_in_", None)
+            columns = ", ".join(
+                f"{f'number {column}' if names is None else names[column]} ({missing[column]:,})"
+                for column in np.flatnonzero(missing)
+            )
+            warnings.warn(
+                f"missing values filled in columns that had none in training: {columns}", RuntimeWarning, stacklevel=4
+            )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")

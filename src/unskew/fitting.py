@@ -23,7 +23,7 @@ from unskew.data.clicks.storage import LogFolder
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.fitted_transforms import Transform
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.data.transformed import feature_names, transform_for, transform_judged, transform_log
+from unskew.data.transformed import feature_categories, feature_names, transform_for, transform_judged, transform_log
 from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.diagnosis.estimators.propensities import estimate_by, estimate_propensities, propensity_matrix
 from unskew.methods import METHODS, Method
@@ -66,8 +66,9 @@ def fit(
     vocabulary = _vocabulary(recipe, learning)
     logs = _transformed_sources(recipe, transform, learning, judged, interventions, vocabulary)
     if isinstance(validate, JudgedSet):
-        logs["validation"] = transform_judged(validate, transform)
-    problem = _problem(log, n_inputs, recipe.network, vocabulary)
+        named = validate.with_features(feature_names(source), feature_categories(source))
+        logs["validation"] = transform_judged(named, transform)
+    problem = _problem(log, transform.width(n_inputs), transform.categories(), recipe.network, vocabulary)
     hyper = _with_estimates(recipe, learning, problem)
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(recipe.settings.seed)
@@ -86,6 +87,7 @@ def fit(
         transform=transform,
         history=history,
         feature_names=feature_names(source),
+        categories=feature_categories(source),
         trained_on={**_summary(log, judged, criterion), **method.findings()},
         vocabulary=vocabulary if method.uses_ids else None,
         trees=trees,
@@ -190,16 +192,20 @@ def _check_sources(recipe: Recipe, log: ClickLog | LogFolder | None, judged: Jud
 
 
 def _problem(
-    log: ClickLog | LogFolder | None, n_features: int, network: Network, vocabulary: Vocabulary | None
+    log: ClickLog | LogFolder | None,
+    n_features: int,
+    categories: tuple[tuple[int, int], ...],
+    network: Network,
+    vocabulary: Vocabulary | None,
 ) -> Problem:
     if log is None:
-        return Problem(n_features, n_positions=1, network=network)
+        return Problem(n_features, n_positions=1, network=network, categories=categories)
     if isinstance(log, LogFolder):
         bias = {name: None if levels is None else tuple(levels) for name, levels in log.about["bias"].items()}
     else:
         bias = {name: column.levels for name, column in log.bias.items()}
     n_ids = None if vocabulary is None else vocabulary.sizes
-    return Problem(n_features, max(log.n_positions, 1), bias, network, n_ids)
+    return Problem(n_features, max(log.n_positions, 1), bias, network, n_ids, categories)
 
 
 def _estimate_propensities(log: ClickLog, problem: Problem, hyper: Mapping[str, Any]) -> Any:

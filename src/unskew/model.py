@@ -13,6 +13,7 @@ from torch import Tensor
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.vocabulary import Vocabulary
+from unskew.data.column_table import Column, describe_columns
 from unskew.data.fitted_transforms import Transform
 from unskew.data.transformed import transform_log
 from unskew.data.transforms import Identity
@@ -53,6 +54,7 @@ class Model:
     transform: Transform
     history: History = field(default_factory=History)
     feature_names: tuple[str, ...] = ()
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # vocabularies of the training data
     trained_on: Mapping[str, Any] = field(default_factory=dict)
     vocabulary: Vocabulary | None = None  # the documents that it knows by their ids; None: it goes by features
     trees: str | None = None  # LightGBM's text of the trees that rank instead of the method's network
@@ -66,9 +68,17 @@ class Model:
     @cached_property
     def _trees_ranker(self) -> ModelRanker:
         assert self.trees is not None
-        as_it_is = Identity()
-        as_it_is.takes_missing = True  # the trees know where missing values go
-        return ModelRanker(as_it_is, TreesRanker(from_lightgbm(self.trees))).eval()
+        return ModelRanker(Identity(), TreesRanker(from_lightgbm(self.trees))).eval()
+
+    @property
+    def n_features(self) -> int:
+        """Raw features of a document; networks see those that the transform makes of them."""
+        fitted_on = self.transform.fitted_on()
+        return self.problem.n_features if fitted_on is None else fitted_on
+
+    def columns(self) -> list[Column]:
+        """What each raw column became."""
+        return describe_columns(self.transform, self.feature_names)
 
     def encode(self, log: ClickLog) -> ClickLog:
         """A log as the method sees it: with transformed features, and with the numbers of known ids."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,13 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     for row in rows:
         table.add_row(*row)
     console.print(table)
+
+
+def show_filled(filled: Mapping[str, int]) -> None:
+    """Say which columns lacked values for the first time."""
+    if filled:
+        columns = ", ".join(f"{name} ({count:,})" for name, count in filled.items())
+        show_warning(f"missing values filled in columns that had none in training: {columns}; --strict refuses them")
 
 
 def cell(value: Any) -> str:

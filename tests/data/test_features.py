@@ -15,12 +15,14 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from unskew.data import transforms
+from unskew.data.column_table import describe_columns
 from unskew.data.fitted_transforms import TRANSFORMS, fit_transform, from_spec
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.letor import read_letor
 from unskew.data.judged.world import make_world
 from unskew.data.moments import moments
-from unskew.data.transforms import KINDS, Reciprocal, Transform
+from unskew.data.transform_specs import KINDS
+from unskew.data.transforms import Reciprocal, Transform
 
 DATA = Path(os.environ.get("UNSKEW_DATA") or "no-such-folder")
 E = float(np.e)
@@ -72,7 +74,7 @@ def test_log_and_standard_are_done_one_after_the_other():
 def test_per_query_minmax_looks_at_one_query_at_a_time():
     features = matrix([1, 5], [3, 5], [2, 5], [10, 0], [30, 1])
     scaled = fit_transform("per_query_minmax", features).apply_to(features, np.array([0, 3, 5]))
-    assert_allclose(scaled, matrix([0, 0], [1, 0], [0.5, 0], [0, 0], [1, 1]))
+    assert_allclose(scaled, matrix([0, 1], [1, 1], [0.5, 1], [0, 0], [1, 1]))  # 5, the same for all, is held to 1
 
 
 def test_per_query_minmax_does_not_see_the_padding():
@@ -104,7 +106,7 @@ def test_automatic_bends_heavy_tails_only():
     small = np.exp(rng.normal(-9.0, 2.0, 10_000))  # heavy-tailed on a scale where log(1 + x) = x
     features = np.column_stack([normal, counts, flag, small]).astype(np.float32)
     transform = fit_transform("automatic", features)
-    assert_array_equal(transform.steps[0].heavy, [False, True, False, True])
+    assert_array_equal(transform.inner.steps[0].heavy, [False, True, False, True])
     scaled = transform.apply_to(features)
     assert_allclose(scaled[:, 0], (normal - normal.mean()) / normal.std(), atol=1e-4)
     logs = np.log1p(counts)
@@ -160,49 +162,76 @@ def test_nothing_to_fit_on_is_refused():
 def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(ValueError, match=r"unknown feature transform 'min_max'.*identity, log1p, minmax"):
         fit_transform("min_max", matrix([1.0]))
-    with pytest.raises(ValueError, match=r"unknown imputation 'median'.*mean, zero"):
-        fit_transform("standard", matrix([1.0]), impute="median")
 
 
 # What is missing
 
 
-@pytest.mark.parametrize("name", sorted(set(TRANSFORMS) - {"reciprocal"}))
-def test_nan_is_refused_with_column_and_row(name: str):
-    features = matrix([1, 2], [3, np.nan])
-    with pytest.raises(ValueError, match=r"feature number 1 of row 1 is nan: .*impute='mean'"):
-        fit_transform(name, features, np.array([0, 2]))
-    with pytest.raises(ValueError, match="feature 'bm25' of row 1 is nan"):
-        fit_transform(name, features, np.array([0, 2]), columns=["length", "bm25"])
-
-
-def test_infinity_is_refused_when_the_transform_is_used():
+def test_infinity_is_refused_when_a_transform_is_fitted_and_when_it_is_used():
+    with pytest.raises(ValueError, match="feature 'bm25' of row 1 is inf: features are finite"):
+        fit_transform("standard", matrix([1, 2], [3, np.inf]), columns=["length", "bm25"])
+    with pytest.raises(ValueError, match="feature number 0 of block 1, row 2 is inf"):
+        fit_transform("standard", [matrix([1], [2]), matrix([3], [4], [np.inf])])
     transform = fit_transform("standard", matrix([1, 2], [3, 4]))
     with pytest.raises(ValueError, match="feature number 0 of row 2 is -inf"):
         transform.apply_to(matrix([1, 2], [3, 4], [-np.inf, 5]))
 
 
-def test_nan_in_a_later_block_names_the_block():
-    with pytest.raises(ValueError, match="feature number 0 of block 1, row 2 is nan"):
-        fit_transform("standard", [matrix([1], [2]), matrix([3], [4], [np.nan])])
+def test_a_missing_value_becomes_the_mean_and_is_indicated():
+    features = matrix([1, 5], [np.nan, 5], [3, 5], [np.nan, 5])  # the mean of what is there is 2; half are missing
+    changed = fit_transform("identity", features).apply_to(features)
+    assert_allclose(changed, matrix([1, -1, 5], [2, 1, 5], [3, -1, 5], [2, 1, 5]))  # (0 - .5) / .5 and (1 - .5) / .5
 
 
-def test_what_is_missing_becomes_the_mean_of_the_column_when_asked():
-    features = matrix([1, np.inf], [np.nan, 4], [3, 8])
-    transform = fit_transform("identity", features, impute="mean")  # means of what is there: 2 and 6
-    assert_array_equal(transform.apply_to(features), matrix([1, 6], [2, 4], [3, 8]))
-    assert_array_equal(transform.apply_to(matrix([np.nan, -np.inf])), matrix([2, 6]))
+def test_missing_values_do_not_change_how_the_others_are_scaled():
+    transform = fit_transform("standard", matrix([1], [3], [np.nan]))
+    assert_allclose(transform.apply_to(matrix([1], [3]))[:, 0], [-1, 1])
 
 
-def test_what_is_missing_becomes_zero_when_asked_before_the_next_step_is_fitted():
-    features = matrix([2, np.nan], [np.nan, 4])  # columns 2, 0 and 0, 4: centres 1 and 2
-    transform = fit_transform("minmax", features, impute="zero")
-    assert_array_equal(transform.apply_to(features), matrix([1, -1], [-1, 1]))
+def test_automatic_fills_heavy_tails_with_the_mean_of_their_logarithms():
+    counts = np.floor(np.exp(np.random.default_rng(0).normal(3.0, 2.0, 10_000))).astype(np.float32)
+    counts[::2] = np.nan
+    changed = fit_transform("automatic", counts[:, None]).apply_to(counts[:, None])
+    assert_allclose(changed[::2, 0], 0.0, atol=1e-4)
 
 
-def test_a_column_without_any_value_is_imputed_with_0():
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_value_that_was_never_missing_before_is_filled_too(name: str):
+    transform = fit_transform(name, matrix([1, 2], [3, 5]), np.array([0, 2]))
+    assert np.isfinite(transform.apply_to(matrix([np.nan, 2], [3, np.nan]), np.array([0, 2]))).all()
+    assert not transform.seen_missing().any()
+
+
+def test_a_column_without_any_value_becomes_0():
     features = matrix([np.nan, 1], [np.nan, 3])
-    assert_array_equal(fit_transform("standard", features, impute="mean").apply_to(features), matrix([0, -1], [0, 1]))
+    assert_array_equal(fit_transform("standard", features).apply_to(features), matrix([0, -1], [0, 1]))
+
+
+def test_blocks_with_missing_values_give_the_same_transform_as_the_whole_matrix(train: JudgedSet):
+    features = train.features.copy()
+    features[::3, 5] = np.nan
+    whole, parts = fit_transform("automatic", features), fit_transform("automatic", np.array_split(features, [7, 900]))
+    assert_close(parts.state_dict(), whole.state_dict())
+
+
+# Categories
+
+
+def test_a_category_becomes_its_place_rare_and_unseen_values_share_one():
+    codes = np.repeat([0, 1, 2, np.nan], [6, 1, 5, 2]).astype(np.float32)  # red 6 times, odd once, blue 5 times
+    features = np.column_stack([codes, np.arange(14, dtype=np.float32)])
+    transform = fit_transform(
+        "identity", features, columns=["colour", "price"], categories={"colour": ("red", "odd", "blue")}
+    )
+    served = matrix([0, 1], [1, 1], [2, 1], [-1, 1], [np.nan, 1], [7, 1])
+    assert_array_equal(transform.apply_to(served), matrix([2, 1], [0, 1], [3, 1], [0, 1], [1, 1], [1, 1]))
+    assert transform.categories() == ((0, 4),)
+    assert transform.seen_missing().tolist() == [True, False]
+
+
+def test_codes_beyond_the_vocabulary_are_refused_in_training():
+    with pytest.raises(ValueError, match="beyond its vocabulary of 2 values"):
+        fit_transform("identity", matrix([0], [2]), columns=["colour"], categories={"colour": ("red", "blue")})
 
 
 def test_a_matrix_of_another_width_is_refused():
@@ -216,7 +245,27 @@ def test_a_per_query_transform_asks_for_offsets():
         fit_transform("per_query_minmax", matrix([1.0])).apply_to(matrix([1.0]))
 
 
+def test_a_table_says_what_each_column_became():
+    features = np.column_stack(
+        [np.tile([0, 1], 6), np.full(12, 3), np.tile([1, np.nan, 5], 4), np.repeat([0, 1], [11, 1])]
+    )
+    names = ["flag", "same", "price", "brand"]
+    transform = fit_transform("standard", features.astype(np.float32), columns=names, categories={"brand": ("a", "b")})
+    assert [(column.name, column.became) for column in describe_columns(transform, names)] == [
+        ("flag", "mean 0 and deviation 1"),
+        ("same", "0, as it was constant in training"),
+        ("price", "mean 0 and deviation 1; missing in 33%: filled, with an indicator"),
+        ("brand", "category: a vector for each of 1 values, one for 1 rare ones and what is new"),
+    ]
+
+
 # The same everywhere
+
+
+def holey(train: JudgedSet) -> tuple[np.ndarray, np.ndarray]:
+    features = train.features.copy()
+    features[::3, 2] = np.nan
+    return features, train.offsets
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
@@ -237,14 +286,13 @@ def test_the_size_of_blocks_does_not_matter(train: JudgedSet, name: str, monkeyp
     assert_close(again.state_dict(), transform.state_dict())
 
 
-@pytest.mark.parametrize("impute", [None, "mean"])
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_spec_and_state_bring_a_transform_back(train: JudgedSet, name: str, impute: str | None):
-    transform = fit_transform(name, train.features, train.offsets, impute=impute)
+def test_spec_and_state_bring_a_transform_back(train: JudgedSet, name: str):
+    transform = fit_transform(name, *holey(train))
     again = from_spec(json.loads(json.dumps(transform.spec())))
     again.load_state_dict(transform.state_dict())
     assert again.spec() == transform.spec()
-    assert (again.takes_missing, again.per_query) == (transform.takes_missing, transform.per_query)
+    assert again.per_query == transform.per_query
     assert_array_equal(again.apply_to(train.features, train.offsets), transform.apply_to(train.features, train.offsets))
 
 
@@ -276,34 +324,32 @@ class EveryTransform(nn.Module):
         super().__init__()
         self.transforms = nn.ModuleList(steps)
 
-    def forward(self, finite: Tensor, holes: Tensor, mask: Tensor) -> list[Tensor]:
-        return [transform(holes if transform.takes_missing else finite, mask) for transform in self.transforms]
+    def forward(self, holes: Tensor, mask: Tensor) -> list[Tensor]:
+        return [transform(holes, mask) for transform in self.transforms]
 
 
 @pytest.mark.filterwarnings("ignore")  # the exporter's own
 def test_onnx_computes_the_same(train: JudgedSet, tmp_path: Path):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    fitted = [fit_transform(name, train.features, train.offsets) for name in TRANSFORMS]
-    every = EveryTransform([*fitted, fit_transform("automatic", train.features, impute="mean")]).eval()
+    every = EveryTransform([fit_transform(name, *holey(train)) for name in TRANSFORMS]).eval()
     lists = train.lists(np.arange(4))
     holes = lists.features.clone()
     holes[0, 0, ::3] = torch.nan
-    holes[1, 0, 1::3] = torch.inf
     docs = torch.export.Dim("docs", min=1, max=1000)
     torch.onnx.export(
         every,
-        (lists.features, holes, lists.mask),
+        (holes, lists.mask),
         tmp_path / "every.onnx",
-        input_names=["finite", "holes", "mask"],
-        dynamic_shapes=({1: docs}, {1: docs}, {1: docs}),
+        input_names=["holes", "mask"],
+        dynamic_shapes=({1: docs}, {1: docs}),
         dynamo=True,
         verbose=False,
     )
     session = onnxruntime.InferenceSession(tmp_path / "every.onnx", providers=["CPUExecutionProvider"])
-    finite, holes, mask = lists.features[:, :7], holes[:, :7], lists.mask[:, :7]
-    found = session.run(None, {"finite": finite.numpy(), "holes": holes.numpy(), "mask": mask.numpy()})
-    for name, values, expected in zip([*TRANSFORMS, "imputed"], found, every(finite, holes, mask), strict=True):
+    holes, mask = holes[:, :7], lists.mask[:, :7]
+    found = session.run(None, {"holes": holes.numpy(), "mask": mask.numpy()})
+    for name, values, expected in zip(TRANSFORMS, found, every(holes, mask), strict=True):
         assert_close(torch.from_numpy(values), expected, rtol=1e-5, atol=1e-5, msg=lambda text, name=name: name + text)
 
 

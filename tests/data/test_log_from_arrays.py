@@ -100,7 +100,7 @@ def test_sparse_and_integer_matrices_and_none_at_all_become_float32():
         ({"group": [5], "position": [1, 2, 3, 4, 5]}, "does the log count from 1"),
         ({"group": [5], "X": np.where(X == 2, np.inf, X)}, "feature number 0 of row 2 is inf"),
         ({"group": [5], "X": np.where(X == 2, 1e300, X)}, "feature number 0 of row 2 is inf"),
-        ({"group": [5], "X": pd.DataFrame({"price": [0, 1, None, 3, 4]})}, "column 'price', row 2: no value"),
+        ({"group": [5], "X": pd.DataFrame({"price": [0, 1, np.inf, 3, 4]})}, "column 'price', row 2: inf"),
         ({"group": [5], "X": np.zeros(5)}, "X must be a matrix"),
         ({"group": [], "X": np.zeros((0, 1)), "clicks": []}, "X has no rows"),
     ],

@@ -71,12 +71,13 @@ every_case = pytest.mark.parametrize("case", CASES)
 every_method = pytest.mark.parametrize("case", RANKERS)
 
 
-def new_method(case, seed=0, hidden=(6,), n_features=N_FEATURES, n_positions=N_DOCS, dropout=0.0):
+def new_method(case, seed=0, hidden=(6,), n_features=N_FEATURES, n_positions=N_DOCS, dropout=0.0, categories=()):
     name, hyper = CASES[case]
     network = Network(hidden=hidden, dropout=dropout) if hidden else Network(kind="linear")
+    problem = Problem(n_features, n_positions, {"device": ("desk", "phone")}, network, categories=categories)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return METHODS[name](Problem(n_features, n_positions, {"device": ("desk", "phone")}, network), **hyper)
+        return METHODS[name](problem, **hyper)
 
 
 @pytest.fixture(autouse=True)
@@ -230,20 +231,36 @@ def clicked_by(signal, seed=3):
     return [rng.random((40, N_DOCS)) < row for row in chance]
 
 
-@pytest.mark.parametrize("features", [sole, beside_noise, beside_a_constant, on_far_scales])
-@every_method
-def test_the_learnt_order_follows_the_true_one(case, features):
-    rng = np.random.default_rng(5)
-    signal, noise = rng.normal(size=(2, 40, N_DOCS))
-    raw = features(signal.ravel(), noise.ravel()).astype(np.float32)
-    columns = fit_transform("automatic", raw).apply_to(raw)
-    log = joint_log(columns, np.ones(signal.shape, dtype=bool), clicked_by(signal), np.arange(40) % 2)
+def agreement_with(signal, raw, case, **columns):
+    """How well the order of a trained ranker follows the signal, 1 at best."""
+    transform = fit_transform("automatic", raw.astype(np.float32), **columns)
+    features = transform.apply_to(raw.astype(np.float32))
+    log = joint_log(features, np.ones(signal.shape, dtype=bool), clicked_by(signal), np.arange(40) % 2)
     grades = np.digitize(signal.ravel(), [-0.5, 0.5, 1.5]).astype(np.float32)
-    judged = JudgedSet.from_arrays(columns, grades, group=[N_DOCS] * 40)
-    method = new_method(case, hidden=(16,), n_features=columns.shape[1])
+    judged = JudgedSet.from_arrays(features, grades, group=[N_DOCS] * 40)
+    method = new_method(case, hidden=(16,), n_features=features.shape[1], categories=transform.categories())
     train(method, {"clicks": log, "judgements": judged}, Settings(steps=40, batch_size=40))
     lists = judged.lists()
     with torch.inference_mode():
         scores = method.ranker()(lists.features, lists.mask).numpy()
-    agreement = np.mean([spearmanr(one, other).statistic for one, other in zip(scores, signal, strict=True)])
-    assert agreement > 0.8
+    return np.mean([spearmanr(one, other).statistic for one, other in zip(scores, signal, strict=True)])
+
+
+@pytest.mark.parametrize("features", [sole, beside_noise, beside_a_constant, on_far_scales])
+@every_method
+def test_the_learnt_order_follows_the_true_one(case, features):
+    signal, noise = np.random.default_rng(5).normal(size=(2, 40, N_DOCS))
+    assert agreement_with(signal, features(signal.ravel(), noise.ravel()), case) > 0.8
+
+
+WORTH = np.array([0.0, 2.0, -2.0, 1.0, -1.0])  # of brands: their codes say nothing of it
+
+
+@every_method
+def test_a_category_with_missing_numbers_beside_it_tells_documents_apart(case):
+    rng = np.random.default_rng(6)
+    brand = rng.permuted(np.tile(np.arange(5), (40, 1)), axis=1)
+    price = np.where(rng.random(brand.size) < 0.3, np.nan, rng.normal(size=brand.size))
+    raw = np.column_stack([brand.ravel(), price])
+    named = {"columns": ["brand", "price"], "categories": {"brand": tuple("abcde")}}
+    assert agreement_with(WORTH[brand], raw, case, **named) > 0.8

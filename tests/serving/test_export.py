@@ -82,7 +82,7 @@ def test_every_ranker_scores_the_same_in_onnxruntime_whatever_the_size_of_lists(
     name, options = CASES[case]
     model = fit(Recipe.of(name, **{**FAST, **options}), log, judged=world.train if name == "labelled" else None)
     exported = export_model(model, tmp_path / "model.onnx")
-    assert exported.agreement.largest < 1e-4
+    assert exported.agreement.largest < max(1e-4, exported.agreement.allowed / 10)  # scores may be in the hundreds
     ranker = OnnxRanker(tmp_path / "model.onnx")
     for n_lists, n_docs in ((1, 1), (3, 17), (11, 2)):
         features, mask = lists_of(n_lists, n_docs, log.n_features)

@@ -8,6 +8,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 import torch
+from numpy.testing import assert_array_equal
 from typer.testing import CliRunner
 
 import unskew
@@ -18,7 +19,7 @@ from unskew.serving.export import export_model
 from unskew.serving.rank import rank_table
 from unskew.serving.saved_ranker import SavedRanker, open_ranker
 
-SUM = SavedRanker(lambda features, mask: features.sum(-1), "sum", 2, ("price", "age"), takes_missing=False)
+SUM = SavedRanker(lambda features, mask: features.sum(-1), "sum", 2, ("price", "age"))
 TABLE = pa.table(
     {
         "document": [7, 3, 9, 7, 5],
@@ -165,23 +166,46 @@ def test_missing_columns_are_named(tmp_path):
     assert "column 'age' holds string: features are numbers" in refusal(text, tmp_path)
 
 
-@pytest.mark.parametrize(("value", "shown"), [(float("nan"), "nan"), (None, "None"), (float("inf"), "inf")])
-def test_features_that_are_no_numbers_are_named_by_file_row_and_column(tmp_path, small_parts, value, shown):
-    holed = TABLE.set_column(2, "age", pa.array([0.0, 0.5, 0.0, value, 2.0], pa.float64()))
-    said = refusal(holed, tmp_path)
-    assert f"candidates.parquet, row 3 (query boots, document 7): column 'age' is {shown}" in said
+def test_infinite_features_are_named_by_file_row_and_column(tmp_path, small_parts):
+    broken = TABLE.set_column(2, "age", pa.array([0.0, 0.5, 0.0, np.inf, 2.0]))
+    said = refusal(broken, tmp_path)
+    assert "candidates.parquet, row 3 (query boots, document 7): column 'age' is inf" in said
 
 
 def test_a_sorted_copy_names_ids_and_no_rows(tmp_path):
-    holed = TABLE.set_column(2, "age", pa.array([0.0, 0.5, 0.0, np.nan, 2.0]))
-    assert refusal(holed, tmp_path, sort=True).startswith("query boots, document 7: column 'age' is nan")
+    broken = TABLE.set_column(2, "age", pa.array([0.0, 0.5, 0.0, np.inf, 2.0]))
+    assert refusal(broken, tmp_path, sort=True).startswith("query boots, document 7: column 'age' is inf")
 
 
-def test_a_ranker_that_takes_missing_values_gets_them(tmp_path):
-    filled = SavedRanker(lambda features, _: features.nan_to_num(5.0).sum(-1), "f", 2, ("price", "age"), True)
-    holed = TABLE.set_column(2, "age", pa.array([None, 0.5, 0.0, 1.0, 2.0]))
-    rank_table(filled, written(holed, tmp_path / "c.parquet"), tmp_path / "r.parquet")
-    assert pq.read_table(tmp_path / "r.parquet")["document"].to_pylist()[0] == 7  # 1 + 5 is more than 3
+def fill_with_5(features, _):
+    return features.nan_to_num(5.0).sum(-1)
+
+
+@pytest.mark.parametrize("value", [None, float("nan")])
+def test_missing_values_reach_the_ranker_and_are_counted_where_training_had_none(tmp_path, value):
+    holed = TABLE.set_column(2, "age", pa.array([value, 0.5, value, 1.0, 2.0], pa.float64()))
+    path = written(holed, tmp_path / "c.parquet")
+    known = SavedRanker(fill_with_5, "f", 2, ("price", "age"), missing_in_training=(1,))
+    assert rank_table(known, path, tmp_path / "r.parquet", strict=True).filled == {}
+    assert pq.read_table(tmp_path / "r.parquet")["document"].to_pylist()[0] == 9  # a price of 3, and 5
+    new = SavedRanker(fill_with_5, "f", 2, ("price", "age"), missing_in_training=())
+    assert rank_table(new, path, tmp_path / "r.parquet").filled == {"age": 2}
+    with pytest.raises(ValueError, match="column 'age' has missing values, and had none in training"):
+        rank_table(new, path, tmp_path / "r.parquet", strict=True)
+
+
+def test_categories_are_ranked_as_they_are(tmp_path):
+    table = TABLE.set_column(2, "age", pa.array(["old", "new", None, "old", "unheard of"]).dictionary_encode())
+    ranker = SavedRanker(fill_with_5, "f", 2, ("price", "age"), {"age": ("new", "old")})
+    parts = open_candidates(written(table, tmp_path / "c.parquet"), ranker).parts()
+    assert_array_equal(np.concatenate([part.features[:, 1] for part in parts]), [1, 0, np.nan, 1, -1])
+
+
+def test_scores_that_are_not_finite_are_refused_by_document(tmp_path):
+    broken = SavedRanker(lambda features, _: features[..., 0].log(), "log", 2, ("price", "age"))
+    minus = TABLE.set_column(3, "price", pa.array([1.0, 1.0, 1.0, -1.0, 1.0]))
+    with pytest.raises(ValueError, match="is nan: only finite scores give an order"):
+        rank_table(broken, written(minus, tmp_path / "c.parquet"), tmp_path / "r.parquet")
 
 
 def test_a_document_twice_and_ids_that_are_missing_are_refused(tmp_path):
@@ -215,10 +239,10 @@ def test_a_damaged_page_is_refused_by_file_and_leaves_nothing(tmp_path):
 
 
 def test_a_model_without_feature_names_takes_all_numbers_in_order(tmp_path):
-    nameless = SavedRanker(lambda features, _: features[..., 1], "second", 2, (), takes_missing=False)
+    nameless = SavedRanker(lambda features, _: features[..., 1], "second", 2)
     path = written(TABLE, tmp_path / "candidates.parquet")
     assert open_candidates(path, nameless).features == ("age", "price")
-    wider = SavedRanker(nameless.score, "wider", 3, (), takes_missing=False)
+    wider = SavedRanker(nameless.score, "wider", 3)
     with pytest.raises(ValueError, match=r"has 2 columns of numbers besides the ids, .* 3 features without names"):
         open_candidates(path, wider)
 

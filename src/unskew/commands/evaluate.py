@@ -16,9 +16,9 @@ from unskew.data.public_logs.id_pages import is_public_log, read_pages
 from unskew.evaluation.evaluate import Evaluation
 from unskew.evaluation.evaluate import evaluate as run_evaluation
 from unskew.serving.model_files import load_model
-from unskew.serving.saved_ranker import open_ranker
+from unskew.serving.saved_ranker import MissingCounts, open_ranker
 from unskew.serving.weights import write_rows
-from unskew.terminal import show_json, show_table
+from unskew.terminal import show_filled, show_json, show_table
 
 GRADE_COLUMNS = ("metric", "mean", "95 % interval", "queries", "left out")
 POSITION_COLUMNS = ("predicted click rate", "observed click rate", "perplexity", "conditional perplexity")
@@ -32,6 +32,9 @@ def evaluate(
     undefined: Annotated[str, typer.Option(help="Queries without a relevant document: skip, zero, one.")] = "skip",
     max_grade: Annotated[float | None, typer.Option(help="Highest possible grade, for err.")] = None,
     out: Annotated[Path | None, typer.Option(help="Parquet file for the values of each query.")] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse missing values in columns that had none in training.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Measure a model on judged data, or by how well it predicts the clicks of a log."""
@@ -42,9 +45,12 @@ def evaluate(
         _show_clicks(model, data, [name for name in names if not name.startswith("err")], json=json)
         return
     saved = open_ranker(model)
-    judged = load_split(data, "test").with_features(saved.feature_names)
+    judged = load_split(data, "test").with_features(saved.feature_names, saved.categories)
+    missing = MissingCounts(saved, strict=strict)
     scores = saved.for_judged(judged) if saved.vocabulary is None else saved.score_judged(judged).scores
+    missing.add(judged.features)
     result = run_evaluation(scores, judged, names, undefined=undefined, max_grade=max_grade)
+    show_filled(missing.found())
     if out is not None:
         write_rows(result.to_table(), out)
     if json:

@@ -14,7 +14,7 @@ from unskew.serving.candidates import is_table
 from unskew.serving.rank import MEMORY, rank_judged, rank_table
 from unskew.serving.rankings import check_ending
 from unskew.serving.saved_ranker import open_ranker
-from unskew.terminal import console, counting_progress, show_json
+from unskew.terminal import console, counting_progress, show_filled, show_json
 
 TABLE_HELP = "Parquet files with candidates (file, folder or glob): ids and features, queries of any number."
 
@@ -30,6 +30,9 @@ def rank(
         bool, typer.Option("--sort", help="Put documents of a query together first, if the table does not.")
     ] = False,
     memory: Annotated[str, typer.Option(help="Limit of memory for sorting; more goes to disk.")] = MEMORY,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse missing values in columns that had none in training.")
+    ] = False,
     overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -41,14 +44,29 @@ def rank(
     if is_table(data):
         with counting_progress("rank", "documents", quiet=quiet or json) as progress:
             done = rank_table(
-                ranker, data, out, query=query, document=document, sort=sort, memory=memory, progress=progress
+                ranker,
+                data,
+                out,
+                query=query,
+                document=document,
+                sort=sort,
+                memory=memory,
+                strict=strict,
+                progress=progress,
             )
     else:
-        done = rank_judged(ranker, load_split(data, "test").with_features(ranker.feature_names), out)
+        judged = load_split(data, "test").with_features(ranker.feature_names, ranker.categories)
+        done = rank_judged(ranker, judged, out, strict=strict)
     if json:
-        counts = {"documents": done.documents, "queries": done.queries, "unknown": done.unknown}
+        counts = {
+            "documents": done.documents,
+            "queries": done.queries,
+            "unknown": done.unknown,
+            "filled": dict(done.filled),
+        }
         show_json({"ranking": out, **counts})
         return
+    show_filled(done.filled)
     if done.unknown:
         console.print(
             f"{done.unknown:,} documents are not in the log that the model learnt from: they are ranked by what it "

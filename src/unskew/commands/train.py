@@ -9,6 +9,7 @@ import typer
 
 from unskew.commands.app import DATA_HELP, AllowCode, Json, Overwrite, Quiet, Seed, SetOptions, command
 from unskew.data.clicks.storage import open_log, read_log
+from unskew.data.column_table import grouped
 from unskew.data.files import check_folder
 from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet
@@ -90,6 +91,7 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
                 "examination": None if curve is None else curve.tolist(),
                 "never_shown": never_shown,
                 "warnings": history.warnings,
+                "columns": {column.name: column.became for column in model.columns()},
             }
         )
         return
@@ -99,6 +101,7 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
         markup=False,
         highlight=False,
     )
+    show_table("What the columns became", ("became", "columns", "names"), grouped(model.columns()), left=3)
     if curve is not None:
         values = ["never shown" if place in never_shown else f"{value:.3f}" for place, value in enumerate(curve)]
         rows = [(str(place), value) for place, value in enumerate(values, start=1)]

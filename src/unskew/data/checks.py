@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 LAST_POSITION = int(np.iinfo(np.int16).max)
 LARGEST_COUNT = 2.0**53
+INFINITE = "features are finite, or missing (NaN); cut it off or leave it empty"
+NOTHING_MISSING = "here features must be finite; fill what is missing first"
 ROUNDING = 1e-6  # weighted clicks may exceed weighted sessions by this share
 
 
@@ -37,36 +39,21 @@ def check_present(table: pa.Table, name: str) -> None:
         raise ValueError(f"column '{name}', row {row}: no value; fill it or drop the row")
 
 
-def check_features(features: NDArray, names: Sequence[str] = (), what: str = "document") -> None:
-    """Refuse NaN and infinity."""
+def check_features(
+    features: NDArray, names: Sequence[str] = (), what: str = "document", *, missing: bool = True
+) -> None:
+    """Refuse infinity, and NaN where nothing may be missing."""
     with np.errstate(invalid="ignore", over="ignore"):
         if np.isfinite(features.sum()):  # one fast pass; if it fails, a slow one finds the place
             return
     for start in range(0, len(features), 65_536):
-        bad = ~np.isfinite(features[start : start + 65_536])
+        block = features[start : start + 65_536]
+        bad = np.isinf(block) if missing else ~np.isfinite(block)
         if bad.any():
             row, column = np.argwhere(bad)[0]
             name = f"'{names[column]}'" if len(names) else f"number {column}"
-            raise ValueError(
-                f"feature {name} of {what} {start + row} is {features[start + row, column]}: features must be finite; "
-                "impute them first, e.g. with fit_transform(..., impute='mean')"
-            )
-
-
-def refuse_infinite(features: NDArray, names: Sequence[str] = (), what: str = "document") -> None:
-    """Refuse infinity; NaN is a value that is missing."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        if np.isfinite(features.sum()):  # one fast pass; if it fails, a slow one looks closer
-            return
-    for start in range(0, len(features), 65_536):
-        bad = np.isinf(features[start : start + 65_536])
-        if bad.any():
-            row, column = np.argwhere(bad)[0]
-            name = f"'{names[column]}'" if len(names) else f"number {column}"
-            raise ValueError(
-                f"feature {name} of {what} {start + row} is {features[start + row, column]}: features are finite, or "
-                "missing (NaN); cut it off or leave it empty"
-            )
+            rule = INFINITE if missing else NOTHING_MISSING
+            raise ValueError(f"feature {name} of {what} {start + row} is {features[start + row, column]}: {rule}")
 
 
 def check_values(values: NDArray, allowed: NDArray, column: str, rule: str) -> None:
@@ -78,7 +65,7 @@ def check_values(values: NDArray, allowed: NDArray, column: str, rule: str) -> N
 
 def check_same(values: NDArray, representative: NDArray[np.int64], column: str, rule: str) -> None:
     """Refuse the first row whose value is not that of the row which represents it."""
-    same = values == values[representative]
+    same = (values == values[representative]) | ((values != values) & (values != values)[representative])
     if not same.all():
         row = int(np.argmin(same))
         other = representative[row]
@@ -114,8 +101,8 @@ def check_log(log: ClickLog) -> None:
     if log.features.ndim != 2:
         raise ValueError(f"features must be a matrix [versions, features], got shape {log.features.shape}")
     _check_shapes(log)
-    refuse_infinite(log.features, log.feature_names, "version")
-    refuse_infinite(log.context, log.context_names, "list")
+    check_features(log.features, log.feature_names, "version")
+    check_features(log.context, log.context_names, "list")
     _check_documents(log)
     _check_counts(log)
     _check_positions(log)

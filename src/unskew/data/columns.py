@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.data.checks import check_present, check_values
+from unskew.data.checks import check_values
 from unskew.data.grouping import as_array, as_text, decoded
 
 FINITE = "features are finite, or missing; cut it off or leave it empty"
+MOST_VALUES = 10_000  # of a category
 
 
 def as_arrow(table: Any) -> pa.Table:
@@ -78,10 +79,28 @@ def feature_column(table: pa.Table, name: str) -> tuple[NDArray[np.float32], tup
     """A column as float32, NaN where a value is missing; text as numbers of categories, with their names in order."""
     if is_numeric(table, name):
         return feature_values(table, name), None
-    text = as_text(as_array(table[name]))
-    found = sorted(value for value in pc.unique(text).to_pylist() if value is not None)
-    numbers_of = pc.index_in(text, value_set=pa.array(found, pa.large_string()), skip_nulls=True)
-    return pc.cast(numbers_of, pa.float32()).to_numpy(zero_copy_only=False), tuple(found)
+    vocabulary = vocabulary_of(table[name], name)
+    return category_codes(table[name], vocabulary), vocabulary
+
+
+def category_codes(column: pa.ChunkedArray | pa.Array, vocabulary: Sequence[str]) -> NDArray[np.float32]:
+    """The number of each value in a vocabulary: -1 for a value that it does not have, NaN where there is none."""
+    values = as_text(decoded(as_array(column)))
+    found = pc.fill_null(pc.index_in(values, value_set=pa.array(list(vocabulary), values.type)), -1)
+    codes = found.to_numpy(zero_copy_only=False).astype(np.float32)
+    codes[values.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    return codes
+
+
+def vocabulary_of(column: pa.ChunkedArray | pa.Array, name: str) -> tuple[str, ...]:
+    """The distinct values of a category as sorted text; a column with a value of its own in every row is refused."""
+    distinct = pc.unique(as_text(decoded(as_array(column)))).drop_null()
+    if len(distinct) > MOST_VALUES:
+        raise ValueError(
+            f"column '{name}' has {len(distinct):,} different values, more than a category can have ({MOST_VALUES:,}): "
+            "leave an id out, or put its values into groups first (for example hash them into 1,000)"
+        )
+    return tuple(sorted(distinct.to_pylist()))
 
 
 PERIODS = {"hour": "h", "day": "D", "week": "W", "month": "M"}  # as numpy calls them; weeks begin on Thursdays there
@@ -142,8 +161,6 @@ def as_features(X: Any) -> tuple[NDArray[np.float32], tuple[str, ...]]:
     """A matrix or table of features as float32 with the names of its columns, none for a matrix."""
     if is_table(X):
         table = as_arrow(X)
-        for name in table.column_names:
-            check_present(table, name)
         values = np.empty((table.num_rows, table.num_columns), dtype=np.float32)
         for number, name in enumerate(table.column_names):
             values[:, number] = feature_values(table, name)

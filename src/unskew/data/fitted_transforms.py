@@ -1,23 +1,27 @@
 """Fitting of feature transforms, on the training split only.
 
-`fit_transform(name, train.features)` gives a module that a ranker carries. Names are keys of `TRANSFORMS`.
+`fit_transform(name, train.features)` gives a module that a ranker carries. Names are keys of `TRANSFORMS`; they say
+what becomes of numbers. Missing values (NaN) are left out when numbers are fitted, and filled in when they are served;
+see `raw_columns`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from unskew.data.checks import check_features
-from unskew.data.moments import moments
+from unskew.data.moments import Moments, moments
+from unskew.data.raw_columns import MISSING_PLACE, N_SPECIAL, RARE_PLACE, RawColumns
+from unskew.data.transform_specs import from_spec
 from unskew.data.transforms import (
     Chain,
     Clip,
     HeavyTailLog,
     Identity,
-    Impute,
     MinMax,
     Offsets,
     PerQueryMinMax,
@@ -26,11 +30,12 @@ from unskew.data.transforms import (
     Standard,
     Transform,
     cut,
-    from_spec,
 )
 
-__all__ = ["IMPUTATIONS", "TRANSFORMS", "Transform", "fit_transform", "from_spec"]
+__all__ = ["TRANSFORMS", "Transform", "fit_transform", "from_spec"]
 
+COMMON = 5  # documents of a category; what is rarer shares a place with what was never seen
+LARGEST_FLAG = 10.0  # of an indicator: one missing value in millions would be a huge number else
 TINY = 1e-30  # a spread below this is none: its inverse would leave float32
 
 # One pass over the blocks gives one fitted step.
@@ -77,16 +82,6 @@ def _log_sizes(block: NDArray) -> NDArray:
         return np.log(np.abs(block))
 
 
-def fit_mean(blocks: Blocks) -> Transform:
-    """What is missing becomes the mean of the column, or 0 where a column has no value at all."""
-    return Impute.of(fill=moments(blocks).mean)
-
-
-def fit_zero(blocks: Blocks) -> Transform:
-    """What is missing becomes 0."""
-    return Impute.of(fill=np.zeros(next(iter(blocks)).shape[1]))
-
-
 # Every name is a chain of steps, fitted one after the other: each sees what the ones before it made.
 TRANSFORMS: dict[str, tuple[Fit, ...]] = {
     "identity": (lambda _: Identity(),),
@@ -100,8 +95,6 @@ TRANSFORMS: dict[str, tuple[Fit, ...]] = {
     "reciprocal": (lambda _: Reciprocal(),),
     "automatic": (fit_automatic,),
 }
-TAKES_MISSING = {"reciprocal"}  # knows what to do with NaN
-IMPUTATIONS: dict[str, Fit] = {"mean": fit_mean, "zero": fit_zero}
 
 
 def fit_transform(
@@ -109,58 +102,134 @@ def fit_transform(
     features: NDArray | Iterable[NDArray],
     offsets: Offsets | None = None,
     *,
-    impute: str | None = None,
     columns: Sequence[str] = (),
-) -> Transform:
+    categories: Mapping[str, Sequence[str]] | None = None,
+) -> RawColumns:
     """Fit a transform on the training split.
 
     Args:
         features: A matrix `[documents, features]`, or blocks of one that is larger than memory: an iterable that
-            starts anew each time it is read, as there are several passes.
+            starts anew each time it is read, as there are several passes. NaN is a missing value.
         offsets: Of the queries among the rows of a matrix; needed when a step looks at whole queries before another
             is fitted.
-        impute: "mean" or "zero" puts that in place of NaN and infinity, which are refused otherwise.
-        columns: Names of the columns, for messages.
+        columns: Names of the columns.
+        categories: Vocabularies of columns that hold codes, by name.
     """
     if name not in TRANSFORMS:
         raise ValueError(f"unknown feature transform '{name}': choose one of {', '.join(TRANSFORMS)}")
-    if impute is not None and impute not in IMPUTATIONS:
-        raise ValueError(f"unknown imputation '{impute}': choose one of {', '.join(IMPUTATIONS)}")
     if isinstance(features, Iterator):
         raise TypeError("an iterator can be read only once, but fitting takes several passes: pass a list of blocks")
     if offsets is not None and not isinstance(features, np.ndarray):
         raise TypeError("offsets belong to the rows of one matrix: leave them out, or pass a matrix and not blocks")
+    vocabularies = {list(columns).index(column): len(values) for column, values in (categories or {}).items()}
     blocks = _Blocks([features] if isinstance(features, np.ndarray) else features, offsets)
-    if impute is None and name not in TAKES_MISSING:
-        blocks.check(columns)
-    steps = TRANSFORMS[name] if impute is None else (IMPUTATIONS[impute], *TRANSFORMS[name])
+    blocks.check(columns)
+    found = moments(blocks)
+    numbers = np.setdiff1d(np.arange(len(found.count)), list(vocabularies))
     fitted: list[Transform] = []
-    for fit in steps:
-        fitted.append(fit(blocks.after(fitted)))
-    return fitted[0] if len(fitted) == 1 else Chain(fitted)
+    for fit in TRANSFORMS[name]:
+        fitted.append(fit(blocks.after(numbers, fitted)))
+    inner = fitted[0] if len(fitted) == 1 else Chain(fitted)
+    places = _places(blocks, vocabularies)
+    return _raw_columns(inner, found, numbers, places, blocks.n_rows())
+
+
+def _raw_columns(
+    inner: Transform, found: Moments, numbers: NDArray, places: Mapping[int, NDArray[np.int64]], n_rows: int
+) -> RawColumns:
+    """The transform of the numbers with fillings, indicators and places of categories around it."""
+    share = 1 - found.count[numbers] / n_rows
+    flagged = np.flatnonzero((share > 0) & (share < 1))
+    deviation = np.sqrt(share * (1 - share))[flagged]
+    sizes = [int(table.max(initial=MISSING_PLACE)) + 1 for table in places.values()]
+    codes = [len(table) - N_SPECIAL for table in places.values()]
+    transform = RawColumns(inner, len(found.count), len(flagged), codes, sizes)
+    for name, values in {
+        "numbers": numbers,
+        "fill": _typical(inner, found.mean[numbers]),
+        "flagged": flagged,
+        "flag_mean": share[flagged],
+        "flag_scale": np.minimum(_inverse(deviation), LARGEST_FLAG),
+        "category_columns": list(places),
+        "first_entry": np.cumsum([0, *(len(table) for table in places.values())])[:-1],
+        "places": np.concatenate([np.zeros(0, np.int64), *places.values()]),
+    }.items():
+        transform.get_buffer(name).copy_(torch.from_numpy(np.asarray(values)))
+    sources = np.concatenate([numbers, numbers[flagged], list(places)]).astype(np.int64)
+    transform.order.copy_(torch.from_numpy(np.argsort(sources, kind="stable")))
+    return transform
+
+
+def _typical(inner: Transform, mean: NDArray) -> NDArray:
+    """What a missing value becomes: the mean, of the logarithms where `inner` takes them; NaN if it knows better."""
+    steps = list(inner.steps) if isinstance(inner, Chain) else [inner]
+    if isinstance(steps[0], Reciprocal):
+        return np.full_like(mean, np.nan)
+    if not isinstance(steps[0], HeavyTailLog):
+        return mean
+    assert isinstance(steps[1], Standard)
+    bent = steps[1].mean.double().numpy()
+    unbent = np.sign(bent) * np.expm1(np.minimum(np.abs(bent), 80.0)) * steps[0].unit.double().numpy()
+    return np.where(steps[0].heavy.numpy(), unbent, mean)
+
+
+def _places(blocks: _Blocks, vocabularies: Mapping[int, int]) -> dict[int, NDArray[np.int64]]:
+    """The place of each code of each category: of the unseen one, of code 0, 1, …, and of a missing value."""
+    counts = {column: np.zeros(size + N_SPECIAL, np.int64) for column, size in vocabularies.items()}
+    for block in blocks if counts else ():
+        for column, count in counts.items():
+            codes, missing = block[:, column], np.isnan(block[:, column])
+            size = len(count) - N_SPECIAL
+            if not ((codes >= 0) & (codes < size) | missing).all():
+                raise ValueError(
+                    f"column {column} holds codes beyond its vocabulary of {size} values: they count from 0"
+                )
+            entries = np.where(missing, size, codes).astype(np.int64) + 1
+            count += np.bincount(entries, minlength=len(count))
+    places = {}
+    for column, count in counts.items():
+        common = count[1:-1] >= COMMON
+        table = np.full(len(count), RARE_PLACE, np.int64)
+        table[1:-1][common] = N_SPECIAL + np.arange(common.sum())
+        table[-1] = MISSING_PLACE if count[-1] else RARE_PLACE
+        places[column] = table
+    return places
 
 
 class _Blocks:
-    """Rows for fitting, in blocks that can be read again and again, as some transforms leave them."""
+    """Rows for fitting, in blocks that can be read again and again, as some transforms leave their numbers."""
 
-    def __init__(self, matrices: Iterable[NDArray], offsets: Offsets | None, before: Transform | None = None):
+    def __init__(
+        self,
+        matrices: Iterable[NDArray],
+        offsets: Offsets | None,
+        numbers: NDArray | None = None,
+        before: Sequence[Transform] = (),
+    ):
         self.matrices = matrices
         self.offsets = offsets
+        self.numbers = numbers
         self.before = before
 
-    def after(self, steps: Sequence[Transform]) -> _Blocks:
-        """The same rows after these steps."""
-        return _Blocks(self.matrices, self.offsets, Chain(steps) if steps else None)
+    def after(self, numbers: NDArray, steps: Sequence[Transform]) -> _Blocks:
+        """The numbers of the same rows after these steps; what is missing stays so."""
+        return _Blocks(self.matrices, self.offsets, numbers, tuple(steps))
 
     def __iter__(self) -> Iterator[NDArray]:
         for matrix in self.matrices:
             for start, stop, inner in cut(matrix, self.offsets):
-                queries = None if self.offsets is None else inner
                 block = matrix[start:stop]
-                yield block if self.before is None else self.before.apply_to(block, queries)
+                if self.numbers is not None and len(self.numbers) < block.shape[1]:
+                    block = block[:, self.numbers]
+                for step in self.before:
+                    block = step.apply_to(block, None if self.offsets is None else inner)
+                yield block
+
+    def n_rows(self) -> int:
+        return sum(len(matrix) for matrix in self.matrices)
 
     def check(self, columns: Sequence[str]) -> None:
-        """Refuse NaN and infinity, naming column and row."""
+        """Refuse infinity, naming column and row."""
         for number, matrix in enumerate(self.matrices):
             check_features(matrix, columns, what="row" if number == 0 else f"block {number}, row")
 

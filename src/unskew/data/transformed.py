@@ -12,17 +12,20 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import LogFolder
 from unskew.data.fitted_transforms import Transform, fit_transform
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.moments import moments
+from unskew.data.raw_columns import RawColumns
 
 LISTS_AT_ONCE = 8192
 
 
-def transform_for(name: str, source: ClickLog | LogFolder | JudgedSet) -> Transform:
+def transform_for(name: str, source: ClickLog | LogFolder | JudgedSet) -> RawColumns:
     """The transform of this name, fitted to the features of a source."""
+    names, categories = feature_names(source), feature_categories(source)
     if isinstance(source, LogFolder):
-        return fit_transform(name, _ShardFeatures(source), columns=feature_names(source))
+        return fit_transform(name, _ShardFeatures(source), columns=names, categories=categories)
     if isinstance(source, ClickLog) and source.context_names:
-        return fit_transform(name, _ListBlocks(source), columns=feature_names(source))
-    return fit_transform(name, source.features, _offsets(source), columns=feature_names(source))
+        return fit_transform(name, _ListBlocks(source), columns=names, categories=categories)
+    return fit_transform(name, source.features, _offsets(source), columns=names, categories=categories)
 
 
 def transform_log(log: ClickLog, transform: Transform) -> ClickLog:
@@ -33,10 +36,11 @@ def transform_log(log: ClickLog, transform: Transform) -> ClickLog:
     if transform.per_query and offsets is None:  # its documents do not stand query by query
         order = np.argsort(log.version_queries, kind="stable")
         sizes = np.bincount(log.version_queries, minlength=len(log.query_ids))
-        features = np.empty_like(log.features)
+        features = np.empty((len(log.features), transform.width(log.n_features)), np.float32)
         features[order] = transform.apply_to(log.features[order], np.concatenate([[0], np.cumsum(sizes)]))
-        return replace(log, features=features)
-    return replace(log, features=transform.apply_to(log.features, offsets))
+    else:
+        features = transform.apply_to(log.features, offsets)
+    return replace(log, features=features, feature_names=(), categories={})  # these belong to raw columns
 
 
 def _with_context(log: ClickLog, transform: Transform) -> ClickLog:
@@ -50,13 +54,22 @@ def _with_context(log: ClickLog, transform: Transform) -> ClickLog:
     of_documents[:, : log.n_features] = log.features
     of_lists = np.zeros((log.n_lists, log.n_inputs), dtype=np.float32)
     of_lists[:, log.n_features :] = log.context
-    features = transform.apply_to(of_documents)[:, : log.n_features]
-    return replace(log, features=features, context=transform.apply_to(of_lists)[:, log.n_features :])
+    columns = transform.sources().numpy() if isinstance(transform, RawColumns) else np.arange(log.n_inputs)
+    context = [f"context_{number}" for number in range(int((columns >= log.n_features).sum()))]
+    return replace(
+        log,
+        features=transform.apply_to(of_documents)[:, columns < log.n_features],
+        context=transform.apply_to(of_lists)[:, columns >= log.n_features],
+        feature_names=(),
+        context_names=tuple(context),
+        categories={},
+    )
 
 
 def transform_judged(judged: JudgedSet, transform: Transform) -> JudgedSet:
     """The judged set with transformed features."""
-    return replace(judged, features=transform.apply_to(judged.features, judged.offsets))
+    features = transform.apply_to(judged.features, judged.offsets)
+    return replace(judged, features=features, feature_names=(), categories={})
 
 
 def feature_names(source: ClickLog | LogFolder | JudgedSet) -> tuple[str, ...]:
@@ -66,7 +79,24 @@ def feature_names(source: ClickLog | LogFolder | JudgedSet) -> tuple[str, ...]:
         if isinstance(names, int):
             names = [f"feature_{number}" for number in range(names)] if context else []
         return (*names, *context)
-    return source.input_names if isinstance(source, ClickLog) else ()
+    return source.input_names if isinstance(source, ClickLog) else source.feature_names
+
+
+def feature_categories(source: ClickLog | LogFolder | JudgedSet) -> dict[str, tuple[str, ...]]:
+    """Vocabularies of the columns that hold categories, by name."""
+    found = source.about.get("categories", {}) if isinstance(source, LogFolder) else source.categories
+    return {name: tuple(values) for name, values in found.items()}
+
+
+def plain_numbers(log: ClickLog) -> NDArray[np.float32]:
+    """Features for tests that know numbers only: a missing value is the mean of its column, a category says nothing."""
+    features = log.features
+    columns = [log.feature_names.index(name) for name in feature_categories(log) if name in log.feature_names]
+    missing = np.isnan(features)
+    if missing.any() or columns:
+        features = np.where(missing, moments([features]).mean, features).astype(np.float32)
+        features[:, columns] = 0.0
+    return features
 
 
 @dataclass(frozen=True)

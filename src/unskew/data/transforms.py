@@ -2,11 +2,11 @@
 
 A transform is a module without parameters: what it learnt from the training split lies in buffers, so that it is
 saved, exported and served with the ranker, and a document gets the same numbers in training and in service. Called
-with `features [..., docs, f]` and `mask [..., docs]` it gives features of the same shape, with 0 in the padding.
+with `features [..., docs, f]` and `mask [..., docs]` it gives transformed features, with 0 in the padding.
 `apply_to` does the same for a matrix of documents, in blocks of bounded memory.
 
-Features must be finite, unless the first step takes what is missing (`Impute`, `Reciprocal`). `apply_to` refuses
-others and says where they are; the module itself only computes, as ONNX cannot raise.
+NaN is a missing value: `RawColumns`, which stands around the others, fills it in. Infinity is refused by `apply_to`,
+with column and row; the module itself only computes, as ONNX cannot raise.
 
 Columns that are constant in training become 0, whatever is served later: there was nothing to learn from them.
 Columns and rows count from 0, in messages too.
@@ -15,7 +15,7 @@ Columns and rows count from 0, in messages too.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -37,12 +37,15 @@ class Transform(nn.Module, ABC):
     """A function of features, the same in training and in service."""
 
     kind: ClassVar[str]
-    takes_missing: bool = False  # NaN and infinity may come in
     per_query: bool = False  # looks at the other documents of the query
 
     @abstractmethod
     def change(self, features: Tensor, mask: Tensor) -> Tensor:
         """The transformed features; padding may hold anything."""
+
+    def width(self, n_features: int) -> int:
+        """How many columns come out of so many."""
+        return n_features
 
     def spec(self) -> Spec:
         """What `from_spec` needs to build the module; its numbers are in the `state_dict`."""
@@ -57,7 +60,7 @@ class Transform(nn.Module, ABC):
         """The transformed rows of a matrix; transforms that look at whole queries need the queries' offsets."""
         self._check(matrix, offsets)
         device = next((buffer.device for buffer in self.buffers()), torch.device("cpu"))
-        changed = np.empty(matrix.shape, np.float32)
+        changed = np.empty((len(matrix), self.width(matrix.shape[1])), np.float32)
         for start, stop, inner in cut(matrix, offsets if self.per_query else None):
             rows, mask = padded_rows(inner, np.arange(len(inner) - 1))
             block = matrix[start:stop].astype(np.float32, copy=False)[rows]
@@ -70,11 +73,14 @@ class Transform(nn.Module, ABC):
             raise ValueError("this transform looks at whole queries: pass the offsets of the queries")
         if matrix.ndim != 2:
             raise ValueError(f"features must be a matrix [documents, features], got shape {matrix.shape}")
-        for module in self.modules():
-            if isinstance(module, _Fitted) and module.n_features != matrix.shape[1]:
-                raise ValueError(f"the transform was fitted on {module.n_features} columns, got {matrix.shape[1]}")
-        if not self.takes_missing:
-            check_features(matrix, what="row")
+        fitted_on = self.fitted_on()
+        if fitted_on is not None and fitted_on != matrix.shape[1]:
+            raise ValueError(f"the transform was fitted on {fitted_on} columns, got {matrix.shape[1]}")
+        check_features(matrix, what="row")
+
+    def fitted_on(self) -> int | None:
+        """The number of columns it was fitted on; None: any."""
+        return None
 
 
 class Pointwise(Transform):
@@ -105,13 +111,15 @@ class Chain(Transform):
     def __init__(self, steps: Sequence[Transform]):
         super().__init__()
         self.steps = nn.ModuleList(steps)
-        self.takes_missing = len(steps) > 0 and steps[0].takes_missing
         self.per_query = any(step.per_query for step in steps)
 
     def change(self, features: Tensor, mask: Tensor) -> Tensor:
         for step in self.steps:
             features = step.change(features, mask)  # type: ignore[operator]
         return features
+
+    def fitted_on(self) -> int | None:
+        return next((step.fitted_on() for step in self.steps if step.fitted_on() is not None), None)  # type: ignore[operator]
 
     def spec(self) -> Spec:
         return {"kind": self.kind, "steps": [step.spec() for step in self.steps]}  # type: ignore[operator]
@@ -146,7 +154,6 @@ class Reciprocal(Pointwise):
     r"""$\frac{1}{c + x}$ of ranks that count from 0 or 1; missing ones (NaN) become 0, as if infinitely far down."""
 
     kind = "reciprocal"
-    takes_missing = True
 
     def __init__(self, constant: float = 10.0):
         super().__init__()
@@ -164,18 +171,23 @@ class Reciprocal(Pointwise):
 
 
 class PerQueryMinMax(Transform):
-    """Every column from 0, the least of the query, to 1, its greatest; 0 where all documents of the query agree."""
+    """Every column from 0, the least among the given documents of the query, to 1, its greatest.
+
+    The documents are those of the list in training (the shown ones) and all candidates in service. A column in which
+    they all agree cannot be scaled and passes as it is, held to 0 to 1.
+    """
 
     kind = "per_query_minmax"
     per_query = True
 
     def change(self, features: Tensor, mask: Tensor) -> Tensor:
         limits = torch.finfo(features.dtype)
-        padding = ~mask.unsqueeze(-1)
-        least = features.masked_fill(padding, limits.max).amin(-2, keepdim=True)
-        greatest = features.masked_fill(padding, limits.min).amax(-2, keepdim=True)
+        unknown = ~mask.unsqueeze(-1) | features.isnan()
+        least = features.masked_fill(unknown, limits.max).amin(-2, keepdim=True)
+        greatest = features.masked_fill(unknown, limits.min).amax(-2, keepdim=True)
         spread = greatest - least
-        return (features - least) / torch.where(spread > 0, spread, 1.0)
+        scaled = (features - least) / torch.where(spread > 0, spread, 1.0)
+        return torch.where(spread > 0, scaled, features.clamp(0.0, 1.0))
 
 
 class _Fitted(Pointwise):
@@ -195,22 +207,11 @@ class _Fitted(Pointwise):
             transform.get_buffer(name).copy_(torch.from_numpy(np.array(values)))
         return transform
 
+    def fitted_on(self) -> int | None:
+        return self.n_features
+
     def spec(self) -> Spec:
         return {"kind": self.kind, "n_features": self.n_features}
-
-
-class Impute(_Fitted):
-    """What is not finite becomes a number of the column."""
-
-    kind = "impute"
-    takes_missing = True
-    fill: Tensor  # [features]
-
-    def __init__(self, n_features: int):
-        super().__init__(n_features, fill=torch.float32)
-
-    def change_each(self, features: Tensor) -> Tensor:
-        return torch.where(features.isfinite(), features, self.fill)
 
 
 class Standard(_Fitted):
@@ -256,24 +257,6 @@ class HeavyTailLog(_Fitted):
 
     def change_each(self, features: Tensor) -> Tensor:
         return torch.where(self.heavy, features.sign() * (features.abs() / self.unit).log1p(), features)
-
-
-# What a spec may name: loading a transform runs nothing else.
-KINDS: dict[str, Callable[..., Transform]] = {
-    kind.kind: kind
-    for kind in (Identity, SignedLog, Clip, Reciprocal, PerQueryMinMax, Impute, Standard, MinMax, HeavyTailLog)
-}
-
-
-def from_spec(spec: Spec) -> Transform:
-    """The transform that gave this spec, before its `state_dict` is loaded."""
-    settings = dict(spec)
-    kind = settings.pop("kind", None)
-    if kind == Chain.kind:
-        return Chain([from_spec(step) for step in settings["steps"]])
-    if kind not in KINDS:
-        raise ValueError(f"unknown kind of feature transform '{kind}', known: {', '.join([*KINDS, Chain.kind])}")
-    return KINDS[kind](**settings)
 
 
 def cut(matrix: NDArray, offsets: Offsets | None) -> Iterator[tuple[int, int, Offsets]]:

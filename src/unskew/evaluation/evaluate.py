@@ -161,6 +161,13 @@ def score_documents(ranker: Scorer, judged: JudgedSet) -> NDArray[np.float64]:
         for queries, lists in judged.batches():
             rows, mask = padded_rows(judged.offsets, queries, lists.n_docs)
             scores[rows[mask]] = _checked(score(queries, lists), lists).numpy()[mask]
+    if not np.isfinite(scores).all():
+        row = int(np.argmin(np.isfinite(scores)))
+        query = int(np.searchsorted(judged.offsets, row, side="right")) - 1
+        raise ValueError(
+            f"the score of document {judged.document_ids[row]} of query {judged.query_ids[query]} is {scores[row]}: "
+            "only finite scores give an order; the ranker is damaged or training diverged"
+        )
     return scores
 
 

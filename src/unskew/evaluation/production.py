@@ -95,7 +95,7 @@ def _looked_up(log: ClickLog, scores: Vector, judged: JudgedSet) -> Vector | Non
     if not found.any() or judged.n_features != log.n_features:
         return None
     # Ids that only happen to be equal, as in two numbered files, come with other features.
-    if not np.array_equal(log.features[rows[found]], judged.features[found]):
+    if not np.array_equal(log.features[rows[found]], judged.features[found], equal_nan=True):
         return None
     values = np.where(found, scores[rows], np.nan)
     query = np.repeat(np.arange(judged.n_queries), judged.sizes)

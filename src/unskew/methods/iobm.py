@@ -116,7 +116,8 @@ class OtherClicks(nn.Module):
         super().__init__()
         self.n_positions = problem.n_positions
         self.use_clicks = use_clicks
-        n_context = problem.n_features if use_context else 0
+        n_context = problem.n_inputs if use_context else 0
+        self.inputs = problem.new_inputs() if use_context else nn.Identity()
         self.n_context = n_context
         self.positions = nn.Embedding(problem.n_positions, embedding)
         self.clicks = nn.Embedding(2, embedding)
@@ -146,12 +147,13 @@ class OtherClicks(nn.Module):
         return torch.cat([F.pad(above, (0, 0, 1, 0))[:, :-1], F.pad(below, (0, 0, 0, 1))[:, 1:]], -1)
 
     def _context(self, lists: ClickedLists) -> Tensor:
-        """Mean features of each list, at every place, `[batch, docs, features]`."""
+        """Mean features of each list, of a category its mean vector, at every place, `[batch, docs, inputs]`."""
         if not self.n_context:
             return lists.clicks.unsqueeze(-1)[..., :0]
         mask = lists.mask.unsqueeze(-1)
-        mean = lists.features.masked_fill(~mask, 0.0).sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)
-        return mean.expand_as(lists.features)
+        features = self.inputs(lists.features.masked_fill(~mask, 0.0))
+        mean = features.masked_fill(~mask, 0.0).sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)
+        return mean.expand_as(features)
 
 
 class EntryAttention(nn.Module):

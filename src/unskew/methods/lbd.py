@@ -46,6 +46,7 @@ from unskew import losses
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.documents import Ranker
+from unskew.networks.inputs import split_inputs
 from unskew.networks.limits import (
     CANCELLED_TOGETHER,
     draw_kept,
@@ -92,7 +93,8 @@ class LBD(Method):
         share: of the documents of a batch, those whose penalty is computed.
         exact: compute the penalty of all documents at all positions.
         lipschitz: penalty, or certified: no penalty, but no $\hat o_k$ steeper than `beta`, by construction.
-        beta: $\beta$, Lipschitz constant of a certified observation with respect to the transformed features.
+        beta: $\beta$, Lipschitz constant of a certified observation, as the penalty with respect to what the network
+            sees: transformed numbers, indicators of missing values and the vectors of categories.
         shared: one network for relevance and observation, as in the reference program.
         observation_hidden: layers of the network of observation; default: as the ranker's, none for a linear one.
         top_seen: how surely the average document is seen where it is seen best; sets the scale of all.
@@ -201,11 +203,13 @@ class LBD(Method):
         places = chosen.positions
         average = self._log_average(places, chosen.bias).detach()
 
-        def seen(features: Tensor) -> Tensor:
-            outputs = self._outputs(features).gather(-1, places.unsqueeze(-1)).squeeze(-1)
+        inputs, outputs_of = self._split_outputs()
+
+        def seen(numbers: Tensor) -> Tensor:
+            outputs = outputs_of(numbers).gather(-1, places.unsqueeze(-1)).squeeze(-1)
             return self.penalized(F.logsigmoid(log_odds(average) + outputs - centre[places]))
 
-        return (chosen.weights * slope_lengths(seen, chosen.features)).sum()
+        return (chosen.weights * slope_lengths(seen, inputs(chosen.features))).sum()
 
     def _kept(self, mask: Tensor) -> Tensor:
         r"""$\gamma$: False where observation is cancelled."""
@@ -225,6 +229,13 @@ class LBD(Method):
         if isinstance(self.relevance, SharedRanker):
             return self.relevance.layers(features)[..., 1:]
         return self.dependence(features)
+
+    def _split_outputs(self) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
+        """What makes numbers of features, and the outputs of observation as a function of these."""
+        if isinstance(self.relevance, SharedRanker):
+            inputs, layers = split_inputs(self.relevance.layers)
+            return inputs, lambda numbers: layers(numbers)[..., 1:]
+        return split_inputs(self.dependence)
 
     def _centre_of(self, outputs: Tensor, lists: ClickedLists) -> Tensor:
         """Mean outputs of the showings of the batch, `[positions]`; outside training the running mean."""
@@ -278,7 +289,8 @@ def _dependence(problem: Problem, hidden: Sequence[int] | None, beta: float | No
     if beta is not None:
         if hidden is None:
             hidden = () if problem.network.kind == "linear" else problem.network.hidden
-        return LipschitzNetwork(problem.n_features, hidden, problem.n_positions, constant=beta / STEEPEST_SIGMOID)
+        limited = LipschitzNetwork(problem.n_inputs, hidden, problem.n_positions, constant=beta / STEEPEST_SIGMOID)
+        return nn.Sequential(problem.new_inputs(), limited) if problem.categories else limited
     layers = problem.new_layers(problem.n_positions, hidden)
     last = layers[-1]
     assert isinstance(last, nn.Linear)

@@ -53,6 +53,7 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.documents import Ranker
+from unskew.networks.inputs import split_inputs
 from unskew.networks.limits import draw_kept, penalized_pairs, showings, slope_lengths, weighted_mean
 from unskew.networks.line_search import Axis, Found, ScoredLists, of_clicks, of_metric, search, spread_axes
 from unskew.networks.low_rank import LINKS, Average, CorrectedRanker, Loadings, largest_delta
@@ -197,7 +198,8 @@ class LowRank(Method):
         r"""$\sum_x \frac{1}{K} \sum_k \lVert\nabla_x \sum_j e_j(x)\,a_{jk}\rVert_2$ over the showings of the batch."""
         chosen = penalized_pairs(lists, {}, self.n_positions, share=self.share, exact=self.exact)
         loadings = self.table()[:, chosen.positions].T
-        lengths = slope_lengths(lambda features: (self.traits(features) * loadings).sum(-1), chosen.features)
+        inputs, layers = split_inputs(self.traits)
+        lengths = slope_lengths(lambda numbers: (layers(numbers) * loadings).sum(-1), inputs(chosen.features))
         return (chosen.weights * lengths).sum() / self.n_positions
 
     # -- what is served

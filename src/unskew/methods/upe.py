@@ -155,9 +155,10 @@ class PolicyNetwork(nn.Module):
     def __init__(self, problem: Problem, width: int, hidden: int):
         super().__init__()
         # As the ranker: only the reference programs' network normalizes its inputs.
-        first = [nn.LayerNorm(problem.n_features)] if problem.network.kind == "mlp" else []
+        first = [nn.LayerNorm(problem.n_inputs)] if problem.network.kind == "mlp" else []
+        self.inputs = problem.new_inputs()
         self.documents = nn.Sequential(
-            *first, nn.Linear(problem.n_features, hidden), nn.LeakyReLU(), nn.Linear(hidden, width)
+            *first, nn.Linear(problem.n_inputs, hidden), nn.LeakyReLU(), nn.Linear(hidden, width)
         )
         self.output = scoring_layers(width, hidden)
 
@@ -167,7 +168,7 @@ class PolicyNetwork(nn.Module):
 
     def vectors(self, features: Tensor, mask: Tensor) -> Tensor:
         """Vectors of documents, `[batch, docs, width]`."""
-        return self.documents(features.masked_fill(~mask.unsqueeze(-1), 0.0))
+        return self.documents(self.inputs(features.masked_fill(~mask.unsqueeze(-1), 0.0)))
 
 
 class PositionVectors(nn.Module):

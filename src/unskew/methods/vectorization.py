@@ -178,7 +178,8 @@ class BaseNetwork(BaseModel):
     """The paper's: a network of its own on the features."""
 
     def __init__(self, problem: Problem, embedding: RelevanceEmbedding, start: Tensor):  # noqa: ARG002
-        super().__init__(mlp(problem.n_features, BASE_SIZES, 2 * len(start), norm=False), start)
+        layers = mlp(problem.n_inputs, BASE_SIZES, 2 * len(start), norm=False)
+        super().__init__(layers.insert(0, problem.new_inputs()) if problem.categories else layers, start)
 
     def inputs(self, features: Tensor, trunk: Tensor) -> Tensor:  # noqa: ARG002
         return features

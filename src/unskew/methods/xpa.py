@@ -111,7 +111,9 @@ class ContextObservation(nn.Module):
         self.asking = nn.Embedding(problem.n_positions, width)
         self.asked = nn.Embedding(problem.n_positions, width)
         n_inputs = DISPLAYED_SIZES[displayed](problem)
-        self.display = nn.Linear(n_inputs, width, bias=False) if n_inputs else None
+        self.display: nn.Module | None = nn.Linear(n_inputs, width, bias=False) if n_inputs else None
+        if self.display is not None and displayed == "features" and problem.categories:
+            self.display = nn.Sequential(problem.new_inputs(), self.display)
         self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
         self.score = nn.Linear(width, 1, bias=False)  # no bias: a constant cancels in a list
         nn.init.zeros_(self.score.weight)
@@ -166,7 +168,7 @@ DISPLAYED: dict[str, Callable[[ContextObservation, ClickedLists], Tensor]] = {
     "nothing": lambda _, lists: lists.clicks.unsqueeze(-1)[..., :0],
 }
 DISPLAYED_SIZES: dict[str, Callable[[Problem], int]] = {
-    "features": lambda problem: problem.n_features,
+    "features": lambda problem: problem.n_inputs,
     "bias": lambda problem: sum(1 if levels is None else len(levels) for levels in problem.bias.values()),
     "nothing": lambda _: 0,
 }

@@ -22,6 +22,7 @@ class ListwiseRanker(Ranker):
     """A score for each document from the features of its whole list.
 
     Args:
+        inputs: what makes `n_features` numbers of the features; default: they are these numbers.
         width: size of a document's vector in the encoder.
         hidden: layers of the network that scores a vector.
         n_places: encode this many places of the list, in the order in which documents are given; 0: the list is a set.
@@ -31,6 +32,7 @@ class ListwiseRanker(Ranker):
         self,
         n_features: int,
         *,
+        inputs: nn.Module | None = None,
         width: int = 64,
         layers: int = 2,
         heads: int = 4,
@@ -45,6 +47,7 @@ class ListwiseRanker(Ranker):
             raise ValueError(f"{heads} heads do not divide a width of {width}: choose a width that they divide")
         if layers < 1:
             raise ValueError(f"an encoder has at least one layer, got {layers}: take network 'tabular' for none")
+        self.inputs = nn.Identity() if inputs is None else inputs
         self.expand = nn.Linear(n_features, width)
         layer = nn.TransformerEncoderLayer(
             width, heads, FEED_FORWARD * width, dropout, batch_first=True, norm_first=True
@@ -58,7 +61,7 @@ class ListwiseRanker(Ranker):
 
     def encode(self, features: Tensor, mask: Tensor) -> Tensor:
         """Vectors of documents in their list, `[batch, docs, width]`."""
-        vectors = self.expand(features.masked_fill(~mask.unsqueeze(-1), 0.0))
+        vectors = self.expand(self.inputs(features.masked_fill(~mask.unsqueeze(-1), 0.0)))
         if self.places is not None:
             place = torch.arange(mask.shape[1], device=mask.device).clamp(max=self.places.num_embeddings - 1)
             vectors = vectors + self.places(place)

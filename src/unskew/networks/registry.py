@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from unskew.networks.documents import PointwiseRanker, Ranker, mlp, tabular
+from unskew.networks.inputs import Inputs, n_inputs
 from unskew.networks.listwise import ListwiseRanker
 from unskew.parts import find, name_of
 
@@ -53,6 +54,16 @@ class Problem:
     bias: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)  # name -> levels; None: a number
     network: Network = field(default_factory=Network)
     n_ids: tuple[int, int, int] | None = None  # documents, urls and queries of a vocabulary; None: ids are not used
+    categories: tuple[tuple[int, int], ...] = ()  # features that hold categories, and how many values each has
+
+    @property
+    def n_inputs(self) -> int:
+        """What `new_inputs` makes of the features."""
+        return n_inputs(self.n_features, len(self.categories))
+
+    def new_inputs(self) -> nn.Module:
+        """What every network of features begins with: vectors in place of categories."""
+        return Inputs(self.n_features, self.categories) if self.categories else nn.Identity()
 
     def new_ranker(self) -> Ranker:
         return (self.network.outside or RANKERS[self.network.kind])(self)
@@ -63,9 +74,10 @@ class Problem:
         if hidden is None:
             hidden = () if network.kind == "linear" else network.hidden
         build = mlp if network.kind == "mlp" else tabular
-        return build(
-            self.n_features, hidden, n_outputs, activation=network.activation, dropout=dropout, norm=network.norm
+        layers = build(
+            self.n_inputs, hidden, n_outputs, activation=network.activation, dropout=dropout, norm=network.norm
         )
+        return layers.insert(0, self.new_inputs()) if self.categories else layers
 
     def to_json(self) -> dict[str, Any]:
         entries = {entry.name: getattr(self, entry.name) for entry in fields(self)}
@@ -86,6 +98,7 @@ class Problem:
             bias,
             Network(**data["network"], outside=network),
             None if n_ids is None else (n_ids[0], n_ids[1], n_ids[2]),
+            tuple((column, size) for column, size in data.get("categories", ())),
         )
 
 
@@ -93,15 +106,17 @@ def _pointwise_ranker(problem: Problem) -> Ranker:
     network = problem.network
     if network.kind != "mlp" or not network.expand:
         return PointwiseRanker(problem.new_layers(1, dropout=network.dropout))
-    wider = replace(problem, n_features=network.expand).new_layers(1, dropout=network.dropout)
-    return PointwiseRanker(wider.insert(0, nn.Linear(problem.n_features, network.expand)))
+    wider = replace(problem, n_features=network.expand, categories=()).new_layers(1, dropout=network.dropout)
+    expand = nn.Linear(problem.n_inputs, network.expand)
+    return PointwiseRanker(nn.Sequential(problem.new_inputs(), expand, *wider))
 
 
 def listwise_ranker(problem: Problem) -> ListwiseRanker:
     """A listwise-input ranker of the problem's sizes, whatever kind of network it asks for."""
     network = problem.network
     return ListwiseRanker(
-        problem.n_features,
+        problem.n_inputs,
+        inputs=problem.new_inputs(),
         width=network.expand or LISTWISE_WIDTH,
         layers=network.layers,
         heads=network.heads,

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unskew.data.raw_columns import RawColumns
 from unskew.data.transforms import Chain, HeavyTailLog, MinMax, Reciprocal, SignedLog, Standard, Transform
 from unskew.model import ModelRanker
 from unskew.networks.trees import TreesRanker
@@ -22,7 +23,7 @@ Scores = Callable[[Tensor, Tensor], Tensor]  # features [batch, docs, f], mask [
 
 SHAPES = ((1, 1), (1, 6), (2, 1), (5, 12), (8, 40))  # lists and documents
 PADDING_SHARE = 0.3
-MISSING_SHARE = 0.1  # where the transform takes NaN
+MISSING_SHARE = 0.1
 TOLERANCE = 1e-4  # of the largest score: float32 sums in another order differ by less, a wrong graph by more
 FLOOR = 1e-5  # scores that are all about 0 differ by rounding only
 LARGEST_EXPONENT = 60.0  # float32 ends at e^88
@@ -47,10 +48,12 @@ class Agreement:
         )
 
 
-def compare(ranker: ModelRanker, other: Scores, n_features: int, rng: np.random.Generator) -> Agreement:
-    """How far another program's scores are from torch's."""
+def compare(
+    ranker: ModelRanker, other: Scores, n_features: int, rng: np.random.Generator, *, missing: bool = True
+) -> Agreement:
+    """How far another program's scores are from torch's, with missing values unless it knows none."""
     largest, size, n_documents = [], [], 0
-    for features, mask in sample_lists(ranker, n_features, rng):
+    for features, mask in sample_lists(ranker, n_features, rng, MISSING_SHARE if missing else 0.0):
         with torch.inference_mode():
             expected = ranker(features, mask)
         difference = (other(features, mask) - expected).abs()
@@ -62,7 +65,9 @@ def compare(ranker: ModelRanker, other: Scores, n_features: int, rng: np.random.
     return Agreement(float(torch.stack(largest).max()), allowed, n_documents)
 
 
-def sample_lists(ranker: ModelRanker, n_features: int, rng: np.random.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+def sample_lists(
+    ranker: ModelRanker, n_features: int, rng: np.random.Generator, missing_share: float = MISSING_SHARE
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Lists of raw features and their masks."""
     for n_lists, n_docs in SHAPES:
         mask = torch.from_numpy(rng.random((n_lists, n_docs)) >= PADDING_SHARE)
@@ -74,8 +79,8 @@ def sample_lists(ranker: ModelRanker, n_features: int, rng: np.random.Generator)
         features = (
             trees.near_splits(noise) if isinstance(trees, TreesRanker) else undo(ranker.transform, noise)
         ).float()
-        if ranker.transform.takes_missing:
-            missing = torch.from_numpy(rng.random(features.shape) < MISSING_SHARE)
+        if isinstance(trees, TreesRanker) or isinstance(ranker.transform, RawColumns):
+            missing = torch.from_numpy(rng.random(features.shape) < missing_share)
             features = features.masked_fill(missing, torch.nan)
         yield features.masked_fill(~mask.unsqueeze(-1), torch.nan), mask
     yield torch.full((1, 3, n_features), torch.nan), torch.zeros(1, 3, dtype=torch.bool)
@@ -103,7 +108,17 @@ def _undo_log(values: Tensor) -> Tensor:
     return values.sign() * values.abs().clamp(max=LARGEST_EXPONENT).expm1()
 
 
+def _undo_columns(step: RawColumns, values: Tensor) -> Tensor:
+    """Numbers before their transform, and codes of categories, the unseen one and one too many among them."""
+    raw = values.clone()
+    raw[..., step.numbers] = undo(step.inner, values[..., step.numbers])
+    last = torch.tensor(step.codes, dtype=values.dtype)
+    raw[..., step.category_columns] = (values[..., step.category_columns].abs() * 7 % (last + 2)).floor() - 1
+    return raw
+
+
 INVERSES: dict[type[Transform], Callable[..., Tensor]] = {
+    RawColumns: _undo_columns,
     Standard: lambda step, values: _undo_scale(values, step.mean, step.inverse_deviation),
     MinMax: lambda step, values: _undo_scale(values, step.centre, step.inverse_radius),
     SignedLog: lambda _, values: _undo_log(values),

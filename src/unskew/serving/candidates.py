@@ -6,8 +6,8 @@ under `query` and `document`, features under the names that the ranker was train
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from unskew.data.clicks.storage import ABOUT
-from unskew.data.columns import is_numeric
+from unskew.data.columns import category_codes, is_numeric
 from unskew.data.judged.catalogue import is_known
 from unskew.ingestion.sources import KINDS, find_source
 from unskew.serving.saved_ranker import SavedRanker
@@ -46,7 +46,7 @@ class Candidates:
     query: str
     document: str
     features: tuple[str, ...]  # in the order of the ranker
-    takes_missing: bool = False  # NaN is a value of a feature like others
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # vocabularies, by feature name
     sorted: bool = False  # a copy in another order, whose rows the user does not know
 
     @property
@@ -120,13 +120,15 @@ class Candidates:
     def _features(self, table: pa.Table, first_row: int) -> NDArray[np.float32]:
         matrix = np.empty((table.num_rows, len(self.features)), dtype=np.float32)
         for number, name in enumerate(self.features):
+            if name in self.categories:
+                matrix[:, number] = category_codes(table[name], self.categories[name])
+                continue
             values = pc.cast(table[name], pa.float32(), safe=False).to_numpy(zero_copy_only=False)
-            allowed = ~np.isinf(values) if self.takes_missing else np.isfinite(values)
-            if not allowed.all():
-                row = int(np.argmin(allowed))
+            if np.isinf(values).any():
+                row = int(np.argmax(np.isinf(values)))
                 raise ValueError(
-                    f"{self._where(table, row, first_row)}: column '{name}' is {table[name][row].as_py()}: features "
-                    "are finite; impute it as before training, or leave the document out"
+                    f"{self._where(table, row, first_row)}: column '{name}' is {table[name][row].as_py()}: a missing "
+                    "value is empty or NaN, and no feature is infinite; correct it, or leave the document out"
                 )
             matrix[:, number] = values
         return matrix
@@ -172,7 +174,7 @@ def open_candidates(
         if pa.types.is_nested(schema.field(name).type):
             raise ValueError(f"{place}: column '{name}' holds {schema.field(name).type}: ids are text or numbers")
     features = _feature_columns(schema, ranker, (query, document), str(place))
-    candidates = Candidates(source.files, query, document, features, ranker.takes_missing)
+    candidates = Candidates(source.files, query, document, features, ranker.categories)
     if not sum(candidates.sizes):
         raise ValueError(f"{place} has no rows: there is nothing to rank")
     return candidates
@@ -199,7 +201,7 @@ def _feature_columns(schema: pa.Schema, ranker: SavedRanker, ids: Sequence[str],
             f"{_listed(missing)}; it has: {_listed(schema.names)}"
         )
     for name in ranker.feature_names:
-        if name not in numeric:
+        if name not in numeric and name not in ranker.categories:
             raise ValueError(f"{place}: column '{name}' holds {schema.field(name).type}: features are numbers")
     return ranker.feature_names
 

@@ -167,10 +167,10 @@ def _check_form(target: Path, kind: str) -> None:
 
 
 def _check_log(log: ClickLog, model: Model) -> None:
-    if log.n_features != model.problem.n_features or (model.feature_names or log.feature_names) != log.feature_names:
+    if log.n_features != model.n_features or (model.feature_names or log.feature_names) != log.feature_names:
         raise ValueError(
             f"the log has {log.n_features} features ({', '.join(log.feature_names[:5])}…), the model was trained on "
-            f"{model.problem.n_features} ({', '.join(model.feature_names[:5])}…): pass the log of the training"
+            f"{model.n_features} ({', '.join(model.feature_names[:5])}…): pass the log of the training"
         )
 
 
@@ -196,7 +196,7 @@ def _parts(documents: JudgedSet, seed: int) -> tuple[JudgedSet, JudgedSet]:
 
 
 def _teach(model: Model, documents: JudgedSet, kind: str, missing: float, settings: Boosting, seed: int) -> Student:
-    names = model.feature_names or tuple(f"f{number}" for number in range(model.problem.n_features))
+    names = model.feature_names or tuple(f"f{number}" for number in range(model.n_features))
     check_names(names)
     teacher = model.ranker()
     targets = score_documents(teacher, documents)

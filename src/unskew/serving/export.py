@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from unskew.data.files import check_place, write_file
+from unskew.data.raw_columns import missing_in_training
 from unskew.model import Model, ModelRanker
 from unskew.serving.agreement import Agreement, compare
 from unskew.serving.flat_onnx import INPUT, OUTPUT, check_flat, rank_profile, to_flat_onnx
@@ -76,7 +77,7 @@ def export_model(
     if flat and form != "onnx":
         raise ValueError(f"{target.name}: only ONNX is flat or not; name a file that ends in .onnx")
     check_place(target, overwrite=overwrite)
-    if not model.problem.n_features:
+    if not model.n_features:
         raise ValueError("the model was trained on a log without features and scores all documents alike: add features")
     rng = np.random.default_rng(seed)
     if form == "linear":
@@ -100,7 +101,7 @@ def _default_form(target: Path) -> str:
 
 
 def _onnx(model: Model, rng: np.random.Generator) -> Content:
-    ranker, n_features = _copy_on_cpu(model), model.problem.n_features
+    ranker, n_features = _copy_on_cpu(model), model.n_features
     metadata = _metadata(model, ranker, FORMAT)
     data = to_onnx(ranker, n_features, metadata)
     agreement = compare(ranker, OnnxRanker(data), n_features, rng)
@@ -110,7 +111,7 @@ def _onnx(model: Model, rng: np.random.Generator) -> Content:
 def _flat_onnx(model: Model, target: Path, rng: np.random.Generator, names: tuple[str, str]) -> Content:
     if not all(names) or names[0] == names[1]:
         raise ValueError(f"input and output need a name each, and not the same: got '{names[0]}' and '{names[1]}'")
-    ranker, n_features = _copy_on_cpu(model), model.problem.n_features
+    ranker, n_features = _copy_on_cpu(model), model.n_features
     check_flat(model, ranker)
     data = to_flat_onnx(ranker, n_features, _metadata(model, ranker, FLAT_FORMAT), names)
     agreement = compare(ranker, OnnxRanker(data), n_features, rng)
@@ -124,18 +125,19 @@ def _metadata(model: Model, ranker: ModelRanker, layout: str) -> dict[str, str]:
         "unskew_version": version("unskew"),
         "method": model.recipe.method,
         "transform": model.recipe.transform,
-        "n_features": str(model.problem.n_features),
+        "n_features": str(model.n_features),
         "feature_names": json.dumps(list(model.feature_names)),
-        "takes_missing": "yes" if ranker.transform.takes_missing else "no",
+        "categories": json.dumps({name: list(values) for name, values in model.categories.items()}),
+        "missing_in_training": json.dumps(missing_in_training(model.transform)),
         "scores_depend_on": depends_on(ranker),
     }
 
 
 def _linear(model: Model, target: Path, rng: np.random.Generator) -> Content:
-    n_features = model.problem.n_features
+    n_features = model.n_features
     scores = linear_scores(model, n_features, rng)
     names = _feature_names(model)
-    agreement = compare(_copy_on_cpu(model), scores, n_features, rng)
+    agreement = compare(_copy_on_cpu(model), scores, n_features, rng, missing=False)  # weights know no missing value
     note = f"{n_features} weights, a constant of {scores.constant:.4g} left out"
     if not model.feature_names:
         note += f", features called {names[0]} to {names[-1]} as the log does not name them"
@@ -151,7 +153,7 @@ def _solr(model: Model, target: Path, rng: np.random.Generator) -> Content:
 
 
 def _feature_names(model: Model) -> tuple[str, ...]:
-    return model.feature_names or tuple(f"f{number}" for number in range(model.problem.n_features))
+    return model.feature_names or tuple(f"f{number}" for number in range(model.n_features))
 
 
 def _copy_on_cpu(model: Model) -> ModelRanker:

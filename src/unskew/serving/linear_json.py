@@ -24,6 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unskew.data.raw_columns import RawColumns
 from unskew.data.transforms import Chain, Identity, Standard, Transform
 from unskew.model import Model, ModelRanker
 from unskew.networks.documents import Ranker
@@ -35,7 +36,7 @@ WHY_NOT_AFFINE = {
     "minmax": "clips features to the range of training",
     "reciprocal": "takes reciprocals",
     "per_query_minmax": "looks at the other documents of the query",
-    "impute": "fills in missing values",
+    "raw_columns": "says which values were missing, or holds categories",
 }
 LINEAR = 1e-5  # share of the largest score by which a linear function may miss the ranker's, in float64
 
@@ -82,6 +83,8 @@ def to_json(scores: LinearScores, name: str, feature_names: tuple[str, ...]) -> 
 def _affine(transform: Transform, name: str, n_features: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Scale and shift of each feature."""
     scale, shift = np.ones(n_features), np.zeros(n_features)
+    if isinstance(transform, RawColumns) and transform.width(n_features) == n_features and not transform.codes:
+        transform = transform.inner  # without indicators; the plugin takes what is missing as 0 in any case
     for step in transform.steps if isinstance(transform, Chain) else [transform]:
         assert isinstance(step, Transform)
         if isinstance(step, Standard):

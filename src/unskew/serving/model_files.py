@@ -107,6 +107,7 @@ def load_model(folder: str | Path, parts: Sequence[Any] = ()) -> Model:
     transform = from_spec(about["transform"]["spec"])
     for part, module in {"method": method, "transform": transform}.items():
         state = {name.removeprefix(f"{part}."): value for name, value in tensors.items() if name.startswith(f"{part}.")}
+        _check_finite(path, part, state)
         try:
             module.load_state_dict(state)
         except RuntimeError as error:
@@ -119,6 +120,7 @@ def load_model(folder: str | Path, parts: Sequence[Any] = ()) -> Model:
         transform=transform.eval(),
         history=History.from_json(_read_json(history)) if history.exists() else History(),
         feature_names=tuple(about["feature_names"]),
+        categories={name: tuple(values) for name, values in about.get("categories", {}).items()},
         trained_on=about["trained_on"],
         vocabulary=_read_vocabulary(path / VOCABULARY) if method.uses_ids else None,
         trees=_read_trees(path / TREES) if recipe.ranker == "trees" else None,
@@ -157,6 +159,13 @@ def _part(what: str, choices: Mapping[str, Any], name: str, outside: Mapping[str
     return find(what, choices, name)
 
 
+def _check_finite(path: Path, part: str, state: Mapping[str, torch.Tensor]) -> None:
+    for name, value in state.items():
+        # A filling may be NaN: then the transform itself knows what a missing value is.
+        if not bool(value.isfinite().all()) and not (part == "transform" and name == "fill"):
+            raise ValueError(f"{path}: '{part}.{name}' holds values that are not finite: train or copy the model again")
+
+
 def _about(model: Model) -> dict[str, Any]:
     curve = model.examination()
     return {
@@ -169,6 +178,7 @@ def _about(model: Model) -> dict[str, Any]:
         "ranker": model.recipe.ranker,
         "transform": {"name": model.recipe.transform, "spec": model.transform.spec()},
         "feature_names": list(model.feature_names),
+        "categories": {name: list(values) for name, values in model.categories.items()},
         "examination": None if curve is None else curve.tolist(),
         "trained_on": dict(model.trained_on),
         "best_step": model.history.best_step,

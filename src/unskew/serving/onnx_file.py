@@ -2,7 +2,8 @@
 
 Lists, for any ranker:
 
-    features  float32 [lists, documents, features]  raw, as in the log; rows of padding may hold anything, NaN included
+    features  float32 [lists, documents, features]  raw, as in the log, NaN where one is missing, a category as its code
+                                                    (`categories` in the metadata); rows of padding may hold anything
     mask      bool    [lists, documents]            False for padding
     scores    float32 [lists, documents]            higher is better; what padding gets means nothing
 
@@ -41,7 +42,9 @@ METADATA = {
     "transform": "the name of the feature transform inside",
     "n_features": "how many features a document has",
     "feature_names": "their names in order, a JSON list; empty where the log has none",
-    "takes_missing": "'yes' if NaN may stand for a missing value, else 'no'",
+    "categories": "values of each category by feature name, a JSON object of lists: the feature is the value's number "
+    "in its list, from 0; -1 for a value that is not in it, NaN for a missing one",
+    "missing_in_training": "numbers of the features that were missing now and then in training, a JSON list",
     "scores_depend_on": "'document': lists may be cut at will; 'list': pass all candidates of a query at once",
 }
 EXTRA = ("onnx", "onnxscript", "onnxruntime")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from unskew.evaluation.evaluate import score_documents
 from unskew.serving.candidates import Candidates, Part, open_candidates
 from unskew.serving.query_order import database, find_apart, sort_by_query
 from unskew.serving.rankings import check_ending, ranking_file, ranking_table, write_ranking
-from unskew.serving.saved_ranker import SavedRanker, ScoredIds
+from unskew.serving.saved_ranker import MissingCounts, SavedRanker, ScoredIds
 
 MEMORY = "1GB"
 Progress = Callable[[int, int], None]
@@ -27,14 +27,17 @@ class Ranked:
     documents: int
     queries: int
     unknown: int = 0  # documents that a ranker of ids does not know
+    filled: Mapping[str, int] = field(default_factory=dict)  # missing values, by columns that never lacked one before
 
 
-def rank_judged(ranker: SavedRanker, judged: JudgedSet, out: str | Path) -> Ranked:
-    """Write the ranking of a judged set."""
+def rank_judged(ranker: SavedRanker, judged: JudgedSet, out: str | Path, *, strict: bool = False) -> Ranked:
+    """Write the ranking of a judged set; `strict` refuses missing values in columns that training never saw missing."""
     check_ending(out)
+    missing = MissingCounts(ranker, strict=strict)
     found = ranker.score_judged(judged)
+    missing.add(judged.features)
     write_ranking(judged, found.scores, out, tag=ranker.name)
-    return Ranked(judged.n_documents, judged.n_queries, found.unknown)
+    return Ranked(judged.n_documents, judged.n_queries, found.unknown, missing.found())
 
 
 def rank_table(
@@ -46,6 +49,7 @@ def rank_table(
     document: str = "document",
     sort: bool = False,
     memory: str = MEMORY,
+    strict: bool = False,
     progress: Progress | None = None,
 ) -> Ranked:
     """Rank candidates of parquet files, which may exceed memory: the ranking is written as it grows.
@@ -57,6 +61,7 @@ def rank_table(
         query, document: names of the columns with ids.
         sort: put documents of a query together first, in a copy beside the output.
         memory: for looking at the order of queries and for sorting.
+        strict: refuse missing values in columns that training never saw missing, rather than fill and count them.
     """
     target = check_ending(out)
     candidates = open_candidates(place, ranker, query, document)
@@ -73,7 +78,7 @@ def rank_table(
                         f"query {apart.query} stands in several places, at {candidates.place(apart.row)}, and again at "
                         f"{candidates.place(apart.again)}: put its documents together, or rank with --sort"
                     )
-        return _rank_parts(ranker, candidates, target, progress)
+        return _rank_parts(ranker, candidates, target, MissingCounts(ranker, strict=strict), progress)
 
 
 def score_part(ranker: SavedRanker, part: Part) -> ScoredIds:
@@ -85,10 +90,13 @@ def score_part(ranker: SavedRanker, part: Part) -> ScoredIds:
     return ScoredIds(score_documents(ranker.score, judged), 0)
 
 
-def _rank_parts(ranker: SavedRanker, candidates: Candidates, target: Path, progress: Progress | None) -> Ranked:
+def _rank_parts(
+    ranker: SavedRanker, candidates: Candidates, target: Path, missing: MissingCounts, progress: Progress | None
+) -> Ranked:
     total, documents, queries, unknown = sum(candidates.sizes), 0, 0, 0
     with ranking_file(target, tag=ranker.name) as file:
         for part in candidates.parts():
+            missing.add(part.features)
             found = score_part(ranker, part)
             file.write(ranking_table(part.queries, part.documents, part.offsets, found.scores))
             unknown += found.unknown
@@ -96,4 +104,4 @@ def _rank_parts(ranker: SavedRanker, candidates: Candidates, target: Path, progr
             queries += len(part.offsets) - 1
             if progress is not None:
                 progress(documents, total)
-    return Ranked(documents, queries, unknown)
+    return Ranked(documents, queries, unknown, missing.found())

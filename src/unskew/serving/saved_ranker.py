@@ -1,9 +1,14 @@
-"""Rankers from disk: a saved model or exported trees, run by torch, or an exported ONNX file, run by onnxruntime."""
+"""Rankers from disk: a saved model or exported trees, run by torch, or an exported ONNX file, run by onnxruntime.
+
+A missing feature (NaN) is filled as the model's transform says, also in a column that training never saw missing:
+`MissingCounts` counts those, since there the model guesses. Infinite features are refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +16,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from unskew.data.checks import check_features
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.raw_columns import missing_in_training
 from unskew.evaluation.evaluate import Scorer, score_documents
 from unskew.networks.trees import TreesRanker
 from unskew.serving.model_files import load_model
@@ -37,8 +44,9 @@ class SavedRanker:
     score: Callable[..., Tensor]
     name: str
     n_features: int
-    feature_names: tuple[str, ...]  # in the order of the features; none: the log had no names
-    takes_missing: bool  # NaN may come in
+    feature_names: tuple[str, ...] = ()  # in the order of the features; none: the log had no names
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # vocabularies, by feature name
+    missing_in_training: tuple[int, ...] | None = None  # columns; None: not known, as of trees, which take any value
     vocabulary: Vocabulary | None = None  # the documents that a ranker of ids knows
 
     def score_ids(self, queries: ArrayLike, documents: ArrayLike, features: NDArray[np.float32]) -> ScoredIds:
@@ -64,7 +72,37 @@ class SavedRanker:
                 f"{judged.name or 'the data'} has {judged.n_features} features, the model was trained on "
                 f"{self.n_features}: rank data with the same features"
             )
+        check_features(judged.features, self.feature_names, what=f"{judged.name or 'the data'}, document")
         return self.score
+
+
+class MissingCounts:
+    """How many values were missing in columns that training never saw missing.
+
+    Args:
+        strict: refuse the first one instead.
+    """
+
+    def __init__(self, ranker: SavedRanker, *, strict: bool = False):
+        self.names = ranker.feature_names or tuple(f"number {column}" for column in range(ranker.n_features))
+        known = ranker.missing_in_training
+        self.expected = np.isin(np.arange(ranker.n_features), () if known is None else known) | (known is None)
+        self.counts = np.zeros(ranker.n_features, dtype=np.int64)
+        self.strict = strict
+
+    def add(self, features: NDArray) -> None:
+        """Count in these rows."""
+        self.counts += np.where(self.expected, 0, np.isnan(features).sum(axis=0))
+        if self.strict and self.counts.any():
+            column = int(np.argmax(self.counts > 0))
+            raise ValueError(
+                f"column '{self.names[column]}' has missing values, and had none in training: the model would guess; "
+                "fill them, train on data that lacks some, or leave out --strict"
+            )
+
+    def found(self) -> dict[str, int]:
+        """Values that were filled, by name of the column."""
+        return {self.names[column]: int(self.counts[column]) for column in np.flatnonzero(self.counts)}
 
 
 def open_ranker(path: str | Path) -> SavedRanker:
@@ -75,18 +113,27 @@ def open_ranker(path: str | Path) -> SavedRanker:
         trees = TreesRanker(forest).eval()
         unnamed = forest.feature_names == tuple(f"f{number}" for number in range(trees.n_features))
         names = () if unnamed else forest.feature_names  # the log had no names, and the file has numbers for them
-        return SavedRanker(trees, place.name, trees.n_features, names, takes_missing=True)
+        return SavedRanker(trees, place.name, trees.n_features, names)
     if place.suffix == ".onnx":
         exported = OnnxRanker(place)
-        takes_missing = exported.metadata.get("takes_missing") == "yes"
-        return SavedRanker(exported, place.name, exported.n_features, exported.feature_names, takes_missing)
+        known = json.loads(exported.metadata.get("missing_in_training", "null"))
+        categories = json.loads(exported.metadata.get("categories", "{}"))
+        return SavedRanker(
+            exported,
+            place.name,
+            exported.n_features,
+            exported.feature_names,
+            {name: tuple(values) for name, values in categories.items()},
+            None if known is None else tuple(known),
+        )
     model = load_model(place)
-    ranker = model.ranker()
+    known = missing_in_training(model.transform)
     return SavedRanker(
         ranker,
         place.name,
-        model.problem.n_features,
+        model.n_features,
         model.feature_names,
-        ranker.transform.takes_missing,
+        model.categories,
+        None if known is None else tuple(known),
         model.vocabulary,
     )

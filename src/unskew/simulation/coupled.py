@@ -74,7 +74,7 @@ def find_crux(train: JudgedSet, n_features: int = N_CRUX) -> tuple[int, ...]:
 
 def _importances(train: JudgedSet) -> Matrix:
     """Importance of each feature in a forest that predicts the grades; the same data give the same forest."""
-    check_features(train.features)
+    check_features(train.features, missing=False)
     rows = np.random.default_rng(0).permutation(train.n_documents)[:FOREST_DOCUMENTS]
     rows.sort()
     grades = train.grades[rows]
@@ -126,7 +126,7 @@ class Coupled(PositionBased):
         if bad:
             raise ValueError(f"crux names column {bad[0]}, but the data has columns 0 to {train.n_features - 1}")
         columns = train.features[:, list(known.crux)].astype(np.float64)
-        check_features(columns, [str(column) for column in known.crux])
+        check_features(columns, [str(column) for column in known.crux], missing=False)
         known._centre, scale = SCALINGS[self.crux_scale](columns)
         known._scale = np.where(scale > 0, scale, 1.0)  # a constant column pulls nowhere
         return known
@@ -150,7 +150,7 @@ class Coupled(PositionBased):
                 f"the user looks at feature {needed - 1}, but {name} has only {judged.n_features} features"
             )
         columns = judged.features[:, list(self.crux)]
-        check_features(columns, [str(column) for column in self.crux])
+        check_features(columns, [str(column) for column in self.crux], missing=False)
         scaled = (columns - self._centre) / self._scale
         return scaled @ self.weights(len(self.crux))
 

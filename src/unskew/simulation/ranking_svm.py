@@ -39,7 +39,7 @@ def train_ranking_svm(train: JudgedSet, fraction: float, cost: float, rng: Gener
     Args:
         fraction: share of the queries whose judgements are used; further queries are taken until there is a pair.
     """
-    check_features(train.features)
+    check_features(train.features, missing=False)
     n_queries = max(1, round(fraction * train.n_queries))
     better, worse, n_used = _pairs_of_queries(train, rng.permutation(train.n_queries), n_queries)
     if len(better) > MAX_PAIRS:

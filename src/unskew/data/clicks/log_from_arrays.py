@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.data.checks import check_places, check_values, refuse_infinite
+from unskew.data.checks import check_features, check_places, check_values
 from unskew.data.clicks.build import Documents, Impressions, build_log
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import shown_order
@@ -28,7 +28,7 @@ def log_from_arrays(
 ) -> ClickLog:
     """The log of flat arrays; `ClickLog.from_arrays` says what the arguments hold."""
     features, names = as_features(X)
-    refuse_infinite(features, names, "row")
+    check_features(features, names, "row")
     ids, lists = _lists_of_rows(len(features), group, query)
     values, shown = _feedback(clicks, lists, len(ids), sessions, weight, graded=graded)
     rows = np.arange(len(features))

@@ -91,7 +91,7 @@ class JudgedSet:
     def with_features(self, names: Sequence[str], categories: Mapping[str, tuple[str, ...]] | None = None) -> JudgedSet:
         """The set with these features, in this order, and categories numbered as these are.
 
-        A set that does not name its features is given back as it is. A text that the categories do not have is missing.
+        A set that does not name its features is given back as it is. A text that the categories do not have is -1, unseen.
         """
         if not names or not self.feature_names:
             return self
@@ -163,9 +163,9 @@ class JudgedSet:
 
 
 def _renumbered(numbers: NDArray[np.float32], old: Sequence[str], new: Sequence[str]) -> NDArray[np.float32]:
-    """Numbers of texts of one list as numbers of another; NaN where it does not have them."""
+    """Numbers of texts of one list as numbers of another; -1 for those it does not have, as `raw_columns.UNSEEN`."""
     places = {text: float(number) for number, text in enumerate(new)}
-    table = np.array([places.get(text, np.nan) for text in old] + [np.nan], dtype=np.float32)
+    table = np.array([places.get(text, -1.0) for text in old] + [np.nan], dtype=np.float32)
     return table[np.where(np.isnan(numbers), len(old), np.nan_to_num(numbers)).astype(np.int64)]
 
 

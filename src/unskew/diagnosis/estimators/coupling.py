@@ -24,6 +24,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.transformed import plain_numbers
 from unskew.diagnosis.estimators.click_matrix import check_counts
 from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.diagnosis.estimators.position_pairs import counted_impressions
@@ -153,7 +154,7 @@ def _moved(log: ClickLog, rng: Generator) -> _Moved:
     return _Moved(
         shown=_sums(cell, sessions, shape),
         clicks=_sums(cell, log.clicks[chosen][kept], shape),
-        features=_standardized(log.features[several]),
+        features=_standardized(plain_numbers(log)[several]),
         queries=queries,
     )
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.transformed import plain_numbers
 from unskew.diagnosis.estimators.click_matrix import check_counts
 from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.diagnosis.estimators.position_pairs import counted_impressions
@@ -79,7 +80,8 @@ def position_leaks(log: ClickLog, *, seed: int = 0) -> PositionLeaks:
     if not log.n_features:
         raise NotIdentified("the log has no features that could leak")
     pairs = shown_pairs(log, np.random.default_rng(seed))
-    upper, lower = log.features[pairs.upper], log.features[pairs.lower]
+    features = plain_numbers(log)
+    upper, lower = features[pairs.upper], features[pairs.lower]
     agreement = (upper > lower).mean(axis=0) + 0.5 * (upper == lower).mean(axis=0)
     agreement = np.maximum(agreement, 1 - agreement)
     order = np.argsort(-agreement, kind="stable").tolist()
@@ -110,9 +112,9 @@ def click_leaks(log: ClickLog, *, seed: int = 0) -> ClickLeaks:
     ceiling = _ceiling(clicks, shown, rng)
     rates = _ranks(clicks / shown)
     of_position = abs(_correlation(_ranks(position[some])[:, None], rates)[0])
-    found = np.zeros(log.n_features)
+    found, features = np.zeros(log.n_features), plain_numbers(log)
     for column in range(log.n_features):
-        found[column] = abs(_correlation(_ranks(log.features[documents[some], column])[:, None], rates)[0])
+        found[column] = abs(_correlation(_ranks(features[documents[some], column])[:, None], rates)[0])
     error = 1 / np.sqrt(len(some))
     order = np.argsort(-found, kind="stable").tolist()
     ranked = [

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.transformed import plain_numbers
 from unskew.diagnosis.estimators.click_rates import ClickRates
 from unskew.diagnosis.estimators.curve import Curve, NotIdentified
 from unskew.diagnosis.estimators.shown_pairs import shown_pairs
@@ -112,7 +113,8 @@ def _sums(owners: NDArray, values: NDArray, n: int) -> Vector:
 def order_from_features(log: ClickLog, *, seed: int = 0) -> float:
     """Share of held-out pairs whose shown order a linear function of the features predicts; 0.5 is chance."""
     pairs = shown_pairs(log, np.random.default_rng(seed))
-    difference = (log.features[pairs.upper] - log.features[pairs.lower]).astype(np.float64)
+    features = plain_numbers(log)
+    difference = (features[pairs.upper] - features[pairs.lower]).astype(np.float64)
     spread = np.sqrt((difference**2).mean(axis=0))
     difference = np.clip(difference / np.where(spread > 0, spread, 1.0), -3.0, 3.0)
     first = np.random.default_rng(seed).permutation(int(pairs.queries.max()) + 1)[pairs.queries] % 2 == 0

@@ -1,0 +1,146 @@
+"""The default ranker against a linear one and LightGBM's lambdarank, all taught by labels, over five folds or seeds.
+
+LightGBM gets the best of a small grid, ours the best state, both by nDCG@10 on the validation part. Every run is kept
+in `BENCH_RUNS` (default: the user's cache directory), so that what was cut off goes on; delete the file to start anew.
+Sets that are not in `UNSKEW_DATA` are left out and named.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import lightgbm
+import numpy as np
+import platformdirs
+from numpy.typing import NDArray
+
+import unskew
+from unskew.data.judged.catalogue import data_folder
+from unskew.data.judged.catalogue_entries import reciprocal_ranks
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.judged.letor import read_letor
+
+Row = tuple[str, str, str]
+Splits = tuple[JudgedSet, JudgedSet, JudgedSet]
+FOLDS = range(1, 6)
+GRID = {"num_leaves": (7, 31), "learning_rate": (0.05, 0.1), "min_data_in_leaf": (20, 100)}
+ROUNDS, PATIENCE = 300, 40
+
+
+def run() -> list[Row]:
+    kept = Path(os.environ.get("BENCH_RUNS") or platformdirs.user_cache_dir("unskew")) / "rankers.jsonl"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    done = {tuple(row["run"]): row["values"] for row in _read(kept)}
+    rows: list[Row] = []
+    means = []
+    for name, load in SETS.items():
+        try:
+            values = {ranker: _values(name, load, ranker, done, kept) for ranker in RANKERS}
+        except (FileNotFoundError, unskew.data.judged.catalogue.MissingDataError) as error:
+            rows.append((name, f"left out: {error}", ""))
+            continue
+        means.append([np.mean(values[ranker]) for ranker in RANKERS])
+        rows.append((f"{name}, nDCG@10", _listed(means[-1]), ""))
+        best = max(("linear", "LightGBM"), key=lambda ranker: np.mean(values[ranker]))
+        rows.append(
+            (f"{name}, tabular less {best}", _interval(values["tabular"] - values[best]), "interval not below 0")
+        )
+    if means:
+        rows.append(("mean over sets", _listed(np.mean(means, axis=0)), "tabular >= LightGBM"))
+    return rows
+
+
+def _values(name: str, load: Callable[[int], Splits], ranker: str, done: dict, kept: Path) -> NDArray[np.float64]:
+    """nDCG@10 of every test query of all folds, queries without a relevant document left out."""
+    found = []
+    for fold in FOLDS:
+        key = (name, ranker, fold)
+        if key not in done:
+            train, valid, test = load(fold)
+            result = unskew.evaluate(RANKERS[ranker](train, valid, test, fold), test, ["ndcg@10"])
+            values = result.per_query["ndcg@10"]
+            done[key] = values[~np.isnan(values)].tolist()
+            with kept.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"run": key, "values": done[key]}) + "\n")
+        found.append(done[key])
+    return np.concatenate(found)
+
+
+def _network(kind: str) -> Callable[[JudgedSet, JudgedSet, JudgedSet, int], object]:
+    def train(train: JudgedSet, valid: JudgedSet, _: JudgedSet, fold: int) -> object:
+        recipe = unskew.Recipe.of("labelled", network=kind, seed=fold, validate_every=20, patience=20)
+        return unskew.fit(recipe, judged=train, validate=valid).ranker()
+
+    return train
+
+
+def _trees(train: JudgedSet, valid: JudgedSet, test: JudgedSet, _: int) -> NDArray[np.float64]:
+    best: tuple[float, NDArray[np.float64]] | None = None
+    for point in itertools.product(*GRID.values()):
+        settings = {"objective": "lambdarank", "metric": "ndcg", "eval_at": [10], "verbose": -1, "seed": 0}
+        data = lightgbm.Dataset(train.features, train.grades.astype(int), group=train.sizes, params={"verbose": -1})
+        checked = lightgbm.Dataset(valid.features, valid.grades.astype(int), group=valid.sizes, reference=data)
+        stopping = lightgbm.early_stopping(PATIENCE, verbose=False)
+        booster = lightgbm.train(
+            {**settings, **dict(zip(GRID, point, strict=True))},
+            data,
+            ROUNDS,
+            valid_sets=[checked],
+            callbacks=[stopping],
+        )
+        value = unskew.evaluate(booster.predict(valid.features), valid, ["ndcg@10"]).mean("ndcg@10")
+        if best is None or value > best[0]:
+            best = value, booster.predict(test.features)
+    assert best is not None
+    return best[1]
+
+
+RANKERS: dict[str, Callable[[JudgedSet, JudgedSet, JudgedSet, int], object]] = {
+    "tabular": _network("tabular"),
+    "linear": _network("linear"),
+    "LightGBM": _trees,
+}
+
+
+def _catalogue(name: str) -> Splits:
+    data = unskew.load(name)
+    return data.train, data.valid, data.test
+
+
+def _parts(folder: str, file: str, fold: int, n_features: int) -> Splits:
+    """Fold `i` of five trains on three parts from `i` on, validates on the next and tests on the last."""
+    around = [data_folder() / folder / file.format((fold - 1 + part) % 5 + 1) for part in range(5)]
+    train, valid, test = (read_letor(files, n_features=n_features) for files in (around[:3], around[3:4], around[4:]))
+    return train, valid, test
+
+
+def _ranks(fold: int) -> Splits:
+    train, valid, test = (reciprocal_ranks(part) for part in _parts("mq2007-agg", "A{}.txt.gz", fold, 21))
+    return train, valid, test
+
+
+SETS: dict[str, Callable[[int], Splits]] = {
+    "mq2008": lambda fold: _catalogue(f"mq2008/{fold}"),
+    "mq2007-agg": _ranks,
+    "clueweb09": lambda fold: _parts("clueweb09", "F{}.txt.gz", fold, 42),
+    "world:small": lambda seed: _catalogue(f"world:small:{seed}"),
+}
+
+
+def _read(path: Path) -> Iterator[dict]:
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            yield json.loads(line)
+
+
+def _listed(means: Sequence[float]) -> str:
+    return ", ".join(f"{ranker} {mean:.4f}" for ranker, mean in zip(RANKERS, means, strict=True))
+
+
+def _interval(differences: NDArray[np.float64]) -> str:
+    half = 1.96 * differences.std(ddof=1) / np.sqrt(len(differences))
+    return f"{differences.mean():+.4f} ± {half:.4f} over {len(differences)} queries"

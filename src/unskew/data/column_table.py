@@ -1,0 +1,88 @@
+"""What each raw column became, for people: the transform of a model in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from unskew.data.raw_columns import MISSING_PLACE, N_SPECIAL, RawColumns
+from unskew.data.transforms import (
+    Chain,
+    Clip,
+    HeavyTailLog,
+    Identity,
+    MinMax,
+    PerQueryMinMax,
+    Reciprocal,
+    SignedLog,
+    Standard,
+    Transform,
+)
+
+CONSTANT = "0, as it was constant in training"
+MOST_NAMES = 6
+
+
+@dataclass(frozen=True)
+class Column:
+    """A raw column and what became of it."""
+
+    name: str
+    became: str
+
+
+def describe_columns(transform: Transform, names: Sequence[str] = ()) -> list[Column]:
+    """What each raw column became, in their order; nothing for a transform that was fitted on no columns."""
+    if not isinstance(transform, RawColumns):
+        return []
+    texts = {int(column): _number(transform, place) for place, column in enumerate(transform.numbers)}
+    texts |= {int(column): _category(transform, place) for place, column in enumerate(transform.category_columns)}
+    named = names or [f"number {column}" for column in range(transform.n_features)]
+    return [Column(named[column], texts[column]) for column in sorted(texts)]
+
+
+def grouped(columns: Sequence[Column]) -> list[tuple[str, str, str]]:
+    """Rows for a table: what columns became, how many did, and their names, the first few of many."""
+    names: dict[str, list[str]] = {}
+    for column in columns:
+        names.setdefault(column.became, []).append(column.name)
+    return [
+        (became, str(len(found)), ", ".join(found[:MOST_NAMES]) + (", …" if len(found) > MOST_NAMES else ""))
+        for became, found in names.items()
+    ]
+
+
+def _number(transform: RawColumns, place: int) -> str:
+    inner = transform.inner
+    steps = list(inner.steps) if isinstance(inner, Chain) else [inner]
+    texts = [DESCRIPTIONS[type(step)](step, place) for step in steps]
+    if CONSTANT in texts:
+        return CONSTANT
+    text = ", ".join(entry for entry in texts if entry) or "as it is"
+    flag = (transform.flagged == place).nonzero()
+    if len(flag):
+        text += f"; missing in {float(transform.flag_mean[flag[0, 0]]):.0%}: filled, with an indicator"
+    return text
+
+
+def _category(transform: RawColumns, place: int) -> str:
+    first = int(transform.first_entry[place])
+    codes, own = transform.codes[place], transform.sizes[place] - N_SPECIAL
+    missing = transform.places[first + codes + 1] == MISSING_PLACE
+    return f"category: a vector for each of {own} values, one for {codes - own} rare ones and what is new" + (
+        ", one for missing" if missing else ""
+    )
+
+
+DESCRIPTIONS: dict[type[nn.Module], Callable[..., str]] = {
+    Identity: lambda _, __: "",
+    SignedLog: lambda _, __: "logarithm",
+    HeavyTailLog: lambda step, place: "logarithm" if step.heavy[place] else "",
+    Standard: lambda step, place: "mean 0 and deviation 1" if step.inverse_deviation[place] else CONSTANT,
+    MinMax: lambda step, place: "-1 to 1" if step.inverse_radius[place] else CONSTANT,
+    Clip: lambda step, _: f"held to ±{step.bound:g}",
+    Reciprocal: lambda step, _: f"1 / ({step.constant:g} + x), 0 if missing",
+    PerQueryMinMax: lambda _, __: "0 to 1 among the documents of the query",
+}

@@ -1,0 +1,125 @@
+"""Raw columns: what is done with missing values and categories before the numbers are transformed.
+
+`RawColumns` stands around the transform of the numbers. What comes out, in the order of the raw columns:
+
+    a number    transformed; where it is missing (NaN), as if it were a typical value of the column in training. If it
+                was missing in training now and then, an indicator of that follows, with mean 0 and deviation 1.
+    a category  the place of the value in a table: 0 for rare and unseen values, 1 for a missing one, then the others
+
+A raw category is a code: its number in the vocabulary of the log, `UNSEEN` for values that are not in it, NaN where it
+is missing. Networks give each place a vector (`networks.inputs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from unskew.data.transforms import Spec, Transform
+
+UNSEEN = -1.0  # the code of a value that the vocabulary does not have
+RARE_PLACE, MISSING_PLACE = 0, 1
+N_SPECIAL = 2
+
+
+class RawColumns(Transform):
+    """Numbers, indicators of missing values, and places of categories."""
+
+    kind = "raw_columns"
+    numbers: Tensor  # [numbers] columns
+    fill: Tensor  # [numbers]
+    flagged: Tensor  # [indicators] which of the numbers
+    flag_mean: Tensor  # [indicators] share of missing values in training
+    flag_scale: Tensor  # [indicators]
+    category_columns: Tensor  # [categories] columns
+    first_entry: Tensor  # [categories] where the entries of each begin in `places`
+    places: Tensor  # [sum of (codes + 2)] place of code -1, 0, 1, …, and of a missing value
+    order: Tensor  # [columns that come out] numbers, indicators and categories, mixed as the raw columns are
+
+    def __init__(
+        self, inner: Transform, n_features: int, n_flags: int = 0, codes: Sequence[int] = (), sizes: Sequence[int] = ()
+    ):
+        """
+        Args:
+            n_features: raw columns.
+            n_flags: indicators of missing values.
+            codes: how many codes each category has.
+            sizes: how many places each category has.
+        """
+        super().__init__()
+        n_numbers = n_features - len(codes)
+        self.inner = inner
+        self.per_query = inner.per_query
+        self.n_features = n_features
+        self.codes = tuple(codes)
+        self.sizes = tuple(sizes)
+        for name, size, dtype in (
+            ("numbers", n_numbers, torch.int64),
+            ("fill", n_numbers, torch.float32),
+            ("flagged", n_flags, torch.int64),
+            ("flag_mean", n_flags, torch.float32),
+            ("flag_scale", n_flags, torch.float32),
+            ("category_columns", len(self.codes), torch.int64),
+            ("first_entry", len(self.codes), torch.int64),
+            ("places", sum(self.codes) + 2 * len(self.codes), torch.int64),
+            ("order", n_features + n_flags, torch.int64),
+        ):
+            self.register_buffer(name, torch.zeros(size, dtype=dtype))
+
+    def change(self, features: Tensor, mask: Tensor) -> Tensor:
+        numbers = features[..., self.numbers] if self.codes else features
+        missing = numbers.isnan()
+        parts = [self.inner.change(torch.where(missing, self.fill, numbers), mask)]
+        if len(self.flagged):
+            parts.append((missing[..., self.flagged].to(features.dtype) - self.flag_mean) * self.flag_scale)
+        if self.codes:
+            parts.append(self._places(features[..., self.category_columns]).to(features.dtype))
+        return torch.cat(parts, -1)[..., self.order] if len(parts) > 1 else parts[0]
+
+    def _places(self, codes: Tensor) -> Tensor:
+        last = self.first_entry.new_tensor(self.codes)
+        known = torch.where(codes.isnan(), last.to(codes.dtype), codes.clamp(min=UNSEEN))
+        entry = torch.minimum(known.long(), last) + 1  # 0 for UNSEEN, the last one for a missing value
+        return self.places[self.first_entry + entry]
+
+    def width(self, n_features: int) -> int:
+        n_numbers = n_features - len(self.codes)
+        return self.inner.width(n_numbers) + len(self.flagged) + len(self.codes)
+
+    def fitted_on(self) -> int | None:
+        return self.n_features
+
+    def sources(self) -> Tensor:
+        """The raw column of each column that comes out."""
+        return torch.cat([self.numbers, self.numbers[self.flagged], self.category_columns])[self.order]
+
+    def categories(self) -> tuple[tuple[int, int], ...]:
+        """The columns that come out and hold categories, and how many places each has."""
+        first = self.n_features - len(self.codes) + len(self.flagged)
+        columns = [int((self.order == first + number).nonzero()) for number in range(len(self.codes))]
+        return tuple(zip(columns, self.sizes, strict=True))
+
+    def seen_missing(self) -> Tensor:
+        """Which raw columns were missing now and then in training, `[features]`."""
+        seen = torch.zeros(self.n_features, dtype=torch.bool)
+        seen[self.numbers[self.flagged]] = True
+        ends = self.first_entry + self.first_entry.new_tensor(self.codes) + 1
+        seen[self.category_columns] = self.places[ends] == MISSING_PLACE
+        return seen
+
+    def spec(self) -> Spec:
+        return {
+            "kind": self.kind,
+            "inner": self.inner.spec(),
+            "n_features": self.n_features,
+            "n_flags": len(self.flagged),
+            "codes": list(self.codes),
+            "sizes": list(self.sizes),
+        }
+
+
+def missing_in_training(transform: nn.Module) -> list[int] | None:
+    """Raw columns that were missing now and then in training; None: the transform does not know."""
+    return transform.seen_missing().nonzero().squeeze(-1).tolist() if isinstance(transform, RawColumns) else None
