@@ -52,7 +52,7 @@ def test_features_are_put_in_the_order_of_a_model_and_categories_in_its_numbers(
     pq.write_table(pa.table(ROWS), tmp_path / "judged.parquet")
     judged = load_split(str(tmp_path / "judged.parquet"), "test")
     moved = judged.with_features(["brand", "price"], {"brand": ("Bergen", "Cira")})
-    np.testing.assert_array_equal(moved.features, [[1, 10], [np.nan, np.nan], [np.nan, 20]])  # Alto is not known
+    np.testing.assert_array_equal(moved.features, [[1, 10], [-1, np.nan], [np.nan, 20]])  # Alto is not known
     with pytest.raises(ValueError, match=r"judged\.parquet lacks the feature 'bm25'.*it has: price, in_stock, brand"):
         judged.with_features(["bm25"])
     with pytest.raises(ValueError, match=r"feature 'brand' is text in judged\.parquet, but numbers in the log"):

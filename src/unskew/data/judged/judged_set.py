@@ -91,7 +91,7 @@ class JudgedSet:
     def with_features(self, names: Sequence[str], categories: Mapping[str, tuple[str, ...]] | None = None) -> JudgedSet:
         """The set with these features, in this order, and categories numbered as these are.
 
-        A set that does not name its features is given back as it is. A text that the categories do not have is -1, unseen.
+        A set that does not name its features is given back as it is. An unknown text is -1.
         """
         if not names or not self.feature_names:
             return self
