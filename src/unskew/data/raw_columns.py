@@ -120,6 +120,12 @@ class RawColumns(Transform):
         }
 
 
+def numbers_alone(transform: Transform) -> Transform:
+    """The transform of the numbers, if these are all that comes out; else as it is."""
+    alone = isinstance(transform, RawColumns) and not transform.codes and not len(transform.flagged)
+    return transform.inner if isinstance(transform, RawColumns) and alone else transform
+
+
 def missing_in_training(transform: nn.Module) -> list[int] | None:
     """Raw columns that were missing now and then in training; None: the transform does not know."""
     return transform.seen_missing().nonzero().squeeze(-1).tolist() if isinstance(transform, RawColumns) else None

@@ -13,7 +13,6 @@ from dataclasses import fields
 from importlib.metadata import version
 from typing import Any
 
-from unskew.data.transforms import Chain, Clip, HeavyTailLog, Impute, MinMax, SignedLog, Standard, Transform
 from unskew.model import Model
 from unskew.networks.registry import Network
 from unskew.recipe import NETWORK_NAMES
@@ -21,14 +20,14 @@ from unskew.training.settings import Settings
 
 Card = dict[str, Any]
 
-IGNORED = "constant in training: ignored"
-
 
 def model_card(model: Model) -> Card:
     """What is known of a model, as plain values."""
     curve, history = model.examination(), model.history
-    names = model.feature_names or tuple(f"feature {number}" for number in range(model.problem.n_features))
-    fates = feature_fates(model) if model.trees is None else ["as it is, missing values too"] * len(names)
+    names = model.feature_names or tuple(f"feature {number}" for number in range(model.n_features))
+    fates = [column.became for column in model.columns()] or ["as it is"] * len(names)
+    if model.trees is not None:
+        fates = ["as it is, missing values too"] * len(names)
     return {
         "library": "unskew",
         "version": version("unskew"),
@@ -52,37 +51,6 @@ def model_card(model: Model) -> Card:
         "limits": limits(model),
         "command": training_command(model),
     }
-
-
-def feature_fates(model: Model) -> list[str]:
-    """What the transform makes of each feature, in words."""
-    steps = model.transform.steps if isinstance(model.transform, Chain) else [model.transform]
-    words: list[list[str]] = [[] for _ in range(model.problem.n_features)]
-    for step in steps:
-        assert isinstance(step, Transform)
-        for column, said in enumerate(_words(step, len(words))):
-            if said:
-                words[column].append(said)
-    return [IGNORED if IGNORED in said else ", then ".join(said) or "as it is" for said in words]
-
-
-def _words(step: Transform, n_features: int) -> Sequence[str]:
-    """One per feature; nothing where the step leaves it as it is."""
-    if isinstance(step, HeavyTailLog):
-        return ["signed logarithm (heavy tail)" if heavy else "" for heavy in step.heavy.tolist()]
-    if isinstance(step, Standard):
-        spread = step.inverse_deviation.tolist()
-        pairs = zip(step.mean.tolist(), spread, strict=True)
-        return [f"{mean:.3g} ± {1 / inverse:.3g} to 0 ± 1" if inverse else IGNORED for mean, inverse in pairs]
-    if isinstance(step, MinMax):
-        return ["to -1 … 1, clipped" if inverse else IGNORED for inverse in step.inverse_radius.tolist()]
-    if isinstance(step, Impute):
-        return [f"missing to {fill:.3g}" for fill in step.fill.tolist()]
-    if isinstance(step, Clip):
-        return [f"clipped to ±{step.bound:g}"] * n_features
-    if isinstance(step, SignedLog):
-        return ["signed logarithm"] * n_features
-    return ["" if step.kind == "identity" else step.kind.replace("_", " ")] * n_features
 
 
 def limits(model: Model) -> list[str]:

@@ -146,7 +146,7 @@ def _linear(model: Model, target: Path, rng: np.random.Generator) -> Content:
 
 def _solr(model: Model, target: Path, rng: np.random.Generator) -> Content:
     network = solr_network(model)
-    agreement = compare(_copy_on_cpu(model), network, model.problem.n_features, rng)
+    agreement = compare(_copy_on_cpu(model), network, model.n_features, rng, missing=False)
     return Content(
         network.to_json(target.stem, _feature_names(model)), agreement, f"{len(network.layers)} layers for Solr"
     )

@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unskew.data.raw_columns import RawColumns
+from unskew.data.raw_columns import numbers_alone
 from unskew.data.transforms import Chain, Identity, Standard, Transform
 from unskew.model import Model, ModelRanker
 from unskew.networks.documents import Ranker
@@ -83,8 +83,7 @@ def to_json(scores: LinearScores, name: str, feature_names: tuple[str, ...]) -> 
 def _affine(transform: Transform, name: str, n_features: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Scale and shift of each feature."""
     scale, shift = np.ones(n_features), np.zeros(n_features)
-    if isinstance(transform, RawColumns) and transform.width(n_features) == n_features and not transform.codes:
-        transform = transform.inner  # without indicators; the plugin takes what is missing as 0 in any case
+    transform = numbers_alone(transform)  # the plugin takes what is missing as 0 in any case
     for step in transform.steps if isinstance(transform, Chain) else [transform]:
         assert isinstance(step, Transform)
         if isinstance(step, Standard):

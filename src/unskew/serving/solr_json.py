@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from unskew.data.raw_columns import numbers_alone
 from unskew.data.transforms import Chain, Identity, Standard, Transform
 from unskew.model import Model, ModelRanker
 from unskew.networks.documents import Beside, PointwiseRanker
@@ -84,9 +85,9 @@ def solr_network(model: Model) -> SolrNetwork:
     if not isinstance(ranker.ranker, PointwiseRanker):
         kind = "trees" if model.trees is not None else f"the ranker of {model.recipe.method}"
         raise ValueError(f"Solr's network holds plain layers, and {kind} has others: {EXPORTS}, with dla or two_tower")
-    average, deviation, used = _normalizer(ranker.transform, model.recipe.transform, model.problem.n_features)
+    average, deviation, used = _normalizer(ranker.transform, model.recipe.transform, model.n_features)
     assert isinstance(ranker.ranker.layers, nn.Sequential)
-    layers = _layers(ranker.ranker.layers, model.problem.n_features)
+    layers = _layers(ranker.ranker.layers, model.n_features)
     first = Layer(layers[0].matrix * used, layers[0].bias, layers[0].activation)  # constant columns say nothing
     return SolrNetwork(average, deviation, (first, *layers[1:]))
 
@@ -94,6 +95,7 @@ def solr_network(model: Model) -> SolrNetwork:
 def _normalizer(transform: Transform, name: str, n_features: int) -> tuple[Matrix, Matrix, Matrix]:
     """Average, deviation, and 1 where the feature is used."""
     average, deviation, used = (np.full(n_features, value, np.float32) for value in (0, 1, 1))
+    transform = numbers_alone(transform)  # Solr sends a default for what is missing
     for step in transform.steps if isinstance(transform, Chain) else [transform]:
         if isinstance(step, Standard):
             inverse = step.inverse_deviation.cpu().numpy()
