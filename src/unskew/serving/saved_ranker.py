@@ -129,7 +129,7 @@ def open_ranker(path: str | Path) -> SavedRanker:
     model = load_model(place)
     known = missing_in_training(model.transform)
     return SavedRanker(
-        ranker,
+        model.ranker(),
         place.name,
         model.n_features,
         model.feature_names,
