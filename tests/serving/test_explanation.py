@@ -94,4 +94,4 @@ def test_the_card_says_what_became_of_each_feature_and_how_to_train_again(folder
     assert any("Nothing validated it" in text for text in card["limits"])
     page = (folder / "model" / "README.md").read_text()
     assert page.startswith("---\nlibrary_name: unskew\ntags:\n- learning-to-rank\n")
-    assert "| same | constant in training: ignored |" in page
+    assert "| same | 0, as it was constant in training |" in page
