@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.testing import assert_close
 
 from unskew.data.clicks.batches import ClickBatches
@@ -398,7 +399,10 @@ def test_a_linear_ranker_comes_with_a_linear_observation():
     assert [type(layer).__name__ for layer in method.dependence] == ["Linear"]
     assert set(method.loss(clicked_lists())) == {"clicks", "penalty"}
     deep = LBD(problem(kind="linear"), observation_hidden=(5,))
-    assert [layer.out_features for layer in deep.dependence if hasattr(layer, "out_features")] == [5, N_POSITIONS]
+    assert [layer.out_features for layer in deep.dependence.modules() if isinstance(layer, nn.Linear)] == [
+        5,
+        N_POSITIONS,
+    ]
 
 
 def steepest_observation(method, n_starts=128, n_steps=60):
