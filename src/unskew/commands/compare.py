@@ -20,9 +20,19 @@ from unskew.terminal import experiment_progress, parse_grids, parse_options
 @command
 def compare(
     log: Annotated[Path, typer.Argument(help="A click log.")],
-    methods: Annotated[str, typer.Option(help="With commas between; the first is the baseline.")] = ",".join(
-        DEFAULT_METHODS
-    ),
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="With commas between; the first is the baseline. METHOD+trees ranks by trees; lightgbm and "
+            f"lightgbm_position are LightGBM's own. Default: {','.join(DEFAULT_METHODS)}, and LightGBM where installed."
+        ),
+    ] = None,
+    scores: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FILE", help="Another program's ranker: parquet with query, document, score. May be repeated."
+        ),
+    ] = None,
     validate: Annotated[
         str | None, typer.Option(help=f"Chooses states and hyper-parameters. {DATA_HELP} Without: held-out clicks do.")
     ] = None,
@@ -53,7 +63,10 @@ def compare(
     with experiment_progress("compare", quiet=quiet or json) as progress:
         done = compare_on_log(
             log,
-            [load_part(name.strip(), allow_code=allow_code) for name in methods.split(",")],
+            None
+            if methods is None
+            else [load_part(name.strip(), allow_code=allow_code) for name in methods.split(",")],
+            scores=_named_files(scores or []),
             validate=validate,
             test=test,
             judged=judged,
@@ -70,3 +83,13 @@ def compare(
             progress=progress,
         )
     show_experiment(done, json)
+
+
+def _named_files(pairs: list[str]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        name, sign, file = pair.partition("=")
+        if not (name and sign and file):
+            raise ValueError(f"--scores {pair}: write NAME=FILE.parquet")
+        found[name] = file
+    return found

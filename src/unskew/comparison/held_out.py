@@ -79,6 +79,8 @@ def make_case(log: ClickLog, share: float = HELD_OUT, *, choosing: bool = False)
 def contender_of(model: Model, held_out: HeldOut) -> Contender:
     """A trained model as criteria see it."""
     ranker = model.ranker()
+    if model.trees is not None:  # the method predicts clicks with a network that does not rank
+        return Contender(held_out.score(ranker), held_out.score(ranker, "all"))
     return Contender(
         scores=held_out.score(ranker),
         scores_of_all=held_out.score(ranker, "all"),
@@ -89,7 +91,7 @@ def contender_of(model: Model, held_out: HeldOut) -> Contender:
 
 def measure_held_out(definition: Definition) -> Outcome:
     """Train a method on a part of a log and measure it by the clicks of the other."""
-    case = _own_case(definition["log"], definition["held_out"])
+    case = own_case(definition)
     recipe = recipe_of(definition["recipe"])
     taught = recipe.method_class.learns_from == "judgements"
     judged = judged_split(definition, "judged") if taught else None
@@ -121,9 +123,14 @@ def measure_production(definition: Definition) -> Outcome:
         )
         values = {name: result.values(name) for name in definition["metrics"]}
         return Outcome(values, result.query_ids, {"production": known.source})
-    case = _own_case(definition["log"], definition["held_out"])
+    case = own_case(definition)
     values, reasons = measure_all(case.production, case.evidence)
     return Outcome(values, case.evidence.held_out.query_ids, {"reasons": reasons, **case.about})
+
+
+def own_case(definition: Definition) -> Case:
+    """The log of a definition, parted."""
+    return _own_case(definition["log"], definition["held_out"])
 
 
 @remembered(2)

@@ -11,6 +11,7 @@ from pathlib import Path
 from unskew.comparison.against_production import PRODUCTION, criteria_sheets, outlook, standing_sheet
 from unskew.comparison.held_out import HELD_OUT
 from unskew.comparison.outputs import DEFAULT_JOBS, Finished, Presentation, command_text, run_experiment, writable
+from unskew.comparison.outside import LIGHTGBM, OUTSIDE_TASKS, lightgbm_rows, scores_definition
 from unskew.comparison.plan import FORMAT, Group, Repetition, Run, plan, repetitions_of
 from unskew.comparison.run import Progress, Results
 from unskew.comparison.settings import Entry, Experiment, OptionTable
@@ -22,7 +23,7 @@ from unskew.data.judged.catalogue import load_split
 from unskew.evaluation.criteria import CRITERIA
 from unskew.methods import METHODS, Method
 from unskew.parts import name_of
-from unskew.recipe import find_method
+from unskew.recipe import Recipe, find_method
 from unskew.reporting.sheets import Sheet
 
 # What is compared where nothing is named: methods that need neither propensities, interventions nor joint clicks.
@@ -33,8 +34,9 @@ CHOSEN_BY = "the last step; hyper-parameters by other held-out clicks, first rep
 
 def compare(
     log: str | Path,
-    methods: Sequence[str | type[Method]] = DEFAULT_METHODS,
+    methods: Sequence[str | type[Method]] | None = None,
     *,
+    scores: Mapping[str, str | Path] | None = None,
     validate: str | None = None,
     test: str | None = None,
     judged: str | None = None,
@@ -59,7 +61,10 @@ def compare(
 
     Args:
         log: folder of a click log.
-        methods: names, or classes of your own; the first is the baseline.
+        methods: names, or classes of your own; the first is the baseline. `METHOD+trees` has trees for its ranker;
+            `lightgbm` and `lightgbm_position` are LightGBM's own. Default: `DEFAULT_METHODS`, and LightGBM's where it
+            is installed.
+        scores: label -> parquet file with `query`, `document` and `score` of another program's ranker.
         validate, test: data sets or LETOR files, as `load_split` takes them; both or none.
         judged: judged data that `labelled` learns from.
         grids: method -> hyper-parameter -> values to choose from.
@@ -69,8 +74,12 @@ def compare(
         held_out: share of the queries that methods are compared on, without judged data.
         seeds: trainings of each method; log and held-out queries stay.
     """
-    labels = [label_of(method) for method in methods]
-    _check(methods, labels, grids or {}, judged, baseline, criterion)
+    methods = [*DEFAULT_METHODS, *lightgbm_rows()] if methods is None else list(methods)
+    others = [str(name) for name in methods if name in LIGHTGBM]
+    methods = [name for name in methods if name not in LIGHTGBM]
+    entries = [_entry(method, grids or {}) for method in methods]
+    labels = [entry.label for entry in entries]
+    _check([entry.method for entry in entries], labels, grids or {}, judged, baseline, criterion)
     if not 0 < held_out < 1:
         raise ValueError(f"held_out is the share of the queries to compare on, between 0 and 1, got {held_out}")
     if (validate is None) != (test is None):
@@ -96,14 +105,17 @@ def compare(
         seeds=seeds,
         baseline=(baseline or labels[0],),
         training=dict(options or {}),
-        methods=tuple(
-            Entry(label, method, grid=dict((grids or {}).get(label, {})))
-            for label, method in zip(labels, methods, strict=True)
-        ),
+        methods=tuple(entries),
     )
-    groups = [_production_group(experiment, path.name, own), *plan(experiment, path.name, seeds, own)]
+    outside = {name: ("lightgbm", {"position": LIGHTGBM[name]}) for name in others}
+    outside |= {name: ("scores", scores_definition(name, file)) for name, file in (scores or {}).items()}
+    groups = [
+        _fixed_group(PRODUCTION, "production", experiment, path.name, own),
+        *plan(experiment, path.name, seeds, own),
+        *(_fixed_group(name, task, experiment, path.name, {**own, **more}) for name, (task, more) in outside.items()),
+    ]
     command = command_text(
-        "compare", str(log), methods=",".join(labels), validate=validate, test=test, seeds=seeds, out=out
+        "compare", str(log), methods=",".join([*labels, *others]), validate=validate, test=test, seeds=seeds, out=out
     )
     folder = writable(Path(out))
     return run_experiment(
@@ -111,7 +123,7 @@ def compare(
         path.name,
         groups,
         folder,
-        tasks=TASKS,
+        tasks=TASKS | OUTSIDE_TASKS,
         present=partial(_present, criterion=criterion),
         command=command,
         jobs=jobs,
@@ -134,12 +146,23 @@ def _present(experiment: Experiment, results: Results, data: str, criterion: str
     return Presentation([sheet for sheet in sheets if sheet is not None], outlook=found, chosen_by=chosen_by)
 
 
-def _production_group(experiment: Experiment, data: str, own: OptionTable) -> Group:
-    """The production ranking as a run; it is not trained, so all repetitions are the same one."""
+def _entry(method: str | type[Method], grids: Mapping[str, Mapping[str, list]]) -> Entry:
+    """A method as a row; `METHOD+trees` names its ranker."""
+    ranker = ""
+    if isinstance(method, str):
+        method, _, ranker = method.partition("+")
+    label = f"{label_of(method)}+{ranker}" if ranker else label_of(method)
+    if ranker:
+        Recipe.of(method, ranker=ranker)  # refused before anything runs
+    return Entry(label, method, options={"ranker": ranker} if ranker else {}, grid=dict(grids.get(label, {})))
+
+
+def _fixed_group(label: str, task: str, experiment: Experiment, data: str, own: OptionTable) -> Group:
+    """A ranking that no seed changes, such as production's: all repetitions are the same one."""
     definition = {
         "format": FORMAT,
         "version": version("unskew"),
-        "task": "production",
+        "task": task,
         "data": data,
         "metrics": list(experiment.metrics),
         "metric": experiment.metric,
@@ -148,10 +171,10 @@ def _production_group(experiment: Experiment, data: str, own: OptionTable) -> Gr
     }
 
     def run(repetition: Repetition) -> Run:
-        return Run("", PRODUCTION, {}, repetition, definition)
+        return Run("", label, {}, repetition, definition)
 
     first, *others = repetitions_of(data, experiment.seeds)
-    return Group("", PRODUCTION, (run(first),), lambda _: [run(repetition) for repetition in others])
+    return Group("", label, (run(first),), lambda _: [run(repetition) for repetition in others])
 
 
 def label_of(method: str | type[Method]) -> str:
@@ -167,6 +190,8 @@ def _check(
     baseline: str | None,
     criterion: str | None,
 ) -> None:
+    if not methods:
+        raise ValueError("there is no method to compare: name one besides LightGBM")
     taught = [find_method(method).learns_from == "judgements" for method in methods]
     twice = [label for label in labels if labels.count(label) > 1]
     if twice:

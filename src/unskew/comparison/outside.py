@@ -1,0 +1,176 @@
+"""Rankers of other programs as rows beside ours: LightGBM, which many would have picked, and any ranker's scores.
+
+LightGBM's `lambdarank` learns click rates of shown lists, as 32 grades with linear gains; `lightgbm_position` also gets
+the positions, by which LightGBM debiases itself. Scores come from a parquet file with a row per document: `query`,
+`document`, `score`. All of them are measured as our methods are, on the same held-out queries or judged documents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+
+from unskew.comparison.held_out import own_case
+from unskew.comparison.rows import Outcome
+from unskew.comparison.sources import Definition, judged_split, own_log
+from unskew.data.clicks.click_log import ClickLog
+from unskew.evaluation.criteria import Contender, measure_all
+from unskew.evaluation.evaluate import Scorer, evaluate
+from unskew.evaluation.held_out import HeldOut
+from unskew.networks.trees import TreesRanker, from_lightgbm
+from unskew.training.boosting import need_trees
+
+GRADES = 32
+TREES = 150
+LIGHTGBM = {"lightgbm": False, "lightgbm_position": True}  # label -> whether it gets the positions
+LOOKS_BETTER = (
+    "{}: whether this ranker has learnt from the clicks it is compared by is not known here. If it has, it looks "
+    "better than it is; compare on a log that is newer than its training"
+)
+
+
+def lightgbm_rows() -> tuple[str, ...]:
+    """Labels of LightGBM's rows, none where it is not installed."""
+    return tuple(LIGHTGBM) if importlib.util.find_spec("lightgbm") is not None else ()
+
+
+def train_lightgbm(log: ClickLog, *, position: bool, seed: int = 0) -> Scorer:
+    """LightGBM's `lambdarank` on the click rates of a log."""
+    need_trees("lightgbm")
+    import lightgbm
+
+    shown = HeldOut(log).log  # context, where there is some, among the features
+    versions = getattr(shown, "versions", shown.documents)
+    rates = (shown.clicks / shown.sessions[:, None])[shown.mask]
+    top = max(float(rates.max(initial=0.0)), 1e-9) if shown.graded else 1.0
+    grades = np.minimum(np.floor(rates / top * GRADES), GRADES - 1).astype(np.int64)
+    rows = lightgbm.Dataset(
+        shown.features[versions[shown.mask]],
+        grades,
+        group=shown.mask.sum(axis=1),
+        weight=np.repeat(shown.sessions / shown.sessions.mean(), shown.mask.sum(axis=1)),
+        position=shown.positions[shown.mask].astype(np.int64) if position else None,
+        params={"verbose": -1},
+    )
+    options = {
+        "objective": "lambdarank",
+        "label_gain": list(range(GRADES)),
+        "num_threads": torch.get_num_threads(),
+        "deterministic": True,
+        "force_col_wise": True,
+        "seed": seed,
+        "verbose": -1,
+    }
+    return TreesRanker(from_lightgbm(lightgbm.train(options, rows, TREES).model_to_string())).eval()
+
+
+def measure_lightgbm(definition: Definition) -> Outcome:
+    """Train LightGBM and measure it as our methods are."""
+    position = bool(definition["position"])
+    if definition.get("test") is not None:
+        ranker = train_lightgbm(own_log(definition["log"]["path"]), position=position)
+        return _by_labels(definition, ranker)
+    case = own_case(definition)
+    ranker, held_out = train_lightgbm(case.learning, position=position), case.evidence.held_out
+    contender = Contender(held_out.score(ranker), held_out.score(ranker, "all"))
+    values, reasons = measure_all(contender, case.evidence)
+    return Outcome(values, held_out.query_ids, {"reasons": reasons, **case.about})
+
+
+def measure_scores(definition: Definition) -> Outcome:
+    """Measure the scores of another program's ranker."""
+    path = Path(definition["scores"]["path"])
+    known = read_scores(path)
+    if definition.get("test") is not None:
+        judged = judged_split(definition, "test")
+        queries = np.repeat(judged.query_ids, judged.sizes)
+        return _by_labels(definition, looked_up(known, queries, judged.document_ids, path))
+    case = own_case(definition)
+    values, reasons = measure_all(_foreign(known, case.evidence.held_out, path), case.evidence)
+    return Outcome(values, case.evidence.held_out.query_ids, {"reasons": reasons, **case.about})
+
+
+def _foreign(known: Mapping[tuple[str, str], float], held_out: HeldOut, path: Path) -> Contender:
+    """The scores of what was shown, and of all candidates where the file has them."""
+    queries, ids = document_keys(held_out.log)
+    scores = np.full(len(ids), np.nan)
+    documents, _ = held_out.candidates("shown")
+    scores[documents] = looked_up(known, queries[documents], ids[documents], path)
+    every, _ = held_out.candidates("all")
+    of_all = scores.copy()
+    of_all[every] = [known.get((str(q), str(d)), np.nan) for q, d in zip(queries[every], ids[every], strict=True)]
+    return Contender(scores, of_all if np.isfinite(of_all[every]).all() else None)
+
+
+def _by_labels(definition: Definition, ranker: Scorer | NDArray) -> Outcome:
+    judged, metrics = judged_split(definition, "test"), definition["metrics"]
+    result = evaluate(ranker, judged, metrics, undefined=definition["undefined"], max_grade=definition["max_grade"])
+    return Outcome({name: result.values(name) for name in metrics}, result.query_ids, {})
+
+
+def read_scores(path: str | Path) -> dict[tuple[str, str], float]:
+    """Scores by query and document."""
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise ValueError(
+            f"{path} cannot be read as parquet ({error}): write query, document and score there"
+        ) from error
+    for name in ("query", "document", "score"):
+        if name not in table.column_names:
+            raise ValueError(f"{path}: column '{name}' is missing; it has: {', '.join(table.column_names)}")
+    keys = zip(table["query"].to_pylist(), table["document"].to_pylist(), strict=True)
+    try:
+        scores = table["score"].cast(pa.float64()).to_pylist()
+    except pa.ArrowException as error:
+        raise ValueError(f"{path}: column 'score' holds {table['score'].type}: scores are numbers") from error
+    found = {(str(query), str(document)): score for (query, document), score in zip(keys, scores, strict=True)}
+    if len(found) < len(scores):
+        raise ValueError(
+            f"{path}: {len(scores) - len(found)} documents have several scores: give one per query and document"
+        )
+    return found
+
+
+def looked_up(known: Mapping[tuple[str, str], float], queries: NDArray, documents: NDArray, path: Path) -> NDArray:
+    """The score of each document; refused where one has none."""
+    keys = [(str(query), str(document)) for query, document in zip(queries.tolist(), documents.tolist(), strict=True)]
+    scores = np.array([known.get(key, np.nan) for key in keys], dtype=np.float64)
+    lacking = np.flatnonzero(~np.isfinite(scores))
+    if len(lacking):
+        query, document = keys[lacking[0]]
+        raise ValueError(
+            f"{path}: {len(lacking):,} of {len(keys):,} documents to be compared have no finite score, the first is "
+            f"document '{document}' of query '{query}': score every candidate of the log"
+        )
+    return scores
+
+
+def document_keys(log: ClickLog) -> tuple[NDArray, NDArray]:
+    """Ids of query and document of each row of the features."""
+    numbers = getattr(log, "version_documents", np.arange(len(log.document_ids)))
+    return log.query_ids[log.document_queries[numbers]], log.document_ids[numbers]
+
+
+def scores_definition(name: str, path: str | Path) -> dict[str, object]:
+    """What a run must know of a file of scores; warns of what cannot be known."""
+    place = Path(path)
+    if not place.is_file():
+        raise FileNotFoundError(f"{place} does not exist: pass --scores NAME=FILE.parquet")
+    read_scores(place)
+    warnings.warn(LOOKS_BETTER.format(name), UserWarning, stacklevel=3)
+    with place.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()[:24]
+    return {"scores": {"path": str(place.resolve()), "digest": digest}}
+
+
+OUTSIDE_TASKS: dict[str, Callable[[Definition], Outcome]] = {"lightgbm": measure_lightgbm, "scores": measure_scores}
