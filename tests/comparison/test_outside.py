@@ -29,17 +29,11 @@ def done(log, tmp_path_factory):
     )
     pq.write_table(scores, place / "scores.parquet")
     names = ["dla", "dla+trees", "lightgbm", "lightgbm_position"]
-    with pytest.MonkeyPatch.context() as patch, pytest.warns(UserWarning, match="looks better than it is"):
+    settings = {"options": TRAINING, "seeds": 1, "jobs": 1, "out": place / "out"}
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(held_out, "fit_relevance", lambda *_: lambda features: np.full(len(features), 0.1))
-        found = compare(
-            folder,
-            names,
-            scores={"old": place / "scores.parquet"},
-            options=TRAINING,
-            seeds=1,
-            jobs=1,
-            out=place / "out",
-        )
+        with pytest.warns(UserWarning, match="looks better than it is"):
+            found = compare(folder, names, scores={"old": place / "scores.parquet"}, **settings)
     return found, folder
 
 
