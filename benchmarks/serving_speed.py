@@ -24,10 +24,12 @@ from unskew.data.fitted_transforms import fit_transform
 from unskew.methods.vectorization import Vectorization
 from unskew.model import ModelRanker
 from unskew.networks.registry import Network, Problem
+from unskew.networks.trees import TreesRanker, from_lightgbm
 from unskew.serving.flat_onnx import to_flat_onnx
 from unskew.serving.onnx_file import FLAT_FORMAT, FORMAT, OnnxRanker, to_onnx
 from unskew.serving.rank import rank_table
 from unskew.serving.saved_ranker import SavedRanker
+from unskew.training.boosting import Boosting, boost_lightgbm
 
 Row = tuple[str, str, str]  # what was measured, ratio or rate, target
 
@@ -65,7 +67,20 @@ def run() -> list[Row]:
             rows.append((f"{name} in {side} / bare matrix products", f"{ratio:.2f} x", ""))
         if name == "mlp":
             rows += _rank_rows(sides, features)
-    return rows
+    return rows + _tree_rows(features, mask)
+
+
+def _tree_rows(features: Tensor, mask: Tensor) -> list[Row]:
+    """300 trees of 63 leaves, as `export --as lightgbm` makes them, run by torch and by LightGBM."""
+    documents = features.reshape(-1, N_FEATURES).numpy()
+    names = [f"f{number}" for number in range(N_FEATURES)]
+    booster = boost_lightgbm(documents, np.log(documents).sum(1), names, Boosting())
+    trees = TreesRanker(from_lightgbm(booster.model_to_string()))
+    seconds = _in_turn(
+        {"torch": trees, "LightGBM": lambda *_: booster.predict(documents)}, features, mask, RANK_REPEATS
+    )
+    rate = {side: len(documents) / median(took) for side, took in seconds.items()}
+    return [(f"trees in {side}: documents a second", f"{value:,.0f}", "") for side, value in rate.items()]
 
 
 def _rank_rows(sides: dict[str, Callable[[Tensor, Tensor], object]], features: Tensor) -> list[Row]:

@@ -60,6 +60,7 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Compare methods and production on a log of your own: by judgements, or without any by held-out clicks."""
+    names = None if methods is None else [name.strip() for name in methods.split(",")]
     with experiment_progress("compare", quiet=quiet or json) as progress:
         done = compare_on_log(
             log,
