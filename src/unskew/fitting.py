@@ -99,7 +99,8 @@ def _trees(recipe: Recipe, method: Method, log: ClickLog | LogFolder | None, nam
         raise ValueError("trees learn from a click log in memory: do not stream")
     curve = method.examination()
     assert curve is not None
-    return boost_debiased(log, curve.detach().cpu().numpy().astype(np.float64), names, seed=recipe.settings.seed)
+    examination = curve.detach().cpu().numpy().astype(np.float64)
+    return boost_debiased(log, examination, names, categorical=list(log.categories), seed=recipe.settings.seed)
 
 
 def _split(

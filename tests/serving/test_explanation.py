@@ -1,5 +1,6 @@
 """Explanations find the features that decide, and the card says what is in the model."""
 
+import doctest
 import json
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from unskew import ClickLog, JudgedSet, Recipe, fit, save_model
+from unskew.serving import explanation
 from unskew.serving.explanation import decide, explain
 
 RNG = np.random.default_rng(0)
@@ -18,6 +20,10 @@ JUDGED = JudgedSet.from_arrays(FEATURES, (FEATURES[:, 1] > 0).astype(np.float32)
 
 def second_feature(features, mask):
     return features[..., 1]
+
+
+def test_the_example_in_the_docstring_runs():
+    assert doctest.testmod(explanation).failed == 0
 
 
 def test_only_the_feature_that_the_ranker_uses_is_important():

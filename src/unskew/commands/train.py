@@ -96,8 +96,9 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
         )
         return
     best = "" if history.best_value is None else f", best {model.trained_on['validation']} {history.best_value:.4f}"
+    trees = "" if model.trees is None else "; LightGBM's trees rank, on its debiased targets"
     console.print(
-        f"{model.recipe.method} trained in {history.seconds:.1f} s{best}; written to {out}",
+        f"{model.recipe.method} trained in {history.seconds:.1f} s{best}{trees}; written to {out}",
         markup=False,
         highlight=False,
     )

@@ -49,12 +49,11 @@ def train_lightgbm(log: ClickLog, *, position: bool, seed: int = 0) -> Scorer:
     import lightgbm
 
     shown = HeldOut(log).log  # context, where there is some, among the features
-    versions = getattr(shown, "versions", shown.documents)
     rates = (shown.clicks / shown.sessions[:, None])[shown.mask]
     top = max(float(rates.max(initial=0.0)), 1e-9) if shown.graded else 1.0
     grades = np.minimum(np.floor(rates / top * GRADES), GRADES - 1).astype(np.int64)
     rows = lightgbm.Dataset(
-        shown.features[versions[shown.mask]],
+        shown.features[shown.versions[shown.mask]],
         grades,
         group=shown.mask.sum(axis=1),
         weight=np.repeat(shown.sessions / shown.sessions.mean(), shown.mask.sum(axis=1)),
@@ -157,8 +156,7 @@ def looked_up(known: Mapping[tuple[str, str], float], queries: NDArray, document
 
 def document_keys(log: ClickLog) -> tuple[NDArray, NDArray]:
     """Ids of query and document of each row of the features."""
-    numbers = getattr(log, "version_documents", np.arange(len(log.document_ids)))
-    return log.query_ids[log.document_queries[numbers]], log.document_ids[numbers]
+    return log.query_ids[log.version_queries], log.document_ids[log.version_documents]
 
 
 def scores_definition(name: str, path: str | Path) -> dict[str, object]:

@@ -103,7 +103,16 @@ def explain(
     repeats: int = 5,
     seed: int = 0,
 ) -> Explanation:
-    """Permutation importance of each feature.
+    """Permutation importance of each feature; `decide` tells two documents of a query apart.
+
+    Example:
+        >>> import numpy as np
+        >>> from unskew import JudgedSet, explain
+        >>> features = np.random.default_rng(0).standard_normal((60, 2)).astype(np.float32)
+        >>> judged = JudgedSet.from_arrays(features, (features[:, 1] > 0).astype(np.float32), group=[6] * 10)
+        >>> found = explain(lambda features, mask: features[..., 1], judged, ("price", "rating"))
+        >>> [row.feature for row in found.features]
+        ['rating', 'price']
 
     Args:
         names: of the features, in order.
