@@ -64,9 +64,7 @@ def compare(
     with experiment_progress("compare", quiet=quiet or json) as progress:
         done = compare_on_log(
             log,
-            None
-            if methods is None
-            else [load_part(name.strip(), allow_code=allow_code) for name in methods.split(",")],
+            None if names is None else [load_part(name, allow_code=allow_code) for name in names],
             scores=_named_files(scores or []),
             validate=validate,
             test=test,

@@ -107,6 +107,7 @@ def compare(
         training=dict(options or {}),
         methods=tuple(entries),
     )
+    outside: dict[str, tuple[str, OptionTable]]
     outside = {name: ("lightgbm", {"position": LIGHTGBM[name]}) for name in others}
     outside |= {name: ("scores", scores_definition(name, file)) for name, file in (scores or {}).items()}
     groups = [
