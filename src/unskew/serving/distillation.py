@@ -167,9 +167,9 @@ def _check_form(target: Path, kind: str) -> None:
 
 
 def _check_log(log: ClickLog, model: Model) -> None:
-    if log.n_features != model.n_features or (model.feature_names or log.feature_names) != log.feature_names:
+    if log.n_inputs != model.n_features or (model.feature_names or log.input_names) != log.input_names:
         raise ValueError(
-            f"the log has {log.n_features} features ({', '.join(log.feature_names[:5])}…), the model was trained on "
+            f"the log has {log.n_inputs} features ({', '.join(log.input_names[:5])}…), the model was trained on "
             f"{model.n_features} ({', '.join(model.feature_names[:5])}…): pass the log of the training"
         )
 
