@@ -21,8 +21,10 @@ from unskew.data.clicks.batches import ClickBatches, ShardBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import LogFolder
 from unskew.data.clicks.vocabulary import Vocabulary
+from unskew.data.files import array_digest
 from unskew.data.fitted_transforms import Transform
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.raw_columns import RawColumns
 from unskew.data.transformed import feature_categories, feature_names, transform_for, transform_judged, transform_log
 from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.diagnosis.estimators.propensities import estimate_by, estimate_propensities, propensity_matrix
@@ -33,6 +35,7 @@ from unskew.recipe import Recipe
 from unskew.training.debiased_trees import boost_debiased
 from unskew.training.train import Progress, Source, train
 from unskew.training.validation import Validation, on_clicks, on_judgements
+from unskew.warm_start import as_model_sees, carry_over, check_columns, joined_levels, start_recipe
 
 
 def fit(
@@ -44,6 +47,7 @@ def fit(
     validate: JudgedSet | float | None = None,
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
+    start: Model | None = None,
 ) -> Model:
     """Train a method.
 
@@ -54,6 +58,7 @@ def fit(
         validate: judged queries, or the share of the log's queries whose clicks are held out; None: the last state.
             (A log from `from_arrays` has a query for each list: put showings of one list together, or they part.)
         checkpoint: file to write to on the way, and to go on from where it exists.
+        start: a model of the same method and features whose weights, curves and transform training begins with.
     """
     source = log if log is not None else judged
     if source is None:
@@ -61,37 +66,53 @@ def fit(
     n_inputs = source.n_features if isinstance(source, JudgedSet) else source.n_inputs
     _check_sources(recipe, log, judged)
     _check_features(recipe, n_inputs)
-    transform = transform_for(recipe.transform if n_inputs else "identity", source)
+    if start is None:
+        transform = transform_for(recipe.transform if n_inputs else "identity", source)
+    else:
+        assert isinstance(start.transform, RawColumns)
+        recipe, transform = _started(recipe, start, log), start.transform
+    names = start.feature_names if start is not None else feature_names(source)
+    categories = start.categories if start is not None else feature_categories(source)
     learning, held_out = _split(log, validate, recipe.settings.seed)
     vocabulary = _vocabulary(recipe, learning)
-    logs = _transformed_sources(recipe, transform, learning, judged, interventions, vocabulary)
+    logs = _transformed_sources(recipe, transform, learning, judged, interventions, vocabulary, start)
     if isinstance(validate, JudgedSet):
-        named = validate.with_features(feature_names(source), feature_categories(source))
+        named = validate.with_features(names, categories)
         logs["validation"] = transform_judged(named, transform)
-    problem = _problem(log, transform.width(n_inputs), transform.categories(), recipe.network, vocabulary)
+    problem = _problem(log, transform.width(n_inputs), transform.categories(), recipe.network, vocabulary, start)
     hyper = _with_estimates(recipe, learning, problem)
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(recipe.settings.seed)
         method = recipe.method_class(problem, **hyper)
+    started = {} if start is None else {"started_from": carry_over(start, method, problem)}
     logs = dict(method.prepare(logs))
-    criterion = _criterion(logs.get("validation"), held_out, transform, recipe.settings.metric, vocabulary)
+    criterion = _criterion(logs.get("validation"), held_out, transform, recipe.settings.metric, vocabulary, start)
     same = {"hyper_parameters": json.loads(json.dumps(hyper)), "features": _checksum(logs)}
+    if start is not None:
+        same["start"] = array_digest([tensor.cpu().numpy() for tensor in start.method.state_dict().values()])
     history = train(method, logs, recipe.settings, criterion, progress, checkpoint, same)
     method.finish(logs)
     method.to("cpu")  # where the transform is, and where saved models stand
-    trees = _trees(recipe, method, learning, feature_names(source)) if recipe.ranker == "trees" else None
+    trees = _trees(recipe, method, learning, names) if recipe.ranker == "trees" else None
     return Model(
         recipe=replace(recipe, hyper_parameters=hyper),
         problem=problem,
         method=method,
         transform=transform,
         history=history,
-        feature_names=feature_names(source),
-        categories=feature_categories(source),
-        trained_on={**_summary(log, judged, criterion), **method.findings()},
+        feature_names=names,
+        categories=categories,
+        trained_on={**_summary(log, judged, criterion), **started, **method.findings()},
         vocabulary=vocabulary if method.uses_ids else None,
         trees=trees,
     )
+
+
+def _started(recipe: Recipe, start: Model, log: ClickLog | LogFolder | None) -> Recipe:
+    if log is None:
+        raise ValueError("a warm start goes on with clicks: pass a click log; unskew.tune goes on with judged queries")
+    check_columns(start, log)
+    return start_recipe(recipe, start)
 
 
 def _trees(recipe: Recipe, method: Method, log: ClickLog | LogFolder | None, names: tuple[str, ...]) -> str:
@@ -121,9 +142,12 @@ def _transformed_sources(
     judged: JudgedSet | None,
     interventions: ClickLog | None,
     vocabulary: Vocabulary | None,
+    start: Model | None,
 ) -> dict[str, Source]:
+    bias = joined_levels(start, log) if start is not None and log is not None else {}
+
     def prepared(part: ClickLog) -> ClickLog:
-        part = transform_log(part, transform)
+        part = transform_log(part if start is None else as_model_sees(part, start, bias), transform)
         return part if vocabulary is None else vocabulary.encode(part)
 
     logs: dict[str, Source] = {}
@@ -198,15 +222,19 @@ def _problem(
     categories: tuple[tuple[int, int], ...],
     network: Network,
     vocabulary: Vocabulary | None,
+    start: Model | None,
 ) -> Problem:
     if log is None:
         return Problem(n_features, n_positions=1, network=network, categories=categories)
-    if isinstance(log, LogFolder):
+    if start is not None:
+        bias = joined_levels(start, log)
+    elif isinstance(log, LogFolder):
         bias = {name: None if levels is None else tuple(levels) for name, levels in log.about["bias"].items()}
     else:
         bias = {name: column.levels for name, column in log.bias.items()}
     n_ids = None if vocabulary is None else vocabulary.sizes
-    return Problem(n_features, max(log.n_positions, 1), bias, network, n_ids, categories)
+    n_positions = max(log.n_positions, 1 if start is None else start.problem.n_positions)
+    return Problem(n_features, n_positions, bias, network, n_ids, categories)
 
 
 def _estimate_propensities(log: ClickLog, problem: Problem, hyper: Mapping[str, Any]) -> Any:
@@ -245,11 +273,14 @@ def _criterion(
     transform: Transform,
     metric: str,
     vocabulary: Vocabulary | None,
+    start: Model | None,
 ) -> Validation | None:
     if isinstance(judged, JudgedSet):
         return on_judgements(judged, metric)
     if held_out is None:
         return None
+    if start is not None:
+        held_out = as_model_sees(held_out, start, joined_levels(start, held_out))
     held_out = transform_log(held_out, transform)
     return on_clicks(held_out if vocabulary is None else vocabulary.encode(held_out))
 

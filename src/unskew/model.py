@@ -20,6 +20,7 @@ from unskew.data.transforms import Identity
 from unskew.evaluation.click_prediction import ClickPrediction, predict_clicks
 from unskew.methods import Method
 from unskew.networks.documents import Ranker
+from unskew.networks.observation import at_level
 from unskew.networks.registry import Problem
 from unskew.networks.trees import TreesRanker, from_lightgbm
 from unskew.recipe import Recipe
@@ -94,7 +95,38 @@ class Model:
             )
         return predict_clicks(self.method, self.encode(log))
 
-    def examination(self) -> NDArray[np.float64] | None:
-        """The learnt examination curve relative to the top position."""
-        curve = self.method.examination()
+    def examination(self, level: str | None = None) -> NDArray[np.float64] | None:
+        """The learnt examination curve relative to the top position; None: the method has none.
+
+        Args:
+            level: of a bias column, as "device=phone" (or "phone" where one column only has it); default: the average
+                of all levels.
+        """
+        method: Method | None = self.method
+        if level is not None:
+            column, name = self._level(level)
+            method = at_level(self.method, column, (self.problem.bias[column] or ()).index(name))
+            if method is None:
+                raise ValueError(
+                    f"{self.recipe.method} has one curve for all levels of '{column}': train dla, two_tower or pbm "
+                    "for a curve per level"
+                )
+        assert method is not None
+        curve = method.examination()
         return None if curve is None else curve.detach().cpu().numpy().astype(np.float64)
+
+    def examinations(self) -> dict[str, NDArray[np.float64]]:
+        """The curve of each level of each bias column that bends it, by "column=level"."""
+        levels = [f"{column}={level}" for column, names in self.problem.bias.items() for level in names or ()]
+        bends = {column for column in self.problem.bias if at_level(self.method, column, 0) is not None}
+        curves = {level: self.examination(level) for level in levels if level.partition("=")[0] in bends}
+        return {level: curve for level, curve in curves.items() if curve is not None}
+
+    def _level(self, text: str) -> tuple[str, str]:
+        """Column and level of a text."""
+        known = [(column, level) for column, levels in self.problem.bias.items() for level in levels or ()]
+        found = [pair for pair in known if text in ("=".join(pair), pair[1])]
+        if len(found) != 1:
+            names = ", ".join("=".join(pair) for pair in known) or "none: the log had no bias column with levels"
+            raise ValueError(f"'{text}' names {len(found)} levels of bias columns; there are: {names}")
+        return found[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from unskew.data.fitted_transforms import TRANSFORMS
@@ -73,6 +73,19 @@ class Recipe:
         if rest:
             raise ValueError(_unknown(next(iter(rest)), found))
         return cls(name_of(METHODS, method), own, Settings(**settings), Network(**network), transform, ranker, found)
+
+    def changed(self, method: str | type[Method], **options: Any) -> Recipe:
+        """This recipe with other options; those of its method, training and network that are not named stay."""
+        if name_of(METHODS, method) != self.method:
+            raise ValueError(
+                f"the model to start from is {self.method}, not {name_of(METHODS, method)}: leave out the method, or "
+                "train anew without a start"
+            )
+        network = {shown: getattr(self.network, name) for shown, name in NETWORK_NAMES.items()}
+        settings = {name: getattr(self.settings, name) for name in SETTING_NAMES}
+        kept = {**network, **settings, **self.hyper_parameters, "transform": self.transform}
+        found = Recipe.of(self.outside or self.method, **{**kept, **options})
+        return replace(found, network=self.network) if self.network.outside else found
 
 
 def find_method(method: str | type[Method]) -> type[Method]:

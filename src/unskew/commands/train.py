@@ -9,6 +9,7 @@ import typer
 
 from unskew.commands.app import DATA_HELP, AllowCode, Json, Overwrite, Quiet, Seed, SetOptions, command
 from unskew.data.clicks.storage import open_log, read_log
+from unskew.data.clicks.windows import window
 from unskew.data.column_table import grouped
 from unskew.data.files import check_folder
 from unskew.data.judged.catalogue import load_split
@@ -17,7 +18,7 @@ from unskew.fitting import fit
 from unskew.model import Model
 from unskew.parts import load_part
 from unskew.recipe import Recipe
-from unskew.serving.model_files import ABOUT, save_model
+from unskew.serving.model_files import ABOUT, load_model, save_model
 from unskew.terminal import console, parse_options, show_json, show_table, training_progress
 
 
@@ -25,7 +26,9 @@ from unskew.terminal import console, parse_options, show_json, show_table, train
 def train(
     log: Annotated[Path, typer.Argument(help="A click log, as simulate writes it.")],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
-    method: Annotated[str, typer.Option(help="A method; `unskew methods` lists them.")] = "dla",
+    method: Annotated[
+        str | None, typer.Option(help="A method; `unskew methods` lists them. Default: dla, or that of --from.")
+    ] = None,
     ranker: Annotated[
         str, typer.Option(help="network, or trees: LightGBM on the method's debiased targets (unskew[trees]).")
     ] = "network",
@@ -39,6 +42,14 @@ def train(
     stream: Annotated[
         bool, typer.Option("--stream", help="Read the log shard by shard: it may exceed memory.")
     ] = False,
+    start: Annotated[
+        Path | None, typer.Option("--from", help="A model to go on from: its weights, curves and transform.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(help="Learn from lists shown from this day on, e.g. 2026-11-10.")] = None,
+    until: Annotated[str | None, typer.Option(help="Learn from lists shown before this day.")] = None,
+    half_life: Annotated[
+        float | None, typer.Option(help="Days after which a list counts half as much as one of the latest day.")
+    ] = None,
     options: SetOptions = None,
     allow_code: AllowCode = False,
     seed: Seed = 0,
@@ -48,9 +59,17 @@ def train(
 ) -> None:
     """Train a ranker on a click log. A run that was cut off goes on where it was."""
     check_folder(out, ABOUT, overwrite=overwrite)
-    chosen = load_part(method, allow_code=allow_code)
-    recipe = Recipe.of(chosen, **{"seed": seed, "ranker": ranker, **parse_options(options or [])})
-    clicks = open_log(log) if stream else read_log(log)
+    first = None if start is None else load_model(start)
+    given = {"seed": seed, "ranker": ranker, **parse_options(options or [])}
+    if first is None:
+        method = method or "dla"
+        recipe = Recipe.of(load_part(method, allow_code=allow_code), **given)
+    else:
+        method = method or first.recipe.method
+        recipe = first.recipe.changed(method, **given)
+    if stream and (since, until, half_life) != (None, None, None):
+        raise ValueError("--since, --until and --half-life cut a log in memory: leave out --stream")
+    clicks = open_log(log) if stream else window(read_log(log), since, until, half_life)
     checkpoint = out.with_name(f".{out.name}.checkpoint")
     with training_progress(f"train {method}", quiet=quiet or json) as progress:
         model = fit(
@@ -61,6 +80,7 @@ def train(
             validate=_validation(validate),
             progress=progress,
             checkpoint=checkpoint,
+            start=first,
         )
     save_model(model, out, overwrite=overwrite)
     checkpoint.unlink(missing_ok=True)
@@ -89,7 +109,9 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
                 "best_value": history.best_value,
                 "seconds": history.seconds,
                 "examination": None if curve is None else curve.tolist(),
+                "examination_by_level": {level: each.tolist() for level, each in model.examinations().items()},
                 "never_shown": never_shown,
+                "started_from": model.trained_on.get("started_from"),
                 "warnings": history.warnings,
                 "columns": {column.name: column.became for column in model.columns()},
             }
@@ -103,7 +125,16 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
         highlight=False,
     )
     show_table("What the columns became", ("became", "columns", "names"), grouped(model.columns()), left=3)
+    started = model.trained_on.get("started_from")
+    if started is not None:
+        new = f"; new, and started at the average: {', '.join(started['extended'])}" if started["extended"] else ""
+        console.print(f"Started from a {started['method']} of {started['steps']:,} steps{new}", markup=False)
     if curve is not None:
-        values = ["never shown" if place in never_shown else f"{value:.3f}" for place, value in enumerate(curve)]
-        rows = [(str(place), value) for place, value in enumerate(values, start=1)]
-        show_table("Learnt examination relative to the top, counted from 1", ("position", "examination"), rows)
+        by_level = model.examinations()
+        rows = [
+            (str(place + 1), *("never shown" if place in never_shown else f"{each[place]:.3f}" for each in curves))
+            for curves in [(curve, *by_level.values())]
+            for place in range(len(curve))
+        ]
+        columns = ("position", "examination", *by_level)
+        show_table("Learnt examination relative to the top, counted from 1", columns, rows)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from unskew.networks.registry import Problem
 from unskew.networks.tables import Table
+
+M = TypeVar("M", bound=nn.Module)
 
 
 class PositionObservation(nn.Module):
@@ -46,3 +50,21 @@ class PositionObservation(nn.Module):
         """Examination relative to the top, at the average of all levels and 0 of numeric columns, `[positions]`."""
         logits = self.average_logits()
         return (logits - logits[0]).exp()
+
+
+def at_level(module: M, column: str, level: int) -> M | None:
+    """A copy in which every level of a bias column is this one, so that averages over levels are its own.
+
+    None: nothing in the module depends on the column.
+    """
+    found = deepcopy(module)
+    tables = [
+        table
+        for part in found.modules()
+        if isinstance(part, PositionObservation)
+        for name, table in zip(part.level_columns, part.levels, strict=True)
+        if name == column
+    ]
+    for table in tables:
+        table.data[:] = table.data[level].clone()
+    return found if tables else None
