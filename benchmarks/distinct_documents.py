@@ -58,7 +58,7 @@ def log_in_orders(n_queries: int, n_orders: int, n_docs: int = N_DOCS, n_feature
     places = rng.random(shape).argsort(1)
     return ClickLog(
         features=rng.standard_normal((n_queries * n_docs, n_features), dtype=np.float32),
-        documents=(n_docs * np.repeat(np.arange(n_queries), n_orders)[:, None] + places).astype(np.int32),
+        versions=(n_docs * np.repeat(np.arange(n_queries), n_orders)[:, None] + places).astype(np.int32),
         mask=np.ones(shape, dtype=bool),
         clicks=(rng.random(shape) < 0.1).astype(np.float32),
         sessions=np.ones(len(places), dtype=np.float32),
