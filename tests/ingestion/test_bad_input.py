@@ -60,6 +60,14 @@ class TestRows:
         assert done.examples == {reason: f"{place}: the first is row 8, from 0"}
         assert (done.sessions, done.clicks) == (4, 0)
 
+    def test_a_look_of_less_than_no_seconds_is_counted_and_its_place_named(self, tmp_path):
+        looks = [(*row, 0.5) for row in ROWS]
+        place = events(tmp_path, [("s9", "shoes", "a", 1, 0, 1.0, -2.0)], [*HEADER, "look"], looks)
+        done = run(place, tmp_path, Columns(first_position=1, seen="look"))
+        assert done.dropped == {"bad_look": 1}
+        assert done.examples == {"bad_look": f"{place}: the first is row 8, from 0"}
+        assert read_log(tmp_path / "log").seen.tolist() == [[4, 4]]
+
     def test_strict_refuses_it_and_says_what_to_do(self, tmp_path):
         place = events(tmp_path, [(None, "shoes", "a", 1, 1, 1.0)])
         message = r"1 rows without a session \(.*row 8, from 0\); --strict leaves nothing out: fill the column, or name"

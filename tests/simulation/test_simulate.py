@@ -334,8 +334,8 @@ def test_what_is_no_log_is_not_overwritten_and_refused_before_any_work(tmp_path)
 
 def test_features_that_are_not_finite_never_get_into_a_log():
     judged = judged_set()
-    judged.features[3, 1] = np.nan
-    with pytest.raises(ValueError, match="feature number 1 of document 3 is nan"):
+    judged.features[3, 1] = np.inf
+    with pytest.raises(ValueError, match="feature number 1 of document 3 is inf"):
         simulate(judged, Fixed(ranker=explode), "cascade")
 
 

@@ -40,6 +40,13 @@ def simulate(
     drop_clickless: Annotated[
         bool, typer.Option("--drop-clickless", help="Leave out sessions without a click.")
     ] = False,
+    record: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Record what was looked at: share=1 for all sessions; misses, false_alarms, interest, on_click.",
+        ),
+    ] = None,
     allow_code: AllowCode = False,
     seed: Seed = 0,
     overwrite: Overwrite = False,
@@ -62,6 +69,7 @@ def simulate(
             interventions=parse_options(intervene or []),
             joint=joint,
             drop_clickless=drop_clickless,
+            record=parse_options(record) if record else None,
             seed=seed,
             progress=progress,
             out=out,

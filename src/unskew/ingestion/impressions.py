@@ -130,7 +130,7 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
     if columns.seen is not None:
         looked = value("seen")
         looked = looked.cast("int8") if looked.type().is_boolean() else _finite(looked)
-        taken["seen"] = (looked > 0).cast("float32")
+        taken["seen"] = (looked > 0).cast("float32") - (looked < 0).cast("float32")  # below 0: see `reasons`
     for number, feature in enumerate(features):
         taken[f"feature_{number}"] = feature_values(table[feature])
     for number, column in enumerate(columns.feedback):
@@ -195,6 +195,8 @@ def reasons(rows: ir.Table, shape: Shape, first_position: int, n_positions: int 
     found["beyond"] = shown & (rows.position > last).fill_null(False)
     if "click" in rows.columns:
         found["bad_click"] = rows.click.isnull()
+    if "seen" in rows.columns:
+        found["bad_look"] = (rows.seen < 0).fill_null(False)
     if shape.time:
         found["bad_time"] = rows.time.isnull()
     numbers = ["score"] * shape.score + [f"bias_{i}" for i, (_, is_level) in enumerate(shape.bias) if not is_level]

@@ -33,6 +33,7 @@ REASONS: dict[str, Reason] = {
     "bad_click": Reason(
         "rows whose click is neither yes nor no", "rows", "write 0 and 1, or name another column with --click"
     ),
+    "bad_look": Reason("rows with looks below 0", "rows", "write 0 or 1, or seconds from 0; empty where not recorded"),
     "bad_time": Reason("rows without a readable time", "rows", "write ISO times or numbers since 1970, or --time none"),
     "bad_number": Reason(
         "rows without a finite number as policy score or bias value", "rows", "fill the column, or do not name it"

@@ -12,8 +12,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -28,13 +29,14 @@ from unskew.simulation.independent import RealClick
 from unskew.simulation.interventions import check_interventions, intervene
 from unskew.simulation.patterns import Counted, count_patterns
 from unskew.simulation.policies import POLICIES, Policy, make_policy
+from unskew.simulation.record import Record
 from unskew.simulation.showings import Candidates, Index
 from unskew.simulation.truth import Simulation, Truth, check_target
-from unskew.simulation.users import USERS, describe, make_user
+from unskew.simulation.users import USERS, describe, make, make_user
 
 # Constants of what is drawn: a change of one is a change of every seeded log.
 QUERIES_PER_BLOCK = 256
-SHOWING, CLICKING = 0, 1
+SHOWING, CLICKING, RECORDING = 0, 1, 2
 
 Progress = Callable[[int, int], None]
 logger = logging.getLogger(__name__)
@@ -54,6 +56,7 @@ class _World:
     interventions: Mapping[str, float]
     joint: bool
     drop_clickless: bool
+    record: Record | None
     seed: int
 
     def stream(self, purpose: int, block: int) -> Generator:
@@ -71,6 +74,8 @@ class _Part:
     interventions: Index  # [lists]
     expected: Expectation
     counted: Counted
+    looks: Index | None  # [lists, shown]; None: no record
+    recorded: Index | None  # [lists], sessions in which looks were recorded
 
 
 def simulate(
@@ -83,6 +88,7 @@ def simulate(
     interventions: Mapping[str, float] | None = None,
     joint: bool = False,
     drop_clickless: bool = False,
+    record: Mapping[str, Any] | Record | None = None,
     seed: int = 0,
     train: JudgedSet | None = None,
     threads: int = 2,
@@ -101,6 +107,7 @@ def simulate(
         interventions: share of the sessions in which the order is changed on purpose, by name.
         joint: keep which documents were clicked together.
         drop_clickless: leave sessions without a click out of the log; implies `joint`.
+        record: how looks are recorded in the log, options of `Record`, e.g. `{"misses": 0.2}`; default: not at all.
         train: judged data that policy and user are fitted to; default: `judged` itself.
         chunk: queries in work at a time; neither it nor `threads` changes the log.
         progress: called with the sessions done and the sessions in all.
@@ -109,6 +116,8 @@ def simulate(
     policy = make_policy(policy) if isinstance(policy, str | type) else policy
     user = make_user(user) if isinstance(user, str | type) else user
     shares = dict(interventions or {})
+    if record is not None and not isinstance(record, Record):
+        record = make("record", {"looks": Record}, "looks", record)
     if out is not None:
         check_target(out, overwrite=overwrite)
     showings = _check(judged, user, sessions, n_shown, shares, seed, threads, chunk)
@@ -127,6 +136,7 @@ def simulate(
         interventions=shares,
         joint=joint or drop_clickless or not user.independent,
         drop_clickless=drop_clickless,
+        record=record,
         seed=seed,
     )
     simulation = _assemble(world, list(_draw_all(world, threads, chunk, progress)))
@@ -229,6 +239,9 @@ def _draw_block(world: _World, block: int) -> _Part:
     else:
         clicks, seen = count_sessions(expected, plan.sessions, rng)
         counted = Counted(clicks=clicks, seen=seen, sessions=plan.sessions)
+    looks, recorded = None, None
+    if world.record is not None:
+        looks, recorded = world.record.draw(counted, expected.attraction, mask, world.stream(RECORDING, block))
     return _Part(
         documents=documents,
         mask=mask,
@@ -237,6 +250,8 @@ def _draw_block(world: _World, block: int) -> _Part:
         interventions=plan.interventions,
         expected=expected,
         counted=counted,
+        looks=looks,
+        recorded=recorded,
     )
 
 
@@ -266,6 +281,8 @@ def _assemble(world: _World, parts: list[_Part]) -> Simulation:
         patterns=_patterns(world, parts, kept) if world.joint else None,
         policy_scores=gather(lambda part: part.scores),
         interventions=BiasColumn(gather(lambda part: part.interventions), levels) if world.interventions else None,
+        seen=compact_counts(gather(lambda part: np.asarray(part.looks))) if world.record else None,
+        seen_sessions=compact_counts(gather(lambda part: np.asarray(part.recorded))) if world.record else None,
     )
     on_top = parts[0].expected.clicks_on_top is not None
     return Simulation(
@@ -303,5 +320,6 @@ def _about(world: _World) -> dict[str, object]:
         "interventions": dict(world.interventions),
         "n_shown": world.n_shown,
         "drop_clickless": world.drop_clickless,
+        "record": None if world.record is None else asdict(world.record),
         "seed": world.seed,
     }
