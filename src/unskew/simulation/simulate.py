@@ -116,8 +116,7 @@ def simulate(
     policy = make_policy(policy) if isinstance(policy, str | type) else policy
     user = make_user(user) if isinstance(user, str | type) else user
     shares = dict(interventions or {})
-    if record is not None and not isinstance(record, Record):
-        record = make("record", {"looks": Record}, "looks", record)
+    looks = make("record", {"looks": Record}, "looks", record) if isinstance(record, Mapping) else record
     if out is not None:
         check_target(out, overwrite=overwrite)
     showings = _check(judged, user, sessions, n_shown, shares, seed, threads, chunk)
@@ -136,7 +135,7 @@ def simulate(
         interventions=shares,
         joint=joint or drop_clickless or not user.independent,
         drop_clickless=drop_clickless,
-        record=record,
+        record=looks,
         seed=seed,
     )
     simulation = _assemble(world, list(_draw_all(world, threads, chunk, progress)))
