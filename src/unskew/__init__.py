@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unskew.comparison.own_log import compare
+    from unskew.daily.drift import drift
+    from unskew.daily.tune import tune
     from unskew.data.clicks.click_log import ClickLog
     from unskew.data.clicks.storage import open_log, read_log, write_log
     from unskew.data.judged.catalogue import load
@@ -35,6 +37,7 @@ PLACES = {
     "Recipe": "recipe",
     "UnbiasedRanker": "estimator",
     "compare": "comparison.own_log",
+    "drift": "daily.drift",
     "evaluate": "evaluation.evaluate",
     "explain": "serving.explanation",
     "fit": "fitting",
@@ -46,6 +49,7 @@ PLACES = {
     "read_log": "data.clicks.storage",
     "save_model": "serving.model_files",
     "simulate": "simulation.simulate",
+    "tune": "daily.tune",
     "write_log": "data.clicks.storage",
 }
 
@@ -56,6 +60,7 @@ __all__ = [
     "Recipe",
     "UnbiasedRanker",
     "compare",
+    "drift",
     "evaluate",
     "explain",
     "fit",
@@ -67,6 +72,7 @@ __all__ = [
     "read_log",
     "save_model",
     "simulate",
+    "tune",
     "write_log",
 ]
 

@@ -42,6 +42,11 @@ COMMANDS = {
         "Compare methods and production on a log of your own: by judgements, or without any by held-out clicks.",
     ),
     "train": Entry("train:train", "Train a ranker on a click log. A run that was cut off goes on where it was."),
+    "tune": Entry("tune:tune", "Train a model further on judged queries, as far as cross-validation on them says."),
+    "drift": Entry(
+        "drift:drift",
+        "Tell what changed between two logs: features, clicks, order, traffic, bias columns, coverage.",
+    ),
     "evaluate": Entry(
         "evaluate:evaluate", "Measure a model on judged data, or by how well it predicts the clicks of a log."
     ),

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -90,6 +90,7 @@ class LowRank(Method):
     paper = "this project, docs/low_rank.md"
     assumes = "being seen depends on position and, in few shapes, on the document; clicks are a product of the two"
     click_model = "softmax"
+    judged_choice: ClassVar[dict[str, Any]] = {"choose": "judged", "top_examination": None}
     numbers: Tensor
     lengths: Tensor
 

@@ -42,6 +42,7 @@ class Method(nn.Module, ABC):
     has_ranker: ClassVar[bool] = True  # False: it describes clicks, and does not tell documents apart
     learns_from: ClassVar[Literal["clicks", "judgements"]] = "clicks"
     estimated: ClassVar[tuple[str, ...]] = ()  # arguments that are estimated from the log where they are None
+    judged_choice: ClassVar[Mapping[str, Any]] = {}  # hyper-parameters with which `tune` chooses on judged queries
 
     relevance: Ranker
 

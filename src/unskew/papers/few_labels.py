@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,17 +20,14 @@ from torch import Tensor
 
 from unskew.comparison.rows import Outcome
 from unskew.comparison.sources import Definition, as_method, judged_split, recipe_of, simulation_of
+from unskew.daily.tune import Plan, best, cross_validated, train_further
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.transformed import transform_judged
 from unskew.evaluation.evaluate import evaluate
 from unskew.fitting import fit
-from unskew.methods.labelled import Labelled
 from unskew.model import Model, ModelRanker
 from unskew.networks.documents import Ranker
 from unskew.networks.line_search import ScoredLists, of_metric, search, spread_axes
-from unskew.training.settings import Settings
-from unskew.training.train import train
-from unskew.training.validation import on_judgements
 
 PLAIN, LBD = "naive", "lbd"
 N_JUDGED = (5, 20, 50, 200)
@@ -99,34 +96,24 @@ def move(learnt: Learnt, judged: JudgedSet, model: Model, observation: Observati
 
 def teach(learnt: Learnt, judged: JudgedSet, start: ModelRanker | None) -> Ranker:
     """A ranker trained on these queries, from another one or from nothing, as far as cross-validation on them says."""
-    model, queries = learnt.plain, np.arange(judged.n_queries)
+    model = learnt.plain
     transform = model.transform if start is None else start.transform
     prepared = transform_judged(judged, transform)
-    settings = Settings(steps=STEPS, batch_size=BATCH, validate_every=EVERY, metric=learnt.metric, average=0.0)
+    plan = Plan(metric=learnt.metric, steps=STEPS, every=EVERY, batch_size=BATCH, rates=RATES, folds=FOLDS)
 
-    def trained(rate: float, steps: int, part: JudgedSet, held_out: JudgedSet | None = None) -> tuple[Ranker, list]:
-        own = replace(settings, learning_rate=rate, steps=steps)
+    def new(_: JudgedSet) -> Ranker:
+        if start is not None:
+            return deepcopy(start.ranker)
         with torch.random.fork_rng():
             torch.manual_seed(model.recipe.settings.seed)
-            method = Labelled(model.problem)
-        if start is not None:
-            method.relevance = deepcopy(start.ranker)
-        validate = None if held_out is None else on_judgements(held_out, learnt.metric)
-        before = [] if validate is None else [(0, validate(method))]
-        history = train(method, {"judgements": part}, own, validate)
-        return method.relevance, [*before, *history.column("validation")]
+            return model.problem.new_ranker()
 
-    values: dict[tuple[float, int], list[float]] = {}
-    folds = min(FOLDS, judged.n_queries)
-    for rate in RATES:
-        for fold in range(folds):
-            away = queries % folds == fold
-            for step, value in trained(rate, STEPS, prepared.select(queries[~away]), prepared.select(queries[away]))[1]:
-                values.setdefault((rate, step), []).append(value)
-    rate, steps = max(values, key=lambda point: np.nanmean(values[point]) if np.isfinite(values[point]).any() else -1.0)
+    rate, steps = best(cross_validated(new, model.problem, prepared, plan))
     if steps == 0 and start is not None:
         return start
-    return ModelRanker(transform, trained(rate, max(steps, 1), prepared)[0]).eval()
+    taught = new(prepared)
+    train_further(taught, model.problem, prepared, plan, rate, max(steps, 1))
+    return ModelRanker(transform, taught).eval()
 
 
 def _of_low_rank(learnt: Learnt, judged: JudgedSet) -> Ranker:

@@ -1,0 +1,47 @@
+"""`unskew drift`: what changed between two logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unskew.commands.app import Json, command
+from unskew.daily.drift import drift as find_drift
+from unskew.data.clicks.storage import read_log
+from unskew.terminal import console, show_json, show_table
+
+
+@command
+def drift(
+    log_a: Annotated[Path, typer.Argument(help="The earlier click log.")],
+    log_b: Annotated[Path, typer.Argument(help="The later click log, of the same site.")],
+    json: Json = False,
+) -> None:
+    """Tell what changed between two logs: features, clicks, order, traffic, bias columns, coverage."""
+    found = find_drift(read_log(log_a), read_log(log_b))
+    if json:
+        show_json(found.to_json())
+        return
+    rows = [
+        (
+            f"{row.kind} {row.name}",
+            *("" if value is None else f"{value:.4g}" for value in (row.before, row.after)),
+            f"{row.difference:+.4g}",
+            f"{row.low:.4g} to {row.high:.4g}",
+            f"{row.p_holm:.2g}",
+        )
+        for row in sorted(found.rows, key=lambda row: row.p_holm)
+        if row.changed
+    ]
+    columns = ("changed", "before", "after", "difference", "95 % interval", "p, corrected")
+    if rows:
+        show_table(f"What changed from {log_a} to {log_b}", columns, rows)
+    quiet = len(found.rows) - len(rows)
+    console.print(f"{quiet} of {len(found.rows)} comparisons found no change.", markup=False, highlight=False)
+    for place, names in ((log_a, found.only_before), (log_b, found.only_after)):
+        if names:
+            console.print(f"Only in {place}: {', '.join(names)}", markup=False, highlight=False)
+    counts = [(name.replace("_", " "), f"{value:,.4g}") for name, value in found.coverage.items()]
+    show_table("What the logs have in common", ("coverage", ""), counts)

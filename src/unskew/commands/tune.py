@@ -1,0 +1,57 @@
+"""`unskew tune`: a model, trained further on judged queries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unskew.commands.app import DATA_HELP, Json, Overwrite, Seed, command
+from unskew.daily.tune import Plan, Tuned
+from unskew.daily.tune import tune as run_tuning
+from unskew.data.files import check_folder
+from unskew.data.judged.catalogue import load_split
+from unskew.serving.model_files import ABOUT, load_model, save_model
+from unskew.terminal import console, show_json, show_table
+
+
+@command
+def tune(
+    model: Annotated[Path, typer.Argument(help="A saved model.")],
+    judged: Annotated[str, typer.Option(help=f"Judged queries to learn from. {DATA_HELP} Default split: valid.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tuned model.")],
+    metric: Annotated[str, typer.Option(help="What cross-validation goes by.")] = Plan.metric,
+    steps: Annotated[int, typer.Option(help="The longest training that is tried.")] = Plan.steps,
+    folds: Annotated[int, typer.Option(help="Of cross-validation, inside and outside.")] = Plan.folds,
+    seed: Seed = 0,
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """Train a model further on judged queries, as far as cross-validation on them says."""
+    check_folder(out, ABOUT, overwrite=overwrite)
+    plan = Plan(metric=metric, steps=steps, folds=folds, seed=seed)
+    found = run_tuning(load_model(model), load_split(judged, "valid"), plan)
+    save_model(found.model, out, overwrite=overwrite)
+    if json:
+        show_json({"model": out, **found.to_json()})
+    else:
+        _show(found, out)
+
+
+def _show(found: Tuned, out: Path) -> None:
+    rows = [
+        (name, f"{mean:.4f}", f"{low:.4f} to {high:.4f}")
+        for name, (mean, low, high) in (
+            ("before", found.before),
+            ("after", found.after),
+            ("difference", found.difference),
+        )
+    ]
+    title = f"{found.metric} on {found.n_queries:,} judged queries, each held out of its model"
+    show_table(title, ("model", "mean", "95 % interval"), rows)
+    choice = found.choice
+    how = f"trained for {choice.steps} steps at a rate of {choice.rate}" if choice.steps else "not trained further"
+    number = ", with its open number chosen on the queries" if choice.number else ""
+    left_out = f"; {found.left_out:,} queries tell no documents apart and were left out" if found.left_out else ""
+    console.print(f"{how}{number}{left_out}; written to {out}", markup=False, highlight=False)

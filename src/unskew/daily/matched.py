@@ -1,0 +1,97 @@
+"""Two logs side by side: their queries and documents under common numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.daily.estimates import totals
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.grouping import number_ids
+
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One of two logs, with the numbers that both share."""
+
+    log: ClickLog
+    queries: Index  # [lists], common number of the query
+    documents: Index  # [documents], common number of (query, document)
+    sessions: NDArray[np.float64]  # [queries], by common number
+    shown: NDArray[np.float64]  # [documents], sessions in which it was shown, by common number
+
+    def per_place(self, keep: NDArray[np.bool_]) -> tuple[Index, Index, Index, Index]:
+        """Common query and document, list and column of the places that show a document to keep."""
+        kept = self.log.mask & keep[self.documents[self.log.documents]]
+        rows, columns = np.nonzero(kept)
+        return self.queries[rows], self.documents[self.log.documents[rows, columns]], rows, columns
+
+
+@dataclass(frozen=True, eq=False)
+class Matched:
+    """Two logs, and how many queries and documents there are in either."""
+
+    a: Side
+    b: Side
+    n_queries: int
+    query_of_document: Index  # [documents]
+
+    @property
+    def shared_queries(self) -> NDArray[np.bool_]:
+        return (self.a.sessions > 0) & (self.b.sessions > 0)
+
+    @property
+    def shared_documents(self) -> NDArray[np.bool_]:
+        return (self.a.shown > 0) & (self.b.shown > 0)
+
+
+def match(a: ClickLog, b: ClickLog) -> Matched:
+    """Number queries and documents of both logs together, by their ids; refuses logs that share nothing."""
+    queries = _numbers(a.query_ids, b.query_ids)
+    ids = _numbers(a.document_ids, b.document_ids)
+    n_ids = int(max(part.max(initial=-1) for part in ids)) + 1
+    pairs = [
+        of_query[log.document_queries] * n_ids + of_id
+        for log, of_query, of_id in zip((a, b), queries, ids, strict=True)
+    ]
+    known, number = np.unique(np.concatenate(pairs), return_inverse=True)
+    documents = np.split(number.reshape(-1).astype(np.int64), [len(pairs[0])])
+    n_queries = int(max(part.max(initial=-1) for part in queries)) + 1
+    sides = [
+        _side(log, of_query, of_document, n_queries, len(known))
+        for log, of_query, of_document in zip((a, b), queries, documents, strict=True)
+    ]
+    matched = Matched(sides[0], sides[1], n_queries, known // n_ids)
+    if not matched.shared_queries.any():
+        raise ValueError(
+            f"the logs share no query (the first has {_example(a)}, the second {_example(b)}): what differs between "
+            "them cannot be told from what changed. Compare logs of the same site, with the same ids"
+        )
+    if not matched.shared_documents.any():
+        raise ValueError(
+            f"the logs share {matched.shared_queries.sum():,} queries but no document: were document ids made anew?"
+        )
+    return matched
+
+
+def _side(log: ClickLog, of_query: Index, documents: Index, n_queries: int, n_documents: int) -> Side:
+    queries = of_query[log.queries]
+    sessions = totals(queries, log.sessions, n_queries)
+    rows = np.nonzero(log.mask)[0]
+    shown = totals(documents[log.documents[log.mask]], log.sessions[rows], n_documents)
+    return Side(log, queries, documents, sessions, shown)
+
+
+def _numbers(a: NDArray, b: NDArray) -> tuple[Index, Index]:
+    if (a.dtype.kind in "iu") != (b.dtype.kind in "iu"):
+        a, b = a.astype(str).astype(object), b.astype(str).astype(object)
+    _, numbers = number_ids(np.concatenate([a, b]))
+    return numbers[: len(a)], numbers[len(a) :]
+
+
+def _example(log: ClickLog) -> str:
+    return ", ".join(repr(entry) for entry in log.query_ids[:2].tolist()) + ", …" if len(log.query_ids) else "none"

@@ -1,0 +1,254 @@
+"""Tune: a model that learnt from clicks, trained further on a few judged queries.
+
+How long and how fast to train is found by cross-validation on the judged queries; so is whether to choose the number
+that a method leaves to judged queries (`low_rank`). Not to train at all is always among the candidates. What that is
+worth is estimated by outer folds: each part of the queries is ranked by a model whose every choice was made on the
+other parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.transformed import transform_judged
+from unskew.evaluation.differences import mean_interval
+from unskew.evaluation.evaluate import evaluate, score_documents
+from unskew.methods.labelled import Labelled
+from unskew.methods.method import Method
+from unskew.model import Model
+from unskew.networks.documents import Ranker
+from unskew.networks.registry import Problem
+from unskew.training.settings import Settings
+from unskew.training.train import train
+from unskew.training.validation import on_judgements
+
+Values = dict[tuple[float, int], list[float]]  # learning rate, steps -> metric on each fold
+Interval = tuple[float, float, float]  # mean, low, high
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How far training on judged queries may go."""
+
+    metric: str = "ndcg@10"
+    steps: int = 100
+    every: int = 10
+    batch_size: int = 32
+    rates: tuple[float, ...] = (0.01, 0.1)
+    folds: int = 3
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What cross-validation chose."""
+
+    number: bool  # whether the method chooses a number on judged queries
+    rate: float
+    steps: int
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """A tuned model, what was chosen, and an honest estimate of what tuning is worth."""
+
+    model: Model
+    choice: Choice
+    metric: str
+    before: Interval
+    after: Interval  # over queries, each ranked by a model that did not learn from it
+    difference: Interval  # paired
+    n_queries: int
+    left_out: int  # judged queries without a relevant document, or with nothing else
+
+    def to_json(self) -> dict[str, Any]:
+        intervals = {name: list(getattr(self, name)) for name in ("before", "after", "difference")}
+        counts = {"queries": self.n_queries, "left_out": self.left_out}
+        return {"metric": self.metric, **intervals, **counts, "choice": vars(self.choice)}
+
+
+def tune(model: Model, judged: JudgedSet, plan: Plan = Plan()) -> Tuned:
+    """Train a model further on judged queries, as far as cross-validation on them says.
+
+    Use `fit(..., judged=...)` with `labelled` to train on judged queries alone.
+
+    Args:
+        plan: the metric, and the longest and fastest training that is tried.
+    """
+    _check_model(model)
+    named = judged.with_features(model.feature_names, model.categories)
+    if named.n_features != model.n_features:
+        raise ValueError(f"the judged data have {named.n_features} features, the model {model.n_features}")
+    useful = _tells_apart(named)
+    kept = named.select(useful)
+    if kept.n_queries < 2 * plan.folds:
+        raise ValueError(
+            f"{kept.n_queries} of {judged.n_queries} judged queries have a relevant document and one that is less "
+            f"so: cross-validation needs at least {2 * plan.folds}; judge more queries"
+        )
+    prepared = transform_judged(kept, model.transform)
+    before, after = _outer_folds(model, prepared, plan)
+    choice = _choose(model, prepared, plan)
+    method = _tuned(model, prepared, plan, choice)
+    return Tuned(
+        model=_with_method(model, method, choice, plan.metric, kept.n_queries),
+        choice=choice,
+        metric=plan.metric,
+        before=mean_interval(before),
+        after=mean_interval(after),
+        difference=mean_interval(after - before),
+        n_queries=kept.n_queries,
+        left_out=judged.n_queries - kept.n_queries,
+    )
+
+
+def cross_validated(new: Callable[[JudgedSet], Ranker], problem: Problem, judged: JudgedSet, plan: Plan) -> Values:
+    """The metric on each fold, of rankers trained on the other folds, by learning rate and steps.
+
+    Args:
+        new: gives the ranker to start with, which may depend on the queries that it learns from.
+    """
+    values: Values = {}
+    queries, folds = np.arange(judged.n_queries), min(plan.folds, judged.n_queries)
+    for rate in plan.rates:
+        for fold in range(folds):
+            away = queries % folds == fold
+            part, held_out = judged.select(queries[~away]), judged.select(queries[away])
+            for step, value in train_further(new(part), problem, part, plan, rate, plan.steps, held_out):
+                values.setdefault((rate, step), []).append(value)
+    return values
+
+
+def best(values: Values) -> tuple[float, int]:
+    """Rate and steps with the highest mean; the first of equals."""
+    return max(values, key=lambda point: np.nanmean(values[point]) if np.isfinite(values[point]).any() else -np.inf)
+
+
+def train_further(
+    ranker: Ranker,
+    problem: Problem,
+    judged: JudgedSet,
+    plan: Plan,
+    rate: float,
+    steps: int,
+    held_out: JudgedSet | None = None,
+) -> list[tuple[int, float]]:
+    """Train a ranker in place; gives steps and metric on the way, where queries are held out."""
+    settings = Settings(
+        steps=steps,
+        batch_size=plan.batch_size,
+        validate_every=plan.every,
+        metric=plan.metric,
+        average=0.0,
+        learning_rate=rate,
+        seed=plan.seed,
+    )
+    with torch.random.fork_rng():
+        method = Labelled(problem)
+    method.relevance = ranker
+    validate = None if held_out is None else on_judgements(held_out, plan.metric)
+    before = [] if validate is None else [(0, validate(method))]
+    history = train(method, {"judgements": judged}, settings, validate)
+    return [*before, *history.column("validation")]
+
+
+def _check_model(model: Model) -> None:
+    reason = None
+    if model.trees is not None:
+        reason = "trees cannot be trained further: tune a model with a network, or train trees on judged data"
+    elif model.vocabulary is not None:
+        reason = f"this {model.recipe.method} knows documents by their ids, and judged queries bring others"
+    elif not model.method.has_ranker:
+        reason = f"{model.recipe.method} describes clicks and ranks nothing"
+    if reason is not None:
+        raise ValueError(f"the model cannot be tuned: {reason}")
+
+
+def _tells_apart(judged: JudgedSet) -> NDArray[np.bool_]:
+    """Queries with a relevant document and one that is less relevant."""
+    starts = judged.offsets[:-1]
+    full = judged.sizes > 0
+    most, least = np.zeros(judged.n_queries), np.zeros(judged.n_queries)
+    most[full] = np.maximum.reduceat(judged.grades, starts[full])
+    least[full] = np.minimum.reduceat(judged.grades, starts[full])
+    return (most > 0) & (most > least)
+
+
+def _start(model: Model, judged: JudgedSet, metric: str, *, number: bool) -> Method:
+    """A copy of the method, with its number chosen on these queries if asked."""
+    if not number:
+        return deepcopy(model.method)
+    method = _judging(model)
+    assert method is not None
+    method.tune(judged, metric)
+    return method
+
+
+def _judging(model: Model) -> Method | None:
+    """The method as one that chooses on judged queries; None where there is nothing to choose."""
+    changes = model.method.judged_choice
+    if not changes:
+        return None
+    try:
+        method = model.recipe.method_class(model.problem, **{**model.recipe.hyper_parameters, **changes})
+        method.load_state_dict(model.method.state_dict())
+    except (ValueError, RuntimeError):  # built so that no number is left open
+        return None
+    return method.eval()
+
+
+def _choose(model: Model, judged: JudgedSet, plan: Plan) -> Choice:
+    numbers = (False,) if _judging(model) is None else (False, True)
+    found: dict[tuple[bool, float, int], list[float]] = {}
+    for number in numbers:
+
+        def new(part: JudgedSet, number: bool = number) -> Ranker:
+            return _start(model, part, plan.metric, number=number).ranker()
+
+        values = cross_validated(new, model.problem, judged, plan)
+        found |= {(number, *point): folds for point, folds in values.items()}
+    # Least change first: the first of equals is taken.
+    order = sorted(found, key=lambda point: (point[2], point[0], point[1]))
+    number, rate, steps = max(order, key=lambda point: np.nanmean(found[point]))
+    return Choice(number, rate, steps)
+
+
+def _tuned(model: Model, judged: JudgedSet, plan: Plan, choice: Choice) -> Method:
+    method = _start(model, judged, plan.metric, number=choice.number)
+    if choice.steps:
+        ranker = method.ranker()
+        train_further(ranker, model.problem, judged, plan, choice.rate, choice.steps)
+        method.eval()
+        if not np.allclose(score_documents(ranker, judged), score_documents(method.ranker(), judged), atol=1e-5):
+            raise ValueError(f"{model.recipe.method} makes its ranker anew, and would forget what it is taught")
+    return method
+
+
+def _outer_folds(model: Model, judged: JudgedSet, plan: Plan) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The metric of each query before tuning, and after tuning on queries of the other folds."""
+    fold_of = np.random.default_rng(plan.seed).permutation(judged.n_queries) % plan.folds
+    before, after = np.empty(judged.n_queries), np.empty(judged.n_queries)
+    for fold in range(plan.folds):
+        rest, held_out = judged.select(fold_of != fold), judged.select(fold_of == fold)
+        method = _tuned(model, rest, plan, _choose(model, rest, plan))
+        for values, ranker in ((before, model.method.ranker()), (after, method.ranker())):
+            values[fold_of == fold] = evaluate(ranker.eval(), held_out, [plan.metric]).values(plan.metric)
+    return before, after
+
+
+def _with_method(model: Model, method: Method, choice: Choice, metric: str, n_queries: int) -> Model:
+    recipe = model.recipe
+    if choice.number:
+        recipe = replace(recipe, hyper_parameters={**recipe.hyper_parameters, **method.judged_choice})
+    about = {"metric": metric, "queries": n_queries, **vars(choice)}
+    return replace(
+        model, recipe=recipe, method=method, trained_on={**model.trained_on, **method.findings(), "tuned": about}
+    )
