@@ -132,7 +132,7 @@ def test_a_click_log_goes_in(log, world):
         ({}, "pass group .* or query"),
         ({"group": [4] * 30, "position": np.tile([1, 2, 3, 4], 30)}, "does the log count from 1"),
         ({"group": [4] * 30, "position": np.zeros(120)}, "two documents at position 0"),
-        ({"group": [4] * 30, "sessions": [1] * 7}, "one a list .30. or one a row .120."),
+        ({"group": [4] * 30, "sessions": [1] * 7}, "one per list .30. or one per row .120."),
     ],
 )
 def test_wrong_input_says_what_to_do(rows, arguments, message):
@@ -260,3 +260,53 @@ def test_predicting_with_other_features_is_refused(rows):
     with pytest.raises(ValueError, match="X has 2 features, the ranker was fitted on 3"):
         ranker.predict(X[:, :2])
     assert ranker.predict(X[:0]).shape == (0,)
+
+
+@pytest.fixture
+def showings(log):
+    """The impressions of a simulated log, one row each, with ids, policy scores and interventions; one session each."""
+    table = log.select(np.arange(200)).to_table(features=True).to_pandas()
+    names = [name for name in table.columns if name.startswith("feature")]
+    return table, table[names].to_numpy(np.float32)
+
+
+def test_propensities_are_estimated_from_arrays_with_ids(showings, log):
+    table, X = showings
+    ids = {"query": table["query"], "session": table["list"], "document": table["document"]}
+    ranker = UnbiasedRanker("ipw", **FAST).fit(
+        X, table["clicks"], position=table["position"], sessions=table["sessions"], progress=False, **ids
+    )
+    expected = UnbiasedRanker("ipw", **FAST).fit(log.select(np.arange(200)), progress=False)
+    np.testing.assert_allclose(ranker.examination_, expected.examination_, rtol=1e-6)
+    assert ranker.model_.feature_names == ()
+
+
+def test_bias_columns_policy_scores_and_interventions_go_in(showings):
+    table, X = showings
+    device = np.where(table["list"] % 2 == 0, "phone", "desk")
+    one_per_list = np.where(np.arange(200) % 2 == 0, "phone", "desk")
+    fitted = [
+        UnbiasedRanker("two_tower", **FAST).fit(
+            pd.DataFrame(X).rename(columns=str),
+            table["clicks"],
+            position=table["position"],
+            sessions=table["sessions"],
+            query=table["query"],
+            session=table["list"],
+            document=table["document"],
+            bias={"device": values},
+            policy_score=table["policy_score"],
+            intervention=table["intervention"],
+            progress=False,
+        )
+        for values in (device, one_per_list)
+    ]
+    assert dict(fitted[0].model_.problem.bias) == {"device": ("desk", "phone")}
+    np.testing.assert_array_equal(fitted[0].predict(X), fitted[1].predict(X))
+
+
+def test_progress_is_reported_to_the_callers_function(rows):
+    X, clicks, group, position = rows
+    reports = []
+    UnbiasedRanker("naive", **FAST).fit(X, clicks, group, position, progress=reports.append)
+    assert reports[-1].step == reports[-1].steps == 20

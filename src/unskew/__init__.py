@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unskew.comparison.own_log import compare
     from unskew.daily.drift import drift
     from unskew.daily.tune import tune
     from unskew.data.clicks.click_log import ClickLog
@@ -17,15 +16,22 @@ if TYPE_CHECKING:
     from unskew.data.judged.catalogue import load
     from unskew.data.judged.judged_set import JudgedSet
     from unskew.data.judged.letor import read_letor
+    from unskew.demonstration import demo
     from unskew.estimator import UnbiasedRanker
-    from unskew.evaluation.evaluate import evaluate
-    from unskew.fitting import fit
-    from unskew.metrics import metric
+    from unskew.evaluation.differences import paired_differences
+    from unskew.methods import METHODS
+    from unskew.metrics import METRICS, metric
     from unskew.model import Model
+    from unskew.public.comparing import compare, data_sets
+    from unskew.public.learning import diagnose, estimate_propensities, fit, weights
+    from unskew.public.logs import events, ingest, preview_ingest, shop, simulate
+    from unskew.public.ranking import evaluate, export, rank
+    from unskew.public.reproduction import reproduce
     from unskew.recipe import Recipe
     from unskew.serving.explanation import explain
     from unskew.serving.model_files import load_model, save_model
-    from unskew.simulation.simulate import simulate
+    from unskew.simulation.policies import POLICIES
+    from unskew.simulation.users import USERS
 
     __version__: str
 
@@ -33,46 +39,80 @@ if TYPE_CHECKING:
 PLACES = {
     "ClickLog": "data.clicks.click_log",
     "JudgedSet": "data.judged.judged_set",
+    "METHODS": "methods",
+    "METRICS": "metrics",
     "Model": "model",
+    "POLICIES": "simulation.policies",
     "Recipe": "recipe",
+    "USERS": "simulation.users",
     "UnbiasedRanker": "estimator",
-    "compare": "comparison.own_log",
+    "compare": "public.comparing",
+    "data_sets": "public.comparing",
+    "demo": "demonstration",
+    "diagnose": "public.learning",
     "drift": "daily.drift",
-    "evaluate": "evaluation.evaluate",
+    "estimate_propensities": "public.learning",
+    "evaluate": "public.ranking",
+    "events": "public.logs",
     "explain": "serving.explanation",
-    "fit": "fitting",
+    "export": "public.ranking",
+    "fit": "public.learning",
+    "ingest": "public.logs",
     "load": "data.judged.catalogue",
     "load_model": "serving.model_files",
     "metric": "metrics",
     "open_log": "data.clicks.storage",
+    "paired_differences": "evaluation.differences",
+    "preview_ingest": "public.logs",
+    "rank": "public.ranking",
     "read_letor": "data.judged.letor",
     "read_log": "data.clicks.storage",
+    "reproduce": "public.reproduction",
     "save_model": "serving.model_files",
-    "simulate": "simulation.simulate",
+    "shop": "public.logs",
+    "simulate": "public.logs",
     "tune": "daily.tune",
+    "weights": "public.learning",
     "write_log": "data.clicks.storage",
 }
 
 __all__ = [
+    "METHODS",
+    "METRICS",
+    "POLICIES",
+    "USERS",
     "ClickLog",
     "JudgedSet",
     "Model",
     "Recipe",
     "UnbiasedRanker",
     "compare",
+    "data_sets",
+    "demo",
+    "diagnose",
     "drift",
+    "estimate_propensities",
     "evaluate",
+    "events",
     "explain",
+    "export",
     "fit",
+    "ingest",
     "load",
     "load_model",
     "metric",
     "open_log",
+    "paired_differences",
+    "preview_ingest",
+    "rank",
     "read_letor",
     "read_log",
+    "reproduce",
     "save_model",
+    "shop",
     "simulate",
     "tune",
+    "weights",
     "write_log",
 ]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -14,15 +14,15 @@ from sklearn.utils.validation import check_is_fitted
 from unskew.data.checks import check_features
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.columns import as_features, listed
-from unskew.data.grouping import number_ids
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.raw_columns import missing_in_training
 from unskew.evaluation.evaluate import evaluate, score_documents
-from unskew.fitting import fit
 from unskew.model import Model
-from unskew.recipe import Recipe
-
-DEFAULT_METHOD = "dla"
+from unskew.public.inputs import Log, as_log
+from unskew.public.learning import DEFAULT_METHOD, fit
+from unskew.public.progress import Follow
+from unskew.shown_rows import ShownRows, list_of_rows, vector
+from unskew.simulation.truth import Simulation
 
 
 class UnbiasedRanker(BaseEstimator):
@@ -69,26 +69,52 @@ class UnbiasedRanker(BaseEstimator):
         sessions: ArrayLike | None = None,
         *,
         query: Any = None,
+        session: Any = None,
+        document: Any = None,
+        bias: Any = None,
+        policy_score: ArrayLike | None = None,
+        intervention: Any = None,
+        interventions: Log | None = None,
         eval_set: Any = None,
         eval_group: Any = None,
+        progress: Follow = True,
     ) -> UnbiasedRanker:
         """Learn from shown lists.
 
         Args:
-            X: a row of features for each shown document (numpy, pandas, polars or pyarrow), or a ClickLog.
+            X: a row of features for each shown document (numpy, pandas, polars or pyarrow), or a ClickLog or its path.
             clicks: 0 or 1 for each row, or counts when `sessions` says how often each list was shown.
             group: rows of each list, list after list, as in LightGBM; rows within a list in any order.
             position: 0-based place of each row; default: rows of a list stand in shown order.
-            sessions: how often each list was shown: one number a list, or one a row, equal within a list.
-            query: instead of `group`, the list's id in each row; cross-validation can slice it.
+            sessions: how often each list was shown: one number per list, or one per row, equal within a list.
+            query: instead of `group`, the list's id in each row; cross-validation can slice it. With `document`, the
+                query's id: then `group` or `session` tells one showing of a query from the next.
+            session: instead of `group`, the showing's id in each row.
+            document: id of each row's document. The same document of the same query at several positions tells
+                propensities: `ipw` needs it, unless it is given them.
+            bias: columns besides position that may change examination (`{"device": values}`, or a table), one value
+                per row or per list; text and whole numbers are levels.
+            policy_score: the score by which each row was ranked in production.
+            intervention: what changed the order on purpose ("shuffle", …; "none" where nothing did), per row or list.
+            interventions: a log of changed orders, for methods that need one; default: what `intervention` marks.
             eval_set: `(X, grades, group)` of judged queries, or a JudgedSet, to choose the best state by.
             eval_group: the sizes, where `eval_set` is `[(X, grades)]` as in LightGBM: `[group]`.
+            progress: False for no bar, or a function that is called with a `Report` on the way.
         """
-        recipe = Recipe.of(self.method, **{**self.hyper_parameters, "seed": self.seed})
-        log = X if isinstance(X, ClickLog) else _log(X, clicks, group, position, sessions, query)
+        if isinstance(X, ClickLog | Simulation | str | Path):
+            log = as_log(X)
+        else:
+            known = (query, session, document, bias, policy_score, intervention)
+            log = ShownRows(clicks, group, position, sessions, *known).log(X)
         names = log.feature_names
-        validate = None if eval_set is None else _judged(eval_set, eval_group, names)
-        self.model_: Model = fit(recipe, log, validate=validate)
+        self.model_: Model = fit(
+            self.method,
+            log,
+            interventions=interventions,
+            validate=None if eval_set is None else _judged(eval_set, eval_group, names),
+            progress=progress,
+            **{**self.hyper_parameters, "seed": self.seed},
+        )
         self.history_ = self.model_.history
         self.examination_ = self.model_.examination()
         self.n_features_in_ = log.n_features
@@ -103,7 +129,7 @@ class UnbiasedRanker(BaseEstimator):
         matrix = self._matrix(X)
         if len(matrix) == 0:
             return np.zeros(0)
-        lists = _list_of_rows(len(matrix), group, query) if group is not None or query is not None else None
+        lists = list_of_rows(len(matrix), group, query) if group is not None or query is not None else None
         order = np.arange(len(matrix)) if lists is None else np.argsort(lists, kind="stable")
         sizes = np.array([len(matrix)]) if lists is None else np.bincount(lists)
         scores = np.empty(len(matrix))
@@ -114,9 +140,9 @@ class UnbiasedRanker(BaseEstimator):
     def score(self, X: Any, y: ArrayLike, group: ArrayLike | None = None, *, query: Any = None) -> float:
         """Mean nDCG@10 of the ranking against `y`: grades tell its quality, clicks only how well it follows clicks."""
         matrix = self._matrix(X)
-        lists = _list_of_rows(len(matrix), group, query)
+        lists = list_of_rows(len(matrix), group, query)
         order = np.argsort(lists, kind="stable")
-        judged = JudgedSet.from_arrays(matrix[order], _vector(y)[order], np.bincount(lists))
+        judged = JudgedSet.from_arrays(matrix[order], vector(y)[order], np.bincount(lists))
         return evaluate(self.model_.ranker(), judged, ("ndcg@10",), undefined="skip").mean("ndcg@10")
 
     def _matrix(self, X: Any) -> NDArray[np.float32]:
@@ -171,58 +197,6 @@ def _features(X: Any, fitted: tuple[str, ...]) -> NDArray[np.float32]:
     return matrix[:, [names.index(name) for name in fitted]]
 
 
-def _vector(values: Any) -> NDArray:
-    """A column from numpy, pandas, polars, pyarrow or a list."""
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        return values.to_numpy(zero_copy_only=False)
-    return np.asarray(values).reshape(-1)
-
-
-def _log(X: Any, clicks: Any, group: Any, position: Any, sessions: Any, query: Any) -> ClickLog:
-    """A log of the rows; the names of a table's columns go with it."""
-    if clicks is None:
-        raise ValueError("clicks are needed: fit(X, clicks, group=sizes, position=positions)")
-    lists = _list_of_rows(len(X) if hasattr(X, "__len__") else X.shape[0], group, query)
-    places = None if position is None else _vector(position)
-    return ClickLog.from_arrays(X, _vector(clicks), None, places, _per_list(sessions, lists), query=lists)
-
-
-def _list_of_rows(n_rows: int, group: Any, query: Any) -> NDArray[np.int64]:
-    """Number of each row's list."""
-    if (group is None) == (query is None):
-        raise ValueError(
-            "pass group (rows of each list) or query (the list's id in each row), one of them; in cross-validation "
-            "query, by metadata routing (see UnbiasedRanker)"
-        )
-    if query is not None:
-        lists = number_ids(query if isinstance(query, pa.Array | pa.ChunkedArray) else np.asarray(query))[1]
-        if len(lists) != n_rows:
-            raise ValueError(f"query has {len(lists)} values, X has {n_rows} rows: give one a row")
-        return lists
-    sizes = _vector(group).astype(np.int64)
-    if (sizes < 1).any() or sizes.sum() != n_rows:
-        raise ValueError(f"group sizes add up to {sizes.sum()}, X has {n_rows} rows: each row is in one list")
-    return np.repeat(np.arange(len(sizes)), sizes)
-
-
-def _per_list(sessions: Any, lists: NDArray[np.int64]) -> NDArray | None:
-    """Sessions of each list, from one number a list or one a row."""
-    if sessions is None:
-        return None
-    values = _vector(sessions)
-    n_lists = int(lists.max(initial=-1)) + 1
-    if len(values) == n_lists:
-        return values
-    if len(values) != len(lists):
-        raise ValueError(f"sessions has {len(values)} values: give one a list ({n_lists}) or one a row ({len(lists)})")
-    per_list = np.zeros(n_lists, dtype=np.float64)
-    per_list[lists] = values
-    if not np.array_equal(per_list[lists], values):
-        row = int(np.argmax(per_list[lists] != values))
-        raise ValueError(f"sessions, row {row}: {values[row]}, but another row of its list says {per_list[lists[row]]}")
-    return per_list
-
-
 def _judged(eval_set: Any, eval_group: Any, names: tuple[str, ...]) -> JudgedSet:
     if isinstance(eval_set, JudgedSet):
         return eval_set
@@ -237,4 +211,4 @@ def _judged(eval_set: Any, eval_group: Any, names: tuple[str, ...]) -> JudgedSet
             "eval_set must be one set of judged queries: (X, grades, group), [(X, grades)] with eval_group=[group], "
             "or a JudgedSet"
         ) from error
-    return JudgedSet.from_arrays(_features(X, names), _vector(grades), _vector(group))
+    return JudgedSet.from_arrays(_features(X, names), vector(grades), vector(group))

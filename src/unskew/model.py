@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from unskew.data.column_table import Column, describe_columns
 from unskew.data.fitted_transforms import Transform
 from unskew.data.transformed import transform_log
 from unskew.data.transforms import Identity
+from unskew.display import Displayed, Screen, new_axes
 from unskew.evaluation.click_prediction import ClickPrediction, predict_clicks
 from unskew.methods import Method
 from unskew.networks.documents import Ranker
@@ -25,6 +27,8 @@ from unskew.networks.registry import Problem
 from unskew.networks.trees import TreesRanker, from_lightgbm
 from unskew.recipe import Recipe
 from unskew.training.history import History
+
+COUNTED = ("lists", "sessions", "clicks", "judged_queries")  # of what a model was trained on
 
 
 class ModelRanker(Ranker):
@@ -45,8 +49,8 @@ class ModelRanker(Ranker):
         return self.ranker(features, mask) if codes is None else self.ranker(features, mask, codes)
 
 
-@dataclass(frozen=True, eq=False)
-class Model:
+@dataclass(frozen=True, eq=False, repr=False)
+class Model(Displayed):
     """A fitted method with all that is needed to serve, explain and save it."""
 
     recipe: Recipe
@@ -130,3 +134,31 @@ class Model:
             names = ", ".join("=".join(pair) for pair in known) or "none: the log had no bias column with levels"
             raise ValueError(f"'{text}' names {len(found)} levels of bias columns; there are: {names}")
         return found[0]
+
+    def to_table(self) -> pa.Table:
+        """Learnt examination relative to the top: one row per position, from 0; none where the method has no curve."""
+        curve = self.examination()
+        values = np.zeros(0) if curve is None else curve
+        return pa.table({"position": np.arange(len(values)), "examination": values})
+
+    def screen(self) -> Screen:
+        curve, never_shown = self.examination(), self.trained_on.get("never_shown", [])
+        trained = ", ".join(f"{value:,.0f} {name}" for name, value in self.trained_on.items() if name in COUNTED)
+        title = f"{self.recipe.method} of {self.problem.n_features} features, trained on {trained or 'no clicks'}"
+        if curve is None:
+            return Screen(title)
+        values = ["never shown" if place in never_shown else f"{value:.3f}" for place, value in enumerate(curve)]
+        columns = ("position", "examination, relative to the top")
+        return Screen(title, columns, [(str(place), value) for place, value in enumerate(values, start=1)], left=0)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Learnt examination on matplotlib axes; positions count from 1."""
+        curve = self.examination()
+        if curve is None:
+            raise ValueError(f"{self.recipe.method} learns no examination curve: plot model.history instead")
+        axes = new_axes(ax)
+        axes.plot(np.arange(len(curve)) + 1, curve, marker="o", markersize=3, label=self.recipe.method)
+        axes.set_xlabel("position")
+        axes.set_ylabel("examination, relative to the top")
+        axes.legend(frameon=False)
+        return axes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -21,6 +22,9 @@ if TYPE_CHECKING:  # commands that need neither shall not wait for torch
 console = Console()
 errors = Console(stderr=True)
 
+Show = Callable[[int, int, str], None]  # done, total, and what else there is to say
+BAR_WIDTH = 24
+NOTEBOOK_SECONDS = 0.3  # between two states of a line in a notebook
 BAD_INPUT = 2  # exit code: what was asked cannot be done; nothing was written
 
 
@@ -64,14 +68,12 @@ def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 @contextmanager
 def training_progress(label: str, *, quiet: bool = False) -> Iterator[Callable[[Report], None]]:
     """A bar with stage, loss terms, validation, rate and time left."""
-    with _bar(quiet) as bar:
-        task = bar.add_task(label, total=None, detail="")
+    with _bar(label, quiet) as show:
 
         def update(report: Report) -> None:
             terms = "  ".join(f"{name} {value:.3f}" for name, value in report.terms.items())
             validation = "" if report.validation is None else f"  validation {report.validation:.4f}"
-            detail = f"{report.stage}: {terms}{validation}  {report.rate:.0f} steps/s"
-            bar.update(task, completed=report.step, total=report.steps, detail=detail)
+            show(report.step, report.steps, f"{report.stage}: {terms}{validation}  {report.rate:.0f} steps/s")
 
         yield update
 
@@ -79,13 +81,11 @@ def training_progress(label: str, *, quiet: bool = False) -> Iterator[Callable[[
 @contextmanager
 def counting_progress(label: str, unit: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
     """A bar for `(done, total)`."""
-    with _bar(quiet) as bar:
-        task = bar.add_task(label, total=None, detail=unit)
+    started = time.monotonic()
+    with _bar(label, quiet) as show:
 
         def update(done: int, total: int) -> None:
-            speed = bar.tasks[0].speed
-            detail = unit if not speed else f"{unit}, {speed:,.0f}/s"
-            bar.update(task, completed=done, total=total, detail=detail)
+            show(done, total, f"{unit}, {done / max(time.monotonic() - started, 1e-3):,.0f}/s")
 
         yield update
 
@@ -93,8 +93,7 @@ def counting_progress(label: str, unit: str, *, quiet: bool = False) -> Iterator
 @contextmanager
 def experiment_progress(label: str, *, quiet: bool = False) -> Iterator[Callable[[State], None]]:
     """A bar over runs, with what is running, what failed and the time left; plain lines where there is no terminal."""
-    with _bar(quiet) as bar:
-        task = bar.add_task(label, total=None, detail="")
+    with _bar(label, quiet) as show:
         failed: set[str] = set()
         told = 0
 
@@ -105,12 +104,12 @@ def experiment_progress(label: str, *, quiet: bool = False) -> Iterator[Callable
             if state.elsewhere:
                 parts.insert(1, f"{state.elsewhere} in other processes")
             detail = ", ".join(part for part in parts if part)
-            bar.update(task, completed=state.done, total=state.total, detail=f"{detail}: {'; '.join(state.running)}")
+            show(state.done, state.total, f"{detail}: {'; '.join(state.running)}")
             for title in state.failed:
                 if title not in failed and not quiet:
                     errors.print(f"[red]failed:[/] {title}", highlight=False)
                     failed.add(title)
-            if not quiet and not errors.is_terminal and state.done > told:
+            if not quiet and not errors.is_terminal and not errors.is_jupyter and state.done > told:
                 told = state.done
                 errors.print(
                     f"{label}: {state.done}/{state.total} runs done, {detail}", highlight=False, soft_wrap=True
@@ -154,10 +153,15 @@ def _value(text: str) -> Any:
     return text
 
 
-def _bar(quiet: bool) -> Progress:
-    return Progress(
+@contextmanager
+def _bar(label: str, quiet: bool) -> Iterator[Show]:
+    """A bar in a terminal, a line that changes in a notebook, nothing elsewhere."""
+    if not quiet and errors.is_jupyter:
+        yield _notebook_line(label)
+        return
+    bar = Progress(
         TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=BAR_WIDTH),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[detail]}"),
@@ -165,3 +169,25 @@ def _bar(quiet: bool) -> Progress:
         transient=True,
         disable=quiet or not errors.is_terminal,
     )
+    with bar:
+        task = bar.add_task(label, total=None, detail="")
+        yield lambda done, total, detail: bar.update(task, completed=done, total=total, detail=detail)
+
+
+def _notebook_line(label: str) -> Show:
+    """One line of output that is written anew, at most a few times per second; it needs no widgets."""
+    from IPython.display import display
+
+    line = display({"text/plain": label}, raw=True, display_id=True)
+    last = 0.0
+
+    def show(done: int, total: int, detail: str) -> None:
+        nonlocal last
+        if done < total and time.monotonic() - last < NOTEBOOK_SECONDS:
+            return
+        last = time.monotonic()
+        filled = round(BAR_WIDTH * done / max(total, 1))
+        bar = "█" * filled + "░" * (BAR_WIDTH - filled)
+        line.update({"text/plain": f"{label} {bar} {done:,}/{total:,} {detail}"}, raw=True)
+
+    return show

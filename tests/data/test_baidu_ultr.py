@@ -8,7 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
 
+import unskew
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.judged.catalogue import load_split
 from unskew.data.public_logs.baidu_ultr import read_baidu_clicks, read_baidu_judged
 from unskew.data.public_logs.result_pages import complete_pages, split_pages
 from unskew.data.public_logs.ultre2 import read_features, read_ultre2_clicks, read_ultre2_judged
@@ -221,3 +223,23 @@ def test_frequencies_that_differ_are_told_how(tmp_path, content, message):
 def test_without_feature_files_there_is_nothing_to_rank_by():
     with pytest.raises(ValueError, match="name at least one feature file"):
         read_features([])
+
+
+# -- by form
+
+
+def test_clicks_of_a_public_form_are_ingested_and_judged_queries_go_by_name(tmp_path):
+    place = table_file(tmp_path, CLICKS)
+    made = unskew.ingest(place, form="baidu-ultr", progress=False)
+    assert made.log.n_sessions == 3
+    assert made.log.bias["media_type"].levels == ("0", "1", "3")
+    (tmp_path / "judged").mkdir()
+    judged = table_file(tmp_path / "judged", JUDGED)
+    assert load_split(f"baidu-ultr:{judged}", "test").grades.tolist() == [4.0, 0.0, 2.0]
+    with pytest.raises(ValueError, match="names no place: write baidu-ultr:PATH"):
+        load_split("baidu-ultr", "test")
+
+
+def test_a_folder_that_lacks_a_file_of_its_form_says_which(tmp_path):
+    with pytest.raises(FileNotFoundError, match="has no file 'features'"):
+        unskew.ingest(tmp_path, form="tiangong-st", progress=False)

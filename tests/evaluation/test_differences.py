@@ -10,9 +10,9 @@ from scipy import stats
 
 from unskew.evaluation.differences import (
     bootstrap_interval,
-    differences,
     holm,
     mean_interval,
+    paired_differences,
     paired_t,
     randomization_test,
 )
@@ -123,7 +123,7 @@ def three_rankers():
 
 def test_a_row_has_the_mean_over_seeds_and_the_paired_difference():
     runs = three_rankers()
-    naive, better, noise = differences(runs, "naive")
+    naive, better, noise = paired_differences(runs, "naive")
     assert [row.name for row in (naive, better, noise)] == ["naive", "better", "noise"]
     assert better.mean == pytest.approx(runs["better"].mean())
     assert better.interval == pytest.approx(mean_interval(runs["better"].mean(axis=0))[1:])
@@ -135,7 +135,7 @@ def test_a_row_has_the_mean_over_seeds_and_the_paired_difference():
 
 def test_p_is_paired_over_queries_and_over_seeds_and_corrected():
     runs = three_rankers()
-    _, better, noise = differences(runs, "naive")
+    _, better, noise = paired_differences(runs, "naive")
     over_queries = [stats.ttest_rel(runs[name].mean(0), runs["naive"].mean(0)).pvalue for name in ("better", "noise")]
     over_seeds = [stats.ttest_rel(runs[name].mean(1), runs["naive"].mean(1)).pvalue for name in ("better", "noise")]
     assert (better.p, noise.p) == pytest.approx(tuple(over_queries))
@@ -146,14 +146,14 @@ def test_p_is_paired_over_queries_and_over_seeds_and_corrected():
 
 def test_marks_follow_the_corrected_p_and_the_direction():
     runs = three_rankers()
-    assert [row.mark for row in differences(runs, "naive")] == ["", "++", ""]
-    assert [row.mark for row in differences(runs, "naive", higher_is_better=False)] == ["", "--", ""]
-    assert [row.mark for row in differences(runs, "better")] == ["--", "", "--"]
-    assert [row.mark for row in differences(runs, "naive", marks={0.5: 1})] == ["", "+", ""]
+    assert [row.mark for row in paired_differences(runs, "naive")] == ["", "++", ""]
+    assert [row.mark for row in paired_differences(runs, "naive", higher_is_better=False)] == ["", "--", ""]
+    assert [row.mark for row in paired_differences(runs, "better")] == ["--", "", "--"]
+    assert [row.mark for row in paired_differences(runs, "naive", marks={0.5: 1})] == ["", "+", ""]
 
 
 def test_a_single_seed_has_no_interval_over_seeds():
-    naive, better = differences({"naive": A, "better": A + B}, "naive")
+    naive, better = paired_differences({"naive": A, "better": A + B}, "naive")
     assert (better.n_seeds, better.seed_interval, better.p_seeds) == (1, None, None)
     assert naive.mean == pytest.approx(A.mean())
 
@@ -161,22 +161,24 @@ def test_a_single_seed_has_no_interval_over_seeds():
 def test_queries_left_out_for_all_are_dropped_and_for_one_refused():
     runs = three_rankers()
     gap = {name: np.insert(values, 3, np.nan, axis=1) for name, values in runs.items()}
-    assert differences(gap, "naive") == differences(runs, "naive")
+    assert paired_differences(gap, "naive") == paired_differences(runs, "naive")
     gap["better"][:, 3] = 0.0
     with pytest.raises(ValueError, match="'better' leaves out other queries than 'naive'"):
-        differences(gap, "naive")
+        paired_differences(gap, "naive")
 
 
 def test_any_paired_test_can_be_used():
-    rows = differences(three_rankers(), "naive", test=partial(randomization_test, rng=np.random.default_rng(1), n=99))
+    rows = paired_differences(
+        three_rankers(), "naive", test=partial(randomization_test, rng=np.random.default_rng(1), n=99)
+    )
     assert rows[1].p == 1 / 100
 
 
 def test_wrong_input_says_what_is_wrong():
     with pytest.raises(ValueError, match="no baseline 'dla' among naive, better, noise"):
-        differences(three_rankers(), "dla")
+        paired_differences(three_rankers(), "dla")
     with pytest.raises(ValueError, match="of the same queries"):
-        differences({"naive": A, "better": A[:-1]}, "naive")
+        paired_differences({"naive": A, "better": A[:-1]}, "naive")
     with pytest.raises(ValueError, match="two rows of equal length"):
         paired_t(A, B[:-1])
     with pytest.raises(ValueError, match="at least 2 pairs"):

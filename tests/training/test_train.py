@@ -451,12 +451,13 @@ def test_time_left_follows_from_the_rate_of_this_run_alone():
     assert report.seconds_left == pytest.approx(4.0, rel=0.05)
 
 
-def test_a_history_can_be_plotted(tmp_path):
+def test_a_history_can_be_read_and_plotted():
     history = train(Pulled(), {"clicks": toy_log()}, sgd(steps=4, validate_every=1), scripted([1, 2, 3, 4]))
-    figure = history.plot(tmp_path / "history.png")
-    assert (tmp_path / "history.png").read_bytes().startswith(b"\x89PNG")
-    assert [line.get_label() for line in figure.axes[0].lines] == ["first", "second"]
-    assert figure.axes[1].lines[0].get_ydata() == pytest.approx([1, 2, 3, 4])
+    axes = history.plot()
+    assert [line.get_label() for line in axes.lines] == ["first", "second"]
+    assert axes.figure.axes[1].lines[0].get_ydata() == pytest.approx([1, 2, 3, 4])
+    assert history.to_table()["validation"].to_pylist() == [1, 2, 3, 4]
+    assert repr(history).startswith("Training of 4 steps")
 
 
 def test_a_history_survives_json():

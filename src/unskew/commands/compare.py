@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
+import unskew
 from unskew.commands.app import DATA_HELP, AllowCode, Json, Quiet, SetOptions, command
 from unskew.commands.experiment_output import show_experiment
 from unskew.comparison.held_out import HELD_OUT
 from unskew.comparison.own_log import DEFAULT_METHODS
-from unskew.comparison.own_log import compare as compare_on_log
 from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION
 from unskew.parts import load_part
-from unskew.terminal import experiment_progress, parse_grids, parse_options
+from unskew.terminal import parse_grids, parse_options
 
 
 @command
@@ -61,26 +61,25 @@ def compare(
 ) -> None:
     """Compare methods and production on a log of your own: by judgements, or without any by held-out clicks."""
     names = None if methods is None else [name.strip() for name in methods.split(",")]
-    with experiment_progress("compare", quiet=quiet or json) as progress:
-        done = compare_on_log(
-            log,
-            None if names is None else [load_part(name, allow_code=allow_code) for name in names],
-            scores=_named_files(scores or []),
-            validate=validate,
-            test=test,
-            judged=judged,
-            grids=parse_grids(grid or []),
-            options=parse_options(options or []),
-            metric=metric,
-            criterion=criterion,
-            held_out=held_out,
-            baseline=baseline,
-            seeds=seeds,
-            jobs=jobs,
-            out=out,
-            fresh=fresh,
-            progress=progress,
-        )
+    done = unskew.compare(
+        log,
+        None if names is None else [load_part(name, allow_code=allow_code) for name in names],
+        scores=_named_files(scores or []),
+        validate=validate,
+        test=test,
+        judged=judged,
+        grids=parse_grids(grid or []),
+        options=parse_options(options or []),
+        metric=metric,
+        criterion=criterion,
+        held_out=held_out,
+        baseline=baseline,
+        seeds=seeds,
+        jobs=jobs,
+        out=out,
+        fresh=fresh,
+        progress=not (quiet or json),
+    )
     show_experiment(done, json)
 
 

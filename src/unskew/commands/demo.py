@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+import unskew
 from unskew.commands.app import Seed, command
-from unskew.demo import run_demo
 
 
 @command
@@ -18,4 +18,4 @@ def demo(
     seed: Seed = 0,
 ) -> None:
     """The main job in one go: simulate a biased log, look at it, train plain and debiased rankers, compare them."""
-    run_demo(data, out, seed)
+    unskew.demo(data, out, seed=seed)

@@ -10,17 +10,14 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+import unskew
 from unskew.commands.app import Json, Quiet, Seed, command
-from unskew.data.clicks.storage import read_log
-from unskew.data.files import check_place
 from unskew.diagnosis.advice import CANNOT, DOUBTFUL, TRAIN, TRY, Advice
 from unskew.diagnosis.assemble import Diagnosis
-from unskew.diagnosis.assemble import diagnose as run_diagnosis
 from unskew.diagnosis.findings import BAD, GOOD, PLAIN, UNKNOWN, findings
-from unskew.diagnosis.page import position_rows, write_diagnosis
+from unskew.diagnosis.page import position_rows
 from unskew.diagnosis.plain import as_plain
-from unskew.diagnosis.verdict import verdict
-from unskew.terminal import console, counting_progress, show_json, show_table
+from unskew.terminal import console, show_json, show_table
 
 MOST_ROWS = 15  # positions shown in the terminal; the report has all
 NAME_WIDTH = 28
@@ -40,13 +37,7 @@ def diagnose(
     quiet: Quiet = False,
 ) -> None:
     """Look at a click log: what it can tell, and which methods are worth training on it."""
-    check_place(out, overwrite=True)
-    if out.is_dir():
-        raise IsADirectoryError(f"{out} is a folder: name a file for the report, such as {out / 'report.html'}")
-    clicks = read_log(log)
-    with counting_progress("diagnose", "parts", quiet=quiet or json) as progress:
-        found = run_diagnosis(clicks, quick=quick, users=users, cap=cap, seed=seed, progress=progress)
-    write_diagnosis(found, out, str(log), _again(log, quick, users, cap, seed))
+    found = unskew.diagnose(log, out, quick=quick, users=users, cap=cap, seed=seed, progress=not (quiet or json))
     if json:
         show_json({"log": log, "report": out, **as_plain(found)})
         return
@@ -61,7 +52,7 @@ def _show(found: Diagnosis) -> None:
     if len(rows) > MOST_ROWS:
         console.print(f"… and {len(rows) - MOST_ROWS} more in the report", style="dim", highlight=False)
     _show_pairs("What the log says", [(e.question, e.answer, STYLES[e.tone]) for e in findings(found)])
-    judged = verdict(found)
+    judged = found.verdict
     _show_pairs("Methods", _grouped(judged.methods))
     console.print("\n[bold]Verdict[/]", highlight=False)
     for line in judged.lines:
@@ -85,12 +76,3 @@ def _show_pairs(title: str, pairs: list[tuple[str, str, str]]) -> None:
     for name, text, style in pairs:
         table.add_row(name, f"[{style}]{escape(text)}[/]" if style else escape(text))
     console.print(table)
-
-
-def _again(log: Path, quick: bool, users: str | None, cap: float | None, seed: int) -> str:
-    options = [
-        *(["--quick"] if quick else []),
-        *([f"--users {users}"] if users else []),
-        *([f"--cap {cap:g}"] if cap is not None else []),
-    ]
-    return " ".join(["unskew diagnose", str(log), *options, f"--seed {seed}"])

@@ -8,17 +8,14 @@ from typing import Annotated
 
 import typer
 
+import unskew
 from unskew.commands.app import DATA_HELP, RANKER_HELP, Json, command
 from unskew.data.clicks.storage import is_log, read_log
 from unskew.data.files import check_place
-from unskew.data.judged.catalogue import load_split
 from unskew.data.public_logs.id_pages import is_public_log, read_pages
 from unskew.evaluation.evaluate import Evaluation
-from unskew.evaluation.evaluate import evaluate as run_evaluation
-from unskew.serving.model_files import load_model
-from unskew.serving.saved_ranker import MissingCounts, open_ranker
 from unskew.serving.weights import write_rows
-from unskew.terminal import show_filled, show_json, show_table
+from unskew.terminal import show_json, show_table
 
 GRADE_COLUMNS = ("metric", "mean", "95 % interval", "queries", "left out")
 POSITION_COLUMNS = ("predicted click rate", "observed click rate", "perplexity", "conditional perplexity")
@@ -44,23 +41,17 @@ def evaluate(
     if is_log(data):
         _show_clicks(model, data, [name for name in names if not name.startswith("err")], json=json)
         return
-    saved = open_ranker(model)
-    judged = load_split(data, "test").with_features(saved.feature_names, saved.categories)
-    missing = MissingCounts(saved, strict=strict)
-    scores = saved.for_judged(judged) if saved.vocabulary is None else saved.score_judged(judged).scores
-    missing.add(judged.features)
-    result = run_evaluation(scores, judged, names, undefined=undefined, max_grade=max_grade)
-    show_filled(missing.found())
+    result = unskew.evaluate(model, data, names, undefined=undefined, max_grade=max_grade, strict=strict)
     if out is not None:
         write_rows(result.to_table(), out)
     if json:
         show_json({row.metric: {"mean": row.mean, "low": row.low, "high": row.high} for row in result.summary()})
     else:
-        show_table(f"{model} on {judged.name}", GRADE_COLUMNS, result.rows())
+        show_table(f"{model} on {result.name}", GRADE_COLUMNS, result.rows())
 
 
 def _show_clicks(model: Path, data: str, metrics: Sequence[str], *, json: bool) -> None:
-    found = load_model(model).predict_clicks(read_log(data))
+    found = unskew.load_model(model).predict_clicks(read_log(data))
     summary = found.summary()
     columns = (
         found.rates_by_position(),
@@ -92,6 +83,6 @@ def _show_clicks(model: Path, data: str, metrics: Sequence[str], *, json: bool) 
 def _grades(model: Path, data: str, metrics: Sequence[str]) -> Evaluation | None:
     """Metrics by grades, where a public log has some and the model ranks."""
     judged = read_pages(data).judged() if is_public_log(data) else None
-    if judged is None or not load_model(model).method.has_ranker:
+    if judged is None or not unskew.load_model(model).method.has_ranker:
         return None
-    return run_evaluation(open_ranker(model).score_judged(judged).scores, judged, metrics)
+    return unskew.evaluate(model, judged, metrics)

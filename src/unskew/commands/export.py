@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+import unskew
 from unskew.commands.app import DATA_HELP, Overwrite, command
-from unskew.data.clicks.storage import read_log
-from unskew.data.judged.catalogue import load_split
-from unskew.model import Model
-from unskew.serving.distillation import LEAST_AGREEMENT, export_trees
-from unskew.serving.export import FORMS, export_model
+from unskew.serving.distillation import LEAST_AGREEMENT
+from unskew.serving.export import FORMS
 from unskew.serving.flat_onnx import INPUT, OUTPUT
-from unskew.serving.model_files import load_model
 from unskew.serving.tree_files import FORMS as TREE_FORMS
 from unskew.terminal import console
 from unskew.training.boosting import Boosting
@@ -52,36 +49,10 @@ def export(
     overwrite: Overwrite = False,
 ) -> None:
     """Write a model for serving, checked against torch."""
-    loaded = load_model(model)
+    own: dict[str, Any] = {"flat": flat, "names": (input_name, output_name)}
     if form in TREE_FORMS:
-        said = _trees(loaded, to, form, log, missing, Boosting(trees, leaves), least_agreement, judged, overwrite)
-    else:
-        names = (input_name, output_name)
-        exported = export_model(loaded, to, form=form, flat=flat, names=names, overwrite=overwrite)
-        said = f"{exported}\nIn Vespa:\n\n{exported.snippet}" if exported.snippet else str(exported)
+        own = {"missing": missing, "boosting": Boosting(trees, leaves), "least_agreement": least_agreement}
+    exported = unskew.export(model, to, form=form, log=log, judged=judged, overwrite=overwrite, **own)
+    snippet = getattr(exported, "snippet", "")
+    said = f"{exported}\nIn Vespa:\n\n{snippet}" if snippet else str(exported)
     console.print(said, markup=False, highlight=False, soft_wrap=True)
-
-
-def _trees(
-    model: Model,
-    to: Path,
-    form: str,
-    log: Path | None,
-    missing: float | None,
-    boosting: Boosting,
-    least_agreement: float,
-    judged: str | None,
-    overwrite: bool,
-) -> str:
-    exported = export_trees(
-        model,
-        to,
-        None if log is None else read_log(log),
-        kind=form,
-        missing=missing,
-        boosting=boosting,
-        least_agreement=least_agreement,
-        judged=None if judged is None else load_split(judged, "test"),
-        overwrite=overwrite,
-    )
-    return str(exported)

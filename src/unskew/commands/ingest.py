@@ -7,17 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
+import unskew
 from unskew.commands.app import Json, Overwrite, Quiet, command
-from unskew.data.clicks.storage import ABOUT
-from unskew.data.files import check_folder
-from unskew.ingestion.columns import FORMS, Columns, named_columns, parse_grades, read_columns
+from unskew.data.public_logs.forms import CLICKS
+from unskew.ingestion.columns import FORMS, parse_grades
 from unskew.ingestion.events import parse_window
 from unskew.ingestion.heavy_users import parse_cap
-from unskew.ingestion.opening import Options, Tables
-from unskew.ingestion.preview import Preview, preview
+from unskew.ingestion.preview import Preview
 from unskew.ingestion.report import REASONS, Ingested
-from unskew.ingestion.run import ingest as run_ingest
-from unskew.terminal import cell, console, counting_progress, show_json, show_table
+from unskew.terminal import cell, console, show_json, show_table
 
 COLUMN = "Column with the {}."
 Names = list[str] | None
@@ -45,7 +43,9 @@ def ingest(
     clicks: Annotated[str | None, typer.Option(help="A table of clicks, if the events are impressions only.")] = None,
     queries: Annotated[str | None, typer.Option(help="The table of queries of User Behavior Insights.")] = None,
     columns: Annotated[Path | None, typer.Option(help="TOML file with the names of columns.")] = None,
-    form: Annotated[str | None, typer.Option(help=f"{', '.join(FORMS)}.", rich_help_panel="Columns")] = None,
+    form: Annotated[
+        str | None, typer.Option(help=f"{', '.join((*FORMS, *CLICKS))}.", rich_help_panel="Columns")
+    ] = None,
     session: Annotated[str | None, _column("session: it tells one showing of a query from the next")] = None,
     query: Annotated[str | None, _column("query")] = None,
     document: Annotated[str | None, _column("document")] = None,
@@ -112,7 +112,11 @@ def ingest(
 ) -> None:
     """Count an event table into a click log. What cannot be used is left out, counted and shown."""
     user, sessions_a_user = (None, None) if cap_user is None else parse_cap(cap_user)
-    names = {
+    settings: dict[str, Any] = {
+        "features": features,
+        "queries": queries,
+        "clicks": clicks,
+        "columns": columns,
         "form": form,
         "session": session,
         "query": query,
@@ -132,38 +136,37 @@ def ingest(
         "context": context,
         "grades": None if grade is None else parse_grades(grade),
         "seen": seen,
-        "features": feature,
+        "feature": feature,
         "event": event,
         "impression_events": impression_event,
         "click_events": click_event,
         "seen_events": seen_event,
         "features_document": features_document,
         "first_position": first_position,
+        "events_table": table,
+        "features_table": features_table,
+        "queries_table": queries_table,
+        "clicks_table": clicks_table,
+        "encoding": encoding,
+        "n_positions": n_positions,
+        "sessions_a_user": sessions_a_user,
+        "fill": fill,
+        "joint": joint,
+        "strict": strict,
+        "engine": engine,
+        "memory": memory,
+        "threads": threads,
+        "master": spark_master,
+        "period": period,
+        "window": None if window is None else parse_window(window),
     }
-    chosen = named_columns(Columns() if columns is None else read_columns(columns), names)
-    tables = Tables(source, features, queries, table, features_table, queries_table, encoding, clicks, clicks_table)
-    options = Options(
-        n_positions,
-        sessions_a_user,
-        fill,
-        joint,
-        strict,
-        engine,
-        memory,
-        threads,
-        spark_master,
-        period,
-        None if window is None else parse_window(window),
-    )
     if dry_run:
-        _show_preview(preview(tables, chosen, options), json)
+        _show_preview(unskew.preview_ingest(source, **settings), json)
         return
     if out is None:
         raise ValueError("name a folder for the log with --out, or look first with --dry-run")
-    check_folder(out, ABOUT, overwrite=overwrite)
-    with counting_progress("ingest", "rows: read, count, write", quiet=quiet or json) as progress:
-        done = run_ingest(tables, out, chosen, options, overwrite=overwrite, progress=progress)
-    _show_ingested(done, out, json)
+    done = unskew.ingest(source, out, overwrite=overwrite, progress=not (quiet or json), **settings)
+    _show_ingested(done.report, out, json)
 
 
 def _show_ingested(done: Ingested, out: Path, json: bool) -> None:

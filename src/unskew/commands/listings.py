@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import unskew
 from unskew.commands.app import Json, command
-from unskew.data.judged.catalogue import listing
 from unskew.methods import METHODS, hyper_parameters
 from unskew.terminal import cell, show_json, show_table
 
@@ -33,7 +33,7 @@ def methods(json: Json = False) -> None:
 @command
 def data(json: Json = False) -> None:
     """The data sets of the catalogue, and which of them are here."""
-    rows = listing()
+    rows = unskew.data_sets().rows
     if json:
         show_json([row._asdict() for row in rows])
     else:

@@ -7,14 +7,10 @@ from typing import Annotated
 
 import typer
 
+import unskew
 from unskew.commands.app import DATA_HELP, RANKER_HELP, Json, Overwrite, Quiet, command
-from unskew.data.files import check_place
-from unskew.data.judged.catalogue import load_split
-from unskew.serving.candidates import is_table
-from unskew.serving.rank import MEMORY, rank_judged, rank_table
-from unskew.serving.rankings import check_ending
-from unskew.serving.saved_ranker import open_ranker
-from unskew.terminal import console, counting_progress, show_filled, show_json
+from unskew.serving.rank import MEMORY
+from unskew.terminal import console, show_filled, show_json
 
 TABLE_HELP = "Parquet files with candidates (file, folder or glob): ids and features, queries of any number."
 
@@ -38,44 +34,21 @@ def rank(
     quiet: Quiet = False,
 ) -> None:
     """Score and rank documents, keyed by their query and document ids. A table may exceed memory."""
-    check_place(out, overwrite=overwrite)
-    check_ending(out)
-    ranker = open_ranker(model)
-    if is_table(data):
-        with counting_progress("rank", "documents", quiet=quiet or json) as progress:
-            done = rank_table(
-                ranker,
-                data,
-                out,
-                query=query,
-                document=document,
-                sort=sort,
-                memory=memory,
-                strict=strict,
-                progress=progress,
-            )
-    else:
-        judged = load_split(data, "test").with_features(ranker.feature_names, ranker.categories)
-        done = rank_judged(ranker, judged, out, strict=strict)
+    done = unskew.rank(
+        model,
+        data,
+        out,
+        query=query,
+        document=document,
+        sort=sort,
+        memory=memory,
+        strict=strict,
+        overwrite=overwrite,
+        progress=not (quiet or json),
+    )
     if json:
-        counts = {
-            "documents": done.documents,
-            "queries": done.queries,
-            "unknown": done.unknown,
-            "filled": dict(done.filled),
-        }
-        show_json({"ranking": out, **counts})
+        counts = {"documents": done.n_documents, "queries": done.n_queries, "unknown": done.n_unknown}
+        show_json({"ranking": out, **counts, "filled": dict(done.filled)})
         return
     show_filled(done.filled)
-    if done.unknown:
-        console.print(
-            f"{done.unknown:,} documents are not in the log that the model learnt from: they are ranked by what it "
-            "knows of their url and query, else as the average",
-            highlight=False,
-        )
-    console.print(
-        f"{done.documents:,} documents of {done.queries:,} queries ranked in {out}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
+    console.print(repr(done), markup=False, highlight=False, soft_wrap=True)

@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
+import unskew
 from unskew.commands.app import AllowCode, Json, Quiet, SetOptions, command
 from unskew.commands.experiment_output import show_experiment
 from unskew.papers.experiment_files import experiment_text
 from unskew.papers.reproduce import descriptions
-from unskew.papers.reproduce import reproduce as run_reproduction
-from unskew.terminal import experiment_progress, parse_options, show_json, show_table
+from unskew.terminal import parse_options, show_json, show_table
 
 
 @command
@@ -51,17 +51,16 @@ def reproduce(
     if show:
         sys.stdout.write(experiment_text(name))
         return
-    with experiment_progress(name, quiet=quiet or json) as progress:
-        done = run_reproduction(
-            name,
-            data=data,
-            seeds=seeds,
-            jobs=jobs,
-            out=out,
-            variant=variant,
-            options=parse_options(options or []),
-            fresh=fresh,
-            allow_code=allow_code,
-            progress=progress,
-        )
+    done = unskew.reproduce(
+        name,
+        data=data,
+        seeds=seeds,
+        jobs=jobs,
+        out=out,
+        variant=variant,
+        options=parse_options(options or []),
+        fresh=fresh,
+        allow_code=allow_code,
+        progress=not (quiet or json),
+    )
     show_experiment(done, json)

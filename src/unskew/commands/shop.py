@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+import unskew
 from unskew.commands.app import Json, Overwrite, Seed, command
-from unskew.data.files import check_folder
-from unskew.simulation.shop_log import EVENTS, JUDGED, TRUTH, make_shop, write_shop
+from unskew.simulation.shop_log import EVENTS, JUDGED, TRUTH
 from unskew.terminal import console, show_json
 
 
@@ -22,9 +22,7 @@ def shop(
     json: Json = False,
 ) -> None:
     """Write the event table of a made-up shop, as messy as real ones, and judged queries beside it."""
-    check_folder(out, TRUTH, overwrite=overwrite)
-    made = make_shop(sessions, seed)
-    write_shop(made, out, overwrite=overwrite)
+    made = unskew.shop(out, sessions=sessions, seed=seed, overwrite=overwrite)
     if json:
         show_json({"shop": out, "impressions": made.events.num_rows, "judged": made.judged.num_rows})
         return

@@ -7,16 +7,14 @@ from typing import Annotated
 
 import typer
 
+import unskew
 from unskew.commands.app import DATA_HELP, AllowCode, Json, Overwrite, Quiet, Seed, command
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.judged.catalogue import load_split
-from unskew.demo import click_rates
+from unskew.demonstration import click_rates
 from unskew.parts import load_part
 from unskew.simulation.policies import make_policy
-from unskew.simulation.simulate import simulate as run_simulation
-from unskew.simulation.truth import check_target
 from unskew.simulation.users import make_user
-from unskew.terminal import console, counting_progress, parse_options, show_json, show_table
+from unskew.terminal import console, parse_options, show_json, show_table
 
 
 @command
@@ -54,27 +52,24 @@ def simulate(
     quiet: Quiet = False,
 ) -> None:
     """Show judged data to simulated users and write the click log."""
-    check_target(out, overwrite=overwrite)
     coupled = {} if coupling is None else {"coupling": coupling}
     shows = make_policy(load_part(policy, allow_code=allow_code), **parse_options(policy_set or []))
     clicks = make_user(load_part(user, allow_code=allow_code), **parse_options(user_set or []) | coupled)
-    judged = load_split(data, "train")
-    with counting_progress("simulate", "sessions", quiet=quiet or json) as progress:
-        simulation = run_simulation(
-            judged,
-            shows,
-            clicks,
-            sessions=sessions,
-            n_shown=n_shown,
-            interventions=parse_options(intervene or []),
-            joint=joint,
-            drop_clickless=drop_clickless,
-            record=parse_options(record) if record else None,
-            seed=seed,
-            progress=progress,
-            out=out,
-            overwrite=overwrite,
-        )
+    simulation = unskew.simulate(
+        data,
+        shows,
+        clicks,
+        sessions=sessions,
+        n_shown=n_shown,
+        interventions=parse_options(intervene or []),
+        joint=joint,
+        drop_clickless=drop_clickless,
+        record=parse_options(record) if record else None,
+        seed=seed,
+        out=out,
+        overwrite=overwrite,
+        progress=not (quiet or json),
+    )
     _show_log(simulation.log, out, json)
 
 

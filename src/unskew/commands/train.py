@@ -7,19 +7,15 @@ from typing import Annotated
 
 import typer
 
+import unskew
 from unskew.commands.app import DATA_HELP, AllowCode, Json, Overwrite, Quiet, Seed, SetOptions, command
-from unskew.data.clicks.storage import open_log, read_log
 from unskew.data.clicks.windows import window
 from unskew.data.column_table import grouped
 from unskew.data.files import check_folder
-from unskew.data.judged.catalogue import load_split
-from unskew.data.judged.judged_set import JudgedSet
-from unskew.fitting import fit
 from unskew.model import Model
 from unskew.parts import load_part
-from unskew.recipe import Recipe
-from unskew.serving.model_files import ABOUT, load_model, save_model
-from unskew.terminal import console, parse_options, show_json, show_table, training_progress
+from unskew.serving.model_files import ABOUT
+from unskew.terminal import console, parse_options, show_json, show_table
 
 
 @command
@@ -59,41 +55,36 @@ def train(
 ) -> None:
     """Train a ranker on a click log. A run that was cut off goes on where it was."""
     check_folder(out, ABOUT, overwrite=overwrite)
-    first = None if start is None else load_model(start)
+    first = None if start is None else unskew.load_model(start)
     given = {"seed": seed, "ranker": ranker, **parse_options(options or [])}
     if first is None:
-        method = method or "dla"
-        recipe = Recipe.of(load_part(method, allow_code=allow_code), **given)
+        recipe = unskew.Recipe.of(load_part(method or "dla", allow_code=allow_code), **given)
     else:
-        method = method or first.recipe.method
-        recipe = first.recipe.changed(method, **given)
+        recipe = first.recipe.changed(method or first.recipe.method, **given)
     if stream and (since, until, half_life) != (None, None, None):
         raise ValueError("--since, --until and --half-life cut a log in memory: leave out --stream")
-    clicks = open_log(log) if stream else window(read_log(log), since, until, half_life)
     checkpoint = out.with_name(f".{out.name}.checkpoint")
-    with training_progress(f"train {method}", quiet=quiet or json) as progress:
-        model = fit(
-            recipe,
-            clicks,
-            judged=None if judged is None else load_split(judged, "train"),
-            interventions=None if interventions is None else read_log(interventions),
-            validate=_validation(validate),
-            progress=progress,
-            checkpoint=checkpoint,
-            start=first,
-        )
-    save_model(model, out, overwrite=overwrite)
+    model = unskew.fit(
+        recipe,
+        unskew.open_log(log) if stream else window(unskew.read_log(log), since, until, half_life),
+        judged=judged,
+        interventions=interventions,
+        validate=_share_or_name(validate),
+        progress=not (quiet or json),
+        checkpoint=checkpoint,
+        start=first,
+    )
+    unskew.save_model(model, out, overwrite=overwrite)
     checkpoint.unlink(missing_ok=True)
     _show_model(model, out, json)
 
 
-def _validation(text: str | None) -> JudgedSet | float | None:
-    if text is None:
-        return None
+def _share_or_name(text: str | None) -> float | str | None:
+    """What `--validate` names: a share of the queries, or judged data."""
     try:
-        return float(text)
+        return None if text is None else float(text)
     except ValueError:
-        return load_split(text, "valid")
+        return text
 
 
 def _show_model(model: Model, out: Path, json: bool) -> None:

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +25,13 @@ from unskew.comparison.run import Progress, Result, Results, run_plan
 from unskew.comparison.settings import Experiment
 from unskew.comparison.tasks import Task, versions
 from unskew.data.files import new_file, write_text
+from unskew.display import Displayed, Screen, new_axes
 from unskew.reporting.drawing import Drawn
 from unskew.reporting.page import ClaimResult, Section, write_report
 from unskew.reporting.sheets import NOTHING, Sheet, latex, markdown, options_text
 
 DEFAULT_JOBS = 2
+AGAINST_PRODUCTION = ("low", "high", "difference", "least", "most", "verdict")
 DETAILS = ("tests", "chosen", "meaning")  # tables that stand below the results
 
 
@@ -44,8 +47,8 @@ class Presentation:
     lead: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class Finished:
+@dataclass(frozen=True, eq=False, repr=False)
+class Finished(Displayed):
     """A finished experiment and what was written."""
 
     experiment: Experiment
@@ -54,6 +57,56 @@ class Finished:
     shown: Presentation
     out: Path
     report: Path
+
+    @property
+    def verdict(self) -> str:
+        """In a comparison: whether anything beats production, in one sentence."""
+        return "" if self.shown.outlook is None else self.shown.outlook.line
+
+    def to_table(self) -> pa.Table:
+        """One row per setting and method: repetitions, means of all measures, and how it stands against production."""
+        standings = {} if self.shown.outlook is None else {one.label: one for one in self.shown.outlook.standings}
+        cells: dict[tuple[str, str], list[Result]] = {}
+        for result in self.results.results:
+            cells.setdefault((result.run.setting, result.run.label), []).append(result)
+        rows: list[dict[str, object]] = []
+        for (setting, label), results in cells.items():
+            names = [name for name in results[0].outcome.per_query if all(name in r.outcome.per_query for r in results)]
+            means = {name: float(np.nanmean([r.outcome.per_query[name] for r in results])) for name in names}
+            standing = standings.get(label)
+            against = {} if standing is None else {name: getattr(standing, name) for name in AGAINST_PRODUCTION}
+            rows.append({"setting": setting, "method": label, "repetitions": len(results), **means, **against})
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        return pa.table({name: pa.array([row.get(name) for row in rows]) for name in columns})
+
+    def screen(self) -> Screen:
+        sheet = self.shown.sheets[0] if self.shown.sheets else None
+        notes = [
+            *([f"{self.verdict}."] if self.verdict else []),
+            *(f"failed: {run.title}" for run, _ in self.results.failed),
+        ]
+        notes.append(f"All tables and figures: {self.report}")
+        if sheet is None:
+            return Screen(self.experiment.title, notes=notes)
+        left = sheet.is_text.index(False) if False in sheet.is_text else len(sheet.columns)
+        rows = [[cell.text for cell in row] for row in sheet.rows]
+        return Screen(f"{self.experiment.title}: {sheet.title}", sheet.columns, rows, notes, left=max(left, 1))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Differences from production with their intervals, on matplotlib axes; in a comparison only."""
+        outlook = self.shown.outlook
+        rivals = [] if outlook is None else [one for one in outlook.standings if one.difference is not None]
+        if outlook is None or not rivals:
+            raise ValueError(f"nothing is compared with production here; figures of an experiment are in {self.out}")
+        axes = new_axes(ax)
+        for place, one in enumerate(reversed(rivals)):
+            axes.plot([one.least, one.most], [place, place], color="grey")
+            axes.plot([one.difference], [place], "o", color="black")
+        axes.axvline(0.0, color="grey", linestyle="--")
+        axes.set_yticks(range(len(rivals)), [one.label for one in reversed(rivals)])
+        better = "more" if outlook.higher_is_better else "less"
+        axes.set_xlabel(f"{outlook.measure}, difference from production ({better} is better)")
+        return axes
 
 
 def run_experiment(

@@ -6,11 +6,12 @@ A part that the log cannot support is a `Refusal` with its reason: that, too, is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.heavy_users import CappedUsers
@@ -19,7 +20,7 @@ from unskew.diagnosis.estimators.click_rank import ClickRank, click_rank
 from unskew.diagnosis.estimators.click_rates import ClickRates, click_rates
 from unskew.diagnosis.estimators.connectivity import Connectivity, connectivity, connectivity_by
 from unskew.diagnosis.estimators.coupling import Coupling, coupling
-from unskew.diagnosis.estimators.curve import Curve
+from unskew.diagnosis.estimators.curve import Curve, draw_curves
 from unskew.diagnosis.estimators.leaks import ClickLeaks, PositionLeaks, click_leaks, position_leaks
 from unskew.diagnosis.estimators.logger_strength import (
     LoggerStrength,
@@ -34,6 +35,10 @@ from unskew.diagnosis.estimators.single_documents import single_documents
 from unskew.diagnosis.estimators.traffic import Traffic, heavy_users, scale_heavy_users, traffic
 from unskew.diagnosis.estimators.trust import Trust, trust_bias
 from unskew.diagnosis.fitted import LEARNT, LearntCurve, ModelBounds, learnt_curve, model_bounds
+from unskew.display import Displayed, Screen, new_axes
+
+if TYPE_CHECKING:
+    from unskew.diagnosis.verdict import Verdict
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
@@ -54,11 +59,11 @@ class Refusal:
 NO_MATRIX = Refusal("it needs a click matrix, see scalar examination")
 
 
-@dataclass(frozen=True, eq=False)
-class Diagnosis:
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagnosis(Displayed):
     """What a log can tell, part by part."""
 
-    log: ClickLog = field(repr=False)
+    log: ClickLog
     traffic: Traffic
     users: CappedUsers | Refusal
     rates: ClickRates
@@ -82,6 +87,37 @@ class Diagnosis:
         """The estimated curve with the narrowest interval."""
         found = [curve for curve in self.curves.values() if isinstance(curve, Curve)]
         return min(found, key=_width) if found else None
+
+    @property
+    def verdict(self) -> Verdict:
+        """What to do with this log: sentences, and advice for each method."""
+        from unskew.diagnosis.verdict import verdict  # which reads a diagnosis
+
+        return verdict(self)
+
+    def to_table(self) -> pa.Table:
+        """One row per position, from 0: impressions, click rate, and examination by every estimator, with intervals."""
+        table = pa.Table.from_pylist(self.rates.rows())
+        for name, curve in self.curves.items():
+            if isinstance(curve, Curve):
+                own = {row["position"]: row for row in curve.rows()}
+                for part in ("propensity", "low", "high"):
+                    values = [own.get(place, {}).get(part) for place in table["position"].to_pylist()]
+                    table = table.append_column(f"{name}_{part}", pa.array(values, pa.float64()))
+        return table
+
+    def screen(self) -> Screen:
+        from unskew.diagnosis.findings import findings  # which reads a diagnosis
+
+        rows = [(found.question, found.answer) for found in findings(self)]
+        return Screen(f"Diagnosis of {self.log!r}", ("what the log says", ""), rows, self.verdict.lines, left=2)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Examination by every estimator with its interval, and click-through for comparison, on matplotlib axes."""
+        axes = new_axes(ax)
+        rates = self.rates
+        axes.plot(rates.positions + 1, rates.rates / max(rates.rates[0], 1e-12), color="grey", label="click-through")
+        return draw_curves({name: curve for name, curve in self.curves.items() if isinstance(curve, Curve)}, axes)
 
 
 def diagnose(

@@ -98,7 +98,7 @@ class Difference:
     mark: str  # "+", "++", "-", "--" or "", from p_holm: plus is better, whatever the direction
 
 
-def differences(
+def paired_differences(
     per_query: Mapping[str, ArrayLike],
     baseline: str,
     *,

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from unskew.data.judged.judged_set import JudgedSet, padded_rows
+from unskew.display import Displayed, Screen
 from unskew.evaluation.differences import mean_interval
 from unskew.lists import JudgedLists
 from unskew.metrics import Metric, Scored, measure, metric
@@ -52,7 +53,7 @@ class Summary:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Evaluation:
+class Evaluation(Displayed):
     """Values of metrics, query by query."""
 
     query_ids: NDArray  # [queries], as in the judged set
@@ -114,14 +115,9 @@ class Evaluation:
         columns = {name: pa.array(values, from_pandas=True) for name, values in self.per_query.items()}
         return pa.table({"query": pa.array(self.query_ids), **columns})
 
-    def __repr__(self) -> str:
-        lines = [("metric", "mean", "95% interval", "queries", "left out"), *self.rows()]
-        widths = [max(len(line[column]) for line in lines) for column in range(5)]
-        texts = [
-            "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))])
-            for line in lines
-        ]
-        return "\n".join([f"Evaluation of {len(self.query_ids):,} queries {self.name}".rstrip(), *texts])
+    def screen(self) -> Screen:
+        title = f"Evaluation of {len(self.query_ids):,} queries {self.name}".rstrip()
+        return Screen(title, ("metric", "mean", "95% interval", "queries", "left out"), self.rows())
 
 
 def evaluate(

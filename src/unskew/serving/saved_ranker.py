@@ -21,6 +21,7 @@ from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.raw_columns import missing_in_training
 from unskew.evaluation.evaluate import Scorer, score_documents
+from unskew.model import Model
 from unskew.networks.trees import TreesRanker
 from unskew.serving.model_files import load_model
 from unskew.serving.onnx_file import OnnxRanker
@@ -75,6 +76,20 @@ class SavedRanker:
         check_features(judged.features, self.feature_names, what=f"{judged.name or 'the data'}, document")
         return self.score
 
+    @classmethod
+    def of(cls, model: Model, name: str = "") -> SavedRanker:
+        """The ranker of a model, run by torch."""
+        known = missing_in_training(model.transform)
+        return cls(
+            model.ranker(),
+            name or str(model.recipe.method),
+            model.n_features,
+            model.feature_names,
+            model.categories,
+            None if known is None else tuple(known),
+            model.vocabulary,
+        )
+
 
 class MissingCounts:
     """How many values were missing in columns that training never saw missing.
@@ -126,14 +141,4 @@ def open_ranker(path: str | Path) -> SavedRanker:
             {name: tuple(values) for name, values in categories.items()},
             None if known is None else tuple(known),
         )
-    model = load_model(place)
-    known = missing_in_training(model.transform)
-    return SavedRanker(
-        model.ranker(),
-        place.name,
-        model.n_features,
-        model.feature_names,
-        model.categories,
-        None if known is None else tuple(known),
-        model.vocabulary,
-    )
+    return SavedRanker.of(load_model(place), place.name)

@@ -5,12 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from unskew.display import Displayed, Screen, new_axes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LAST = 10  # records on a screen
 
 
-@dataclass
-class History:
+@dataclass(repr=False)
+class History(Displayed):
     """Loss terms and validation values by step."""
 
     # Step, stage, seconds, loss terms (means over the steps since the row before), perhaps "validation".
@@ -27,12 +33,24 @@ class History:
         """(step, value) of a loss term or of `validation`, where it was recorded."""
         return [(row["step"], row[name]) for row in self.rows if name in row]
 
-    def plot(self, path: str | Path | None = None) -> Any:
-        """Loss terms and validation over steps, as a matplotlib figure, written to `path` when one is given."""
-        from matplotlib.figure import Figure
+    def to_table(self) -> pa.Table:
+        """One row per record: step, stage, seconds, loss terms, validation; null where a value was not recorded."""
+        import pyarrow as pa
 
-        figure = Figure(figsize=(7, 3.5), layout="constrained")
-        axes = figure.subplots()
+        names = self._names() or ["step", "stage", "seconds"]
+        return pa.table({name: [row.get(name) for row in self.rows] for name in names})
+
+    def screen(self) -> Screen:
+        names = self._names()
+        rows = [[_cell(row.get(name)) for name in names] for row in self.rows[-LAST:]]
+        best = "" if self.best_value is None else f", best validation {self.best_value:.4f} at step {self.best_step}"
+        steps = self.rows[-1]["step"] if self.rows else 0
+        title = f"Training of {steps:,} steps in {self.seconds:.1f} s{best}; the last records"
+        return Screen(title, names, rows, self.warnings, left=0)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Loss terms over steps on matplotlib axes, and validation on a second scale."""
+        axes = new_axes(ax)
         terms = [name for name in self._names() if name not in {"step", "stage", "seconds", "validation"}]
         for name in terms:
             axes.plot(*zip(*self.column(name), strict=True), label=name)
@@ -43,10 +61,8 @@ class History:
             right.plot(*zip(*validation, strict=True), color="black", marker="o", markersize=3, label="validation")
             right.set_ylabel("validation")
         if terms:
-            figure.legend(loc="outside upper center", ncols=6, frameon=False)
-        if path is not None:
-            figure.savefig(path)
-        return figure
+            axes.legend(frameon=False)
+        return axes
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -103,3 +119,9 @@ class Report:
     @property
     def seconds_left(self) -> float:
         return (self.steps - self.step) / max(self.rate, 1e-9)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -103,17 +103,17 @@ def test_cells_without_a_click_keep_log_rates_finite():
 def test_the_same_seed_gives_the_same_answer(judged):
     matrix = matrix_of(judged, "trust", sessions=20)
     once, again, other = (click_rank(matrix, n_bootstrap=50, seed=seed) for seed in (3, 3, 4))
-    assert once.to_table() == again.to_table()
-    assert once.to_table() != other.to_table()
+    assert repr(once) == repr(again)
+    assert repr(once) != repr(other)
 
 
 def test_the_verdict_is_written_out(judged):
     scalar = click_rank(matrix_of(judged, "position_based"), n_bootstrap=100)
     vector = click_rank(matrix_of(judged, "trust"), n_bootstrap=100)
-    assert "do not contradict rank 1" in scalar.to_table()
+    assert "do not contradict rank 1" in repr(scalar)
     assert "dimensions=2" in scalar.summary()
-    assert "no scalar examination fits" in vector.to_table()
-    assert len(vector.rows()) == 5
+    assert "no scalar examination fits" in repr(vector)
+    assert len(vector.rows()) == vector.to_table().num_rows == 5
     assert vector.rows()[0]["rate_singular_value"] == vector.rates.values[0]
 
 

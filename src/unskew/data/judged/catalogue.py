@@ -28,6 +28,7 @@ from unskew.data.judged.catalogue_entries import CATALOGUE, SPLITS, Entry, Split
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.letor import read_letor
 from unskew.data.judged.tables import is_table, read_judged_table
+from unskew.data.public_logs.forms import is_judged_form, read_judged_form
 
 WORLD = "world"
 WORLD_NAME = re.compile(rf"{WORLD}:(?P<size>\w+)(:(?P<seed>\d+))?(:features=(?P<features>[1-9]\d{{0,5}}))?")
@@ -129,12 +130,15 @@ def own_files(name: str) -> dict[str, str]:
 def load_split(spec: str, default: str) -> JudgedSet:
     """What a user names: `NAME` or `NAME@split` of the catalogue, or a path to a LETOR file or a table.
 
-    A table with its features in another one is `judgements.csv+features.parquet`.
+    A table with its features in another one is `judgements.csv+features.parquet`; judged queries of a public log are
+    `FORM:PLACE`, such as `baidu-ultr:annotations.parquet` (see `data.public_logs.forms`).
 
     Args:
         default: The split that is meant when none is named.
     """
     name, at, split = spec.partition("@")
+    if is_judged_form(spec):
+        return read_judged_form(spec)
     if not is_known(name) and is_table(spec):
         return read_judged_table(spec)
     if not is_known(name) and Path(spec).is_file():

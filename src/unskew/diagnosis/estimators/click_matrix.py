@@ -7,10 +7,10 @@ hypothesis says that the matrix of click rates has rank one, which `click_rank` 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
@@ -18,6 +18,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.diagnosis.estimators.position_pairs import counted_impressions
+from unskew.display import Displayed, Screen, new_axes
 
 Matrix = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -25,8 +26,8 @@ Index = NDArray[np.int64]
 SMALLEST = 1e-9  # impressions
 
 
-@dataclass(frozen=True, eq=False)
-class ClickMatrix:
+@dataclass(frozen=True, eq=False, repr=False)
+class ClickMatrix(Displayed):
     """Clicks and impressions of each kind of document at each position; no cell is empty."""
 
     kinds: tuple[str, ...]  # rows: "grade 0", …
@@ -58,21 +59,20 @@ class ClickMatrix:
             for column, position in enumerate(self.positions)
         ]
 
-    def to_table(self) -> str:
-        """Rates as aligned text, positions from 1, the number of impressions below each."""
-        width = max(10, *(len(kind) for kind in self.kinds))
-        lines = [" " * width + "".join(f"{position + 1:>10}" for position in self.positions)]
+    def to_table(self) -> pa.Table:
+        """One row per cell: kind of document, position (from 0), impressions, rate."""
+        return pa.Table.from_pylist(self.rows())
+
+    def screen(self) -> Screen:
+        rows: list[list[str]] = []
         for kind, rates, shown in zip(self.kinds, self.rates, self.impressions, strict=True):
-            lines.append(f"{kind:<{width}}" + "".join(f"{rate:>10.4f}" for rate in rates))
-            lines.append(" " * width + "".join(f"{f'({n:,.0f})':>10}" for n in shown))
-        return "\n".join(lines)
+            rows += [[kind, *(f"{rate:.4f}" for rate in rates)], ["", *(f"({n:,.0f})" for n in shown)]]
+        columns = ("", *(str(position + 1) for position in self.positions))
+        return Screen("Clicks per impression (impressions), by kind of document and position from 1", columns, rows)
 
-    def plot(self, path: str | Path | None = None) -> Any:
-        """Rates as a matplotlib figure, darker where more is clicked, written to `path` when one is given."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(1.5 + 0.75 * len(self.positions), 1 + 0.5 * len(self.kinds)), layout="constrained")
-        axes = figure.subplots()
+    def plot(self, ax: Any = None) -> Any:
+        """Rates on matplotlib axes, darker where more is clicked."""
+        axes = new_axes(ax)
         axes.imshow(np.sqrt(self.rates), cmap="Blues", aspect="auto", vmin=0.0)
         for (row, column), rate in np.ndenumerate(self.rates):
             dark = np.sqrt(rate) > 0.6 * np.sqrt(self.rates.max())
@@ -80,9 +80,7 @@ class ClickMatrix:
         axes.set_xticks(range(len(self.positions)), [str(position + 1) for position in self.positions])
         axes.set_yticks(range(len(self.kinds)), self.kinds)
         axes.set_xlabel("position")
-        if path is not None:
-            figure.savefig(path)
-        return figure
+        return axes
 
 
 def click_matrix(

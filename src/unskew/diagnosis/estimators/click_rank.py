@@ -18,10 +18,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from unskew.diagnosis.estimators.click_matrix import ClickMatrix
+from unskew.display import Displayed, Screen
 
 Matrix = NDArray[np.float64]
 
@@ -40,8 +42,8 @@ class Spectrum:
     rank: int  # the smallest that is not rejected
 
 
-@dataclass(frozen=True, eq=False)
-class ClickRank:
+@dataclass(frozen=True, eq=False, repr=False)
+class ClickRank(Displayed):
     """What a click matrix says about the examination hypothesis."""
 
     matrix: ClickMatrix
@@ -67,14 +69,20 @@ class ClickRank:
             for number in range(len(self.rates.values))
         ]
 
-    def to_table(self) -> str:
-        """Both spectra side by side, and what follows."""
-        head = f"{'value':>8} {f'{self.level:.0%} interval':>16} {'share':>7} {'p':>6}"
-        lines = [f"{'':>9}  {'click rates':<40}  {'log click rates (weighted)'}", f"{'dimension':>9}  {head}  {head}"]
-        for number in range(len(self.rates.values)):
-            cells = (_cell(spectrum, number) for spectrum in (self.rates, self.log_rates))
-            lines.append(f"{number + 1:>9}  " + "  ".join(cells))
-        return "\n".join([*lines, "", self.summary()])
+    def to_table(self) -> pa.Table:
+        """One row per dimension, of both spectra."""
+        return pa.Table.from_pylist(self.rows())
+
+    def screen(self) -> Screen:
+        interval = f"{self.level:.0%} interval"
+        columns = ("dimension", "of rates", interval, "share", "p", "of log rates", interval, "share", "p")
+        rows = [
+            [str(number + 1), *_cells(self.rates, number), *_cells(self.log_rates, number)]
+            for number in range(len(self.rates.values))
+        ]
+        return Screen(
+            "Singular values of click rates and of (weighted) log click rates", columns, rows, [self.summary()]
+        )
 
     def summary(self) -> str:
         """The verdict in words."""
@@ -173,10 +181,9 @@ def _row(prefix: str, spectrum: Spectrum, number: int) -> dict[str, float]:
     return {f"{prefix}_{name}": float(column[number]) for name, column in columns.items()}
 
 
-def _cell(spectrum: Spectrum, number: int) -> str:
+def _cells(spectrum: Spectrum, number: int) -> list[str]:
+    """Value, interval, share and p of one dimension."""
     interval = f"{spectrum.low[number]:.3f} to {spectrum.high[number]:.3f}"
     p = spectrum.p_values[number]
-    return (
-        f"{spectrum.values[number]:>8.3f} {interval:>16} {spectrum.shares[number]:>7.2%} "
-        f"{'' if np.isnan(p) else f'{p:.3f}':>6}"
-    )
+    share = f"{spectrum.shares[number]:.2%}"
+    return [f"{spectrum.values[number]:.3f}", interval, share, "" if np.isnan(p) else f"{p:.3f}"]

@@ -6,12 +6,16 @@ draws queries, with everything that happened in them, and never goes back to sin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import sparse
+
+from unskew.display import Displayed, Screen, new_axes
 
 NUMBERS_AT_ONCE = 4_000_000  # held while resampling
 
@@ -22,8 +26,8 @@ class NotIdentified(ValueError):
     """The log cannot tell the curve; the message says why and what to do."""
 
 
-@dataclass(frozen=True, eq=False)
-class Curve:
+@dataclass(frozen=True, eq=False, repr=False)
+class Curve(Displayed):
     """Propensities of the positions that occur, relative to the first of them."""
 
     estimator: str
@@ -43,27 +47,89 @@ class Curve:
         return np.exp(np.interp(np.arange(n_positions), self.positions, np.log(self.values)))
 
     def rows(self) -> list[dict[str, float]]:
-        """One row a position, for tables and files."""
-        columns = {
-            "position": self.positions,
-            "propensity": self.values,
-            "low": self.low,
-            "high": self.high,
-            "n_impressions": self.n_impressions,
-        }
-        return [
-            dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)
-        ]
+        """One row per position, as plain numbers."""
+        return self.to_table().to_pylist()
 
-    def to_table(self) -> str:
-        """The rows as aligned text; positions count from 1 there."""
-        lines = [f"{'position':>8} {'propensity':>10} {f'{self.level:.0%} interval':>17} {'impressions':>12}"]
-        for row in self.rows():
-            interval = f"{row['low']:.3f} to {row['high']:.3f}"
-            lines.append(
-                f"{row['position'] + 1:>8} {row['propensity']:>10.3f} {interval:>17} {row['n_impressions']:>12,.0f}"
-            )
-        return "\n".join(lines)
+    def to_table(self) -> pa.Table:
+        """One row per position, counted from 0: propensity, its interval, impressions that it rests on."""
+        return pa.table(
+            {
+                "position": self.positions,
+                "propensity": self.values,
+                "low": self.low,
+                "high": self.high,
+                "n_impressions": self.n_impressions,
+            }
+        )
+
+    def screen(self) -> Screen:
+        columns = ("position", "propensity", f"{self.level:.0%} interval", "impressions")
+        rows = [
+            (f"{row['position'] + 1}", f"{row['propensity']:.3f}", _interval(row), f"{row['n_impressions']:,.0f}")
+            for row in self.rows()
+        ]
+        return Screen(
+            f"Examination by {self.estimator}, relative to the top; positions count from 1", columns, rows, left=0
+        )
+
+    def plot(self, ax: Any = None) -> Any:
+        """The curve with its interval, on matplotlib axes; positions count from 1."""
+        return draw_curves({self.estimator: self}, ax)
+
+
+class Curves(dict[str, Curve], Displayed):
+    """One curve for each level of a bias column, each relative to its own top."""
+
+    def __init__(self, curves: Mapping[str, Curve], by: str):
+        super().__init__(curves)
+        self.by = by
+
+    __repr__ = Displayed.__repr__
+
+    def to_table(self) -> pa.Table:
+        """The tables of all levels, with the level in the first column."""
+        tables = [
+            curve.to_table().add_column(0, self.by, pa.array([level] * len(curve.values), pa.string()))
+            for level, curve in self.items()
+        ]
+        return pa.concat_tables(tables)
+
+    def screen(self) -> Screen:
+        positions = sorted({int(place) for curve in self.values() for place in curve.positions})
+        tables = [{row["position"]: row for row in curve.rows()} for curve in self.values()]
+        rows = [
+            [str(place + 1), *("–" if place not in table else _cell(table[place]) for table in tables)]
+            for place in positions
+        ]
+        title = f"Examination by {self.by}, each relative to its own top; positions count from 1"
+        return Screen(title, ("position", *self), rows, left=0)
+
+    def plot(self, ax: Any = None) -> Any:
+        """The curves with their intervals, on matplotlib axes; positions count from 1."""
+        return draw_curves(self, ax)
+
+
+def draw_curves(curves: Mapping[str, Curve], ax: Any = None) -> Any:
+    """Curves with their intervals, one line each."""
+    axes = new_axes(ax)
+    for label, curve in curves.items():
+        (line,) = axes.plot(curve.positions + 1, curve.values, marker="o", markersize=3, label=label)
+        finite = np.isfinite(curve.low) & np.isfinite(curve.high)
+        if finite.any():
+            bounds = (curve.low[finite], curve.high[finite])
+            axes.fill_between(curve.positions[finite] + 1, *bounds, color=line.get_color(), alpha=0.15, linewidth=0)
+    axes.set_xlabel("position")
+    axes.set_ylabel("examination, relative to the top")
+    axes.legend(frameon=False)
+    return axes
+
+
+def _interval(row: Mapping[str, float]) -> str:
+    return f"{row['low']:.3f} to {row['high']:.3f}"
+
+
+def _cell(row: Mapping[str, float]) -> str:
+    return f"{row['propensity']:.3f} ({_interval(row)})"
 
 
 def curve_of_sums(

@@ -13,7 +13,7 @@ from unskew.data.files import check_place
 from unskew.data.judged.catalogue import load
 from unskew.diagnosis.estimators.curve import Curve, NotIdentified
 from unskew.diagnosis.estimators.propensities import estimate_propensities
-from unskew.evaluation.differences import differences
+from unskew.evaluation.differences import paired_differences
 from unskew.evaluation.evaluate import Evaluation, evaluate
 from unskew.fitting import fit
 from unskew.model import Model
@@ -33,9 +33,16 @@ RANDOMIZED = 0.05  # share of the sessions that are shuffled, so that the bias c
 Rows = list[list[str]]
 
 
-def run_demo(data: str, out: Path, seed: int) -> None:
-    """Simulate a biased log, look at it, train plain and debiased rankers, compare them, write the report."""
-    check_place(out, overwrite=True)
+def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: int = 0) -> dict[str, Evaluation]:
+    """The main job in one go: simulate a biased log, look at it, train plain and debiased rankers, compare them.
+
+    Args:
+        data: a world of the catalogue.
+        out: where the report is written.
+
+    Gives the evaluation of production and of each trained ranker, by name.
+    """
+    check_place(Path(out), overwrite=True)
     world = load(data)
     console.print(f"1. The world: {world.train!r}", highlight=False)
     policy = make_policy("svm").fit(world.train)
@@ -72,6 +79,7 @@ def run_demo(data: str, out: Path, seed: int) -> None:
     ]
     write_report(out, "unskew demo: learning to rank from biased clicks", sections, lead)
     console.print(f"\nReport: {out}", highlight=False)
+    return results
 
 
 def click_rates(log: ClickLog) -> NDArray[np.float64]:
@@ -105,7 +113,7 @@ def _bias_rows(curves: Mapping[str, NDArray[np.float64]], n_positions: int) -> R
 
 def _comparison(results: Mapping[str, Evaluation]) -> tuple[tuple[str, ...], Rows]:
     """Metrics of all rankers, and what they gain over plain clicks."""
-    against = differences({name: result.values("ndcg@10") for name, result in results.items()}, "naive")
+    against = paired_differences({name: result.values("ndcg@10") for name, result in results.items()}, "naive")
     metrics = list(results["naive"].per_query)
     rows = [
         [

@@ -1,0 +1,88 @@
+"""Public logs with features, by form: clicks for `unskew ingest PLACE --form FORM`, judged queries as `FORM:PLACE`.
+
+    form          place                        clicks                              judged queries
+    baidu-ultr    a parquet or feather file    one row per page                    one row per query
+    ultre-2       a folder                     lists, clicks, features*, scores    judged_lists, grades, features*,
+                                               (scores are optional)               frequencies
+    tiangong-st   a folder                     sogousessiontrack2020, features     sogou_st_human_labels, features
+
+Files of a folder may have any ending, and may be packed with gzip. What they hold is told in `baidu_ultr`, `ultre2` and
+`tiangong_st`. The logs without features (`trec-session-2014`, …) go by their name alone, see `id_pages`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.public_logs.baidu_ultr import read_baidu_clicks, read_baidu_judged
+from unskew.data.public_logs.tiangong_st import read_tiangong_clicks, read_tiangong_features, read_tiangong_judged
+from unskew.data.public_logs.ultre2 import read_ultre2_clicks, read_ultre2_judged
+
+KINDS = ("media_type", "vtype")  # of a result: columns that may change examination
+
+
+def _baidu(place: Path) -> pa.Table:
+    return read_baidu_clicks(place)
+
+
+def _ultre2(place: Path) -> pa.Table:
+    scores = _files(place, "scores", needed=False)
+    features = _files(place, "features")
+    return read_ultre2_clicks(_file(place, "lists"), _file(place, "clicks"), features, scores[0] if scores else None)
+
+
+def _tiangong(place: Path) -> pa.Table:
+    features = read_tiangong_features(_file(place, "features"))
+    return read_tiangong_clicks(_file(place, "sogousessiontrack2020"), features)
+
+
+def _baidu_judged(place: Path) -> JudgedSet:
+    return read_baidu_judged(place).judged
+
+
+def _ultre2_judged(place: Path) -> JudgedSet:
+    names = ("judged_lists", "grades")
+    lists, grades = (_file(place, name) for name in names)
+    return read_ultre2_judged(lists, grades, _files(place, "features"), _file(place, "frequencies")).judged
+
+
+def _tiangong_judged(place: Path) -> JudgedSet:
+    features = read_tiangong_features(_file(place, "features"))
+    return read_tiangong_judged(_file(place, "sogou_st_human_labels"), features).judged
+
+
+CLICKS: dict[str, Callable[[Path], pa.Table]] = {"baidu-ultr": _baidu, "ultre-2": _ultre2, "tiangong-st": _tiangong}
+JUDGED: dict[str, Callable[[Path], JudgedSet]] = {
+    "baidu-ultr": _baidu_judged,
+    "ultre-2": _ultre2_judged,
+    "tiangong-st": _tiangong_judged,
+}
+
+
+def is_judged_form(spec: str) -> bool:
+    """Whether these words are `FORM:PLACE`."""
+    return spec.partition(":")[0] in JUDGED
+
+
+def read_judged_form(spec: str) -> JudgedSet:
+    """Judged queries of `FORM:PLACE`."""
+    form, _, place = spec.partition(":")
+    if not place:
+        raise ValueError(f"'{spec}' names no place: write {form}:PATH with the path of its files")
+    return JUDGED[form](Path(place))
+
+
+def _files(folder: Path, stem: str, *, needed: bool = True) -> list[Path]:
+    """Files whose name begins so, in order."""
+    found = sorted(path for path in folder.glob(f"{stem}*") if path.is_file())
+    if needed and not found:
+        raise FileNotFoundError(f"{folder} has no file '{stem}' (with any ending, plain or gzip): put it there")
+    return found
+
+
+def _file(folder: Path, stem: str) -> Path:
+    return _files(folder, stem)[0]

@@ -1,0 +1,88 @@
+"""Display: what a result says of itself, as text, as HTML in notebooks, and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MOST_ROWS = 20  # a result fits on one screen
+CELL = 'style="text-align:{};padding:0 0.8em 0 0"'
+
+
+@dataclass(frozen=True)
+class Screen:
+    """One screen of a result: a title, a table where it has one, and sentences."""
+
+    title: str
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    notes: Sequence[str] = ()
+    left: int = 1  # columns of text; the others are numbers
+    n_rows: int | None = None  # in all, where `rows` are the first of many
+
+    def text(self) -> str:
+        """Aligned plain text."""
+        table = [self.columns, *self.rows[:MOST_ROWS]] if self.columns else []
+        widths = [max(len(row[place]) for row in table) for place in range(len(self.columns))]
+        lines = ["  ".join(self._aligned(row, widths)).rstrip() for row in table]
+        return "\n".join([self.title, *lines, *self._left_out(), *self.notes])
+
+    def html(self) -> str:
+        """The same as HTML."""
+        parts = [f"<strong>{escape(self.title)}</strong>"]
+        if self.columns:
+            rows = [self._html_row("th", self.columns), *(self._html_row("td", row) for row in self.rows[:MOST_ROWS])]
+            parts.append(f"<table>{''.join(rows)}</table>")
+        parts += [f"<div>{escape(note)}</div>" for note in (*self._left_out(), *self.notes)]
+        return f"<div>{''.join(parts)}</div>"
+
+    def _aligned(self, row: Sequence[str], widths: Sequence[int]) -> list[str]:
+        cells = zip(row, widths, strict=True)
+        return [
+            text.ljust(width) if place < self.left else text.rjust(width) for place, (text, width) in enumerate(cells)
+        ]
+
+    def _html_row(self, tag: str, row: Sequence[str]) -> str:
+        cells = [
+            f"<{tag} {CELL.format('left' if place < self.left else 'right')}>{escape(text)}</{tag}>"
+            for place, text in enumerate(row)
+        ]
+        return f"<tr>{''.join(cells)}</tr>"
+
+    def _left_out(self) -> list[str]:
+        more = (len(self.rows) if self.n_rows is None else self.n_rows) - min(len(self.rows), MOST_ROWS)
+        return [f"… and {more:,} more rows: to_table() has all"] if more > 0 else []
+
+
+class Displayed:
+    """A result that shows itself on one screen, and gives its numbers as a table."""
+
+    def screen(self) -> Screen:
+        raise NotImplementedError
+
+    def to_table(self) -> pa.Table:
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """The table of `to_table` as a pandas data frame."""
+        return self.to_table().to_pandas()
+
+    def __repr__(self) -> str:
+        return self.screen().text()
+
+    def _repr_html_(self) -> str:
+        return self.screen().html()
+
+
+def new_axes(ax: Any = None) -> Any:
+    """The given matplotlib axes, or those of a new figure."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(6.4, 3.6), layout="constrained")[1]

@@ -1,0 +1,114 @@
+"""Rankers beside each other: `compare`, and the catalogue of data to compare on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from unskew.comparison import own_log
+from unskew.comparison.held_out import HELD_OUT
+from unskew.comparison.outputs import DEFAULT_JOBS, Finished, writable
+from unskew.comparison.settings import Experiment, OptionTable
+from unskew.data.clicks.storage import write_log
+from unskew.data.judged.catalogue import ListingRow, listing
+from unskew.display import Displayed, Screen
+from unskew.methods import Method
+from unskew.public.inputs import Log, Place, as_log
+from unskew.public.progress import Follow, followed
+from unskew.terminal import cell, experiment_progress
+
+
+def compare(
+    log: Log,
+    methods: Sequence[str | type[Method]] | None = None,
+    *,
+    scores: Mapping[str, Place] | None = None,
+    validate: Place | None = None,
+    test: Place | None = None,
+    judged: Place | None = None,
+    grids: Mapping[str, Mapping[str, list]] | None = None,
+    options: OptionTable | None = None,
+    metrics: Sequence[str] = Experiment.metrics,
+    metric: str = Experiment.metric,
+    baseline: str | None = None,
+    criterion: str | None = None,
+    held_out: float = HELD_OUT,
+    seeds: int = 5,
+    jobs: int = DEFAULT_JOBS,
+    out: Place = "runs/compare",
+    fresh: bool = False,
+    progress: Follow = True,
+) -> Finished:
+    """Compare methods on a log of your own, and all of them with the production ranking.
+
+    With judged data, hyper-parameters are chosen on `validate` and numbers come from `test`. Without, methods learn
+    from a part of the queries and are compared by the clicks of the others. `paired_differences` compares values per
+    query that you have already.
+
+    Args:
+        log: a click log, or its path. One in memory is written to `OUT/log`.
+        methods: names, or classes of your own; None: the usual ones, and LightGBM's where it is installed.
+        scores: rankers of other programs by name, each a parquet file with query, document and score.
+        validate, test: names of the catalogue, or LETOR files; both or none.
+        judged: judged data that `labelled` learns from.
+        grids: method -> hyper-parameter -> values to choose from.
+        options: of training and network, for every method.
+        baseline: method that the others are tested against; default: the first. With judged data only.
+        criterion: decides without judged data; default: the one that was found to choose best.
+        held_out: share of the queries that methods are compared on, without judged data.
+        seeds: trainings of each method; log and held-out queries stay.
+        out: folder for results; what is there already is not run again, unless `fresh`.
+        progress: False for none, or a function that is called with a `State` on the way.
+    """
+    if isinstance(log, str | Path):
+        place = Path(log)
+    else:
+        place = write_log(as_log(log), writable(Path(out)) / "log", overwrite=True)
+    with followed(progress, experiment_progress, "compare") as report:
+        return own_log.compare(
+            place,
+            methods,
+            scores=scores,
+            validate=_name(validate),
+            test=_name(test),
+            judged=_name(judged),
+            grids=grids,
+            options=options,
+            metrics=metrics,
+            metric=metric,
+            baseline=baseline,
+            criterion=criterion,
+            held_out=held_out,
+            seeds=seeds,
+            jobs=jobs,
+            out=out,
+            fresh=fresh,
+            progress=report,
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class DataSets(Displayed):
+    """The catalogue: data sets by name, and which of them are here."""
+
+    rows: tuple[ListingRow, ...]
+
+    def to_table(self) -> pa.Table:
+        """One row per data set."""
+        return pa.Table.from_pylist([row._asdict() for row in self.rows])
+
+    def screen(self) -> Screen:
+        columns = ListingRow._fields
+        return Screen("Data sets", columns, [[cell(value) for value in row] for row in self.rows])
+
+
+def data_sets() -> DataSets:
+    """The data sets of the catalogue, and which of them are here; `load` reads one, `unskew data` shows them."""
+    return DataSets(tuple(listing()))
+
+
+def _name(place: Place | None) -> str | None:
+    return None if place is None else str(place)

@@ -1,0 +1,85 @@
+"""What users pass: paths, names, tables and objects become what the package works on."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.storage import LogFolder, read_log
+from unskew.data.columns import as_arrow, is_table
+from unskew.data.judged.catalogue import load_split
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.model import Model
+from unskew.serving.model_files import load_model
+from unskew.serving.saved_ranker import SavedRanker, open_ranker
+from unskew.simulation.truth import Simulation
+
+Place = str | Path
+Log = ClickLog | Simulation | Place
+Judged = JudgedSet | Place
+
+
+def as_log(log: Log) -> ClickLog:
+    """A log from a log, a simulation, or the folder of one."""
+    if isinstance(log, Simulation):
+        return log.log
+    if isinstance(log, ClickLog):
+        return log
+    if isinstance(log, str | Path):
+        return read_log(Path(log))
+    hint = "; unskew.ingest makes a log of a table of events" if is_table(log) else ""
+    raise TypeError(f"a click log or the path of its folder is needed, got {type(log).__name__}{hint}")
+
+
+def as_log_or_folder(log: Log | LogFolder) -> ClickLog | LogFolder:
+    """The same, or an opened folder, which is read shard by shard."""
+    return log if isinstance(log, LogFolder) else as_log(log)
+
+
+def as_judged(judged: Judged, split: str) -> JudgedSet:
+    """Judged queries from a set, a name of the catalogue (`NAME` or `NAME@split`), or a LETOR file."""
+    if isinstance(judged, JudgedSet):
+        return judged
+    if isinstance(judged, str | Path):
+        return load_split(str(judged), split)
+    raise TypeError(
+        f"a JudgedSet, the name of a data set or the path of a LETOR file is needed, got {type(judged).__name__}"
+        + (f": pass .{split}, or another of its splits" if hasattr(judged, "read_split") else "")
+    )
+
+
+def as_model(model: Any) -> Model:
+    """A model from a model, a fitted `UnbiasedRanker`, or the folder of a saved model."""
+    fitted = getattr(model, "model_", model)
+    if isinstance(fitted, Model):
+        return fitted
+    if isinstance(fitted, str | Path):
+        return load_model(Path(fitted))
+    raise TypeError(f"a fitted model or the path of a saved one is needed, got {type(model).__name__}")
+
+
+def as_ranker(ranker: Any) -> SavedRanker:
+    """A ranker with what it expects, from a model, a fitted estimator, a model folder or an `.onnx` file."""
+    if isinstance(ranker, SavedRanker):
+        return ranker
+    if isinstance(ranker, str | Path):
+        return open_ranker(Path(ranker))
+    return SavedRanker.of(as_model(ranker))
+
+
+@contextmanager
+def as_file(table: Any) -> Iterator[Any]:
+    """A table in memory as a parquet file for the time of the context; anything else, an Ibis table too, as it is."""
+    if not is_table(table) or hasattr(table, "get_backend"):
+        yield table
+        return
+    with tempfile.TemporaryDirectory(prefix="unskew-") as folder:
+        path = Path(folder) / "table.parquet"
+        pq.write_table(as_arrow(table), path)
+        yield path

@@ -1,0 +1,200 @@
+"""Learning from a log: `fit`, `weights`, `estimate_propensities` and `diagnose`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+import pyarrow as pa
+
+from unskew import fitting
+from unskew.data.clicks.storage import LogFolder
+from unskew.data.files import check_place
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.diagnosis import assemble
+from unskew.diagnosis.assemble import Diagnosis
+from unskew.diagnosis.estimators import propensities
+from unskew.diagnosis.estimators.curve import Curve, Curves
+from unskew.diagnosis.page import write_diagnosis
+from unskew.display import MOST_ROWS, Displayed, Screen
+from unskew.methods import Method
+from unskew.model import Model
+from unskew.public.inputs import Judged, Log, Place, as_judged, as_log, as_log_or_folder, as_model
+from unskew.public.progress import Follow, followed
+from unskew.recipe import Recipe, check_has_curve, find_method
+from unskew.serving.weights import debiased_rows, write_rows
+from unskew.terminal import counting_progress, training_progress
+
+DEFAULT_METHOD = "dla"
+HELD_OUT_FOR_CURVE = 0.1  # share of the queries that chooses the state of a click model
+
+
+def fit(
+    method: str | type[Method] | Recipe = DEFAULT_METHOD,
+    log: Log | LogFolder | None = None,
+    *,
+    judged: Judged | None = None,
+    interventions: Log | None = None,
+    validate: Judged | float | None = None,
+    progress: Follow = True,
+    checkpoint: Place | None = None,
+    start: Model | Place | None = None,
+    **options: Any,
+) -> Model:
+    """Train a method on a click log; the command is `unskew train`.
+
+    `UnbiasedRanker` does the same from arrays, as scikit-learn has it; `compare` trains several and compares them.
+
+    Args:
+        method: a name in `METHODS`, a class of your own, or a whole `Recipe`.
+        log: clicks to learn from, or the path of a log; from `open_log` it is read shard by shard.
+        judged: judged queries to learn from, for methods that do.
+        interventions: a log of changed orders, for methods that need one; default: those that `log` records.
+        validate: judged queries, or the share of the log's queries whose clicks are held out; None: the last state.
+        progress: False for none, or a function that is called with a `Report` on the way.
+        checkpoint: file to write to on the way, and to go on from where it exists.
+        start: a model to go on from, or its path: weights, learnt curves and transform are taken over.
+        options: hyper-parameters of the method, of training (`steps`, `seed`, …), of the network, and `transform`.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=8, progress=False).log
+    >>> unskew.fit("two_tower", log, steps=5, progress=False).examination().shape
+    (10,)
+    """
+    if isinstance(method, Recipe) and options:
+        raise ValueError(f"a recipe says it all: pass '{next(iter(options))}' to Recipe.of, not to fit")
+    recipe = method if isinstance(method, Recipe) else Recipe.of(method, **options)
+    with followed(progress, training_progress, f"train {recipe.method}") as report:
+        return fitting.fit(
+            recipe,
+            None if log is None else as_log_or_folder(log),
+            judged=None if judged is None else as_judged(judged, "train"),
+            interventions=None if interventions is None else as_log(interventions),
+            validate=as_judged(validate, "valid") if isinstance(validate, str | Path | JudgedSet) else validate,
+            progress=report,
+            checkpoint=checkpoint,
+            start=None if start is None else as_model(start),
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DebiasedRows(Displayed):
+    """Shown documents with debiased targets and weights."""
+
+    table: pa.Table
+    model: Model
+    out: Path | None = None
+
+    def to_table(self) -> pa.Table:
+        """One row per shown document: query, document, group, position, target, grade, weight and the features."""
+        return self.table
+
+    def screen(self) -> Screen:
+        place = "" if self.out is None else f" in {self.out}"
+        columns = ["query", "document", "position", "target", "grade", "weight"]
+        rows = [
+            [f"{value:.4f}" if isinstance(value, float) else str(value) for value in row.values()]
+            for row in self.table.select(columns).slice(0, MOST_ROWS).to_pylist()
+        ]
+        title = f"{len(self.table):,} rows with target, grade and weight{place}"
+        return Screen(title, columns, rows, left=2, n_rows=len(self.table))
+
+
+def weights(
+    log: Log,
+    out: Place | None = None,
+    method: str = DEFAULT_METHOD,
+    *,
+    overwrite: bool = False,
+    progress: Follow = True,
+    **options: Any,
+) -> DebiasedRows:
+    """Debiased targets and weights that LightGBM and XGBoost take as they are, for those who stay with trees.
+
+    Args:
+        out: parquet file for the rows; None: they are kept in memory.
+        method: one with an examination curve.
+        options: as `fit` takes them.
+    """
+    if out is not None:
+        check_place(Path(out), overwrite=overwrite)
+    check_has_curve(method)
+    clicks = as_log(log)
+    held_out = None if find_method(method).click_model is None else HELD_OUT_FOR_CURVE
+    model = fit(method, clicks, validate=held_out, progress=progress, **options)
+    rows = debiased_rows(clicks, model)
+    if out is not None:
+        write_rows(rows, out)
+    return DebiasedRows(rows, model, None if out is None else Path(out))
+
+
+@overload
+def estimate_propensities(log: Log, estimator: str = ..., *, by: None = ..., **options: Any) -> Curve: ...
+@overload
+def estimate_propensities(log: Log, estimator: str = ..., *, by: str, **options: Any) -> Curves: ...
+def estimate_propensities(
+    log: Log, estimator: str = "auto", *, by: str | None = None, **options: Any
+) -> Curve | Curves:
+    """Examination of each position relative to the top, with an interval over queries and without a ranker.
+
+    `fit` learns examination along with a ranker; `diagnose` shows every estimator that the log supports.
+
+    Args:
+        estimator: `auto` takes randomization if enough of the log is shuffled, else all_pairs.
+        by: a bias column: one curve for each of its levels, each relative to its own top.
+        options: of the estimator, such as `n_bootstrap`, `level`, `seed`, `intervention`.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", interventions={"shuffle": 0.5}, progress=False).log
+    >>> unskew.estimate_propensities(log, n_bootstrap=0).estimator
+    'randomization'
+    """
+    clicks = as_log(log)
+    if by is None:
+        return propensities.estimate_propensities(clicks, estimator, **options)
+    return Curves(propensities.estimate_by(clicks, by, estimator, **options), by)
+
+
+def diagnose(
+    log: Log,
+    out: Place | None = None,
+    *,
+    quick: bool = False,
+    users: str | None = None,
+    cap: float | None = None,
+    seed: int = 0,
+    progress: Follow = True,
+) -> Diagnosis:
+    """Look at a click log from all sides: what it can tell, and which methods are worth training on it.
+
+    Args:
+        out: HTML file for a report with plots, all tables and all reasons.
+        quick: leave out what needs a model to be trained.
+        users: the bias column that names users; they are counted, and the column is no bias.
+        cap: sessions that a user may have; what is beyond weighs nothing, and is counted.
+        progress: False for none, or a function of parts done and parts in all.
+    """
+    if out is not None:
+        check_place(Path(out), overwrite=True)
+        if Path(out).is_dir():
+            raise IsADirectoryError(
+                f"{out} is a folder: name a file for the report, such as {Path(out) / 'report.html'}"
+            )
+    clicks = as_log(log)
+    with followed(progress, counting_progress, "diagnose", "parts") as report:
+        found = assemble.diagnose(clicks, quick=quick, users=users, cap=cap, seed=seed, progress=report)
+    if out is not None:
+        name = str(log) if isinstance(log, str | Path) else "the log"
+        write_diagnosis(found, out, name, _again(name, quick, users, cap, seed))
+    return found
+
+
+def _again(log: str, quick: bool, users: str | None, cap: float | None, seed: int) -> str:
+    """The command that repeats a diagnosis."""
+    options = [
+        *(["--quick"] if quick else []),
+        *([f"--users {users}"] if users else []),
+        *([f"--cap {cap:g}"] if cap is not None else []),
+    ]
+    return " ".join(["unskew diagnose", log, *options, f"--seed {seed}"])

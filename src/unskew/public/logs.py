@@ -1,0 +1,313 @@
+"""Logs: `simulate`, `ingest` and `events`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import ArrayLike
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.storage import read_log
+from unskew.data.files import check_folder, check_place, new_file
+from unskew.data.public_logs.forms import CLICKS, KINDS
+from unskew.display import Displayed, Screen
+from unskew.ingestion import run
+from unskew.ingestion.columns import Columns, named_columns, read_columns
+from unskew.ingestion.event_table import feature_table, write_event_table
+from unskew.ingestion.opening import Options, Tables
+from unskew.ingestion.preview import Preview, preview
+from unskew.ingestion.report import REASONS, Ingested
+from unskew.public.inputs import Judged, Log, Place, as_file, as_judged, as_log
+from unskew.public.progress import Follow, followed
+from unskew.simulation import simulate as simulation
+from unskew.simulation.browsing import User
+from unskew.simulation.policies import Policy
+from unskew.simulation.shop_log import TRUTH, Shop, make_shop, write_shop
+from unskew.simulation.truth import Simulation, check_target
+from unskew.terminal import counting_progress
+
+RENAMED = {"feature": "features"}  # names of features; `features` is the table with them
+
+
+def simulate(
+    judged: Judged,
+    policy: str | Policy | type[Policy] = "svm",
+    user: str | User | type[User] = "position_based",
+    *,
+    sessions: int | ArrayLike = 128,
+    n_shown: int = 10,
+    interventions: Mapping[str, float] | None = None,
+    joint: bool = False,
+    drop_clickless: bool = False,
+    record: Mapping[str, float] | None = None,
+    seed: int = 0,
+    train: Judged | None = None,
+    threads: int = 2,
+    chunk: int = 8_192,
+    out: Place | None = None,
+    overwrite: bool = False,
+    progress: Follow = True,
+) -> Simulation:
+    """Show judged queries to simulated users: a click log, and the truth behind it.
+
+    The way to a log whose bias is known; `ingest` makes one of real events.
+
+    Args:
+        judged: judged queries, a name of the catalogue (its training split), or a LETOR file.
+        policy: what is shown, or its name in `POLICIES`; fitted to `train` unless it is fitted already.
+        user: who clicks, or the name in `USERS`; fitted to `train` unless fitted already.
+        sessions: showings of each query, one number for all or one each.
+        n_shown: documents shown; shorter lists are masked.
+        interventions: share of the sessions in which the order is changed on purpose, by name.
+        joint: keep which documents were clicked together.
+        drop_clickless: leave sessions without a click out of the log; implies `joint`.
+        record: what a record of looks keeps of them (`share`, `misses`, `false_alarms`, `interest`); None: no record.
+        train: judged data that policy and user are fitted to; default: `judged` itself.
+        chunk: queries in work at a time; neither it nor `threads` changes the log.
+        out: folder for the log; the truth is written beside it.
+        progress: False for none, or a function of sessions done and sessions in all.
+
+    >>> made = simulate("world:tiny", user="trust", sessions=4, interventions={"shuffle": 0.5}, progress=False)
+    >>> made.log.n_positions
+    10
+    """
+    if out is not None:
+        check_target(out, overwrite=overwrite)
+    with followed(progress, counting_progress, "simulate", "sessions") as report:
+        return simulation.simulate(
+            as_judged(judged, "train"),
+            policy,
+            user,
+            sessions=sessions,
+            n_shown=n_shown,
+            interventions=interventions,
+            joint=joint,
+            drop_clickless=drop_clickless,
+            record=record,
+            seed=seed,
+            train=None if train is None else as_judged(train, "train"),
+            threads=threads,
+            chunk=chunk,
+            progress=report,
+            out=out,
+            overwrite=overwrite,
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ingestion(Displayed):
+    """A log that was made of events, and what was left out."""
+
+    report: Ingested
+    out: Path | None  # folder of the log; None: it is in memory only
+    kept: ClickLog | None = None
+
+    @cached_property
+    def log(self) -> ClickLog:
+        """The log, read from its folder when first asked for."""
+        if self.kept is not None:
+            return self.kept
+        assert self.out is not None
+        return read_log(self.out)
+
+    def to_table(self) -> pa.Table:
+        """What was left out: one row per reason."""
+        dropped, examples = self.report.dropped, self.report.examples
+        return pa.table(
+            {
+                "reason": pa.array(list(dropped), pa.string()),
+                "text": pa.array([REASONS[key].text for key in dropped], pa.string()),
+                "example": pa.array([examples.get(key, "") for key in dropped], pa.string()),
+                "count": pa.array(list(dropped.values()), pa.int64()),
+            }
+        )
+
+    def screen(self) -> Screen:
+        done = self.report
+        title = (
+            f"{done.sessions:,} sessions of {done.queries:,} queries in {done.lists:,} lists "
+            f"({done.sessions / max(done.lists, 1):,.1f} sessions per list), {done.clicks:,} clicks, "
+            f"{done.documents:,} documents, {done.features} features"
+        )
+        rows = [(REASONS[key].text, done.examples.get(key, ""), f"{count:,}") for key, count in done.dropped.items()]
+        columns = ("left out", "the first", "count") if rows else ()
+        notes = [] if rows else ["Nothing is left out."]
+        if done.other_events:
+            notes.append(f"{done.other_events:,} events are neither impressions nor clicks")
+        return Screen(title, columns, rows, [*notes, *done.remarks], left=2)
+
+
+def ingest(
+    events: Any,
+    out: Place | None = None,
+    *,
+    features: Any = None,
+    queries: Any = None,
+    clicks: Any = None,
+    columns: Columns | Mapping[str, Any] | Place | None = None,
+    overwrite: bool = False,
+    progress: Follow = True,
+    **options: Any,
+) -> Ingestion:
+    """Count event tables into a click log; what cannot be used is left out, counted and shown.
+
+    `ClickLog.from_table` takes a clean table in memory; this takes any table, of any size, and says what it did.
+    `preview_ingest` reads and checks without writing.
+
+    Args:
+        events: a table of pandas, polars, pyarrow or Ibis, or the place of one: parquet, CSV or JSON lines (file,
+            folder or glob), a DuckDB file, or an address.
+        out: folder for the log; None: the log is kept in memory.
+        features: a second table with features, by query and document.
+        queries: the table of queries of User Behavior Insights.
+        clicks: a table of clicks, where the events are impressions only.
+        columns: names of columns by role, or a TOML file with them; single ones can be named as options.
+        progress: False for none, or a function of rows done and rows in all.
+        options: `form` says what the events are (`impressions`, `events`, `ubi`, or a public log: see
+            `unskew.data.public_logs.forms`); names of columns by role (`session="sid"`, `feature=["f_*"]`), and how
+            the log is made (`n_positions=10`, `joint=True`, …): the fields of `Columns`, `Options` and `Tables` in
+            `unskew.ingestion`.
+
+    >>> events = {"session": [1, 1, 2, 2], "query": list("aabb"), "document": [1, 2, 3, 4], "position": [1, 2, 1, 2]}
+    >>> table = pa.table(events | {"click": [0, 1, 1, 0], "price": [2.0, 1.0, 3.0, 4.0]})
+    >>> ingest(table, progress=False).log
+    ClickLog(2 sessions in 2 counted lists, 2 clicks, 4 documents, 1 features, 2 positions)
+    """
+    events, features, options = _of_form(events, features, options)
+    tables, chosen, how = _settings(columns, options)
+    with (
+        _tables(events, features, queries, clicks, **tables) as places,
+        followed(progress, counting_progress, "ingest", "rows: read, count, write") as report,
+        tempfile.TemporaryDirectory(prefix="unskew-") as scratch,
+    ):
+        target = Path(scratch) / "log" if out is None else Path(out)
+        done = run.ingest(places, target, chosen, how, overwrite=overwrite, progress=report)
+        return Ingestion(done, None if out is None else target, read_log(target) if out is None else None)
+
+
+def preview_ingest(
+    events: Any,
+    *,
+    features: Any = None,
+    queries: Any = None,
+    clicks: Any = None,
+    columns: Columns | Mapping[str, Any] | Place | None = None,
+    **options: Any,
+) -> Preview:
+    """What `ingest` would read: columns with their roles, the first rows, and counts. Nothing is written."""
+    events, features, options = _of_form(events, features, options)
+    tables, chosen, how = _settings(columns, options)
+    with _tables(events, features, queries, clicks, **tables) as places:
+        return preview(places, chosen, how)
+
+
+@contextmanager
+def _tables(events: Any, features: Any, queries: Any, clicks: Any, **names: Any) -> Iterator[Tables]:
+    """Places of the tables; those in memory are files meanwhile."""
+    with (
+        as_file(events) as shown,
+        as_file(features) as described,
+        as_file(queries) as asked,
+        as_file(clicks) as clicked,
+    ):
+        yield Tables(shown, described, asked, clicks=clicked, **names)
+
+
+def shop(out: Place | None = None, *, sessions: int = 5_000, seed: int = 0, overwrite: bool = False) -> Shop:
+    """The event table of a made-up shop, as messy as real ones, with judged queries and the truth; for `ingest`.
+
+    Args:
+        out: folder for the tables and the truth; None: they are kept in memory.
+        sessions: searches, with 12 impressions each on average.
+
+    >>> shop(sessions=50).events.num_rows > 50
+    True
+    """
+    if out is not None:
+        check_folder(Path(out), TRUTH, overwrite=overwrite)
+    made = make_shop(sessions, seed)
+    if out is not None:
+        write_shop(made, out, overwrite=overwrite)
+    return made
+
+
+@dataclass(frozen=True)
+class EventFiles:
+    """Where the events of a log were written."""
+
+    events: Path
+    impressions: int
+    features: Path | None = None
+    documents: int | None = None
+
+    def __str__(self) -> str:
+        beside = "" if self.features is None else f"; features of {self.documents:,} documents in {self.features}"
+        return f"{self.impressions:,} impressions in {self.events}{beside}"
+
+
+def events(
+    log: Log, out: Place, *, features: Place | None = None, seed: int = 0, overwrite: bool = False
+) -> EventFiles:
+    """Write a click log as a search engine would have logged it, one row per impression; `ingest` reads it.
+
+    Args:
+        out: parquet file for the events.
+        features: parquet file for the features of the documents.
+        seed: of the order of sessions, which a log of counts does not know.
+    """
+    places = [Path(place) for place in (out, features) if place is not None]
+    for place in places:
+        check_place(place, overwrite=overwrite)
+    clicks = as_log(log)
+    n_rows = write_event_table(clicks, places[0], np.random.default_rng(seed))
+    if features is None:
+        return EventFiles(places[0], n_rows)
+    table = feature_table(clicks)
+    with new_file(places[1]) as scratch:
+        pq.write_table(table, scratch, compression="zstd")
+    return EventFiles(places[0], n_rows, places[1], table.num_rows)
+
+
+def _of_form(events: Any, features: Any, options: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """A public log of a form of its own as a table of impressions; anything else as it is."""
+    form = options.get("form")
+    if form not in CLICKS:
+        return events, features, dict(options)
+    if features is not None:
+        raise ValueError(f"the features of a {form} log stand in its own folder: leave out the table of features")
+    pages = CLICKS[form](Path(events))
+    names = ("session", "query", "document", "position", "click")
+    kinds = [name for name in KINDS if name in pages.column_names]
+    own = {**{name: name for name in names}, "form": "impressions", "first_position": 0, "bias": kinds}
+    return pages, None, {**own, **{name: value for name, value in options.items() if value and name != "form"}}
+
+
+def _settings(
+    columns: Columns | Mapping[str, Any] | Place | None, options: Mapping[str, Any]
+) -> tuple[dict[str, Any], Columns, Options]:
+    """Options sorted by what they belong to: tables, names of columns, and how the log is made."""
+    kinds = (Tables, Columns, Options)
+    known = {kind: [entry.name for entry in fields(kind)] for kind in kinds}
+    known[Tables] = [name for name in known[Tables] if name not in ("events", "features", "queries", "clicks")]
+    given: dict[type, dict[str, Any]] = {kind: {} for kind in kinds}
+    for name, value in options.items():
+        name = RENAMED.get(name, name)
+        owner = next((kind for kind in kinds if name in known[kind]), None)
+        if owner is None:
+            every = ", ".join(entry for names in known.values() for entry in names)
+            raise ValueError(f"ingest has no option '{name}': it takes {every}")
+        given[owner][name] = value
+    if columns is None or isinstance(columns, Columns):
+        start = columns or Columns()
+    else:
+        start = named_columns(Columns(), columns) if isinstance(columns, Mapping) else read_columns(Path(columns))
+    return given[Tables], named_columns(start, given[Columns]), Options(**given[Options])

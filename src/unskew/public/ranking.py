@@ -1,0 +1,195 @@
+"""Rankers at work: `evaluate`, `rank` and `export`."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import ArrayLike
+
+from unskew.data.files import check_place
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.display import MOST_ROWS, Displayed, Screen
+from unskew.evaluation import evaluate as evaluation
+from unskew.evaluation.evaluate import METRICS_OF_PAPERS, Evaluation, Scorer
+from unskew.metrics import Metric
+from unskew.model import Model
+from unskew.public.inputs import Judged, Log, Place, as_file, as_judged, as_log, as_model, as_ranker
+from unskew.public.progress import Follow, followed
+from unskew.serving.candidates import is_table
+from unskew.serving.distillation import ExportedTrees, export_trees
+from unskew.serving.export import Exported, export_model
+from unskew.serving.rank import MEMORY, rank_judged, rank_table
+from unskew.serving.rankings import check_ending
+from unskew.serving.saved_ranker import MissingCounts, SavedRanker
+from unskew.serving.tree_files import FORMS as TREE_FORMS
+from unskew.terminal import counting_progress
+
+UNKNOWN = (
+    "{} documents are not in the log that the model learnt from: they are ranked by what it knows of their url and "
+    "query, else as the average"
+)
+
+
+def evaluate(
+    ranker: Model | SavedRanker | Place | Scorer | ArrayLike,
+    judged: Judged,
+    metrics: Iterable[str | Metric] = METRICS_OF_PAPERS,
+    *,
+    undefined: str = "skip",
+    max_grade: float | None = None,
+    strict: bool = False,
+) -> Evaluation:
+    """Rank every query of a judged set and measure each; `paired_differences` compares rankers on the same queries.
+
+    Args:
+        ranker: a model, a fitted `UnbiasedRanker`, the path of a saved model or of an `.onnx` file, a function or
+            module `(features, mask) -> scores`, or one score for each document: predictions of another program,
+            `-positions` for an order that was shown, zeros for chance.
+        judged: judged queries, a name of the catalogue (its test split), or a LETOR file.
+        metrics: names as `metric` takes them, or metrics.
+        undefined: what a query without a relevant document counts as: "skip", "zero" or "one".
+        max_grade: the highest possible grade, for `err` where its name does not say it.
+        strict: refuse missing values in columns that had none in training; otherwise they are filled, with a warning.
+
+    >>> judged = JudgedSet.from_arrays([[1.0], [0.0]], grades=[0, 1], group=[2])
+    >>> evaluate([2.0, 1.0], judged, ["mrr"]).mean("mrr")
+    0.5
+    """
+    queries = as_judged(judged, "test")
+    known = isinstance(ranker, SavedRanker | Model | str | Path) or hasattr(ranker, "model_")
+    scorer: Any = ranker
+    if known:
+        saved = as_ranker(ranker)
+        queries = queries.with_features(saved.feature_names, saved.categories)
+        scorer = saved.for_judged(queries) if saved.vocabulary is None else saved.score_judged(queries).scores
+        missing = MissingCounts(saved, strict=strict)
+        missing.add(queries.features)
+        for name, count in missing.found().items():
+            warnings.warn(f"column '{name}' lacks {count:,} values, and lacked none in training: filled", stacklevel=2)
+    return evaluation.evaluate(scorer, queries, metrics, undefined=undefined, max_grade=max_grade)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ranking(Displayed):
+    """Documents of queries with scores and ranks."""
+
+    n_documents: int
+    n_queries: int
+    out: Path | None  # file of the ranking; None: it is in memory only
+    kept: pa.Table | None = None
+    n_unknown: int = 0  # documents that a ranker of ids does not know
+    filled: Mapping[str, int] = field(default_factory=dict)  # missing values, by columns that lacked none in training
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        if self.kept is not None:
+            return self.kept
+        if self.out is None or self.out.suffix != ".parquet":
+            raise ValueError(
+                f"{self.out} is read by other programs: rank into a .parquet file, or without out, for a table"
+            )
+        return pq.read_table(self.out)
+
+    def to_table(self) -> pa.Table:
+        """One row per document: query, document, score, rank (1 = best), best first within each query."""
+        return self._table
+
+    def screen(self) -> Screen:
+        place = "" if self.out is None else f" in {self.out}"
+        title = f"{self.n_documents:,} documents of {self.n_queries:,} queries ranked{place}"
+        notes = [UNKNOWN.format(f"{self.n_unknown:,}")] if self.n_unknown else []
+        if self.kept is None:
+            return Screen(title, notes=notes)
+        head = self.kept.slice(0, MOST_ROWS).to_pylist()
+        rows = [[str(row["query"]), str(row["document"]), f"{row['score']:.4f}", str(row["rank"])] for row in head]
+        return Screen(title, ("query", "document", "score", "rank"), rows, notes, left=2, n_rows=self.kept.num_rows)
+
+
+def rank(
+    ranker: Model | SavedRanker | Place,
+    data: Any,
+    out: Place | None = None,
+    *,
+    query: str = "query",
+    document: str = "document",
+    sort: bool = False,
+    memory: str = MEMORY,
+    strict: bool = False,
+    overwrite: bool = False,
+    progress: Follow = True,
+) -> Ranking:
+    """Score and rank documents, keyed by their query and document ids; features are found by name.
+
+    Args:
+        ranker: a model, a fitted `UnbiasedRanker`, or the path of a saved model or of an `.onnx` file.
+        data: candidates as a table of pandas, polars or pyarrow, or as parquet files (file, folder or glob) that may
+            exceed memory; or judged data: a `JudgedSet`, a name of the catalogue (its test split), or a LETOR file.
+        out: `.parquet`, `.csv` or `.trec`; None: the ranking is kept in memory.
+        query, document: columns with the ids, in a table.
+        sort: put documents of a query together first, if the table does not.
+        memory: limit for sorting; more goes to disk.
+        strict: refuse missing values in columns that had none in training; otherwise they are filled and counted.
+        progress: False for none, or a function of documents done and documents in all.
+    """
+    with tempfile.TemporaryDirectory(prefix="unskew-") as scratch:
+        target = Path(scratch) / "ranking.parquet" if out is None else Path(out)
+        check_place(target, overwrite=overwrite)
+        check_ending(target)
+        scorer = as_ranker(ranker)
+        with as_file(data) as place:
+            if not isinstance(place, JudgedSet) and is_table(str(place)):
+                with followed(progress, counting_progress, "rank", "documents") as report:
+                    done = rank_table(
+                        scorer,
+                        place,
+                        target,
+                        query=query,
+                        document=document,
+                        sort=sort,
+                        memory=memory,
+                        strict=strict,
+                        progress=report,
+                    )
+            else:
+                queries = as_judged(place, "test").with_features(scorer.feature_names, scorer.categories)
+                done = rank_judged(scorer, queries, target, strict=strict)
+        kept = pq.read_table(target) if out is None else None
+    return Ranking(done.documents, done.queries, None if out is None else target, kept, done.unknown, done.filled)
+
+
+def export(
+    model: Model | Place,
+    to: Place,
+    *,
+    form: str | None = None,
+    log: Log | None = None,
+    judged: Judged | None = None,
+    overwrite: bool = False,
+    seed: int = 0,
+    **options: Any,
+) -> Exported | ExportedTrees:
+    """Write a model as a file for serving, checked against torch; `save_model` keeps it for Python.
+
+    Args:
+        model: a model, a fitted `UnbiasedRanker`, or the path of a saved model.
+        to: the file; its ending says which form, where `form` does not.
+        form: see `unskew export --help`; `lightgbm` and `xgboost` are trees.
+        log: whose documents trees learn from.
+        judged: labelled queries, to measure model and trees on.
+        seed: of the random lists on which the file is compared with torch.
+        options: of the form, as `serving.export.export_model` and `serving.distillation.export_trees` take them.
+    """
+    fitted = as_model(model)
+    if form not in TREE_FORMS:
+        return export_model(fitted, to, form=form, overwrite=overwrite, seed=seed, **options)
+    clicks = None if log is None else as_log(log)
+    queries = None if judged is None else as_judged(judged, "test")
+    return export_trees(fitted, to, clicks, kind=form, judged=queries, overwrite=overwrite, seed=seed, **options)

@@ -1,0 +1,175 @@
+"""Rows of arrays, one for each shown document, as `UnbiasedRanker` takes them, become a click log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.columns import as_arrow, as_features, is_table
+from unskew.data.grouping import number_ids
+
+# Names of columns with roles, in the table that rows become; no feature is called so.
+ROLES = ("session", "query", "document", "position", "click", "sessions", "policy_score", "intervention")
+ROLE_COLUMNS = {role: f"\N{WORD JOINER}{role}" for role in ROLES}
+
+
+@dataclass(frozen=True)
+class ShownRows:
+    """What is known of each row; `UnbiasedRanker.fit` says what the fields hold."""
+
+    clicks: Any
+    group: Any = None
+    position: Any = None
+    sessions: Any = None
+    query: Any = None
+    session: Any = None
+    document: Any = None
+    bias: Any = None
+    policy_score: Any = None
+    intervention: Any = None
+
+    def log(self, X: Any) -> ClickLog:
+        """A log of the rows; the names of a table's columns go with it."""
+        if self.clicks is None:
+            raise ValueError("clicks are needed: fit(X, clicks, group=sizes, position=positions)")
+        n_rows = len(X) if hasattr(X, "__len__") else X.shape[0]
+        if any(value is not None for value in (self.document, self.bias, self.policy_score, self.intervention)):
+            return self._log_of_table(X, n_rows)
+        if self.session is not None and self.query is not None:
+            raise ValueError("session and query are different things only with document ids: pass document as well")
+        lists = list_of_rows(n_rows, self.group, self.query if self.session is None else self.session)
+        places = None if self.position is None else vector(self.position)
+        return ClickLog.from_arrays(X, vector(self.clicks), None, places, per_list(self.sessions, lists), query=lists)
+
+    def _log_of_table(self, X: Any, n_rows: int) -> ClickLog:
+        """By way of a table, which knows which rows are the same document of the same query."""
+        lists = self._lists(n_rows)
+        columns = {
+            "session": lists,
+            "query": lists if self.query is None else _ids(self.query),
+            "document": np.arange(n_rows) if self.document is None else _ids(self.document),
+            "position": _places(lists) if self.position is None else vector(self.position),
+            "click": vector(self.clicks),
+        }
+        if self.sessions is not None:
+            columns["sessions"] = per_row(self.sessions, lists, "sessions")
+        if self.policy_score is not None:
+            columns["policy_score"] = vector(self.policy_score)
+        if self.intervention is not None:
+            columns["intervention"] = per_row(self.intervention, lists, "intervention")
+        for name, values in columns.items():
+            if len(values) != n_rows:
+                raise ValueError(f"{name} has {len(values)} values, X has {n_rows} rows: give one per row")
+        bias = {name: per_row(values, lists, f"bias column '{name}'") for name, values in _bias(self.bias).items()}
+        table, names = _features(X)
+        twice = [name for name in bias if name in table]
+        if twice:
+            raise ValueError(f"'{twice[0]}' is a feature and a bias column: leave it out of X, or rename one of them")
+        table |= {name: pa.array(values) for name, values in bias.items()}
+        table |= {ROLE_COLUMNS[role]: pa.array(values) for role, values in columns.items()}
+        roles: dict[str, Any] = {role: ROLE_COLUMNS[role] for role in columns}
+        log = ClickLog.from_table(pa.table(table), **roles, features=names[0], bias=tuple(bias))
+        return log if names[1] else replace(log, feature_names=())
+
+    def _lists(self, n_rows: int) -> NDArray[np.int64]:
+        """Lists by size or by id; one query's rows are one list where neither is told."""
+        if self.group is None and self.session is None:
+            return list_of_rows(n_rows, None, self.query)
+        if self.document is not None and self.query is None:
+            raise ValueError("document ids name documents of a query: pass query, the id of the query in each row")
+        return list_of_rows(n_rows, self.group, self.session)
+
+
+def _features(X: Any) -> tuple[dict[str, Any], tuple[list[str], bool]]:
+    """Columns of features by name, with the names, and whether they are X's own."""
+    if is_table(X):
+        table = as_arrow(X)
+        return {name: table[name] for name in table.column_names}, (table.column_names, True)
+    matrix, _ = as_features(X)
+    names = [f"feature_{number}" for number in range(matrix.shape[1])]
+    return {name: pa.array(matrix[:, number]) for number, name in enumerate(names)}, (names, False)
+
+
+def _bias(bias: Any) -> dict[str, Any]:
+    """Bias columns by name, of a dictionary or a table."""
+    if bias is None or isinstance(bias, Mapping):
+        return dict(bias or {})
+    if is_table(bias):
+        table = as_arrow(bias)
+        return {name: table[name] for name in table.column_names}
+    raise TypeError(f"bias is a dictionary or table of columns by name, got {type(bias).__name__}")
+
+
+def _ids(values: Any) -> Any:
+    return values if isinstance(values, pa.Array | pa.ChunkedArray) else np.asarray(values).reshape(-1)
+
+
+def _places(lists: NDArray[np.int64]) -> NDArray[np.int64]:
+    """0, 1, 2, … within each list, in the order of the rows."""
+    order = np.argsort(lists, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(lists))])[:-1]
+    places = np.empty(len(lists), dtype=np.int64)
+    places[order] = np.arange(len(lists)) - starts[lists[order]]
+    return places
+
+
+def per_row(values: Any, lists: NDArray[np.int64], name: str) -> Any:
+    """One value per row, from as many, or from one per list."""
+    known = _ids(values)
+    n_lists = int(lists.max(initial=-1)) + 1
+    if len(known) == len(lists):
+        return known
+    if len(known) != n_lists:
+        raise ValueError(f"{name} has {len(known)} values: give one per list ({n_lists}) or one per row ({len(lists)})")
+    return known.take(pa.array(lists)) if isinstance(known, pa.Array | pa.ChunkedArray) else known[lists]
+
+
+def vector(values: Any) -> NDArray:
+    """A column from numpy, pandas, polars, pyarrow or a list."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values.to_numpy(zero_copy_only=False)
+    return np.asarray(values).reshape(-1)
+
+
+def list_of_rows(n_rows: int, group: Any, query: Any) -> NDArray[np.int64]:
+    """Number of each row's list."""
+    if (group is None) == (query is None):
+        raise ValueError(
+            "pass group (rows of each list) or query (the list's id in each row), one of them; in cross-validation "
+            "query, by metadata routing (see UnbiasedRanker)"
+        )
+    if query is not None:
+        lists = number_ids(query if isinstance(query, pa.Array | pa.ChunkedArray) else np.asarray(query))[1]
+        if len(lists) != n_rows:
+            raise ValueError(f"query has {len(lists)} values, X has {n_rows} rows: give one per row")
+        return lists
+    sizes = vector(group).astype(np.int64)
+    if (sizes < 1).any() or sizes.sum() != n_rows:
+        raise ValueError(f"group sizes add up to {sizes.sum()}, X has {n_rows} rows: each row is in one list")
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def per_list(sessions: Any, lists: NDArray[np.int64]) -> NDArray | None:
+    """Sessions of each list, from one number per list or one per row."""
+    if sessions is None:
+        return None
+    values = vector(sessions)
+    n_lists = int(lists.max(initial=-1)) + 1
+    if len(values) == n_lists:
+        return values
+    if len(values) != len(lists):
+        raise ValueError(
+            f"sessions has {len(values)} values: give one per list ({n_lists}) or one per row ({len(lists)})"
+        )
+    per_list = np.zeros(n_lists, dtype=np.float64)
+    per_list[lists] = values
+    if not np.array_equal(per_list[lists], values):
+        row = int(np.argmax(per_list[lists] != values))
+        raise ValueError(f"sessions, row {row}: {values[row]}, but another row of its list says {per_list[lists[row]]}")
+    return per_list
