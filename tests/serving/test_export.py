@@ -193,7 +193,7 @@ def test_the_plugin_gets_one_weight_a_feature_with_the_transform_folded_in(linea
     assert (body["name"], body["model"]["type"]) == ("shop", "model/linear")
     weights = json.loads(body["model"]["definition"])
     assert tuple(weights) == NAMES
-    layer, standard = linear.method.relevance.layers[0], linear.transform
+    layer, standard = linear.method.relevance.layers[0], linear.transform.inner
     expected = layer.weight[0, 1].item() * standard.inverse_deviation[1].item()
     assert weights["price"] == pytest.approx(expected, rel=1e-6)
     assert weights["shop"] == 0  # constant in training
@@ -266,6 +266,7 @@ def test_every_command_and_code_block_of_the_page_runs_as_written(run, tmp_path,
 
 
 def test_a_model_without_features_is_not_exported(naive, tmp_path):
-    blind = replace(naive, problem=replace(naive.problem, n_features=0))
+    nothing = fit_transform("identity", np.zeros((3, 0), np.float32))
+    blind = replace(naive, problem=replace(naive.problem, n_features=0), transform=nothing)
     with pytest.raises(ValueError, match="trained on a log without features"):
         export_model(blind, tmp_path / "model.onnx")
