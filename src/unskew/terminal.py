@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:  # commands that need neither shall not wait for torch
     from unskew.comparison.run import State
@@ -33,9 +34,9 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     console.print(f"\n[bold]{escape(title)}[/]", highlight=False)
     table = Table(box=None, header_style="bold", pad_edge=False)
     for number, name in enumerate(columns):
-        table.add_column(name, justify="left" if number < left else "right", overflow="fold")
+        table.add_column(Text(name), justify="left" if number < left else "right", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # ids may look like markup
     console.print(table)
 
 
@@ -107,7 +108,7 @@ def experiment_progress(label: str, *, quiet: bool = False) -> Iterator[Callable
             show(state.done, state.total, f"{detail}: {'; '.join(state.running)}")
             for title in state.failed:
                 if title not in failed and not quiet:
-                    errors.print(f"[red]failed:[/] {title}", highlight=False)
+                    errors.print(f"[red]failed:[/] {escape(title)}", highlight=False)
                     failed.add(title)
             if not quiet and not errors.is_terminal and not errors.is_jupyter and state.done > told:
                 told = state.done
@@ -164,7 +165,7 @@ def _bar(label: str, quiet: bool) -> Iterator[Show]:
         BarColumn(bar_width=BAR_WIDTH),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[detail]}"),
+        TextColumn("{task.fields[detail]}", markup=False),
         console=errors,
         transient=True,
         disable=quiet or not errors.is_terminal,

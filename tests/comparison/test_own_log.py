@@ -94,6 +94,19 @@ def test_a_log_that_cannot_tell_propensities_leaves_their_criteria_out_with_the_
     assert "agreement across queries ↑" in labels_of(sheet)
 
 
+def test_what_chooses_cannot_measure(folder, tmp_path):
+    lines = [f"{n % 2} qid:{n // 3} " + " ".join(f"{i}:{n + i}" for i in range(1, 4)) for n in range(12)]
+    one, other = tmp_path / "one.txt", tmp_path / "other.txt"
+    one.write_text("\n".join(lines) + "\n")
+    other.write_text("\n".join(lines[6:]) + "\n")
+    with pytest.raises(ValueError, match=r"one\.txt is given to validate and to test"):
+        compare(folder, ["naive"], validate=str(one), test=str(one), out=tmp_path / "out")
+    with pytest.raises(ValueError, match=r"2 queries are the same in .*by id and features"):
+        compare(folder, ["naive"], validate=str(one), test=str(other), out=tmp_path / "out")
+    with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
+        compare(folder, ["naive"], seeds=0, out=tmp_path / "out")
+
+
 def test_the_criterion_that_was_asked_for_decides(folder, tmp_path):
     done = compare(folder, ["naive", "dla"], criterion="snips", options=TRAINING, seeds=1, jobs=1, out=tmp_path / "out")
     assert done.shown.outlook.measure == "SNIPS"

@@ -187,6 +187,14 @@ def test_a_file_that_is_no_ranker_is_refused(onnx_file, tmp_path):
         OnnxRanker(other.SerializeToString())
 
 
+@pytest.mark.parametrize("place", [40, 0.3, 0.6, 0.9, -70, -10])
+def test_a_flipped_bit_of_an_onnx_file_is_refused(onnx_file, place):
+    data = bytearray(onnx_file.read_bytes())
+    data[int(place * len(data)) if isinstance(place, float) else place] ^= 4
+    with pytest.raises(ValueError, match=r"damaged|cannot be read as ONNX|no ranker"):
+        OnnxRanker(bytes(data))
+
+
 def test_the_plugin_gets_one_weight_a_feature_with_the_transform_folded_in(linear, tmp_path):
     export_model(linear, tmp_path / "shop.json")
     body = json.loads((tmp_path / "shop.json").read_text())["model"]

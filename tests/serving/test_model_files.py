@@ -1,11 +1,15 @@
 """Saved models: the same scores come back, and nothing else can get in."""
 
 import json
+import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from unskew import Recipe, fit, load_model, save_model
+from unskew.data.files import HOST, json_digest
 from unskew.evaluation.evaluate import score_documents
 from unskew.methods import METHODS
 
@@ -101,6 +105,40 @@ def test_a_flipped_bit_is_noticed(model, tmp_path, name):
     file.write_bytes(data)
     with pytest.raises(ValueError, match=rf"{name} (cannot be read|is damaged)"):
         load_model(tmp_path / "model")
+
+
+def sealed(folder, change):
+    """Change model.json as somebody would who also knows how to write its digest."""
+    about = json.loads((folder / "model.json").read_text())
+    del about["digest"]
+    change(about)
+    (folder / "model.json").write_text(json.dumps({**about, "digest": json_digest(about)}))
+    return folder
+
+
+def test_sizes_that_the_weights_do_not_have_are_refused_before_anything_is_allocated(model, tmp_path):
+    folder = sealed(save_model(model, tmp_path / "model"), lambda about: about["problem"].update(n_features=10**12))
+    with pytest.raises(ValueError, match=r"model: weights do not fit .* 1000000000000"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("entry", ["method", "problem", "hyper_parameters", "settings", "transform", "feature_names"])
+@pytest.mark.parametrize("value", [None, 7, "text", [[1]]], ids=str)
+def test_a_description_of_the_wrong_shape_is_one_line_that_names_the_file(model, tmp_path, entry, value):
+    folder = sealed(save_model(model, tmp_path / "model"), lambda about: about.update({entry: value}))
+    with pytest.raises(ValueError, match=re.escape(str(folder))):
+        load_model(folder)
+
+
+def test_a_kill_while_a_model_is_replaced_is_mended_by_the_next_command_that_opens_it(model, tmp_path):
+    folder = save_model(model, tmp_path / "model")
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    scratch = tmp_path / f".model.{HOST}-{dead.pid}-00000000.part"
+    scratch.mkdir()
+    folder.replace(scratch / "old")
+    with pytest.warns(RuntimeWarning, match="the old one is back"):
+        load_model(folder)
 
 
 def test_sizes_changed_by_hand_are_refused_before_anything_is_built(model, tmp_path):

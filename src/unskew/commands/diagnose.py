@@ -74,5 +74,5 @@ def _show_pairs(title: str, pairs: list[tuple[str, str, str]]) -> None:
     table.add_column(max_width=NAME_WIDTH)
     table.add_column(overflow="fold")
     for name, text, style in pairs:
-        table.add_row(name, f"[{style}]{escape(text)}[/]" if style else escape(text))
+        table.add_row(escape(name), f"[{style}]{escape(text)}[/]" if style else escape(text))
     console.print(table)

@@ -42,14 +42,16 @@ def show_experiment(done: Finished, json: bool) -> None:
             if sheet.note:
                 console.print(sheet.note, highlight=False, markup=False)
         for verdict in shown.claims:
-            console.print(f"[bold]{verdict.words}[/]: {verdict.text}\n  {verdict.detail}", highlight=False)
+            console.print(
+                f"[bold]{verdict.words}[/]: {escape(verdict.text)}\n  {escape(verdict.detail)}", highlight=False
+            )
         if shown.outlook is not None:
             console.print(f"\n[bold]{escape(shown.outlook.line)}[/]", highlight=False)
             if shown.outlook.explanation:
                 pointer = f"What the other criteria mean: {done.out / 'meaning.md'}"
                 console.print(f"{shown.outlook.explanation} {pointer}", highlight=False, markup=False)
         for run, error in results.failed:
-            errors.print(f"[red]failed:[/] {run.title}: {escape(error)}", highlight=False, soft_wrap=True)
+            errors.print(f"[red]failed:[/] {escape(f'{run.title}: {error}')}", highlight=False, soft_wrap=True)
         if results.changed:
             titles = "; ".join(results.changed[:3]) + ("; …" if len(results.changed) > 3 else "")
             errors.print(

@@ -20,6 +20,7 @@ from unskew.comparison.tables import chosen_sheet, difference_sheet, result_shee
 from unskew.comparison.tasks import TASKS
 from unskew.data.clicks.storage import open_log
 from unskew.data.judged.catalogue import load_split
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.criteria import CRITERIA
 from unskew.methods import METHODS, Method
 from unskew.parts import name_of
@@ -82,6 +83,8 @@ def compare(
     _check([entry.method for entry in entries], labels, grids or {}, judged, baseline, criterion)
     if not 0 < held_out < 1:
         raise ValueError(f"held_out is the share of the queries to compare on, between 0 and 1, got {held_out}")
+    if seeds < 1:
+        raise ValueError(f"seeds must be at least 1, got {seeds}")
     if (validate is None) != (test is None):
         raise ValueError("judged data are needed twice, to choose and to measure: pass both validate and test, or none")
     path = Path(log)
@@ -216,7 +219,31 @@ def _checked_grade(validate: str, test: str) -> float:
             f"{validate} has {valid.n_features} features, {test} {tested.n_features}: "
             "validate and test on data with the features of the log"
         )
+    _check_apart(validate, test, valid, tested)
     return max(valid.max_grade, tested.max_grade)
+
+
+def _check_apart(validate: str, test: str, valid: JudgedSet, tested: JudgedSet) -> None:
+    """Refuse to measure on what has chosen: one file for both, or queries that are equal in id and features."""
+    if Path(validate).is_file() and Path(test).is_file() and Path(validate).samefile(test):
+        raise ValueError(f"{validate} is given to validate and to test: what chooses cannot measure; split it in two")
+    if not valid.n_features:
+        return  # an id alone proves nothing: every split may count from 0
+
+    def content(judged: JudgedSet, query: int) -> bytes:
+        return judged.features[judged.offsets[query] : judged.offsets[query + 1]].tobytes()
+
+    known = {name: query for query, name in enumerate(valid.query_ids.tolist())}
+    common = [
+        name
+        for query, name in enumerate(tested.query_ids.tolist())
+        if name in known and content(valid, known[name]) == content(tested, query)
+    ]
+    if common:
+        raise ValueError(
+            f"{len(common):,} queries are the same in {validate} and {test}, by id and features ('{common[0]}' is the "
+            "first): what chooses cannot measure, leave them out of one of the two"
+        )
 
 
 def _digest(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""Rows on disk: one parquet file a finished run, whole or not at all.
+"""Rows on disk: one parquet file per finished run, whole or not at all.
 
 OUT/runs/KEY.parquet    one line a test query, one column a metric; the rest of the result stands in its metadata
 OUT/runs/KEY.claim      who does a run just now, see `claims`
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,6 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+
+from unskew.data.files import new_file, write_text
 
 RESULT = b"unskew-result"
 # Code that decides a number in a row.
@@ -78,12 +79,8 @@ def write_row(folder: Path, key: str, definition: dict[str, Any], outcome: Outco
     result = {"definition": definition, "family": family, "about": {**outcome.about, "code": code_digest()}}
     metadata = {RESULT: json.dumps(result, default=repr).encode()}
     target = row_path(folder, key)
-    scratch = folder / f".{key}.{os.getpid()}.tmp"
-    try:
+    with new_file(target) as scratch:
         pq.write_table(pa.table(columns).replace_schema_metadata(metadata), scratch, compression="zstd")
-        scratch.replace(target)
-    finally:
-        scratch.unlink(missing_ok=True)
     error_path(folder, key).unlink(missing_ok=True)
     return target
 
@@ -119,7 +116,7 @@ def write_error(folder: Path, key: str, title: str, definition: dict[str, Any], 
     """Keep what went wrong."""
     path = error_path(folder, key)
     about = json.dumps(definition, indent=2, sort_keys=True, default=repr)
-    path.write_text(f"{title}\n\n{text}\n\nThe run was:\n{about}\n", encoding="utf-8")
+    write_text(path, f"{title}\n\n{text}\n\nThe run was:\n{about}\n")
     return path
 
 

@@ -151,7 +151,7 @@ class TrustEstimate(nn.Module):
 
 
 def _curve(values: Sequence[float], name: str, n_positions: int) -> Tensor:
-    curve = torch.as_tensor(values, dtype=torch.float32)
+    curve = torch.as_tensor(values, dtype=torch.float32, device="cpu")
     if curve.shape != (n_positions,) or not bool(curve.isfinite().all()):
         raise ValueError(f"{name} must be {n_positions} finite numbers, one a position, got {list(values)}")
     return curve

@@ -47,7 +47,7 @@ class IPW(Method):
         self.by = by
         self.max_weight = above_zero("max_weight", max_weight)
         self.weighted_loss = losses.LINEAR_IN_TARGET[loss]
-        curves = torch.atleast_2d(torch.as_tensor(np.asarray(propensities), dtype=torch.float32))
+        curves = torch.atleast_2d(torch.as_tensor(np.asarray(propensities), dtype=torch.float32, device="cpu"))
         _check(curves, by, problem)
         # One unit for all levels: where they differ within a list, what tells them apart must not be divided out.
         self.register_buffer("propensities", curves / curves[:, 0].max())

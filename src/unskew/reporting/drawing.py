@@ -19,6 +19,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
+from unskew.data.files import new_file
+
 Line = tuple[Sequence[float], Sequence[float]]  # x and y, or low and high
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
@@ -65,7 +67,9 @@ class Drawn:
         paths = [folder / f"{self.file}.{kind}" for kind in UNDATED]
         with matplotlib.rc_context(STYLE):
             for path in paths:
-                self.figure.savefig(path, dpi=160, metadata=UNDATED[path.suffix[1:]])
+                kind = path.suffix[1:]
+                with new_file(path) as scratch:
+                    self.figure.savefig(scratch, format=kind, dpi=160, metadata=UNDATED[kind])
         return paths
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,10 @@ import pyarrow.parquet as pq
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
 from unskew.data.clicks.vocabulary import Vocabulary
-from unskew.data.files import file_digest, json_digest, new_folder
+from unskew.data.files import file_digest, json_digest, new_folder, restore
 from unskew.data.fitted_transforms import from_spec
 from unskew.methods import METHODS
 from unskew.model import Model
@@ -79,6 +80,7 @@ def load_model(folder: str | Path, parts: Sequence[Any] = ()) -> Model:
         parts: classes from outside the package that the model was made with: its method, its network.
     """
     path = Path(folder)
+    restore(path)
     about = _read_json(path / ABOUT)
     if about.get("format") != FORMAT or about.get("version") != VERSION:
         raise ValueError(
@@ -90,7 +92,16 @@ def load_model(folder: str | Path, parts: Sequence[Any] = ()) -> Model:
         tensors = load_file(path / "weights.safetensors")
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path / 'weights.safetensors'} cannot be read ({error}): save the model again") from error
-    outside = {outside_name(part): part for part in parts}
+    try:
+        return _build(path, about, tensors, {outside_name(part): part for part in parts})
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError, RuntimeError, OverflowError) as error:
+        if str(path) in str(error):
+            raise
+        raise ValueError(f"{path / ABOUT} does not describe a model ({error}): save the model again") from error
+
+
+def _build(path: Path, about: Mapping[str, Any], tensors: Mapping[str, Tensor], outside: Mapping[str, Any]) -> Model:
+    """The model that `model.json` describes, if the tensors are those of such a model."""
     method_class = _part("method", METHODS, about["method"], outside, path)
     network = _part("network", RANKERS, about["problem"]["network"]["kind"], outside, path)
     problem = Problem.from_json(about["problem"], network)
@@ -103,23 +114,25 @@ def load_model(folder: str | Path, parts: Sequence[Any] = ()) -> Model:
         about.get("ranker", "network"),
         method_class,
     )
+    _check_sizes(path, "method", lambda: method_class(problem, **recipe.hyper_parameters), tensors)
+    _check_sizes(path, "transform", lambda: from_spec(about["transform"]["spec"]), tensors)
     method = method_class(problem, **recipe.hyper_parameters)
     transform = from_spec(about["transform"]["spec"])
     for part, module in {"method": method, "transform": transform}.items():
-        state = {name.removeprefix(f"{part}."): value for name, value in tensors.items() if name.startswith(f"{part}.")}
+        state = _state(tensors, part)
         _check_finite(path, part, state)
-        try:
-            module.load_state_dict(state)
-        except RuntimeError as error:
-            raise ValueError(f"{path}: weights do not fit what model.json describes: {error}") from error
+        module.load_state_dict(state)
+    names = about["feature_names"]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("feature_names is no list of names")
     history = path / "history.json"
     return Model(
         recipe=recipe,
         problem=problem,
         method=method.eval(),
         transform=transform.eval(),
-        history=History.from_json(_read_json(history)) if history.exists() else History(),
-        feature_names=tuple(about["feature_names"]),
+        history=_read_history(history) if history.exists() else History(),
+        feature_names=tuple(names),
         categories={name: tuple(values) for name, values in about.get("categories", {}).items()},
         trained_on=about["trained_on"],
         vocabulary=_read_vocabulary(path / VOCABULARY) if method.uses_ids else None,
@@ -127,11 +140,36 @@ def load_model(folder: str | Path, parts: Sequence[Any] = ()) -> Model:
     )
 
 
+def _state(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
+    return {name.removeprefix(f"{part}."): value for name, value in tensors.items() if name.startswith(f"{part}.")}
+
+
+def _check_sizes(path: Path, part: str, build: Callable[[], nn.Module], tensors: Mapping[str, Tensor]) -> None:
+    """Refuse a description of other sizes than the weights have, before anything is allocated for it."""
+    try:
+        with torch.device("meta"):
+            wanted = {name: tuple(value.shape) for name, value in build().state_dict().items()}
+    except RuntimeError as error:
+        if "meta" in str(error):  # a part from outside that looks at values when it is built
+            return
+        raise
+    found = {name: tuple(value.shape) for name, value in _state(tensors, part).items()}
+    if wanted != found:
+        name = sorted(wanted.items() ^ found.items())[0][0]
+        raise ValueError(
+            f"{path}: weights do not fit what model.json describes: {part}.{name} has shape {found.get(name)}, "
+            f"{wanted.get(name)} is described"
+        )
+
+
 def _verify(path: Path, about: Mapping[str, Any]) -> None:
     """Refuse a model whose files are not what was written, before anything is built as they say."""
     if about.get("digest") != json_digest({name: value for name, value in about.items() if name != "digest"}):
         raise ValueError(f"{path / ABOUT} is damaged, or was changed by hand (by its own digest): save the model again")
-    for name, digest in about["digests"].items():
+    digests = about.get("digests")
+    if not isinstance(digests, dict) or not {"weights.safetensors"} <= set(digests) <= set(DATA_FILES):
+        raise ValueError(f"{path / ABOUT} is damaged (its digests): save the model again")
+    for name, digest in digests.items():
         if not (path / name).is_file() or file_digest(path / name) != digest:
             raise ValueError(
                 f"{path / name} cannot be read (its content is not what was written, by its SHA-256 digest): save the "
@@ -139,10 +177,17 @@ def _verify(path: Path, about: Mapping[str, Any]) -> None:
             )
 
 
+def _read_history(path: Path) -> History:
+    try:
+        return History.from_json(_read_json(path))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged ({error}): save the model again") from error
+
+
 def _read_vocabulary(path: Path) -> Vocabulary:
     try:
         return Vocabulary.from_table(pq.read_table(path))
-    except (OSError, KeyError, pa.ArrowException) as error:
+    except (OSError, KeyError, ValueError, TypeError, pa.ArrowException) as error:
         raise ValueError(f"{path}, the documents that the model knows, cannot be read: {error}") from error
 
 
@@ -159,7 +204,7 @@ def _part(what: str, choices: Mapping[str, Any], name: str, outside: Mapping[str
     return find(what, choices, name)
 
 
-def _check_finite(path: Path, part: str, state: Mapping[str, torch.Tensor]) -> None:
+def _check_finite(path: Path, part: str, state: Mapping[str, Tensor]) -> None:
     for name, value in state.items():
         # A filling may be NaN: then the transform itself knows what a missing value is.
         if not bool(value.isfinite().all()) and not (part == "transform" and name == "fill"):
@@ -197,7 +242,7 @@ def _read_trees(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8")
         from_lightgbm(text)
-    except (OSError, ValueError, KeyError, IndexError) as error:
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise ValueError(f"{path} cannot be read as trees ({error}): save the model again") from error
     return text
 

@@ -13,11 +13,13 @@ Flat, for rankers whose score depends on the document alone (see `flat_onnx`):
     scores    float32 [documents, 1]
 
 Numbers of lists and of documents are free, from 1 on. The operators are those of opset 18 of the default domain, which
-onnxruntime has had since 1.14. Metadata say what the file is: `METADATA`, each a string.
+onnxruntime has had since 1.14. Metadata say what the file is: `METADATA`, each a string. The last of them, at the very
+end of the file, is the SHA-256 digest of all bytes before it: a damaged file is refused when it is read back.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import logging
@@ -46,6 +48,7 @@ METADATA = {
     "in its list, from 0; -1 for a value that is not in it, NaN for a missing one",
     "missing_in_training": "numbers of the features that were missing now and then in training, a JSON list",
     "scores_depend_on": "'document': lists may be cut at will; 'list': pass all candidates of a query at once",
+    "sha256": "of all bytes of the file before this entry, which stands last",
 }
 EXTRA = ("onnx", "onnxscript", "onnxruntime")
 
@@ -70,6 +73,8 @@ class OnnxRanker:
         self.metadata: Mapping[str, str] = self.session.get_modelmeta().custom_metadata_map
         if self.metadata.get("format") not in (FORMAT, FLAT_FORMAT):
             raise ValueError(f"{name} is no ranker of `unskew export`: its format is {self.metadata.get('format')!r}")
+        if _with_digest(model[: -len(_digest_entry(b""))]) != model:
+            raise ValueError(f"{name} is damaged, or another program wrote it (by its SHA-256 digest): export it again")
         self.flat = self.metadata["format"] == FLAT_FORMAT
         self.n_features = int(self.metadata["n_features"])
         self.feature_names = tuple(json.loads(self.metadata["feature_names"]))
@@ -126,7 +131,18 @@ def export_module(
     _forget_the_exporter(model)
     for name, value in metadata.items():
         model.metadata_props.add(key=name, value=value)
-    return model.SerializeToString()
+    return _with_digest(model.SerializeToString())
+
+
+def _with_digest(content: bytes) -> bytes:
+    return content + _digest_entry(content)
+
+
+def _digest_entry(content: bytes) -> bytes:
+    """A last entry of `metadata_props` (field 14 of an ONNX model): protobuf takes fields in any order."""
+    digest = hashlib.sha256(content).hexdigest().encode()
+    entry = b"\x0a\x06sha256\x12" + bytes([len(digest)]) + digest
+    return b"\x72" + bytes([len(entry)]) + entry
 
 
 def depends_on(ranker: Ranker) -> str:

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from unskew.data.files import array_digest, new_file
+from unskew.data.files import array_digest, json_digest, new_file
 from unskew.training.history import History, MeanTerms
 
 VERSION = 2
@@ -66,7 +66,8 @@ def save_checkpoint(
         "optimizer": numbers,
         "fingerprint": fingerprint,
     }
-    about |= {"version": VERSION, "digest": _digest(contiguous)}
+    about = json.loads(json.dumps(about | {"version": VERSION, "digest": _digest(contiguous)}))
+    about["about_digest"] = json_digest(about)
     with new_file(path) as scratch:
         save_file(contiguous, scratch, metadata={"unskew": json.dumps(about)})
 
@@ -77,7 +78,7 @@ def load_checkpoint(
     """Put the method back where it was; gives the run and the optimizer's state by parameter."""
     try:
         with safe_open(path, framework="pt") as file:
-            about = json.loads(file.metadata()["unskew"])
+            about = dict(json.loads(file.metadata()["unskew"]))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"checkpoint {path} cannot be read ({error}): delete it to start over") from error
@@ -86,9 +87,11 @@ def load_checkpoint(
             f"checkpoint {path} is of version {about.get('version', 1)}, this release reads version {VERSION}: delete "
             "it to start over"
         )
-    if about.get("digest") != _digest(tensors):
-        raise ValueError(f"checkpoint {path} is damaged (by the digest of its tensors): delete it to start over")
-    saved = about["fingerprint"]
+    whole = about.pop("about_digest", None) == json_digest(about)
+    if not whole or about.get("digest") != _digest(tensors):
+        raise ValueError(f"checkpoint {path} is damaged (by its digests): delete it to start over")
+    saved = about.get("fingerprint")
+    saved = saved if isinstance(saved, dict) else {}
     differing = [key for key in fingerprint if saved.get(key) != fingerprint[key]]
     if "data" in differing:
         raise ValueError(
@@ -101,7 +104,15 @@ def load_checkpoint(
             f"checkpoint {path} belongs to another run: {key} was {saved.get(key)}, now it is {fingerprint[key]}; "
             "delete it to start over, or choose another place"
         )
+    try:
+        return _restored(about, tensors, method)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise ValueError(f"checkpoint {path} is damaged ({error}): delete it to start over") from error
 
+
+def _restored(
+    about: Mapping[str, Any], tensors: Mapping[str, Tensor], method: nn.Module
+) -> tuple[RunState, dict[str, dict[str, Any]]]:
     def part(prefix: str) -> dict[str, Tensor]:
         return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
@@ -109,8 +120,8 @@ def load_checkpoint(
     torch.set_rng_state(tensors["random"])
     if torch.cuda.is_available() and "random.cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random.cuda"])
-    means = MeanTerms(**about["run"].pop("means", {}))
-    run = RunState(**about["run"], means=means, history=History.from_json(about["history"]))
+    plain = {**about["run"], "means": MeanTerms(**about["run"].get("means", {}))}
+    run = RunState(**plain, history=History.from_json(about["history"]))
     for kept in KEPT:
         setattr(run, kept, part(f"{kept}.") or None)
     entries: dict[str, dict[str, Any]] = {}

@@ -74,7 +74,10 @@ class History(Displayed):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> History:
-        return cls(list(data["rows"]), list(data["warnings"]), data["best_step"], data["best_value"])
+        rows = [dict(row) for row in data["rows"]]
+        if any(not {"step", "stage", "seconds"} <= set(row) for row in rows):
+            raise ValueError("a row without step, stage or seconds")
+        return cls(rows, [str(text) for text in data["warnings"]], data["best_step"], data["best_value"])
 
     def _names(self) -> list[str]:
         return list(dict.fromkeys(name for row in self.rows for name in row))

@@ -17,6 +17,9 @@ from unskew.data.clicks.impressions import BiasColumn, Patterns, first_rows
 from unskew.data.files import file_digest
 from unskew.data.grouping import number_ids, plain_ids
 
+TABLES = ("versions", "lists", "patterns")
+COUNTS = ("versions", "documents", "lists", "patterns", "sessions", "clicks", "positions")
+
 
 def write_shard(log: ClickLog, stem: Path) -> dict[str, Any]:
     """Write a shard; gives its counts, and the digests of its files."""
@@ -46,7 +49,7 @@ def read_shard(stem: Path, about: Mapping[str, Any], counts: Mapping[str, Any], 
     tables = {name: _read(stem, name, counts, verify=verify) for name in counts["digests"]}
     try:
         log = _log(tables["versions"], tables["lists"], tables.get("patterns"), about)
-    except (KeyError, ValueError, TypeError, IndexError, pa.ArrowException) as error:
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError, pa.ArrowException) as error:
         raise ValueError(f"{stem}.*.parquet do not fit together ({error}): write the log again") from error
     for name, found in _counts(log).items():
         if counts.get(name) != found:

@@ -23,8 +23,8 @@ import numpy as np
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.joined import join_logs
 from unskew.data.clicks.schema import LogSchema
-from unskew.data.clicks.shards import read_shard, write_shard
-from unskew.data.files import json_digest, new_folder
+from unskew.data.clicks.shards import COUNTS, TABLES, read_shard, write_shard
+from unskew.data.files import json_digest, new_folder, restore
 from unskew.data.public_logs.id_pages import is_public_log, read_pages
 
 FORMAT = "unskew-click-log"
@@ -148,6 +148,7 @@ def open_log(folder: str | Path) -> LogFolder:
     """A log folder, checked but not read."""
     path = Path(folder)
     about_path = path / ABOUT
+    restore(path)
     if is_public_log(str(folder)) and not path.exists():
         raise ValueError(f"{folder} is a public log, which is read as a whole: leave out --stream, or use read_log")
     if not about_path.is_file():
@@ -171,7 +172,19 @@ def open_log(folder: str | Path) -> LogFolder:
     missing = [name for name in (*LogSchema.ENTRIES, "shards") if name not in about]
     if missing or not about["shards"]:
         raise ValueError(f"{about_path} is damaged ('{(missing or ['shards'])[0]}' is missing): write the log again")
+    _check_shards(about_path, about["shards"])
     return LogFolder(path, about)
+
+
+def _check_shards(about_path: Path, shards: Any) -> None:
+    """Refuse shards of which anything but counts and digests is said."""
+    rows = shards if isinstance(shards, list) else [shards]
+    for number, shard in enumerate(rows):
+        counts = [shard.get(name) for name in COUNTS] if isinstance(shard, dict) else [None]
+        digests = shard.get("digests") if isinstance(shard, dict) else None
+        are_counts = all(isinstance(count, int | float) and count >= 0 for count in counts)
+        if not (are_counts and isinstance(digests, dict) and {"versions", "lists"} <= set(digests) <= set(TABLES)):
+            raise ValueError(f"{about_path} is damaged (what it says of shard {number}): write the log again")
 
 
 def read_log(folder: str | Path) -> ClickLog:
@@ -187,6 +200,7 @@ def read_log(folder: str | Path) -> ClickLog:
 
 def is_log(place: str | Path) -> bool:
     """Whether this is a folder that holds a log, or the name of a public log."""
+    restore(Path(place))
     return (Path(place) / ABOUT).is_file() or is_public_log(str(place))
 
 
