@@ -238,10 +238,10 @@ def _problem(
 
 
 def _estimate_propensities(log: ClickLog, problem: Problem, hyper: Mapping[str, Any]) -> Any:
-    by = hyper.get("by")
+    by, estimator = hyper.get("by"), hyper.get("estimator", "auto")
     if by is None:
         try:
-            return estimate_propensities(log, n_bootstrap=0).propensities(problem.n_positions).tolist()
+            return estimate_propensities(log, estimator, n_bootstrap=0).propensities(problem.n_positions).tolist()
         except NotIdentified as error:
             raise NotIdentified(
                 f"{error}. If you know the propensities, pass them (propensities=1,0.8,0.5,…, one a position); "
@@ -250,7 +250,7 @@ def _estimate_propensities(log: ClickLog, problem: Problem, hyper: Mapping[str, 
     levels = problem.bias.get(by)
     if levels is None:
         raise ValueError(f"by='{by}' is no bias column with levels; there are: {', '.join(problem.bias) or 'none'}")
-    return propensity_matrix(estimate_by(log, by, n_bootstrap=0), levels, problem.n_positions).tolist()
+    return propensity_matrix(estimate_by(log, by, estimator, n_bootstrap=0), levels, problem.n_positions).tolist()
 
 
 ESTIMATES: dict[str, Callable[[ClickLog, Problem, Mapping[str, Any]], Any]] = {"propensities": _estimate_propensities}

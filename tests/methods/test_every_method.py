@@ -38,6 +38,8 @@ OPTIONS = {
     "pair_debias unregulated": ("pair_debias", {"regulation": 0.0}),
     "lbd exact, nothing cancelled": ("lbd", {"exact": True, "cancel": 0.0}),
     "lbd shared": ("lbd", {"exact": True, "cancel": 0.0, "shared": True}),
+    "attention with false alarms": ("attention", {"false_alarms": 0.2}),
+    "attention by weights": ("attention", {"learn": "weights"}),
     "low_rank free": ("low_rank", {"choose": "free", "rank": 2}),
     "low_rank judged": ("low_rank", {"choose": "judged", "rank": 2, "monotone": True}),
     "low_rank examination": ("low_rank", {"choose": "examination", "top_examination": 0.7}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from unskew.data.clicks.looks import CERTAIN, false_alarms, faults_of_looks, look_rates
 from unskew.diagnosis.advice import NOTABLE_COUPLING
 from unskew.diagnosis.assemble import QUICK, Diagnosis, Refusal
 from unskew.diagnosis.estimators.trust import NONE, TRUST
@@ -83,6 +84,26 @@ def _about_learnt(diagnosis: Diagnosis) -> list[Finding]:
             last = f"{curve.values[-1]:.2f} ({curve.low[-1]:.2f} to {curve.high[-1]:.2f})"
             found.append(Finding(f"curve learnt by {name}", f"{last} at the last position; rests on its model"))
     return found
+
+
+def _about_looks(diagnosis: Diagnosis) -> list[Finding]:
+    """The record of looks beside the clicks, and what is wrong with it."""
+    log = diagnosis.log
+    if log.seen is None or log.seen_sessions is None or not log.seen_sessions.any():
+        return []
+    shares = look_rates(log)
+    text = f"{log.seen_sessions.sum() / log.n_sessions:.0%} of the sessions; seen {shares[0]:.2f} at the top, "
+    text += f"{shares[-1] / shares[0]:.2f} of that at position {len(shares)}" if shares[0] else "never looked at"
+    faults = faults_of_looks(log)
+    found = [Finding("looks recorded", text, BAD if faults else GOOD)]
+    found += [Finding("looks consistent?", f"no: {fault}", BAD) for fault in faults]
+    try:
+        alarms = false_alarms(log)
+    except ValueError as reason:
+        return [*found, _refused("looks: false alarms", Refusal(str(reason)))]
+    sure = alarms.rate > CERTAIN * alarms.error
+    text = f"{alarms.rate:.3f} ± {alarms.error:.3f} by {alarms.n_moved:,} documents that moved"
+    return [*found, Finding("looks: false alarms", text, BAD if sure else GOOD)]
 
 
 def _about_rank(diagnosis: Diagnosis) -> list[Finding]:
@@ -229,6 +250,7 @@ QUESTIONS: tuple[Callable[[Diagnosis], list[Finding]], ...] = (
     _about_identification,
     _about_curves,
     _about_learnt,
+    _about_looks,
     _about_rank,
     _about_trust,
     _about_coupling,

@@ -2,6 +2,7 @@
 
 from unskew.methods.affine import Affine
 from unskew.methods.affine_softmax import AffineSoftmax
+from unskew.methods.attention import Attention
 from unskew.methods.cascade import Cascade
 from unskew.methods.ccm import CCM
 from unskew.methods.cdla_ld import CDLALD
@@ -47,6 +48,7 @@ METHODS: dict[str, type[Method]] = {
     "upe": UPE,
     "iobm": IOBM,
     "low_rank": LowRank,
+    "attention": Attention,
     "gctr": GCTR,
     "rctr": RCTR,
     "dctr": DCTR,

@@ -35,6 +35,7 @@ class IPW(Method):
         *,
         propensities: Sequence[float] | Sequence[Sequence[float]] | None = None,
         by: str | None = None,
+        estimator: str = "auto",
         max_weight: float | None = None,
         loss: str = "softmax",
     ):
@@ -45,6 +46,7 @@ class IPW(Method):
             raise ValueError(f"unknown loss '{loss}', known: {', '.join(losses.LINEAR_IN_TARGET)}")
         self.relevance = problem.new_ranker()
         self.by = by
+        self.estimator = estimator  # of propensities that are not given; `seen`: from the record of looks
         self.max_weight = above_zero("max_weight", max_weight)
         self.weighted_loss = losses.LINEAR_IN_TARGET[loss]
         curves = torch.atleast_2d(torch.as_tensor(np.asarray(propensities), dtype=torch.float32, device="cpu"))

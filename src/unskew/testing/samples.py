@@ -28,15 +28,25 @@ def joint_log(features: NDArray, mask: NDArray, sessions_of_lists: Sequence[NDAr
     clicks = np.concatenate(sessions_of_lists).astype(np.float32)
     counts = np.zeros((n_lists, n_docs), dtype=np.float32)
     np.add.at(counts, owner, clicks)
+    seen = np.zeros_like(counts)
+    np.add.at(seen, owner, looks(clicks, mask[owner]))
+    sessions = np.bincount(owner, minlength=n_lists).astype(np.float32)
     return ClickLog(
         features=features,
         versions=np.where(mask, np.arange(n_lists * n_docs).reshape(n_lists, n_docs), 0).astype(np.int32),
         mask=mask,
         clicks=counts,
-        sessions=np.bincount(owner, minlength=n_lists).astype(np.float32),
+        sessions=sessions,
+        seen=seen,
+        seen_sessions=sessions,
         patterns=count_patterns(owner, clicks, np.ones(len(owner))),
         bias={"device": BiasColumn(np.asarray(device), ("desk", "phone"))},
     )
+
+
+def looks(clicks: NDArray, mask: NDArray) -> NDArray[np.float32]:
+    """What was looked at in single sessions: what was clicked, and the top two."""
+    return ((clicks > 0) | (mask & (np.arange(mask.shape[1]) < 2))).astype(np.float32)
 
 
 def small_sessions(seed: int = 0, n_lists: int = 8) -> tuple[NDArray, list[NDArray]]:
@@ -83,6 +93,8 @@ def log_of_single_sessions(log: ClickLog, sessions: Sequence[NDArray]) -> ClickL
         positions=log.positions[owner],
         clicks=clicks,
         sessions=np.ones(len(owner), dtype=np.float32),
+        seen=looks(clicks, log.mask[owner]),
+        seen_sessions=np.ones(len(owner), dtype=np.float32),
         patterns=count_patterns(np.arange(len(owner)), clicks, np.ones(len(owner))),
         bias={name: column.select(owner) for name, column in log.bias.items()},
     )
@@ -140,6 +152,8 @@ def widened(lists: Any, n_more: int = 3) -> Any:
         clicks=wider(lists.clicks, [1], 0.0),
         sessions=lists.sessions,
         bias={name: wider(column, [1], 1) for name, column in lists.bias.items()},
+        seen=None if lists.seen is None else wider(lists.seen, [1], 0.0),
+        seen_sessions=lists.seen_sessions,
         pairs=None if lists.pairs is None else wider(lists.pairs, [1, 2], 0.0),
     )
 

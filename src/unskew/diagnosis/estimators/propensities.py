@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.looks import recorded
 from unskew.diagnosis.estimators.curve import Curve, NotIdentified, Vector, curve_of_sums
 from unskew.diagnosis.estimators.harvesting import adjacent_chain, all_pairs, pivot
 from unskew.diagnosis.estimators.position_pairs import counted_impressions, how_to_leave_out, spell
@@ -69,6 +70,53 @@ def randomization(
     )
 
 
+def seen(
+    log: ClickLog,
+    *,
+    n_bootstrap: int = 200,
+    level: float = 0.95,
+    seed: int = 0,
+    counted: NDArray[np.bool_] | None = None,
+) -> Curve:
+    """Share of the recorded sessions in which a position was looked at, relative to the first; false alarms included.
+
+    Args:
+        counted: impressions that count, `[lists, docs]`; default: all.
+    """
+    looks, sessions = recorded(log)
+    chosen = counted_impressions(log, counted) & (sessions > 0)[:, None]
+    positions, place = np.unique(log.positions[chosen], return_inverse=True)
+    queries = np.broadcast_to(log.queries[:, None], chosen.shape)[chosen]
+    shown = np.broadcast_to(sessions[:, None], chosen.shape)[chosen].astype(np.float64)
+    values = np.concatenate([looks[chosen].astype(np.float64), shown])
+    columns = np.concatenate([place, place + len(positions)])
+    shape = (len(log.query_ids), 2 * len(positions))
+    per_query = sparse.csr_array((values, (np.tile(queries, 2), columns)), shape=shape)
+    silent = positions[np.bincount(place, weights=looks[chosen]) == 0]
+    if len(silent):
+        raise NotIdentified(
+            f"seen: no look was recorded at {spell(silent)}: record more, or {how_to_leave_out(silent[0])}"
+        )
+
+    def estimate(sums: Vector) -> Vector:
+        looked, of = np.split(sums, 2, axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):  # a resample may hold no look
+            shares = looked / of
+            return shares / shares[:, :1]
+
+    n_shown = np.bincount(place, weights=shown)
+    return curve_of_sums(
+        "seen",
+        positions.astype(np.int64),
+        n_shown,
+        per_query,
+        estimate,
+        n_bootstrap=n_bootstrap,
+        level=level,
+        seed=seed,
+    )
+
+
 ESTIMATORS: dict[str, Callable[..., Curve]] = {
     "randomization": randomization,
     "pivot": pivot,
@@ -80,11 +128,13 @@ ESTIMATORS: dict[str, Callable[..., Curve]] = {
 def estimate_propensities(log: ClickLog, estimator: str = "auto", **options: Any) -> Curve:
     """The curve of a log by the estimator of this name.
 
-    `auto` takes randomization if enough of the log is shuffled, else all_pairs. Options are the estimator's own.
+    `auto` takes randomization if enough of the log is shuffled, else all_pairs; `seen` reads the record of looks.
+    Options are the estimator's own.
     """
-    if estimator != "auto" and estimator not in ESTIMATORS:
-        raise ValueError(f"unknown estimator '{estimator}': choose auto or one of {', '.join(ESTIMATORS)}")
-    chosen = ESTIMATORS.get(estimator, _automatic)
+    known_estimators = {**ESTIMATORS, "seen": seen}
+    if estimator != "auto" and estimator not in known_estimators:
+        raise ValueError(f"unknown estimator '{estimator}': choose auto or one of {', '.join(known_estimators)}")
+    chosen = known_estimators.get(estimator, _automatic)
     known = [name for name in inspect.signature(chosen).parameters if name != "log"]
     unknown = [name for name in options if name not in known]
     if unknown:

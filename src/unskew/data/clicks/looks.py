@@ -1,0 +1,102 @@
+r"""The record of looks: what a log can tell of its faults.
+
+A look that is recorded with probability $1 - m$, and with probability $f$ where there was none, gives the record
+$q_k(x) = f + (1 - m - f)\,o_k(x)$. Misses only rescale. False alarms can be told from clicks where documents moved:
+with click rates $c_k(x) = r(x)\,o_k(x)$ of one document at two positions, $c_k q_j - c_j q_k = f\,(c_k - c_j)$. Click
+rate and record of each product come from other sessions, so that both sides, added up over documents, are unbiased.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.data.clicks.click_log import ClickLog
+
+CERTAIN = 2.0  # standard errors by which clicks must differ between positions
+REMEDY = "pass the rate as false_alarms, 0 for a clean record, or shuffle a small share of the traffic"
+
+
+@dataclass(frozen=True)
+class FalseAlarms:
+    """How often a document is recorded that was not looked at."""
+
+    rate: float  # not cut at 0: chance may put it below
+    error: float  # standard error, over queries
+    n_moved: int  # documents that the estimate rests on
+
+
+def recorded(log: ClickLog) -> tuple[NDArray, NDArray]:
+    """Looks `[lists, docs]` and sessions in which they were recorded `[lists]`; a log without them is refused."""
+    if log.seen is None or log.seen_sessions is None or not log.seen_sessions.any():
+        raise ValueError(
+            "the log has no record of looks: ingest it with --seen COLUMN or --seen-event TYPE, or take a method that "
+            "learns from clicks alone"
+        )
+    return log.seen, log.seen_sessions
+
+
+def look_rates(log: ClickLog) -> NDArray[np.float64]:
+    """Share of the recorded sessions in which each position was looked at; NaN where nothing was recorded."""
+    seen, sessions = recorded(log)
+    places = log.positions[log.mask]
+    shown = np.bincount(places, weights=np.broadcast_to(sessions[:, None], log.mask.shape)[log.mask])
+    with np.errstate(invalid="ignore"):
+        return np.bincount(places, weights=seen[log.mask]) / shown
+
+
+def faults_of_looks(log: ClickLog) -> list[str]:
+    """What the record says that looks cannot be, each in a sentence; none for a consistent one."""
+    seen, sessions = recorded(log)
+    faults = []
+    unrecorded = (log.sessions - sessions)[:, None]
+    blind = float(np.maximum(log.clicks - unrecorded - seen, 0)[log.mask].sum())
+    if blind and not log.graded:
+        faults.append(f"at least {blind:,.0f} clicks have no look: looks are missed, or recorded of something else")
+    rates = look_rates(log)
+    rates = rates[np.isfinite(rates)]
+    every = np.broadcast_to(sessions[:, None], seen.shape)[log.mask]
+    if not seen.any() or (seen[log.mask] == every).all():
+        faults.append("the record is constant: it says nothing")
+    elif len(rates) > 1 and rates[-1] >= rates[0]:
+        faults.append(f"looks do not fall with the position: {rates[0]:.2f} at the top, {rates[-1]:.2f} at the last")
+    return faults
+
+
+def false_alarms(log: ClickLog) -> FalseAlarms:
+    """The rate of false alarms, from documents that were shown at several positions."""
+    seen, sessions = recorded(log)
+    n_positions = max(log.n_positions, 1)
+    chosen = log.mask & (sessions > 0)[:, None]
+    code = log.versions[chosen].astype(np.int64) * n_positions + log.positions[chosen]
+    cells, number = np.unique(code, return_inverse=True)
+
+    def added(values: NDArray) -> NDArray[np.float64]:
+        return np.bincount(number, weights=np.broadcast_to(values, chosen.shape)[chosen], minlength=len(cells))
+
+    shown, noted = added(log.sessions[:, None]), added(sessions[:, None])
+    versions = cells // n_positions
+    _, document, n_places = np.unique(versions, return_inverse=True, return_counts=True)
+    weight = noted / np.sqrt(np.bincount(document, weights=noted))[document]
+    clicks, looks = weight * added(log.clicks) / shown, weight * added(seen) / noted
+    above = {name: _above(values, document) for name, values in (("w", weight), ("c", clicks), ("q", looks))}
+    left = above["c"] * looks - clicks * above["q"]
+    right = above["c"] * weight - clicks * above["w"]
+    queries = log.version_queries[versions]
+    left, right = (np.bincount(queries, weights=values) for values in (left, right))
+    n_moved = int((n_places > 1).sum())
+    if not n_moved:
+        raise ValueError(f"no document was shown at two positions, so that false alarms cannot be told: {REMEDY}")
+    if abs(right.sum()) <= CERTAIN * np.sqrt((right**2).sum()):
+        raise ValueError(f"clicks on documents that moved hardly differ between positions: {REMEDY}")
+    rate = left.sum() / right.sum()
+    return FalseAlarms(float(rate), float(np.sqrt(((left - rate * right) ** 2).sum()) / abs(right.sum())), n_moved)
+
+
+def _above(values: NDArray[np.float64], document: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Sum over the higher positions of the same document; cells come document by document, from the top down."""
+    before = np.cumsum(values) - values
+    first = np.searchsorted(document, document)
+    return before - before[first]

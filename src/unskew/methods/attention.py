@@ -1,0 +1,142 @@
+r"""Attention: observation is learnt from a record of looks, relevance from clicks given it (docs/attention.md).
+
+Assumes $P(c) = P(r \mid x)\,o_k(x)$, and a record of what was looked at (viewport, hover), perhaps of part of the
+sessions: $P(\text{recorded}) = f + (1 - f)\,\hat o_k(x)$ with $\mathrm{logit}\,\hat o_k(x) = b_k + g_k(x)$, $b$ a table
+of positions and $g$ a network of the document. Observation learns from the record alone, by cross-entropy.
+Relevance learns from clicks:
+
+* `learn="product"`: by the listwise softmax on $r + \log \hat o$;
+* `learn="weights"`: by the listwise softmax on clicks divided by $\hat o$, each weight at most `max_weight`.
+
+Looks that are missed, whatever the document, scale $\hat o$ as a whole and change nothing. False alarms at rate $f$
+must be told (`false_alarms`), or estimated from documents that moved (`false_alarms=none`; see `data.clicks.looks`). A
+record that grows with interest is relevance in part, and no click can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from unskew import losses
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.looks import false_alarms as estimate_false_alarms
+from unskew.data.clicks.looks import recorded
+from unskew.lists import ClickedLists
+from unskew.methods.method import Method, Stage, Terms, above_zero
+from unskew.networks.limits import showings, weighted_mean
+from unskew.networks.observation import PositionObservation
+from unskew.networks.registry import Problem
+from unskew.networks.running import RunningEstimate
+
+LEARN = ("product", "weights")
+HIGHEST_RATE = 0.99
+MEAN_RATE = 0.05
+
+
+class Attention(Method):
+    r"""Observation from recorded looks, relevance from clicks given it.
+
+    Args:
+        false_alarms: $f$, how often a document is recorded that was not looked at; none: estimated from documents that
+            moved.
+        learn: how clicks teach relevance, product or weights.
+        max_weight: largest weight of a click, for `learn="weights"`; none: no bound.
+        observation_hidden: layers of the network of $g$; default: as the ranker's.
+        observation_rate: learning-rate factor of the table $b$: Adagrad moves it more slowly than a network.
+    """
+
+    paper = "this project, docs/attention.md"
+    assumes = "looks were recorded, at least in part of the sessions; clicks are a product of relevance and observation"
+    click_model = "softmax"
+    rate: Tensor
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        false_alarms: float | None = 0.0,
+        learn: str = "product",
+        max_weight: float | None = 100.0,
+        observation_hidden: Sequence[int] | None = None,
+        observation_rate: float = 3.0,
+    ):
+        super().__init__()
+        if learn not in LEARN:
+            raise ValueError(f"unknown learn '{learn}', known: {', '.join(LEARN)}")
+        if false_alarms is not None and not 0 <= false_alarms < 1:
+            raise ValueError(f"false_alarms must be from 0 to below 1, or none, got {false_alarms}")
+        self.estimates = false_alarms is None
+        self.learn = learn
+        self.max_weight = above_zero("max_weight", max_weight)
+        self.observation_rate = observation_rate
+        self.n_positions = problem.n_positions
+        self.relevance = problem.new_ranker()
+        self.observation = PositionObservation(problem)
+        self.dependence: nn.Module = problem.new_layers(problem.n_positions, observation_hidden)
+        self.mean = RunningEstimate(torch.zeros(problem.n_positions), MEAN_RATE)
+        self.register_buffer("rate", torch.tensor([false_alarms or 0.0, 0.0]))  # and its standard error
+
+    def stages(self) -> list[Stage]:
+        return [Stage("train", self.loss, {self.observation: self.observation_rate, self: 1.0})]
+
+    def loss(self, lists: ClickedLists) -> Terms:
+        logits = self.look_logits(lists)
+        log_seen = F.logsigmoid(logits).detach()
+        scores = lists.apply(self.relevance)
+        if self.learn == "product":
+            clicks = losses.softmax(scores + log_seen, lists.clicks, lists.mask)
+        else:
+            weights = (-log_seen).clamp(max=losses.LARGEST_EXPONENT).exp().clamp(max=self.max_weight or float("inf"))
+            clicks = losses.softmax(scores, lists.clicks * weights.masked_fill(~lists.mask, 0.0), lists.mask)
+        return {"clicks": clicks, "looks": self._cost_of_looks(logits, lists)}
+
+    def look_logits(self, lists: ClickedLists) -> Tensor:
+        r"""$\mathrm{logit}\,\hat o$ of each document where it was shown, `[batch, docs]`."""
+        places = lists.positions.clamp(max=self.n_positions - 1)
+        outputs = lists.per_document(self.dependence)
+        if self.training:
+            mean = weighted_mean(outputs.detach(), showings(lists).unsqueeze(-1), (0, 1))
+            self.mean.update(mean, lists.mask.any())
+        by_document = outputs.gather(-1, places.unsqueeze(-1)).squeeze(-1)
+        return self.observation(lists.positions, lists.bias) + by_document
+
+    def click_logits(self, lists: ClickedLists) -> Tensor:
+        return lists.apply(self.relevance) + F.logsigmoid(self.look_logits(lists))
+
+    def examination(self) -> Tensor:
+        """How much the document of the mean of $g$ is seen relative to the top."""
+        log_seen = F.logsigmoid(self.observation.average_logits() + self.mean.value)
+        return (log_seen - log_seen[0]).exp()
+
+    def prepare(self, logs: Mapping[str, Any]) -> Mapping[str, Any]:
+        log = logs["clicks"]
+        if isinstance(log, ClickLog):
+            recorded(log)
+        if self.estimates:
+            if not isinstance(log, ClickLog):
+                raise ValueError("false alarms are estimated from a log in memory only: pass false_alarms=…")
+            found = estimate_false_alarms(log)
+            self.rate.copy_(torch.tensor([min(max(found.rate, 0.0), HIGHEST_RATE), found.error]))
+        return logs
+
+    def findings(self) -> dict[str, Any]:
+        if not self.estimates:
+            return {}
+        return {"false_alarms": {"rate": float(self.rate[0]), "standard_error": float(self.rate[1])}}
+
+    def _cost_of_looks(self, logits: Tensor, lists: ClickedLists) -> Tensor:
+        """Cross-entropy of the record, a sum over the sessions in which looks were recorded."""
+        if lists.seen is None or lists.seen_sessions is None:
+            raise ValueError(
+                "attention needs a record of looks: ingest the log with --seen COLUMN or --seen-event TYPE"
+            )
+        alarms = self.rate[0].to(logits.dtype)
+        noted = torch.logaddexp(alarms.log(), torch.log1p(-alarms) + F.logsigmoid(logits))
+        passed = torch.log1p(-alarms) + F.logsigmoid(-logits)
+        cost = lists.seen * noted + (lists.seen_sessions.unsqueeze(-1) - lists.seen) * passed
+        return -cost.masked_fill(~lists.mask, 0.0).sum()
