@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from unskew.data.clicks.looks import faults_of_looks
 from unskew.diagnosis.assemble import Diagnosis, Refusal
 from unskew.diagnosis.estimators.logger_strength import STRONG
 from unskew.diagnosis.estimators.trust import TRUST
@@ -44,6 +45,8 @@ class Facts:
     graded: bool
     clickless_missing: bool
     features: bool = True  # documents have features to rank by
+    looks: bool = False  # what was looked at is recorded
+    faulty_looks: str | None = None  # what the record says that looks cannot be
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ def facts(diagnosis: Diagnosis) -> Facts:
         features_know_order=None if isinstance(diagnosis.order, Refusal) else diagnosis.order >= ORDER_IS_FEATURES,
         interventions=log.interventions is not None and bool((log.interventions.values > 0).any()),
         policy_scores=log.policy_scores is not None,
+        looks=(looks := log.seen_sessions is not None and bool(log.seen_sessions.any())),
+        faulty_looks="; ".join(faults_of_looks(log)) if looks else None,
         joint=log.joint,
         graded=log.graded,
         clickless_missing=diagnosis.traffic.clickless_missing,
@@ -206,6 +211,14 @@ def _low_rank(known: Facts) -> Judged:
     return _lbd(known)
 
 
+def _attention(known: Facts) -> Judged:
+    if not known.looks:
+        return CANNOT, "it needs a record of what was looked at, and the log has none"
+    if known.faulty_looks:
+        return DOUBTFUL, f"it rests on the record of looks: {known.faulty_looks}"
+    return TRAIN, "looks are recorded, and the record is consistent; see the rate of false alarms"
+
+
 def _hte(known: Facts) -> Judged:
     if not known.interventions:
         return CANNOT, "it needs sessions in which the order was changed on purpose, and none is marked"
@@ -269,6 +282,7 @@ RULES: dict[str, Rule] = {
     "vectorization": _vectorization,
     "lbd": _lbd,
     "low_rank": _low_rank,
+    "attention": _attention,
     "hte": _hte,
     "upe": _upe,
     "iobm": _iobm,

@@ -74,7 +74,8 @@ def false_alarms(log: ClickLog) -> FalseAlarms:
     cells, number = np.unique(code, return_inverse=True)
 
     def added(values: NDArray) -> NDArray[np.float64]:
-        return np.bincount(number, weights=np.broadcast_to(values, chosen.shape)[chosen], minlength=len(cells))
+        weights = np.broadcast_to(values, chosen.shape)[chosen]
+        return np.bincount(number, weights=weights, minlength=len(cells)).astype(np.float64)
 
     shown, noted = added(log.sessions[:, None]), added(sessions[:, None])
     versions = cells // n_positions
@@ -85,7 +86,7 @@ def false_alarms(log: ClickLog) -> FalseAlarms:
     left = above["c"] * looks - clicks * above["q"]
     right = above["c"] * weight - clicks * above["w"]
     queries = log.version_queries[versions]
-    left, right = (np.bincount(queries, weights=values) for values in (left, right))
+    left, right = (np.bincount(queries, weights=values).astype(np.float64) for values in (left, right))
     n_moved = int((n_places > 1).sum())
     if not n_moved:
         raise ValueError(f"no document was shown at two positions, so that false alarms cannot be told: {REMEDY}")
