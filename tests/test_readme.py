@@ -45,5 +45,5 @@ def test_the_table_of_methods_names_every_method():
     assert listed == set(METHODS)
 
 
-def test_contributing_fits_a_screen():
-    assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 60
+def test_contributing_is_short():
+    assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 120

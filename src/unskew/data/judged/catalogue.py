@@ -120,6 +120,8 @@ def own_files(name: str) -> dict[str, str]:
     if not folder.is_dir():
         return {}
     found = {split: [path for path in sorted(folder.iterdir()) if path.name.split(".")[0] == split] for split in SPLITS}
+    if not any(found.values()):  # a folder of something else, such as a click log
+        return {}
     wrong = [split for split, files in found.items() if len(files) != 1]
     if wrong:
         names = ", ".join(path.name for path in found[wrong[0]]) or "none"
