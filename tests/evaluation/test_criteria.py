@@ -1,5 +1,7 @@
 """Criteria for choosing without labels."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,11 +15,16 @@ from unskew.evaluation.criteria import (
     leading_criterion,
     list_log_likelihood,
     measure_all,
+    measure_production,
 )
+from unskew.evaluation.differences import mean_interval
+from unskew.evaluation.evaluate import evaluate
 from unskew.evaluation.held_out import HeldOut
 from unskew.evaluation.production import production_of_log
 from unskew.fitting import fit
 from unskew.recipe import Recipe
+from unskew.simulation.policies import NoisyOracle
+from unskew.simulation.simulate import simulate
 from unskew.training.validation import click_likelihood
 
 FAST = {"steps": 10, "hidden": [4]}
@@ -107,3 +114,19 @@ def test_the_default_decides_unless_a_contender_lacks_it():
     assert leading_criterion({"a": everything}, "ips") == "ips"
     with pytest.raises(ValueError, match="unknown criterion 'magic'"):
         leading_criterion({"a": everything}, "magic")
+
+
+def test_with_one_order_per_query_the_score_likelihood_would_praise_a_worse_ranker_and_gives_no_verdict(world):
+    judged = world.train
+    good, worse = NoisyOracle(strength=0.7), NoisyOracle(strength=0.5, seed=1).scores(judged)
+    ndcg = [evaluate(scores, judged, ["ndcg@10"]).mean("ndcg@10") for scores in (good.scores(judged), worse)]
+    assert ndcg[0] > ndcg[1] + 0.1
+    log = replace(simulate(judged, good, "position_based", sessions=64).log, policy_scores=None)
+    evidence = Evidence(HeldOut(log))
+    production, rival = Contender(production_of_log(log).scores), Contender(worse)
+    by_likelihood = [measure_all(entry, evidence)[0]["score_likelihood"] for entry in (production, rival)]
+    assert mean_interval(by_likelihood[1] - by_likelihood[0])[1] > 0  # beyond the interval, and wrong
+    values, reasons = measure_production(production, evidence)
+    assert not values
+    assert "its order is the position" in reasons["score_likelihood"]
+    assert "its order is the position" in reasons["pair_agreement_across"]

@@ -23,6 +23,10 @@ from unskew.reporting.sheets import NOTHING, Field, Sheet, signed
 
 PRODUCTION = "production"
 ALPHA = 0.05
+TO_RANK_PRODUCTION = (
+    "A share of sessions in which documents are shuffled or swapped at random, sessions of a second ranker, or judged "
+    "queries (--validate, --test) would make a verdict possible"
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Outlook:
         """The verdict in one sentence."""
         rivals = [entry for entry in self.standings if entry.difference is not None]
         if not any(entry.label == PRODUCTION for entry in self.standings) or not rivals:
-            return f"production cannot be compared by {self.measure}"
+            return f"no verdict on production: {self.measure} cannot rank it. {TO_RANK_PRODUCTION}"
         sign = 1 if self.higher_is_better else -1
         best = max(rivals, key=lambda entry: sign * (entry.difference or 0.0))
         others = [entry.label for entry in rivals if entry.beats and entry.label != best.label]
@@ -90,8 +94,7 @@ def outlook(experiment: Experiment, results: Results, criterion: str | None = No
     if PRODUCTION not in table.labels():
         return None
     if experiment.task == "choose":
-        measured = {label: list(table.of("", label)[0].outcome.per_query) for label in table.labels()}
-        name = leading_criterion(measured, criterion)
+        name = _deciding(table, criterion)
         title, better = CRITERIA[name].title, CRITERIA[name].higher_is_better
         explanation = _explained(name, criterion)
     else:
@@ -105,6 +108,15 @@ def outlook(experiment: Experiment, results: Results, criterion: str | None = No
     }
     source = str(table.of("", PRODUCTION)[0].outcome.about.get("production", ""))
     return Outlook(title, better, tuple(standings(values, better)), source, explanation)
+
+
+def _deciding(table: Table, asked: str | None) -> str:
+    """The criterion that ranks methods, production among them where any criterion can."""
+    measured = {label: list(table.of("", label)[0].outcome.per_query) for label in table.labels()}
+    name = leading_criterion(measured, asked)
+    if asked is not None or all(name in names for names in measured.values()):
+        return name
+    return leading_criterion({label: names for label, names in measured.items() if label != PRODUCTION})
 
 
 def standings(values: Mapping[str, NDArray[np.float64]], higher_is_better: bool = True) -> list[Standing]:

@@ -26,6 +26,7 @@ from unskew.evaluation.criteria import (
     list_log_likelihood,
     measure_all,
 )
+from unskew.evaluation.criteria import measure_production as by_held_out_clicks
 from unskew.evaluation.evaluate import evaluate
 from unskew.evaluation.held_out import HeldOut, Vector
 from unskew.evaluation.offline import fit_relevance
@@ -124,7 +125,7 @@ def measure_production(definition: Definition) -> Outcome:
         values = {name: result.values(name) for name in definition["metrics"]}
         return Outcome(values, result.query_ids, {"production": known.source})
     case = own_case(definition)
-    values, reasons = measure_all(case.production, case.evidence)
+    values, reasons = by_held_out_clicks(case.production, case.evidence)
     return Outcome(values, case.evidence.held_out.query_ids, {"reasons": reasons, **case.about})
 
 

@@ -57,6 +57,9 @@ class Criterion:
     can_tell: str
     cannot_tell: str
     higher_is_better: bool = True
+    # Whether documents are compared at equal positions only. Production's order is the position itself: what it knows
+    # then counts for every ranker, and its own score has nothing to add, however good it is.
+    given_position: bool = False
 
 
 def list_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
@@ -148,6 +151,7 @@ def _relevance(evidence: Evidence) -> Vector:
     return evidence.relevance
 
 
+PRODUCTION_IS_POSITION = "gives production no credit: its order is the position"
 NEVER_SHOWN = "anything about documents that were never shown"
 
 CRITERIA: dict[str, Criterion] = {
@@ -156,7 +160,9 @@ CRITERIA: dict[str, Criterion] = {
         title="score likelihood",
         measures="log-likelihood of where in its list a click falls, from the scores and one free number a position",
         can_tell="whether the scores explain clicks beyond the position; needs neither varied orders nor propensities",
-        cannot_tell=f"relevance from what else draws the eye: scoring eye-catchers high is praised; {NEVER_SHOWN}",
+        cannot_tell="relevance from what else draws the eye: scoring eye-catchers high is praised; "
+        f"production, whose order is the position; {NEVER_SHOWN}",
+        given_position=True,
     ),
     "pair_agreement": Criterion(
         measure=lambda contender, evidence: pair_agreement.same_query(contender.scores, evidence.held_out),
@@ -177,7 +183,9 @@ CRITERIA: dict[str, Criterion] = {
         title="agreement across queries",
         measures="of two documents of any queries at one position the same, scores less the mean of their query",
         can_tell="what pair agreement can, with an order that never varies",
-        cannot_tell=f"an easy query from a good ranker: queries with more relevant documents blur it; {NEVER_SHOWN}",
+        cannot_tell="an easy query from a good ranker: queries with more relevant documents blur it; "
+        f"production, whose order is the position; {NEVER_SHOWN}",
+        given_position=True,
     ),
     "ips": Criterion(
         measure=_ips,
@@ -237,6 +245,14 @@ def measure_all(
         except NotMeasured as reason:
             reasons[name] = str(reason)
     return values, reasons
+
+
+def measure_production(production: Contender, evidence: Evidence) -> tuple[dict[str, Vector], dict[str, str]]:
+    """The same for the ranking that chose the positions, without the criteria that cannot rank it."""
+    able = [name for name, entry in CRITERIA.items() if not entry.given_position]
+    values, reasons = measure_all(production, evidence, able)
+    unable = {name: PRODUCTION_IS_POSITION for name, entry in CRITERIA.items() if entry.given_position}
+    return values, reasons | unable
 
 
 def standard_error(values: NDArray[np.float64]) -> float:
