@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from unskew.comparison.automatic import auto
     from unskew.daily.drift import drift
     from unskew.daily.tune import tune
     from unskew.data.clicks.click_log import ClickLog
@@ -46,6 +47,7 @@ PLACES = {
     "Recipe": "recipe",
     "USERS": "simulation.users",
     "UnbiasedRanker": "estimator",
+    "auto": "comparison.automatic",
     "compare": "public.comparing",
     "data_sets": "public.comparing",
     "demo": "demonstration",
@@ -86,6 +88,7 @@ __all__ = [
     "Model",
     "Recipe",
     "UnbiasedRanker",
+    "auto",
     "compare",
     "data_sets",
     "demo",

@@ -41,6 +41,10 @@ COMMANDS = {
         "compare:compare",
         "Compare methods and production on a log of your own: by judgements, or without any by held-out clicks.",
     ),
+    "auto": Entry(
+        "auto:auto",
+        "Choose a method by what the log can tell, check it against production, and train it. Exit code 3: not better.",
+    ),
     "train": Entry("train:train", "Train a ranker on a click log. A run that was cut off goes on where it was."),
     "tune": Entry("tune:tune", "Train a model further on judged queries, as far as cross-validation on them says."),
     "drift": Entry(

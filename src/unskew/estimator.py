@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from unskew.comparison.automatic import BETTER, auto
 from unskew.data.checks import check_features
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.columns import as_features, listed
@@ -24,6 +25,8 @@ from unskew.public.progress import Follow
 from unskew.shown_rows import ShownRows, list_of_rows, vector
 from unskew.simulation.truth import Simulation
 
+AUTO = "auto"
+
 
 class UnbiasedRanker(BaseEstimator):
     """A ranker learnt from clicks.
@@ -33,7 +36,8 @@ class UnbiasedRanker(BaseEstimator):
     `ranker.set_fit_request(query=True, position=True).set_score_request(query=True)` and, as splitter, `GroupKFold`.
 
     Args:
-        method: name of a method; `unskew methods` lists them.
+        method: name of a method; `unskew methods` lists them. "auto" chooses one by held-out clicks, and costs about as
+            much as all that it tries.
         seed: two fits with the same seed are the same.
         hyper_parameters: of the method (`max_weight=10`), of training (`steps`, `learning_rate`, `patience`, …), of the
             network (`hidden`, `network="linear"`, …), and `transform`.
@@ -42,6 +46,7 @@ class UnbiasedRanker(BaseEstimator):
         model_: the fitted model; `unskew.save_model(ranker.model_, folder)` keeps it.
         examination_: the learnt examination curve relative to the top, where the method has one.
         history_: loss terms and validation by step.
+        verdict_: with `method="auto"`, what was chosen, why, and how it stands against production.
     """
 
     def __init__(self, method: str = DEFAULT_METHOD, seed: int = 0, **hyper_parameters: Any):
@@ -101,19 +106,28 @@ class UnbiasedRanker(BaseEstimator):
             eval_group: the sizes, where `eval_set` is `[(X, grades)]` as in LightGBM: `[group]`.
             progress: False for no bar, or a function that is called with a `Report` on the way.
         """
+        if self.method == AUTO and (eval_set is not None or interventions is not None):
+            raise ValueError(
+                "auto chooses by the log's own held-out clicks: with eval_set or interventions name a method"
+            )
         if isinstance(X, ClickLog | Simulation | str | Path):
             log = as_log(X)
         else:
             known = (query, session, document, bias, policy_score, intervention)
             log = ShownRows(clicks, group, position, sessions, *known).log(X)
         names = log.feature_names
-        self.model_: Model = fit(
-            self.method,
-            log,
-            interventions=interventions,
-            validate=None if eval_set is None else _judged(eval_set, eval_group, names),
-            progress=progress,
-            **{**self.hyper_parameters, "seed": self.seed},
+        options = {**self.hyper_parameters, "seed": self.seed}
+        self.model_: Model = (
+            self._chosen(log, options)
+            if self.method == AUTO
+            else fit(
+                self.method,
+                log,
+                interventions=interventions,
+                validate=None if eval_set is None else _judged(eval_set, eval_group, names),
+                progress=progress,
+                **options,
+            )
         )
         self.history_ = self.model_.history
         self.examination_ = self.model_.examination()
@@ -123,6 +137,13 @@ class UnbiasedRanker(BaseEstimator):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         return self
+
+    def _chosen(self, log: ClickLog, options: dict[str, Any]) -> Model:
+        chosen = auto(log, **options)
+        self.verdict_ = chosen.verdict
+        if chosen.verdict.production != BETTER:
+            warnings.warn(str(chosen.verdict), RuntimeWarning, stacklevel=3)
+        return chosen.model
 
     def predict(self, X: Any, group: ArrayLike | None = None, *, query: Any = None) -> NDArray[np.float64]:
         """A score for each row; higher ranks higher. Without `group` or `query` all rows are one list."""

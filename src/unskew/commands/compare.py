@@ -11,7 +11,6 @@ import unskew
 from unskew.commands.app import DATA_HELP, AllowCode, Json, Quiet, SetOptions, command
 from unskew.commands.experiment_output import show_experiment
 from unskew.comparison.held_out import HELD_OUT
-from unskew.comparison.own_log import DEFAULT_METHODS
 from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION
 from unskew.parts import load_part
 from unskew.terminal import parse_grids, parse_options
@@ -24,7 +23,7 @@ def compare(
         str | None,
         typer.Option(
             help="With commas between; the first is the baseline. METHOD+trees ranks by trees; lightgbm and "
-            f"lightgbm_position are LightGBM's own. Default: {','.join(DEFAULT_METHODS)}, and LightGBM where installed."
+            "lightgbm_position are LightGBM's own. Default: what `diagnose` advises, and LightGBM where installed."
         ),
     ] = None,
     scores: Annotated[

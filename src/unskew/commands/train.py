@@ -9,6 +9,7 @@ import typer
 
 import unskew
 from unskew.commands.app import DATA_HELP, AllowCode, Json, Overwrite, Quiet, Seed, SetOptions, command
+from unskew.commands.auto import run_auto
 from unskew.data.clicks.windows import window
 from unskew.data.column_table import grouped
 from unskew.data.files import check_folder
@@ -23,7 +24,10 @@ def train(
     log: Annotated[Path, typer.Argument(help="A click log, as simulate writes it.")],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     method: Annotated[
-        str | None, typer.Option(help="A method; `unskew methods` lists them. Default: dla, or that of --from.")
+        str | None,
+        typer.Option(
+            help="A method; `unskew methods` lists them. auto: as unskew auto --force. Default: dla, or --from's."
+        ),
     ] = None,
     ranker: Annotated[
         str, typer.Option(help="network, or trees: LightGBM on the method's debiased targets (unskew[trees]).")
@@ -54,6 +58,12 @@ def train(
     quiet: Quiet = False,
 ) -> None:
     """Train a ranker on a click log. A run that was cut off goes on where it was."""
+    if method == "auto":
+        if any((validate, judged, interventions, stream, start, since, until, half_life)):
+            raise ValueError("auto takes the whole log and nothing else: name a method, or leave the other options out")
+        every = {"ranker": ranker, **parse_options(options or [])}
+        run_auto(log, out, every, seed=seed, force=True, overwrite=overwrite, json=json, quiet=quiet)
+        return
     check_folder(out, ABOUT, overwrite=overwrite)
     first = None if start is None else unskew.load_model(start)
     given = {"seed": seed, "ranker": ranker, **parse_options(options or [])}

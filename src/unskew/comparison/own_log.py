@@ -18,17 +18,16 @@ from unskew.comparison.settings import Entry, Experiment, OptionTable
 from unskew.comparison.statistics import Table
 from unskew.comparison.tables import chosen_sheet, difference_sheet, result_sheets
 from unskew.comparison.tasks import TASKS
-from unskew.data.clicks.storage import open_log
+from unskew.data.clicks.storage import open_log, read_log
 from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.diagnosis.advice import advise, facts, worth_comparing
+from unskew.diagnosis.assemble import diagnose
 from unskew.evaluation.criteria import CRITERIA
 from unskew.methods import METHODS, Method
 from unskew.parts import name_of
 from unskew.recipe import Recipe, find_method
 from unskew.reporting.sheets import Sheet
-
-# What is compared where nothing is named: methods that need neither propensities, interventions nor joint clicks.
-DEFAULT_METHODS = ("naive", "dla", "two_tower", "regression_em", "lbd", "vectorization", "affine_softmax")
 
 CHOSEN_BY = "the last step; hyper-parameters by other held-out clicks, first repetition"  # without judged data
 
@@ -63,8 +62,8 @@ def compare(
     Args:
         log: folder of a click log.
         methods: names, or classes of your own; the first is the baseline. `METHOD+trees` has trees for its ranker;
-            `lightgbm` and `lightgbm_position` are LightGBM's own. Default: `DEFAULT_METHODS`, and LightGBM's where it
-            is installed.
+            `lightgbm` and `lightgbm_position` are LightGBM's own. Default: what `diagnose` calls worth
+            training, the usual methods that can work on this log, and LightGBM's where it is installed.
         scores: label -> parquet file with `query`, `document` and `score` of another program's ranker.
         validate, test: data sets or LETOR files, as `load_split` takes them; both or none.
         judged: judged data that `labelled` learns from.
@@ -75,7 +74,7 @@ def compare(
         held_out: share of the queries that methods are compared on, without judged data.
         seeds: trainings of each method; log and held-out queries stay.
     """
-    methods = [*DEFAULT_METHODS, *lightgbm_rows()] if methods is None else list(methods)
+    methods = [*default_methods(log), *lightgbm_rows()] if methods is None else list(methods)
     others = [str(name) for name in methods if name in LIGHTGBM]
     methods = [name for name in methods if name not in LIGHTGBM]
     entries = [_entry(method, grids or {}) for method in methods]
@@ -134,6 +133,11 @@ def compare(
         fresh=fresh,
         progress=progress,
     )
+
+
+def default_methods(log: str | Path) -> list[str]:
+    """What is compared where nothing is named: what a quick diagnosis of the log advises."""
+    return worth_comparing(advise(facts(diagnose(read_log(log), quick=True))))
 
 
 def _present(experiment: Experiment, results: Results, data: str, criterion: str | None) -> Presentation:

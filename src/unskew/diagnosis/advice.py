@@ -5,7 +5,7 @@ A rule of `RULES` sees facts of the diagnosis only; None means that the log coul
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from unskew.data.clicks.looks import faults_of_looks
@@ -16,6 +16,9 @@ from unskew.methods import METHODS
 
 TRAIN, TRY, DOUBTFUL, CANNOT = "train", "try", "doubtful", "cannot work"
 WORDS = (TRAIN, TRY, DOUBTFUL, CANNOT)  # from the best
+
+# Compared on every log where they can work: plain clicks, and observation by position, or by position and document.
+ALWAYS = ("naive", "dla", "two_tower", "lbd", "low_rank")
 
 ORDER_IS_FEATURES = 0.9  # of pairs of a list in an order that the features predict
 NOTABLE_COUPLING = 0.05  # standard deviation of the exponent; below, it changes little
@@ -96,6 +99,14 @@ def advise(known: Facts) -> tuple[Advice, ...]:
     """Advice for every method, the best first."""
     found = [Advice(name, *_judge(RULES.get(name, _other(name)), name, known)) for name in METHODS]
     return tuple(sorted(found, key=lambda entry: WORDS.index(entry.word)))
+
+
+def worth_comparing(methods: Sequence[Advice]) -> list[str]:
+    """What `unskew compare` tries by default: what is worth training, and ALWAYS; plain clicks first."""
+    words = {entry.method: entry.word for entry in methods}
+    always = [name for name in ALWAYS if words.get(name, CANNOT) != CANNOT]
+    worth = [entry.method for entry in methods if entry.word == TRAIN and METHODS[entry.method].has_ranker]
+    return list(dict.fromkeys([*always, *worth]))
 
 
 def _judge(rule: Rule, name: str, known: Facts) -> Judged:

@@ -14,6 +14,7 @@ from unskew.diagnosis.advice import (
     advise,
     facts,
     scalar_violated,
+    worth_comparing,
 )
 from unskew.diagnosis.assemble import Diagnosis, Refusal
 from unskew.diagnosis.estimators.connectivity import Connectivity, Link
@@ -47,6 +48,8 @@ def verdict(diagnosis: Diagnosis) -> Verdict:
         names = [entry.method for entry in methods if entry.word == word]
         if names:
             lines.append(phrase.format(", ".join(names)))
+    if known.n_clicks:
+        lines.append(f"unskew compare tries by default: {', '.join(worth_comparing(methods))}.")
     return Verdict(tuple(lines), methods)
 
 

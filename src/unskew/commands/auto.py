@@ -1,0 +1,81 @@
+"""`unskew auto`: a ranker from a click log, the method chosen by what the log can tell."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unskew.commands.app import Json, Overwrite, Quiet, Seed, SetOptions, command
+from unskew.comparison.auto_page import advice_sheet, write_auto
+from unskew.comparison.automatic import NOT_BETTER, Chosen
+from unskew.comparison.automatic import auto as choose_and_train
+from unskew.data.files import check_folder
+from unskew.serving.model_files import ABOUT, save_model
+from unskew.terminal import console, counting_progress, parse_options, show_json, show_table
+
+NOTHING_BETTER = 3  # exit code: nothing was shown to be better than production, and no model was written
+
+
+@command
+def auto(
+    log: Annotated[Path, typer.Argument(help="A click log.")],
+    out: Annotated[Path, typer.Option(help="Folder for the model; the report is OUT.html.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Write the model even if nothing was shown to be better than production.")
+    ] = False,
+    options: SetOptions = None,
+    seed: Seed = 0,
+    overwrite: Overwrite = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Choose a method by what the log can tell, check it against production, and train it. Exit code 3: not better."""
+    run_auto(
+        log, out, parse_options(options or []), seed=seed, force=force, overwrite=overwrite, json=json, quiet=quiet
+    )
+
+
+def run_auto(
+    log: Path,
+    out: Path,
+    options: dict[str, Any],
+    *,
+    seed: int,
+    force: bool,
+    overwrite: bool,
+    json: bool,
+    quiet: bool,
+) -> None:
+    """Choose, train, write the model and its report."""
+    check_folder(out, ABOUT, overwrite=overwrite)
+    scratch = out.with_name(f".{out.name}.auto")
+    with counting_progress("auto", "trainings", quiet=quiet or json) as progress:
+        chosen = choose_and_train(log, seed=seed, checkpoints=scratch, progress=progress, **options)
+    refused = chosen.verdict.production == NOT_BETTER and not force
+    if not refused:
+        save_model(chosen.model, out, overwrite=overwrite)
+    again = " ".join(
+        [f"unskew auto {log} --out {out}", *(f"--set {k}={v}" for k, v in options.items()), f"--seed {seed}"]
+    )
+    report = write_auto(chosen.verdict, out.with_name(f"{out.name}.html"), str(log), again)
+    shutil.rmtree(scratch, ignore_errors=True)
+    _show(chosen, None if refused else out, report, json)
+    if refused:
+        raise typer.Exit(NOTHING_BETTER)
+
+
+def _show(chosen: Chosen, out: Path | None, report: Path, json: bool) -> None:
+    found = chosen.verdict
+    if json:
+        show_json({"model": out, "report": report, **asdict(found)})
+        return
+    sheet = advice_sheet(found)
+    show_table(sheet.title, sheet.columns, [[cell.text for cell in row] for row in sheet.rows], left=3)
+    written = f"{found.method} written to {out}" if out else "No model was written; --force writes it anyway"
+    lines = [*found.log, found.coupling, f"{found.method}: {found.reason}.", found.against_production, *found.surer]
+    for line in [*filter(None, lines), f"{written}. Report: {report}"]:
+        console.print(line, markup=False, highlight=False)

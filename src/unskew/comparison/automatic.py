@@ -1,0 +1,215 @@
+"""Auto: look at a log, try the methods that can work on it, choose one, certify it, and train it on everything.
+
+Two parts of the held-out queries do two jobs: one chooses (`choice.choose`), the other certifies the choice against
+plain clicks and production. With checkpoints, a run that was cut off goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from unskew.comparison.against_production import TO_RANK_PRODUCTION, Standing
+from unskew.comparison.choice import PLAIN, Choice, Measured, certify, choose, tried_first, tried_later
+from unskew.comparison.held_out import Case, contender_of, make_case
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.storage import read_log
+from unskew.diagnosis.advice import Advice, worth_comparing
+from unskew.diagnosis.advice import facts as facts_of
+from unskew.diagnosis.assemble import diagnose
+from unskew.diagnosis.verdict import verdict as verdict_of
+from unskew.evaluation.criteria import CRITERIA, measure_all, measure_production
+from unskew.evaluation.held_out import Vector
+from unskew.fitting import fit
+from unskew.model import Model
+from unskew.recipe import Recipe
+from unskew.reporting.sheets import signed
+
+HELD_OUT = 0.3  # share of the queries: half of them choose, half certify
+SAFE = "dla"  # where nothing can be tried
+BETTER, NOT_BETTER, UNKNOWN = "better", "not better", "unknown"
+
+Values = dict[str, Vector]  # criterion -> one value per query
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class AutoVerdict:
+    """What was chosen, why, and how it stands against production."""
+
+    method: str
+    reason: str
+    production: str  # BETTER, NOT_BETTER or UNKNOWN
+    against_production: str  # in one sentence
+    log: tuple[str, ...] = ()  # what the log can tell
+    coupling: str = ""
+    tried: tuple[Advice, ...] = ()
+    means: dict[str, dict[str, float]] = field(default_factory=dict)  # method -> criterion, on the queries that choose
+    standings: tuple[Standing, ...] = ()
+    surer: tuple[str, ...] = ()  # what to log or randomize
+
+    def __str__(self) -> str:
+        return " ".join(
+            part for part in (f"{self.method}: {self.reason}.", self.coupling, self.against_production) if part
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """A model trained by the method that was chosen, and the verdict."""
+
+    model: Model
+    verdict: AutoVerdict
+
+
+def auto(
+    log: ClickLog | str | Path,
+    *,
+    seed: int = 0,
+    checkpoints: str | Path | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Chosen:
+    """Choose a method for a log without a judged document, and train it on everything.
+
+    `fit` trains the method you name, `compare` measures several and leaves the choice to you.
+
+    Args:
+        log: a click log in memory, or its folder.
+        checkpoints: folder in which trainings are kept, and gone on with if the run is cut off.
+        progress: called with trainings done and trainings in all.
+        options: of training and network, for every method.
+
+    Example:
+        >>> import unskew
+        >>> log = unskew.simulate(unskew.load("world:tiny").train, "svm", "position_based", sessions=4).log
+        >>> chosen = unskew.auto(log, steps=5)
+        >>> chosen.verdict.production
+        'unknown'
+    """
+    clicks = log if isinstance(log, ClickLog) else read_log(log)
+    runs = _Runs(clicks, {**options, "seed": seed}, None if checkpoints is None else Path(checkpoints), progress)
+    found = _verdict(clicks, runs)
+    model = runs.train(found.method, clicks, "final")
+    return Chosen(replace(model, trained_on={**model.trained_on, "chosen_by": f"auto: {found.reason}"}), found)
+
+
+@dataclass
+class _Runs:
+    """Trains methods, keeps their checkpoints, and says how far it is."""
+
+    log: ClickLog
+    options: dict[str, Any]
+    folder: Path | None
+    progress: Progress | None
+    total: int = 1
+    done: int = 0
+
+    def train(self, method: str, log: ClickLog, name: str) -> Model:
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        if self.progress is not None:
+            self.progress(self.done, self.total)
+        place = None if self.folder is None else self.folder / f"{name}.checkpoint"
+        model = fit(Recipe.of(method, **self.options), log, checkpoint=place)
+        self.done += 1
+        if self.progress is not None:
+            self.progress(self.done, self.total)
+        return model
+
+
+def _verdict(log: ClickLog, runs: _Runs) -> AutoVerdict:
+    """Everything but the last training."""
+    diagnosis = diagnose(log, quick=True)
+    told, known = verdict_of(diagnosis), facts_of(diagnosis)
+    if not known.n_clicks or not known.features:
+        what = "a click" if not known.n_clicks else "features to rank by"
+        raise ValueError(
+            f"the log lacks {what}: auto has nothing to choose from. unskew diagnose says what can be done"
+        )
+    able = worth_comparing(told.methods)
+    names = tried_first(able) if known.n_positions > 1 else [PLAIN]
+    try:
+        case = make_case(log, HELD_OUT, choosing=True)
+    except ValueError as error:
+        safe = SAFE if SAFE in names else PLAIN
+        reason = f"it is the safe choice, and nothing could be tried ({error})"
+        return AutoVerdict(safe, reason, UNKNOWN, _no_verdict(), told.lines[:1], surer=(f"{TO_RANK_PRODUCTION}.",))
+    runs.total = len(names) + 1
+    choosing, certifying = _measure(names, case, runs)
+    later = tried_later(able, choosing, trust=known.trust)
+    runs.total += len(later)
+    for measured, more in zip((choosing, certifying), _measure(later, case, runs), strict=True):
+        measured.update(more)
+    choice = choose(choosing, trust=known.trust)
+    production, _ = measure_production(case.production, case.evidence)
+    choice, criterion, standings = certify(certifying, production, choice)
+    status, line = _against_production(choice, criterion, standings, case)
+    return AutoVerdict(
+        method=choice.method,
+        reason=choice.reason,
+        production=status,
+        against_production=line,
+        log=told.lines[:1],
+        coupling="" if choice.coupling is None else choice.coupling.line,
+        tried=tuple(entry for entry in told.methods if entry.method in choosing),
+        means=_means(choosing),
+        standings=tuple(standings),
+        surer=tuple(_surer(status, choice, standings)),
+    )
+
+
+def _measure(names: list[str], case: Case, runs: _Runs) -> tuple[dict[str, Values], dict[str, Values]]:
+    """Criteria of each method, on the queries that choose and on those that certify."""
+    assert case.choosing is not None
+    choosing: dict[str, Values] = {}
+    certifying: dict[str, Values] = {}
+    for name in names:
+        model = runs.train(name, case.learning, name)
+        choosing[name], _ = measure_all(contender_of(model, case.choosing.held_out), case.choosing)
+        certifying[name], _ = measure_all(contender_of(model, case.evidence.held_out), case.evidence)
+    return choosing, certifying
+
+
+def _means(measured: Measured) -> dict[str, dict[str, float]]:
+    return {
+        method: {name: float(vector[vector == vector].mean()) for name, vector in values.items()}  # NaN is left out
+        for method, values in measured.items()
+    }
+
+
+def _no_verdict() -> str:
+    return "No verdict on production: no criterion can rank it on this log."
+
+
+def _against_production(
+    choice: Choice, criterion: str | None, standings: list[Standing], case: Case
+) -> tuple[str, str]:
+    own = next((entry for entry in standings if entry.label == choice.method), None)
+    if criterion is None or own is None or own.difference is None or own.least is None or own.most is None:
+        return UNKNOWN, _no_verdict()
+    where = f"production ({case.about['production']}, {case.about['held_out_queries']} queries that did not choose)"
+    numbers = f"{signed(own.difference)} {CRITERIA[criterion].title} ({signed(own.least)} to {signed(own.most)})"
+    if own.beats:
+        return BETTER, f"{choice.method} beats {where} by {numbers}."
+    return NOT_BETTER, f"Nothing was shown to be better than {where}: {choice.method} differs by {numbers}."
+
+
+def _surer(status: str, choice: Choice, standings: list[Standing]) -> list[str]:
+    lines = []
+    own = next((entry for entry in standings if entry.label == choice.method), None)
+    if status == UNKNOWN:
+        lines.append(
+            f"{TO_RANK_PRODUCTION}. To swap the first document with another in a tenth of the sessions is a start."
+        )
+    elif own is not None and own.difference and own.least is not None and own.verdict == "not told apart":
+        more = ((own.difference - own.least) / own.difference) ** 2
+        lines.append(f"If the difference is real, about {more:,.1f} times as many held-out queries would show it.")
+    if choice.coupling is not None and choice.coupling.found:
+        lines.append(
+            "Clicks cannot tell a relevant document from one that catches the eye: judge 20 to 50 queries (low_rank, "
+            "choose=judged), or log which documents were seen."
+        )
+    return lines

@@ -1,0 +1,43 @@
+"""`unskew auto`."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import unskew
+from unskew.cli import app
+from unskew.commands import auto as command
+from unskew.comparison.automatic import NOT_BETTER, AutoVerdict, Chosen
+
+FAST = ["--set", "steps=5", "--set", "hidden=[4]", "--json"]
+
+
+@pytest.fixture(scope="module")
+def folder(world, tmp_path_factory):
+    log = unskew.simulate(world.train, "svm", "position_based", sessions=4).log
+    return unskew.write_log(log, tmp_path_factory.mktemp("auto") / "log")
+
+
+def test_auto_writes_a_model_and_a_report_and_leaves_nothing_else(folder, tmp_path):
+    done = CliRunner().invoke(app, ["auto", str(folder), "--out", str(tmp_path / "model"), *FAST])
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["production"] == "unknown"
+    assert unskew.load_model(tmp_path / "model").recipe.method == said["method"]
+    assert "Is it better than production?" in (tmp_path / "model.html").read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.html"]
+
+
+def test_nothing_better_than_production_has_an_exit_code_of_its_own_and_force_writes_anyway(
+    folder, tmp_path, monkeypatch
+):
+    model = unskew.fit(unskew.Recipe.of("naive", steps=1, hidden=[4]), unskew.read_log(folder))
+    verdict = AutoVerdict("naive", "it is all there is", NOT_BETTER, "Nothing was shown to be better.")
+    monkeypatch.setattr(command, "choose_and_train", lambda *_, **__: Chosen(model, verdict))
+    arguments = ["auto", str(folder), "--out", str(tmp_path / "model")]
+    assert CliRunner().invoke(app, arguments).exit_code == 3
+    assert not (tmp_path / "model").exists()
+    assert (tmp_path / "model.html").exists()
+    assert CliRunner().invoke(app, [*arguments, "--force"]).exit_code == 0
+    assert (tmp_path / "model").exists()
