@@ -7,7 +7,7 @@ SHARED_DATA := $(wildcard ../shared/data)
 export UNSKEW_DATA ?= $(if $(SHARED_DATA),$(abspath $(SHARED_DATA)))
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: help setup demo test test-fast test-slow test-spark browser lint format docs bench results lock clean
+.PHONY: help setup demo test test-fast test-slow test-spark browser lint format docs bench campaign results lock clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -62,6 +62,9 @@ docs: $(READY)  ## the documentation as a site, in site/
 
 bench: $(READY)  ## ratios measured on this machine, in one run
 	$(BIN)/python benchmarks/run.py
+
+campaign: $(READY)  ## kills, damaged files, full disks, second writers, little memory; a table of what came of it
+	$(BIN)/python benchmarks/campaign.py
 
 RUNS ?= runs
 results: $(READY)  ## docs/results.md from the finished experiments in RUNS

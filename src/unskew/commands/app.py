@@ -27,6 +27,7 @@ AllowCode = Annotated[
     bool, typer.Option("--allow-code", help="Let module:Class name code of your own: it is imported and run.")
 ]
 INTERRUPTED = 130  # exit code of Ctrl-C, as a shell counts
+NO_MEMORY_WORDS = ("can't allocate memory", "can't start new thread", "std::bad_alloc")  # of torch, Python, C++
 LESS_MEMORY = (
     "train with --stream or a smaller --set batch_size, ingest with a smaller --memory, "
     "rank a table in several files, or diagnose with --quick"
@@ -82,7 +83,12 @@ def _terminated_like_interrupted() -> Iterator[None]:
 def _refusal(error: Exception) -> str | None:
     """What a refusal says, in one line; None: a fault of ours, whose traceback must be seen."""
     name = type(error).__name__
-    if isinstance(error, MemoryError) or name == "OutOfMemoryException" or "can't allocate memory" in str(error):
+    no_memory = name == "OutOfMemoryException" or any(words in str(error) for words in NO_MEMORY_WORDS)
+    if isinstance(error, MemoryError) or no_memory:
+        isinstance(error, MemoryError)
+        or name == "OutOfMemoryException"
+        or any(w in str(error) for w in NO_MEMORY_WORDS)
+    ):
         detail = f" ({error})" if str(error) else ""
         return f"out of memory{detail}: {LESS_MEMORY}"
     if is_out_of_space(error):
