@@ -13,7 +13,6 @@ Everything happens in one process and its forks, from a seed. A try ends in one 
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import os
 import random
@@ -95,8 +94,6 @@ def places(folder: Path) -> list[Place]:
     rows = "".join(f"q{n // 5},d{n},{n % 3},{n * 0.5},{n % 7}\n" for n in range(60))
     table = "query,document,grade,a,b\n" + rows
     (folder / "judged.csv").write_text(table)
-    with gzip.open(folder / "judged.csv.gz", "wt") as file:
-        file.write(table)
     letor = folder / "letor.txt"
     letor.write_text("".join(f"{n % 3} qid:{n // 5} 1:{n * 0.5} 2:{n % 7} # d{n}\n" for n in range(60)))
 
@@ -122,12 +119,6 @@ def places(folder: Path) -> list[Place]:
             "judged .csv",
             folder / "judged.csv",
             lambda: digest_of_judged(read_judged_table(str(folder / "judged.csv"))),
-            False,
-        ),
-        Place(
-            "judged .csv.gz",
-            folder / "judged.csv.gz",
-            lambda: digest_of_judged(read_judged_table(str(folder / "judged.csv.gz"))),
             False,
         ),
     ]

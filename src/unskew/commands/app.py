@@ -85,10 +85,6 @@ def _refusal(error: Exception) -> str | None:
     name = type(error).__name__
     no_memory = name == "OutOfMemoryException" or any(words in str(error) for words in NO_MEMORY_WORDS)
     if isinstance(error, MemoryError) or no_memory:
-        isinstance(error, MemoryError)
-        or name == "OutOfMemoryException"
-        or any(w in str(error) for w in NO_MEMORY_WORDS)
-    ):
         detail = f" ({error})" if str(error) else ""
         return f"out of memory{detail}: {LESS_MEMORY}"
     if is_out_of_space(error):
