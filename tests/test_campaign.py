@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ SOURCE = Path(__file__).parents[1] / "benchmarks" / "campaign.py"
 def campaign():
     spec = importlib.util.spec_from_file_location("campaign", SOURCE)
     module = importlib.util.module_from_spec(spec)
+    sys.modules["campaign"] = module  # dataclasses look there
     spec.loader.exec_module(module)
     return module
 
