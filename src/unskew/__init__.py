@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unskew.comparison.automatic import auto
     from unskew.daily.drift import drift
+    from unskew.daily.readout import readout
     from unskew.daily.tune import tune
     from unskew.data.clicks.click_log import ClickLog
     from unskew.data.clicks.storage import open_log, read_log, write_log
@@ -69,6 +70,7 @@ PLACES = {
     "rank": "public.ranking",
     "read_letor": "data.judged.letor",
     "read_log": "data.clicks.storage",
+    "readout": "daily.readout",
     "reproduce": "public.reproduction",
     "save_model": "serving.model_files",
     "shop": "public.logs",
@@ -110,6 +112,7 @@ __all__ = [
     "rank",
     "read_letor",
     "read_log",
+    "readout",
     "reproduce",
     "save_model",
     "shop",

@@ -51,6 +51,9 @@ COMMANDS = {
         "drift:drift",
         "Tell what changed between two logs: features, clicks, order, traffic, bias columns, coverage.",
     ),
+    "readout": Entry(
+        "readout:readout", "Tell what an A/B test or a team-draft interleaving says, with intervals over queries."
+    ),
     "evaluate": Entry(
         "evaluate:evaluate", "Measure a model on judged data, or by how well it predicts the clicks of a log."
     ),

@@ -18,9 +18,11 @@ import torch
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.parts import name_of
 from unskew.simulation.ranking_svm import LinearScorer, train_ranking_svm
-from unskew.simulation.showings import Candidates, Index, Showings, concatenate, one_order, sampled_orders
+from unskew.simulation.showings import Candidates, Index, Showings, concatenate, one_order, sampled_orders, team_draft
 from unskew.simulation.users import make
 
 Scores = NDArray[np.float64]
@@ -45,6 +47,14 @@ class Policy(ABC):
     def show(self, candidates: Candidates, sessions: Index, n_shown: int, rng: Generator) -> Showings:  # noqa: ARG002
         """Lists shown to so many sessions of each query."""
         return one_order(candidates, sessions, n_shown)
+
+    def shown_scores(self, scores: Scores, loggers: Index) -> Scores:
+        """Scores of the lists, `[lists, shown]`, from those of all loggers, `[lists, shown, loggers]`."""
+        return np.take_along_axis(scores, loggers[:, None, None], axis=2)[:, :, 0]
+
+    def columns(self, loggers: Index, mask: NDArray[np.bool_]) -> dict[str, BiasColumn]:  # noqa: ARG002
+        """Columns that the log keeps beside the lists, by name; default: none."""
+        return {}
 
 
 @dataclass(kw_only=True, eq=False)
@@ -195,10 +205,12 @@ class Mixed(Policy):
     Attributes:
         loggers: policies or their names.
         shares: share of the sessions of each; default: equal.
+        arms: name the logger of each list in the log's bias column `arm`, as an A/B test does.
     """
 
     loggers: Sequence[Policy | str] = ("svm", "random")
     shares: Sequence[float] | None = None
+    arms: bool = False
 
     def __post_init__(self) -> None:
         self.loggers = [_policy(logger) for logger in self.loggers]
@@ -232,6 +244,50 @@ class Mixed(Policy):
             parts.append(replace(shown, loggers=np.full(shown.n_lists, number)))
         return concatenate(parts)
 
+    def columns(self, loggers: Index, mask: NDArray[np.bool_]) -> dict[str, BiasColumn]:  # noqa: ARG002
+        return {"arm": BiasColumn(loggers, _arm_names(self.loggers))} if self.arms else {}
+
+
+@dataclass(kw_only=True, eq=False)
+class TeamDraft(Policy):
+    """Interleaves two rankers by team draft (Radlinski et al., CIKM 2008); the log's bias column `team` tells who drew.
+
+    In each round a coin decides who draws first; each draws its best document that is not on the page yet.
+
+    Attributes:
+        loggers: two policies that rank by scores, or their names.
+    """
+
+    loggers: Sequence[Policy | str] = ("svm", "random")
+
+    def __post_init__(self) -> None:
+        self.loggers = [_policy(logger) for logger in self.loggers]
+        if len(self.loggers) != 2:
+            raise ValueError(f"team_draft interleaves two rankers, got {len(self.loggers)}")
+
+    @property
+    def fitted(self) -> bool:
+        return all(_policy(logger).fitted for logger in self.loggers)
+
+    def fit(self, train: JudgedSet) -> Self:
+        trained = copy(self)
+        trained.loggers = [_policy(logger).fit(train) for logger in self.loggers]
+        return trained
+
+    def scores(self, judged: JudgedSet) -> Scores:
+        return np.stack([_policy(logger).scores(judged) for logger in self.loggers], axis=1)
+
+    def show(self, candidates: Candidates, sessions: Index, n_shown: int, rng: Generator) -> Showings:
+        return team_draft(candidates, sessions, n_shown, rng)
+
+    def shown_scores(self, scores: Scores, loggers: Index) -> Scores:  # noqa: ARG002
+        """No one score made the order: minus the position stands for it."""
+        return np.broadcast_to(-np.arange(scores.shape[1], dtype=np.float64), scores.shape[:2])
+
+    def columns(self, loggers: Index, mask: NDArray[np.bool_]) -> dict[str, BiasColumn]:
+        teams = (loggers[:, None] >> np.arange(mask.shape[1])) & 1
+        return {"team": BiasColumn(np.where(mask, teams, 0), _arm_names(self.loggers))}
+
 
 POLICIES: dict[str, type[Policy]] = {
     "svm": RankingSVM,
@@ -239,6 +295,7 @@ POLICIES: dict[str, type[Policy]] = {
     "noisy_oracle": NoisyOracle,
     "plackett_luce": PlackettLuce,
     "mixed": Mixed,
+    "team_draft": TeamDraft,
     "fixed": Fixed,
 }
 
@@ -250,6 +307,12 @@ def make_policy(name: str | type[Policy], **hyper: Any) -> Policy:
 
 def _policy(chosen: Policy | str | type[Policy]) -> Policy:
     return make_policy(chosen) if isinstance(chosen, str | type) else chosen
+
+
+def _arm_names(loggers: Sequence[Policy | str]) -> tuple[str, ...]:
+    """Names of loggers, numbered where two have the same one."""
+    names = [name_of(POLICIES, type(_policy(logger))) for logger in loggers]
+    return tuple(f"{name} {number}" if names.count(name) > 1 else name for number, name in enumerate(names, start=1))
 
 
 def _check_orders(orders_per_query: int | None) -> None:

@@ -19,6 +19,7 @@ from unskew.data.judged.judged_set import JudgedSet, padded_rows
 
 # Numbers drawn at once when every session has an order of its own. A constant: it must not change what is drawn.
 SLAB = 2**21
+MOST_DRAFTED = 62  # positions whose teams fit into one number
 
 Index = NDArray[np.int64]
 
@@ -118,6 +119,30 @@ def sampled_orders(
         waiting = np.log(rng.standard_exponential(chosen.mask.shape)) - chosen.scores
         places = top(-waiting, chosen.sizes, n_shown)
         parts.append(Showings.plain(slab, places, share + (number < rest)).merged())
+    return concatenate(parts)
+
+
+def team_draft(candidates: Candidates, sessions: Index, n_shown: int, rng: Generator) -> Showings:
+    """Every session in a draft of its own of two rankers; bit k of `loggers` is the team that drew position k."""
+    if n_shown > MOST_DRAFTED:
+        raise ValueError(f"team draft shows at most {MOST_DRAFTED} documents, got n_shown={n_shown}")
+    shown = np.where(candidates.sizes > 0, sessions, 0)
+    parts = [Showings.plain(shown[:0], np.zeros((0, n_shown), dtype=np.int64), shown[:0])]
+    for slab, _ in in_slabs(shown, candidates.mask.shape[1]):
+        chosen = candidates.select(slab)
+        left, rows = chosen.mask.copy(), np.arange(len(slab))
+        places, teams = np.zeros((len(slab), n_shown), dtype=np.int64), np.zeros(len(slab), dtype=np.int64)
+        coin = rng.integers(0, 2, size=(len(slab), (n_shown + 1) // 2))
+        for place in range(n_shown):
+            team = coin[:, place // 2] ^ (place % 2)
+            scores = np.take_along_axis(chosen.scores, team[:, None, None], axis=2)[:, :, 0]
+            drawn = np.where(left, scores, -np.inf).argmax(axis=1)
+            open_places = left.any(axis=1)
+            places[:, place] = np.where(open_places, drawn, 0)
+            teams |= np.where(open_places, team, 0) << place
+            left[rows, drawn] = False
+        once = Showings.plain(slab, places, np.ones(len(slab), dtype=np.int64))
+        parts.append(replace(once, loggers=teams).merged())
     return concatenate(parts)
 
 

@@ -225,7 +225,7 @@ def _draw_block(world: _World, block: int) -> _Part:
     documents = np.where(mask, candidates.documents[plan.queries[:, None], plan.places], 0)
     scores = candidates.scores[plan.queries[:, None], plan.places]
     if scores.ndim == 3:
-        scores = np.take_along_axis(scores, plan.loggers[:, None, None], axis=2)[:, :, 0]
+        scores = world.policy.shown_scores(scores, plan.loggers)
     shown = Shown(
         grades=world.judged.grades[documents].astype(np.float64),
         mask=mask,
@@ -279,6 +279,7 @@ def _assemble(world: _World, parts: list[_Part]) -> Simulation:
         document_ids=judged.document_ids,
         patterns=_patterns(world, parts, kept) if world.joint else None,
         policy_scores=gather(lambda part: part.scores),
+        bias=world.policy.columns(gather(lambda part: part.loggers), gather(lambda part: part.mask)),
         interventions=BiasColumn(gather(lambda part: part.interventions), levels) if world.interventions else None,
         seen=compact_counts(gather(lambda part: np.asarray(part.looks))) if world.record else None,
         seen_sessions=compact_counts(gather(lambda part: np.asarray(part.recorded))) if world.record else None,

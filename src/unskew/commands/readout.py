@@ -1,0 +1,56 @@
+"""`unskew readout`: what an online test says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unskew.commands.app import Json, command
+from unskew.daily.readout import readout as read_test
+from unskew.data.clicks.storage import read_log
+from unskew.data.clicks.windows import window
+from unskew.serving.model_files import load_model
+from unskew.terminal import console, parse_options, show_json, show_table
+
+
+@command
+def readout(
+    log: Annotated[Path, typer.Argument(help="A click log with the arm or team as a bias column.")],
+    arm: Annotated[str | None, typer.Option(help="Bias column that names the arm of each list.")] = None,
+    team: Annotated[str | None, typer.Option(help="Bias column that names the team of each document.")] = None,
+    baseline: Annotated[str | None, typer.Option(help="The arm or team to compare with. Default: the first.")] = None,
+    curve: Annotated[Path | None, typer.Option(help="A model whose examination curve corrects for position.")] = None,
+    grades: Annotated[
+        list[str] | None, typer.Option("--grade", metavar="KIND=WEIGHT", help="Weight of a kind of event.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(help="Read lists shown from this day on.")] = None,
+    until: Annotated[str | None, typer.Option(help="Read lists shown before this day.")] = None,
+    json: Json = False,
+) -> None:
+    """Tell what an A/B test or a team-draft interleaving says, with intervals over queries."""
+    examination = None if curve is None else load_model(curve).examination()
+    if curve is not None and examination is None:
+        raise ValueError(f"{curve} has no examination curve: name a model of dla, two_tower or ipw")
+    weights = {kind: float(weight) for kind, weight in parse_options(grades or []).items()}
+    clicks = window(read_log(log), since, until)
+    found = read_test(clicks, arm=arm, team=team, baseline=baseline, curve=examination, grades=weights or None)
+    if json:
+        show_json(found.to_json())
+        return
+    rows = [
+        (
+            f"{each.name}: {each.ranker} against {each.baseline}",
+            *(f"{value:.4f}" for value in (each.before, each.after)),
+            f"{each.difference:+.4f}",
+            f"{each.low:.4f} to {each.high:.4f}",
+            f"{each.p:.2g}",
+        )
+        for each in found.outcomes
+    ]
+    show_table(f"{found.kind} of {log}", ("outcome", "before", "after", "difference", "95 % interval", "p"), rows)
+    counts = ", ".join(f"{name} {count:,.0f}" for name, count in found.sessions.items())
+    console.print(f"Sessions: {counts}", markup=False, highlight=False)
+    if found.not_corrected is not None:
+        console.print(f"Not corrected for position: {found.not_corrected}", markup=False, highlight=False)
