@@ -172,7 +172,11 @@ def test_policies_inside_policies_are_fitted_with_them():
 @pytest.mark.parametrize(
     ("name", "hyper", "message"),
     [
-        ("oracle", {}, "unknown policy 'oracle': choose one of svm, random, noisy_oracle, plackett_luce, mixed, team_draft, fixed"),
+        (
+            "oracle",
+            {},
+            "unknown policy 'oracle': choose one of svm, random, noisy_oracle, plackett_luce, mixed, team_draft",
+        ),
         ("svm", {"fraction": 0.0}, "fraction"),
         ("svm", {"cost": 0.0}, "cost"),
         ("svm", {"strength": 1.0}, "policy 'svm' has no 'strength': it takes fraction, cost, seed"),
