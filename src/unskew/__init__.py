@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unskew.comparison.automatic import auto
-    from unskew.daily.drift import drift
-    from unskew.daily.readout import readout
-    from unskew.daily.tune import tune
     from unskew.data.clicks.click_log import ClickLog
     from unskew.data.clicks.storage import open_log, read_log, write_log
     from unskew.data.judged.catalogue import load
@@ -25,6 +22,7 @@ if TYPE_CHECKING:
     from unskew.metrics import METRICS, metric
     from unskew.model import Model
     from unskew.public.comparing import compare, data_sets
+    from unskew.public.daily import drift, readout, tune
     from unskew.public.learning import diagnose, estimate_propensities, fit, weights
     from unskew.public.logs import events, ingest, preview_ingest, shop, simulate
     from unskew.public.ranking import evaluate, export, rank
@@ -53,7 +51,7 @@ PLACES = {
     "data_sets": "public.comparing",
     "demo": "demonstration",
     "diagnose": "public.learning",
-    "drift": "daily.drift",
+    "drift": "public.daily",
     "estimate_propensities": "public.learning",
     "evaluate": "public.ranking",
     "events": "public.logs",
@@ -70,12 +68,12 @@ PLACES = {
     "rank": "public.ranking",
     "read_letor": "data.judged.letor",
     "read_log": "data.clicks.storage",
-    "readout": "daily.readout",
+    "readout": "public.daily",
     "reproduce": "public.reproduction",
     "save_model": "serving.model_files",
     "shop": "public.logs",
     "simulate": "public.logs",
-    "tune": "daily.tune",
+    "tune": "public.daily",
     "weights": "public.learning",
     "write_log": "data.clicks.storage",
 }

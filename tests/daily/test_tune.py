@@ -6,17 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unskew import Recipe, fit, load_model, save_model, tune
-from unskew.daily.tune import Plan
+from unskew import fit, load_model, save_model, tune
 from unskew.evaluation.evaluate import evaluate, score_documents
 
-FAST = {"steps": 40, "hidden": (8,), "validate_every": 40, "average": 0.0}
-SHORT = Plan(steps=20, every=10, rates=(0.1,))
+FAST = {"progress": False, "steps": 40, "hidden": (8,), "validate_every": 40, "average": 0.0}
+SHORT = {"steps": 20, "every": 10, "rates": (0.1,)}
+HARDLY = {"steps": 1, "every": 1, "rates": (1e-9,)}
 
 
 @pytest.fixture(scope="module")
 def model(log):
-    return fit(Recipe.of("naive", **FAST), log)
+    return fit("naive", log, **FAST)
 
 
 def graded_by(judged, scores):
@@ -27,7 +27,7 @@ def graded_by(judged, scores):
 
 def test_a_model_that_judges_agree_with_stays_as_it_is(model, world):
     agreed = graded_by(world.valid, score_documents(model.ranker(), world.valid))
-    found = tune(model, agreed, SHORT)
+    found = tune(model, agreed, **SHORT)
     assert found.choice.steps == 0
     np.testing.assert_array_equal(
         score_documents(found.model.ranker(), world.test), score_documents(model.ranker(), world.test)
@@ -37,7 +37,7 @@ def test_a_model_that_judges_agree_with_stays_as_it_is(model, world):
 
 def test_a_model_that_judges_turn_round_learns_and_the_estimate_says_so(model, world, tmp_path):
     turned = [graded_by(part, -score_documents(model.ranker(), part)) for part in (world.valid, world.test)]
-    found = tune(model, turned[0], SHORT)
+    found = tune(model, turned[0], **SHORT)
     assert found.choice.steps > 0
     before, after = (evaluate(each.ranker(), turned[1], ["ndcg@10"]).mean("ndcg@10") for each in (model, found.model))
     assert after > before + 0.1
@@ -51,14 +51,14 @@ def test_a_model_that_judges_turn_round_learns_and_the_estimate_says_so(model, w
 
 
 def test_the_number_of_low_rank_can_be_chosen(log, world, tmp_path):
-    low_rank = fit(Recipe.of("low_rank", **FAST), log)
+    low_rank = fit("low_rank", log, **FAST)
     method = low_rank.method
     toward = replace(low_rank, method=method)
     scores = score_documents(
         lambda features, mask: method.relevance(features, mask) + 4 * method.traits(features).sum(-1),
         replace(world.valid, features=low_rank.transform.apply_to(world.valid.features)),
     )
-    found = tune(toward, graded_by(world.valid, scores), Plan(steps=1, every=1, rates=(1e-9,)))
+    found = tune(toward, graded_by(world.valid, scores), **HARDLY)
     assert found.choice.number
     save_model(found.model, tmp_path / "tuned")
     assert load_model(tmp_path / "tuned").method.choose == "judged"
@@ -67,7 +67,7 @@ def test_the_number_of_low_rank_can_be_chosen(log, world, tmp_path):
 def test_queries_without_a_relevant_document_are_left_out_and_refused_when_few_are_left(model, world):
     grades = world.valid.grades.copy()
     grades[: world.valid.offsets[5]] = 0
-    found = tune(model, replace(world.valid, grades=grades), Plan(steps=1, every=1, rates=(1e-9,)))
+    found = tune(model, replace(world.valid, grades=grades), **HARDLY)
     assert found.left_out >= 5
     with pytest.raises(ValueError, match=r"0 of .* judged queries have a relevant document"):
         tune(model, replace(world.valid, grades=np.zeros_like(grades)))

@@ -67,12 +67,6 @@ def drift(a: ClickLog, b: ClickLog) -> Drift:
     """What changed from one log to another: features, clicks, coverage, traffic, bias columns, the logger's order.
 
     Use `diagnose` to look at one log. Logs that share no query or no document are refused.
-
-    >>> import unskew
-    >>> world = unskew.load("world:tiny")
-    >>> day = [unskew.simulate(world.train, "svm", "position_based", sessions=8, seed=seed).log for seed in (1, 2)]
-    >>> [row.name for row in unskew.drift(*day).changed]
-    []
     """
     matched = match(a, b)
     found = [

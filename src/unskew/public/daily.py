@@ -1,0 +1,63 @@
+"""Life with a model: `drift`, `tune` and `readout`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from unskew.daily import drift as changes
+from unskew.daily import readout as online
+from unskew.daily import tune as tuning
+from unskew.daily.drift import Drift
+from unskew.daily.readout import Readout
+from unskew.daily.tune import Plan, Tuned
+from unskew.model import Model
+from unskew.public.inputs import Judged, Log, Place, as_judged, as_log, as_model
+
+
+def drift(a: Log, b: Log) -> Drift:
+    """What changed from one log to another: features, clicks, order, traffic, bias columns, coverage.
+
+    Use `diagnose` to look at one log. Logs that share no query or no document are refused.
+
+    >>> import unskew
+    >>> days = [unskew.simulate("world:tiny", sessions=8, seed=seed, progress=False) for seed in (1, 2)]
+    >>> [row.name for row in unskew.drift(*days).changed]
+    []
+    """
+    return changes.drift(as_log(a), as_log(b))
+
+
+def tune(model: Model | Place, judged: Judged, **options: Any) -> Tuned:
+    """Train a model further on judged queries, as far as cross-validation on them says; `.model` is the new one.
+
+    Use `fit("labelled", judged=...)` to train on judged queries alone.
+
+    Args:
+        judged: judged queries, or a name of the catalogue (its valid split).
+        options: of `unskew.daily.tune.Plan`: metric, steps (the longest training tried), rates, folds, seed.
+    """
+    return tuning.tune(as_model(model), as_judged(judged, "valid"), Plan(**options))
+
+
+def readout(
+    log: Log,
+    *,
+    arm: str | None = None,
+    team: str | None = None,
+    baseline: str | None = None,
+    curve: ArrayLike | None = None,
+    grades: Mapping[str, float] | None = None,
+) -> Readout:
+    """What an A/B test or a team-draft interleaving says, from a column of the log; `compare` is for untested rankers.
+
+    Args:
+        arm: bias column of lists that names the arm; default: "arm" where there is one.
+        team: bias column of documents that names the team that drew it; default: "team" where there is one.
+        baseline: the arm or team that the others are compared with; default: the first level.
+        curve: examination by position; default: estimated from the log.
+        grades: weights of kinds of events (`ClickLog.with_grades`), for graded outcomes.
+    """
+    return online.readout(as_log(log), arm=arm, team=team, baseline=baseline, curve=curve, grades=grades)
