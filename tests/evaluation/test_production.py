@@ -3,8 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 import unskew
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate
 from unskew.evaluation.production import production_of_judged, production_of_log
@@ -61,3 +64,48 @@ def test_an_imitation_says_how_good_it_is_and_ranks_nearly_as_production_does(wo
 def test_an_empty_judged_set_has_no_scores(log):
     empty = JudgedSet.from_arrays(np.zeros((0, 111), dtype=np.float32), np.zeros(0), np.zeros(0, dtype=int))
     assert len(production_of_judged(log, empty).scores) == 0
+
+
+def two_rankers():
+    """Ranker a showed 0 before 1 in three sessions, on the first day; ranker b turned them round, on the second."""
+    day = 86_400_000_000
+    return ClickLog(
+        features=np.array([[0.5], [0.25]], dtype=np.float32),
+        versions=np.array([[0, 1], [1, 0]], dtype=np.int32),
+        mask=np.ones((2, 2), dtype=bool),
+        clicks=np.zeros((2, 2)),
+        sessions=np.array([3, 1]),
+        document_queries=np.zeros(2, dtype=int),
+        feature_names=("bm25",),
+        first_shown=np.array([0, day]),
+        bias={"ranker": BiasColumn(np.array([0, 1]), ("a", "b"))},
+    )
+
+
+@pytest.mark.parametrize(
+    ("which", "scores", "source"),
+    [
+        (None, [-0.25, -0.75], "shown order"),
+        ("since=1970-01-02", [-1, 0], "shown order of since=1970-01-02, 1 of 4 sessions"),
+        ("logger=ranker:a", [0, -1], "shown order of logger=ranker:a, 3 of 4 sessions"),
+        ("score=bm25", [0.5, 0.25], "score bm25"),
+    ],
+)
+def test_production_is_the_ranker_that_is_meant_and_the_source_names_its_sessions(which, scores, source):
+    found = production_of_log(two_rankers(), which)
+    np.testing.assert_allclose(found.scores, scores)
+    assert found.source == source
+
+
+@pytest.mark.parametrize(
+    ("which", "message"),
+    [
+        ("yesterday", "say since=DATE, score=COLUMN, logger=COLUMN:VALUE"),
+        ("since=1970-01-05", "no held-out session is of production"),
+        ("logger=ranker:c", "the log has ranker:a, ranker:b"),
+        ("score=price", "no column 'price'"),
+    ],
+)
+def test_a_production_that_the_log_does_not_have_is_refused(which, message):
+    with pytest.raises(ValueError, match=message):
+        production_of_log(two_rankers(), which)

@@ -23,6 +23,12 @@ Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Overwrite = Annotated[bool, typer.Option(help="Replace what stands at the place of the output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display.")]
 SetOptions = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option, e.g. steps=500.")]
+Production = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHICH", help="Which ranker production is, of several: since=DATE, score=COLUMN or logger=COLUMN:VALUE."
+    ),
+]
 AllowCode = Annotated[
     bool, typer.Option("--allow-code", help="Let module:Class name code of your own: it is imported and run.")
 ]

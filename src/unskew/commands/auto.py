@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from unskew.commands.app import Json, Overwrite, Quiet, Seed, SetOptions, command
+from unskew.commands.app import Json, Overwrite, Production, Quiet, Seed, SetOptions, command
 from unskew.comparison.auto_page import advice_sheet, write_auto
 from unskew.comparison.automatic import NOT_BETTER, Chosen
 from unskew.comparison.automatic import auto as choose_and_train
@@ -27,6 +27,7 @@ def auto(
     force: Annotated[
         bool, typer.Option("--force", help="Write the model even if nothing was shown to be better than production.")
     ] = False,
+    production: Production = None,
     options: SetOptions = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
@@ -34,9 +35,8 @@ def auto(
     quiet: Quiet = False,
 ) -> None:
     """Choose a method by what the log can tell, check it against production, and train it. Exit code 3: not better."""
-    run_auto(
-        log, out, parse_options(options or []), seed=seed, force=force, overwrite=overwrite, json=json, quiet=quiet
-    )
+    given = {**parse_options(options or []), **({} if production is None else {"production": production})}
+    run_auto(log, out, given, seed=seed, force=force, overwrite=overwrite, json=json, quiet=quiet)
 
 
 def run_auto(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import unskew
-from unskew.commands.app import DATA_HELP, AllowCode, Json, Quiet, SetOptions, command
+from unskew.commands.app import DATA_HELP, AllowCode, Json, Production, Quiet, SetOptions, command
 from unskew.commands.experiment_output import show_experiment
 from unskew.comparison.held_out import HELD_OUT
 from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION
@@ -48,6 +48,7 @@ def compare(
         str | None,
         typer.Option(help=f"Decides without judged data: {', '.join(CRITERIA)}. Default: {DEFAULT_CRITERION}."),
     ] = None,
+    production: Production = None,
     held_out: Annotated[float, typer.Option(help="Share of the queries to compare on by clicks.")] = HELD_OUT,
     baseline: Annotated[str | None, typer.Option(help="Default: the first method.")] = None,
     seeds: Annotated[int, typer.Option(help="Trainings of each method.")] = 5,
@@ -71,6 +72,7 @@ def compare(
         options=parse_options(options or []),
         metric=metric,
         criterion=criterion,
+        production=production,
         held_out=held_out,
         baseline=baseline,
         seeds=seeds,

@@ -67,6 +67,7 @@ class Chosen:
 def auto(
     log: ClickLog | str | Path,
     *,
+    production: str | None = None,
     seed: int = 0,
     checkpoints: str | Path | None = None,
     progress: Progress | None = None,
@@ -78,6 +79,7 @@ def auto(
 
     Args:
         log: a click log in memory, or its folder.
+        production: which ranker it is, where the log has several: since=DATE, score=COLUMN or logger=COLUMN:VALUE.
         checkpoints: folder in which trainings are kept, and gone on with if the run is cut off.
         progress: called with trainings done and trainings in all.
         options: of training and network, for every method.
@@ -91,7 +93,7 @@ def auto(
     """
     clicks = log if isinstance(log, ClickLog) else read_log(log)
     runs = _Runs(clicks, {**options, "seed": seed}, None if checkpoints is None else Path(checkpoints), progress)
-    found = _verdict(clicks, runs)
+    found = _verdict(clicks, runs, production)
     model = runs.train(found.method, clicks, "final")
     return Chosen(replace(model, trained_on={**model.trained_on, "chosen_by": f"auto: {found.reason}"}), found)
 
@@ -120,7 +122,7 @@ class _Runs:
         return model
 
 
-def _verdict(log: ClickLog, runs: _Runs) -> AutoVerdict:
+def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> AutoVerdict:
     """Everything but the last training."""
     diagnosis = diagnose(log, quick=True)
     told, known = verdict_of(diagnosis), facts_of(diagnosis)
@@ -137,6 +139,8 @@ def _verdict(log: ClickLog, runs: _Runs) -> AutoVerdict:
         safe = SAFE if SAFE in names else PLAIN
         reason = f"it is the safe choice, and nothing could be tried ({error})"
         return AutoVerdict(safe, reason, UNKNOWN, _no_verdict(), told.lines[:1], surer=(f"{TO_RANK_PRODUCTION}.",))
+    if which is not None:
+        case = case.with_production(which)
     runs.total = len(names) + 1
     choosing, certifying = _measure(names, case, runs)
     later = tried_later(able, choosing, trust=known.trust)

@@ -8,7 +8,7 @@ guide to a good ranker.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,11 @@ class Case:
     production: Contender
     about: dict[str, Any]
     choosing: Evidence | None = None  # other held-out queries, that hyper-parameters are chosen on
+
+    def with_production(self, which: str) -> Case:
+        """The case with the ranker that production is said to be."""
+        known = production_of_log(self.evidence.held_out.log, which)
+        return replace(self, production=Contender(known.scores), about={**self.about, "production": known.source})
 
 
 def make_case(log: ClickLog, share: float = HELD_OUT, *, choosing: bool = False) -> Case:
@@ -114,7 +119,7 @@ def measure_production(definition: Definition) -> Outcome:
     """Measure the production ranking: on judged queries where there are any, else by held-out clicks."""
     if definition.get("test") is not None:
         judged = judged_split(definition, "test")
-        known = production_of_judged(own_log(definition["log"]["path"]), judged)
+        known = production_of_judged(own_log(definition["log"]["path"]), judged, definition.get("which"))
         result = evaluate(
             known.scores,
             judged,
@@ -125,6 +130,8 @@ def measure_production(definition: Definition) -> Outcome:
         values = {name: result.values(name) for name in definition["metrics"]}
         return Outcome(values, result.query_ids, {"production": known.source})
     case = own_case(definition)
+    if definition.get("which") is not None:
+        case = case.with_production(definition["which"])
     values, reasons = by_held_out_clicks(case.production, case.evidence)
     return Outcome(values, case.evidence.held_out.query_ids, {"reasons": reasons, **case.about})
 

@@ -24,6 +24,7 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis.advice import advise, facts, worth_comparing
 from unskew.diagnosis.assemble import diagnose
 from unskew.evaluation.criteria import CRITERIA
+from unskew.evaluation.production import parse_production
 from unskew.methods import METHODS, Method
 from unskew.parts import name_of
 from unskew.recipe import Recipe, find_method
@@ -46,6 +47,7 @@ def compare(
     metric: str = Experiment.metric,
     baseline: str | None = None,
     criterion: str | None = None,
+    production: str | None = None,
     held_out: float = HELD_OUT,
     seeds: int = 5,
     jobs: int = DEFAULT_JOBS,
@@ -71,6 +73,7 @@ def compare(
         options: of training and network, for every method.
         baseline: method that the others are tested against; default: the first. With judged data only.
         criterion: decides without judged data; default: the one that was found to choose best.
+        production: which ranker it is, where the log has several: since=DATE, score=COLUMN or logger=COLUMN:VALUE.
         held_out: share of the queries that methods are compared on, without judged data.
         seeds: trainings of each method; log and held-out queries stay.
     """
@@ -80,6 +83,8 @@ def compare(
     entries = [_entry(method, grids or {}) for method in methods]
     labels = [entry.label for entry in entries]
     _check([entry.method for entry in entries], labels, grids or {}, judged, baseline, criterion)
+    if production is not None:
+        parse_production(production)
     if not 0 < held_out < 1:
         raise ValueError(f"held_out is the share of the queries to compare on, between 0 and 1, got {held_out}")
     if seeds < 1:
@@ -112,8 +117,9 @@ def compare(
     outside: dict[str, tuple[str, OptionTable]]
     outside = {name: ("lightgbm", {"position": LIGHTGBM[name]}) for name in others}
     outside |= {name: ("scores", scores_definition(name, file)) for name, file in (scores or {}).items()}
+    shown = own if production is None else {**own, "which": production}
     groups = [
-        _fixed_group(PRODUCTION, "production", experiment, path.name, own),
+        _fixed_group(PRODUCTION, "production", experiment, path.name, shown),
         *plan(experiment, path.name, seeds, own),
         *(_fixed_group(name, task, experiment, path.name, {**own, **more}) for name, (task, more) in outside.items()),
     ]

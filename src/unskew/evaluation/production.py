@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.windows import microseconds
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.held_out import HeldOut, Vector
 
+WAYS = {"since": "DATE", "score": "COLUMN", "logger": "COLUMN:VALUE"}  # of saying which ranker production is
 HELD_BACK = 0.2  # share of the queries on which an imitation is checked
 
 
@@ -27,8 +29,15 @@ class Production:
     source: str
 
 
-def production_of_log(log: ClickLog) -> Production:
-    """The production ranking of the documents of a log, `[documents]`; NaN where one was never shown."""
+def production_of_log(log: ClickLog, which: str | None = None) -> Production:
+    """The production ranking of the documents of a log, `[documents]`; NaN where one was never shown.
+
+    Args:
+        which: the ranker meant, where the log has several: since=DATE, logger=COLUMN:VALUE or score=COLUMN.
+    """
+    if which is not None:
+        kind, value = parse_production(which)
+        return _by_score(log, value) if kind == "score" else _in_lists(log, _lists_of(log, kind, value), which)
     known = None if log.policy_scores is None else _one_score(log, log.policy_scores)
     if known is not None:
         return Production(known, "policy score")
@@ -38,20 +47,71 @@ def production_of_log(log: ClickLog) -> Production:
     return Production(-np.where(np.isnan(usual), everywhere, usual), "shown order")
 
 
-def production_of_judged(log: ClickLog, judged: JudgedSet) -> Production:
+def production_of_judged(log: ClickLog, judged: JudgedSet, which: str | None = None) -> Production:
     """The production ranking of judged documents: as the log shows them, else imitated.
 
     Where the log shows the judged queries, with the same ids and features, the ranking is known, and what was not shown
     stands below what was. Else boosted trees learn the production scores from the features; the source says how many
     pairs of documents they order as production did, on queries that they did not learn from.
     """
-    own = production_of_log(log)
+    own = production_of_log(log, which)
     known = _looked_up(log, own.scores, judged)
     if known is not None:
         return Production(known, own.source)
     trees, agreement = _imitation(log, own.scores)
     scores = trees.predict(judged.features) if judged.n_documents else np.zeros(0)
-    return Production(scores, f"imitated from features, {agreement:.0%} of pairs as in production")
+    meant = "" if which is None else f"{own.source}, "
+    return Production(scores, f"{meant}imitated from features, {agreement:.0%} of pairs as in production")
+
+
+def parse_production(which: str) -> tuple[str, str]:
+    """The kind and the value of a description such as since=2026-11-01."""
+    kind, _, value = which.partition("=")
+    if kind not in WAYS or not value or (kind == "logger" and ":" not in value):
+        raise ValueError(f"production is '{which}': say {', '.join(f'{name}={form}' for name, form in WAYS.items())}")
+    return kind, value
+
+
+def _lists_of(log: ClickLog, kind: str, value: str) -> NDArray[np.bool_]:
+    """The lists of the ranker that is meant."""
+    if kind == "since":
+        times = log.periods if log.periods is not None else log.first_shown
+        start = microseconds(value, "since")
+        if times is None or start is None:
+            raise ValueError("the log has no times: ingest it with --time, or say what production is by another way")
+        return times >= start
+    name, _, level = value.partition(":")
+    column = log.bias.get(name)
+    if column is None or column.levels is None or column.values.ndim > 1 or level not in column.levels:
+        known = [f"{key}:{entry}" for key, found in log.bias.items() for entry in found.levels or ()]
+        raise ValueError(f"no list is of logger={value}; the log has {', '.join(known) or 'no column of loggers'}")
+    return column.values == column.levels.index(level)
+
+
+def _in_lists(log: ClickLog, lists: NDArray[np.bool_], which: str) -> Production:
+    """The ranking of some lists; what they do not show stands below, in the order of the others."""
+    if not log.sessions[lists].sum() or not log.mask[lists].any():
+        raise ValueError(f"no held-out session is of production {which}: choose another, or hold out more queries")
+    own, everywhere = production_of_log(log.select(lists)), -_mean_position(log, np.ones(log.n_lists, dtype=bool))
+    absent = np.isnan(own.scores) & ~np.isnan(everywhere)
+    below = np.nanmin(own.scores) - 1.0 - log.n_positions + everywhere
+    sessions = f"{log.sessions[lists].sum():,.0f} of {log.n_sessions:,.0f} sessions"
+    unseen = f", {absent.sum():,} documents that it did not show below the others" if absent.any() else ""
+    return Production(np.where(absent, below, own.scores), f"{own.source} of {which}, {sessions}{unseen}")
+
+
+def _by_score(log: ClickLog, name: str) -> Production:
+    """A column of features, or a bias column of numbers, as the score of production."""
+    if name in log.feature_names:
+        scores: Vector | None = log.features[:, log.feature_names.index(name)].astype(np.float64)
+    elif name in log.bias and log.bias[name].levels is None:
+        scores = _one_score(log, log.bias[name].per_document(log.mask.shape[1]))
+    else:
+        raise ValueError(f"no column '{name}' of features or numbers: say which one holds the score of production")
+    shown = np.unique(log.versions[log.mask])
+    if scores is None or np.isnan(scores[shown]).any():
+        raise ValueError(f"'{name}' is no score of production: it must be one number for every shown document")
+    return Production(scores, f"score {name}")
 
 
 def _one_score(log: ClickLog, policy_scores: NDArray) -> Vector | None:

@@ -35,6 +35,7 @@ def compare(
     metric: str = Experiment.metric,
     baseline: str | None = None,
     criterion: str | None = None,
+    production: str | None = None,
     held_out: float = HELD_OUT,
     seeds: int = 5,
     jobs: int = DEFAULT_JOBS,
@@ -58,6 +59,7 @@ def compare(
         options: of training and network, for every method.
         baseline: method that the others are tested against; default: the first. With judged data only.
         criterion: decides without judged data; default: the one that was found to choose best.
+        production: which ranker it is, where the log has several: since=DATE, score=COLUMN or logger=COLUMN:VALUE.
         held_out: share of the queries that methods are compared on, without judged data.
         seeds: trainings of each method; log and held-out queries stay.
         out: folder for results; what is there already is not run again, unless `fresh`.
@@ -81,6 +83,7 @@ def compare(
             metric=metric,
             baseline=baseline,
             criterion=criterion,
+            production=production,
             held_out=held_out,
             seeds=seeds,
             jobs=jobs,

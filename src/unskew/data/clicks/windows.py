@@ -25,7 +25,7 @@ def window(
         raise ValueError(f"half_life is {half_life}: give a number of days above 0")
     if since is None and until is None and half_life is None:
         return log
-    cut = log.between(_microseconds(since, "since"), _microseconds(until, "until"))
+    cut = log.between(microseconds(since, "since"), microseconds(until, "until"))
     if not cut.n_clicks:
         raise ValueError(
             f"no click was logged from {since or 'the beginning'} to {until or 'the end'}; the log goes from "
@@ -39,7 +39,8 @@ def window(
     return cut.weighted(0.5 ** ((times.max() - times) / (half_life * DAY)))
 
 
-def _microseconds(text: str | None, name: str) -> int | None:
+def microseconds(text: str | None, name: str) -> int | None:
+    """A day or time as microseconds since 1970."""
     if text is None:
         return None
     try:
