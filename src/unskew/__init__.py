@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from unskew.public.comparing import compare, data_sets
     from unskew.public.daily import drift, readout, tune
     from unskew.public.learning import diagnose, estimate_propensities, fit, weights
-    from unskew.public.logs import events, ingest, preview_ingest, shop, simulate
+    from unskew.public.logs import events, ingest, judgements, preview_ingest, shop, simulate
     from unskew.public.ranking import evaluate, export, rank
     from unskew.public.reproduction import reproduce
     from unskew.recipe import Recipe
@@ -59,6 +59,7 @@ PLACES = {
     "export": "public.ranking",
     "fit": "public.learning",
     "ingest": "public.logs",
+    "judgements": "public.logs",
     "load": "data.judged.catalogue",
     "load_model": "serving.model_files",
     "metric": "metrics",
@@ -101,6 +102,7 @@ __all__ = [
     "export",
     "fit",
     "ingest",
+    "judgements",
     "load",
     "load_model",
     "metric",

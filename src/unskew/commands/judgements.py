@@ -7,11 +7,8 @@ from typing import Annotated
 
 import typer
 
+import unskew
 from unskew.commands.app import Json, Overwrite, command
-from unskew.data.clicks.storage import read_log
-from unskew.data.files import check_place
-from unskew.serving.judgements import judgements as make_judgements
-from unskew.serving.judgements import write_judgements
 from unskew.terminal import console, show_json
 
 
@@ -23,11 +20,7 @@ def judgements(
     json: Json = False,
 ) -> None:
     """Write ratings of documents, by clicks that are corrected for position, with intervals and COEC beside them."""
-    if out.suffix not in (".csv", ".json"):
-        raise ValueError(f"{out}: write .csv, or .json for OpenSearch's Search Relevance Workbench")
-    check_place(out, overwrite=overwrite)
-    found = make_judgements(read_log(log))
-    write_judgements(found, out, name=log.name)
+    found = unskew.judgements(log, out, overwrite=overwrite)
     if json:
         show_json({"judgements": out, "documents": len(found.table), "curve": found.estimator})
         return

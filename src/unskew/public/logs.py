@@ -28,6 +28,8 @@ from unskew.ingestion.preview import Preview, preview
 from unskew.ingestion.report import REASONS, Ingested
 from unskew.public.inputs import Judged, Log, Place, as_file, as_judged, as_log
 from unskew.public.progress import Follow, followed
+from unskew.serving.judgements import Judgements, write_judgements
+from unskew.serving.judgements import judgements as make_judgements
 from unskew.simulation import simulate as simulation
 from unskew.simulation.browsing import User
 from unskew.simulation.policies import Policy
@@ -275,6 +277,25 @@ def events(
     with new_file(places[1]) as scratch:
         pq.write_table(table, scratch, compression="zstd")
     return EventFiles(places[0], n_rows, places[1], table.num_rows)
+
+
+def judgements(
+    log: Log, out: Place | None = None, *, curve: ArrayLike | None = None, overwrite: bool = False
+) -> Judgements:
+    """Ratings of all shown documents by clicks that are corrected for position, with intervals, and COEC beside them.
+
+    Args:
+        out: a `.csv` file, or `.json` for OpenSearch's Search Relevance Workbench; None: ratings stay in memory.
+        curve: the examination of each position; default: estimated from the log.
+    """
+    if out is not None:
+        if Path(out).suffix not in (".csv", ".json"):
+            raise ValueError(f"{out}: write .csv, or .json for OpenSearch's Search Relevance Workbench")
+        check_place(Path(out), overwrite=overwrite)
+    found = make_judgements(as_log(log), None if curve is None else np.asarray(curve, dtype=np.float64))
+    if out is not None:
+        write_judgements(found, out, name=Path(log).name if isinstance(log, str | Path) else "unskew")
+    return found
 
 
 def _of_form(events: Any, features: Any, options: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:

@@ -35,7 +35,7 @@ def model_card(model: Model) -> Card:
         "paper": model.method.paper,
         "assumes": model.method.assumes,
         "ranker": "boosted trees of LightGBM" if model.trees is not None else f"network '{model.problem.network.kind}'",
-        "scores_depend_on": "document" if model.ranker().pointwise else "list",
+        "scores_depend_on": scores_depend_on(model),
         "trained_on": dict(model.trained_on),
         "features": dict(zip(names, fates, strict=True)),
         "transform": model.recipe.transform,
@@ -53,6 +53,14 @@ def model_card(model: Model) -> Card:
     }
 
 
+def scores_depend_on(model: Model) -> str | None:
+    """Whether a score needs the document alone or the whole list; None: the method has no ranker."""
+    try:
+        return "document" if model.ranker().pointwise else "list"
+    except ValueError:  # click models of positions alone say so
+        return None
+
+
 def limits(model: Model) -> list[str]:
     """What the model cannot be trusted with, as far as it knows."""
     found = [f"It is right only as far as this holds: {model.method.assumes}."]
@@ -61,7 +69,9 @@ def limits(model: Model) -> list[str]:
     never = model.trained_on.get("never_shown", [])
     if never:
         found.append(f"Positions never shown, counted from 1: {', '.join(str(place + 1) for place in never)}.")
-    if not model.ranker().pointwise:
+    if scores_depend_on(model) is None:
+        found.append("It predicts clicks and does not tell documents apart: it cannot rank.")
+    if scores_depend_on(model) == "list":
         found.append("Scores compare documents of one list only: pass all candidates of a query together.")
     found.append("Values beyond those of training are extrapolated as the features' table says.")
     return found + [f"Training warned: {text}" for text in model.history.warnings]

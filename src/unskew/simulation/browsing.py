@@ -151,7 +151,7 @@ class GradedUser(User):
         return np.where(shown.mask, self.noise + (1 - self.noise) * self.usefulness(shown.grades), 0.0)
 
 
-def extend(curve: Sequence[float] | Matrix, n_positions: int) -> Matrix:
+def extend(curve: float | Sequence[float] | Matrix, n_positions: int) -> Matrix:
     """A curve for this many positions: cut, or its last value used again; one number stands for all."""
     values = np.atleast_1d(np.asarray(curve, dtype=np.float64))
     return values[np.minimum(np.arange(n_positions), len(values) - 1)]

@@ -42,7 +42,7 @@ class PositionBased(GradedUser, IndependentUser):
     """
 
     power: float = 1.0
-    curve: Sequence[float] = EYE_TRACKING
+    curve: float | Sequence[float] = EYE_TRACKING
 
     def __post_init__(self) -> None:
         super().__post_init__()
