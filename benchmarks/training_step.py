@@ -111,7 +111,7 @@ def _learn(log: ClickLog, validate: Callable[[Method], float], settings: Setting
 
 
 def _single_sessions(log: ClickLog, n_sessions: int) -> ClickLog:
-    """One row a session, as programs without counting see them."""
+    """One row per session, as programs without counting see them."""
     patterns = log.patterns
     assert patterns is not None
     rows = np.repeat(np.arange(len(patterns.lists)), patterns.sessions.astype(np.int64))

@@ -2,7 +2,7 @@
 
 RUNS/NAME-DATA/out.json      what `unskew reproduce NAME --data DATA --json` printed
 RUNS/NAME-DATA/*.md, *.svg   tables and figures
-RUNS/NAME-DATA/runs.parquet  one line a run
+RUNS/NAME-DATA/runs.parquet  one line per run
 
 A folder is refused if out.json is not whole, if it disagrees with the tables, or if its runs are not those that the
 experiment plans today: then it is older than the experiment, or was cut off. Runs that failed are kept and counted.

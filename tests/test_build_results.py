@@ -85,7 +85,7 @@ def test_tables_and_verdicts_stand_on_the_page(page_builder, runs, tmp_path):
     assert "page context: CDLA-LD − CDLA +0.1000 ndcg@10 (p < .001)" in page
     assert "Repetitions: 2. Runs: 12. Failed: 0." in page
     assert "unskew reproduce cdla-table3 --data world:small --seeds 2" in lines
-    assert "* `lbd-table1`: LBD, Tables 1, 3 and 4: ranking when being seen depends on the document" in lines
+    assert "* `lbd-table1`: LBD, Tables 1, 3 and 4: ranking when examination depends on the document" in lines
     assert (tmp_path / "figures" / "results" / "cdla-table3-world-small-ndcg10.svg").is_file()
 
 

@@ -244,7 +244,7 @@ def _estimate_propensities(log: ClickLog, problem: Problem, hyper: Mapping[str, 
             return estimate_propensities(log, estimator, n_bootstrap=0).propensities(problem.n_positions).tolist()
         except NotIdentified as error:
             raise NotIdentified(
-                f"{error}. If you know the propensities, pass them (propensities=1,0.8,0.5,…, one a position); "
+                f"{error}. If you know the propensities, pass them (propensities=1,0.8,0.5,…, one per position); "
                 "dla and two_tower learn them along with the ranker"
             ) from error
     levels = problem.bias.get(by)

@@ -1,4 +1,4 @@
-r"""Metrics: how good an order of documents is, one value a query.
+r"""Metrics: how good an order of documents is, one value per query.
 
 `metric("ndcg@10")` gives a metric, `str` prints it back, and `metric(...)(scores, grades, mask)` gives one float64 a
 list. `measure` computes several metrics from one sort. Conventions, the same for all of them:

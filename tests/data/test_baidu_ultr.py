@@ -202,7 +202,7 @@ def test_text_that_differs_is_told_where(tmp_path, changes, message):
 
 def test_scores_of_several_features_are_refused(tmp_path):
     paths = text_files(tmp_path)
-    with pytest.raises(ValueError, match="expected one score a document, found 3"):
+    with pytest.raises(ValueError, match="expected one score per document, found 3"):
         clicks_of(paths, scores=paths["heuristic"])
 
 

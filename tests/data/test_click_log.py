@@ -128,7 +128,7 @@ def test_interventions_are_found_or_asked_for():
     [
         ({"features": np.zeros(3)}, "features must be a matrix"),
         ({"clicks": np.zeros((3, 3))}, "clicks has shape"),
-        ({"sessions": np.ones(2)}, "one value a list"),
+        ({"sessions": np.ones(2)}, "one value per list"),
         ({"first_shown": np.ones(2)}, "first_shown has shape"),
         ({"policy_scores": np.zeros((2, 2))}, "policy_scores has shape"),
         ({"bias": {"d": BiasColumn(np.zeros(5))}}, "bias column 'd' has shape"),

@@ -83,7 +83,7 @@ def test_sparse_and_integer_matrices_and_none_at_all_become_float32():
         ({"query": [1] * 4}, "query has 4 values, but there are 5 rows"),
         ({"query": [1, 1, None, 1, 1]}, "row 2 has no value"),
         ({"query": [1, "a", 1, 1, 1]}, "all whole numbers .* or all text"),
-        ({"group": [5], "clicks": [0, 1]}, "clicks has 2 values, 5 are needed: one a row"),
+        ({"group": [5], "clicks": [0, 1]}, "clicks has 2 values, 5 are needed: one per row"),
         ({"group": [5], "clicks": [0, -1, 0, 0, 0]}, "column 'clicks', row 1: -1.0"),
         ({"group": [5], "clicks": [0, 0, 3, 0, 0]}, r"column 'clicks', row 2: 3.0 .*sessions=…"),
         (

@@ -1,4 +1,4 @@
-"""Scores with one free number a position."""
+"""Scores with one free number per position."""
 
 import numpy as np
 import pytest

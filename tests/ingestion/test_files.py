@@ -54,8 +54,8 @@ class TestWhatIsRefused:
         [
             ("events.csv", b"", "events.csv is empty"),
             ("events.jsonl", b"", "events.jsonl is empty"),
-            ("events.json", b'[{"session": 1}]', "begins with one JSON array: write an object a line"),
-            ("events.jsonl", b"1\n2\n", "write an object a line"),
+            ("events.json", b'[{"session": 1}]', "begins with one JSON array: write an object per line"),
+            ("events.jsonl", b"1\n2\n", "write an object per line"),
             ("events.csv", QUOTED[:-11], r"quotation mark.*never closed: the file is cut off.*copy it again"),
             ("events.csv.gz", b"session,query\n", "Not a gzipped file.*compress it again"),
             ("events.jsonl.gz", gzip.compress(b'{"a": 1}\n' * 9999, mtime=0)[:60], "cut off or damaged.*copy it again"),

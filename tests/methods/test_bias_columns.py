@@ -1,4 +1,4 @@
-"""Bias columns: a device or a number bends the curve of being seen, and the methods that know it find out how.
+"""Bias columns: a device or a number bends the examination curve, and the methods that know it find out how.
 
 Logs hold the clicks to be expected of documents that take turns at every position, so that the truth fits exactly.
 """
@@ -22,7 +22,7 @@ SETTINGS = Settings(steps=300, learning_rate=0.3, max_gradient_norm=None, weight
 
 
 def expected_log(seen, column):
-    """Every turn of three documents under each curve of being seen, `[curves, positions]`, with the column's values."""
+    """Every turn of three documents under each examination curve, `[curves, positions]`, with the column's values."""
     documents = np.tile(TURNS, (len(seen), 1)).astype(np.int32)
     sessions = np.full(len(documents), 100.0)
     return ClickLog(

@@ -68,7 +68,7 @@ def test_ipw_reuses_the_last_propensity_further_down():
     ("propensities", "message"),
     [
         (None, "ipw needs propensities"),
-        ([1.0, 0.5], "for 3 positions: give one a position"),
+        ([1.0, 0.5], "for 3 positions: give one per position"),
         ([1.0, 0.5, 0.0], "must be positive and finite"),
         ([1.0, 0.5, float("nan")], "must be positive and finite"),
     ],

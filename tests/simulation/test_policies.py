@@ -65,7 +65,7 @@ def test_a_torch_ranker_shows_in_the_order_of_its_scores():
 
 def test_scores_of_the_wrong_shape_or_not_finite_are_refused():
     judged = linear_set()
-    with pytest.raises(ValueError, match=r"scores of shape \(3,\): one a document, 320"):
+    with pytest.raises(ValueError, match=r"scores of shape \(3,\): one per document, 320"):
         Fixed(ranker=lambda judged: np.zeros(3)).scores(judged)
     with pytest.raises(ValueError, match="score of document 2 is not finite"):
         Fixed(ranker=lambda judged: np.where(np.arange(320) == 2, np.nan, 0.0)).scores(judged)

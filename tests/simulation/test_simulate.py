@@ -296,7 +296,7 @@ def explode(judged):
         ({"sessions": 0}, "sessions must be whole numbers"),
         ({"sessions": -3}, "sessions must be whole numbers"),
         ({"sessions": 2.5}, "sessions must be whole numbers"),
-        ({"sessions": [1, 2]}, "one a query, 12"),
+        ({"sessions": [1, 2]}, "one per query, 12"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"threads": 0}, "threads must be at least 1"),
         ({"interventions": {"swap_top": 1.5}}, "share from 0 to 1"),

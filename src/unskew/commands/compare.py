@@ -22,7 +22,7 @@ def compare(
     methods: Annotated[
         str | None,
         typer.Option(
-            help="With commas between; the first is the baseline. METHOD+trees ranks by trees; lightgbm and "
+            help="Comma-separated; the first is the baseline. METHOD+trees ranks by trees; lightgbm and "
             "lightgbm_position are LightGBM's own. Default: what `diagnose` advises, and LightGBM where installed."
         ),
     ] = None,

@@ -25,7 +25,7 @@ POSITION_COLUMNS = ("predicted click rate", "observed click rate", "perplexity",
 def evaluate(
     model: Annotated[Path, typer.Argument(help=RANKER_HELP)],
     data: Annotated[str, typer.Argument(help=f"{DATA_HELP} Default split: test. Or a click log of sessions held out.")],
-    metrics: Annotated[str, typer.Option(help="With commas between.")] = "ndcg@1,ndcg@3,ndcg@5,ndcg@10,err@10,arp",
+    metrics: Annotated[str, typer.Option(help="Comma-separated.")] = "ndcg@1,ndcg@3,ndcg@5,ndcg@10,err@10,arp",
     undefined: Annotated[str, typer.Option(help="Queries without a relevant document: skip, zero, one.")] = "skip",
     max_grade: Annotated[float | None, typer.Option(help="Highest possible grade, for err.")] = None,
     out: Annotated[Path | None, typer.Option(help="Parquet file for the values of each query.")] = None,

@@ -26,7 +26,7 @@ def simulate(
     ] = "svm",
     user: Annotated[str, typer.Option(help="Who clicks: position_based, trust, coupled, …")] = "position_based",
     sessions: Annotated[int, typer.Option(help="Sessions of each query.")] = 128,
-    coupling: Annotated[float | None, typer.Option(help="How much being seen depends on the document.")] = None,
+    coupling: Annotated[float | None, typer.Option(help="How much examination depends on the document.")] = None,
     intervene: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=SHARE", help="Change the order: swap_top, swap_neighbours, shuffle."),

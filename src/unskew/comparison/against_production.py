@@ -123,7 +123,7 @@ def standings(values: Mapping[str, NDArray[np.float64]], higher_is_better: bool 
     """One a method, in the order given, production first.
 
     Args:
-        values: label -> one value a query, NaN where it is left out.
+        values: label -> one value per query, NaN where it is left out.
     """
     labels = sorted(values, key=lambda label: label != PRODUCTION)
     rivals = [label for label in labels if label != PRODUCTION]

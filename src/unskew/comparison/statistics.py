@@ -61,7 +61,7 @@ class Table:
         return list(self.results.get((setting, label), {}).values())
 
     def means(self, setting: str, label: str, name: str) -> NDArray[np.float64]:
-        """Means over queries, one a repetition."""
+        """Means over queries, one per repetition."""
         return np.array([np.nanmean(result.outcome.per_query[name]) for result in self.of(setting, label)])
 
     def paired(self, setting: str, a: str, b: str, name: str) -> tuple[NDArray, NDArray, NDArray, NDArray]:

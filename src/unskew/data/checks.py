@@ -132,7 +132,7 @@ def _check_shapes(log: ClickLog) -> None:
             raise ValueError(f"{name} has shape {values.shape}, versions has {shape}: they must agree")
     for name, values in per_list.items():
         if values.shape != shape[:1]:
-            raise ValueError(f"{name} has shape {values.shape}: one value a list is needed, {shape[:1]}")
+            raise ValueError(f"{name} has shape {values.shape}: one value per list is needed, {shape[:1]}")
     if log.feature_names and len(log.feature_names) != log.n_features:
         raise ValueError(f"{len(log.feature_names)} feature names, but {log.n_features} features: name each or none")
     if log.context.shape != (shape[0], len(log.context_names)):

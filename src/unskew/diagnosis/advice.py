@@ -135,11 +135,11 @@ def _labelled(known: Facts) -> Judged:  # noqa: ARG001
 
 
 def scalar_violated(known: Facts) -> str | None:
-    """Why one number a position is not enough, if it is not."""
+    """Why one number per position is not enough, if it is not."""
     if known.coupled and known.trust:
-        return "being seen depends on the document, or clicks on top need less relevance (trust)"
+        return "examination depends on the document, or clicks on top need less relevance (trust)"
     if known.coupled:
-        return "being seen depends on the document, too"
+        return "examination depends on the document, too"
     if known.trust:
         return "clicks on top need less relevance (trust)"
     if known.scalar is False:
@@ -157,7 +157,7 @@ def _ipw(known: Facts) -> Judged:
 
 
 def _joint_learner(known: Facts) -> Judged:
-    """Methods that learn one number a position along with the ranker."""
+    """Methods that learn one number per position along with the ranker."""
     violated = scalar_violated(known)
     if violated:
         return DOUBTFUL, f"{violated}; it assumes that the position alone decides"

@@ -34,7 +34,7 @@ HIGHEST = 3.0  # of a relative curve that is drawn
 SMALLEST = 1e-12
 WHAT_IT_IS = (
     "Click-through holds both what stands at a position and what the position does. Curves are what the position does, "
-    "relative to the first one, if being seen depends on the position alone; bands are intervals over queries. "
+    "relative to the first one, if examination depends on the position alone; bands are intervals over queries. "
     "Positions count from 1."
 )
 

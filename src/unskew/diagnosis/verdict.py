@@ -62,7 +62,7 @@ def _can_tell(diagnosis: Diagnosis) -> str:
     if [len(group) for group in links.groups] == [1]:
         return "Everything was shown at one position: there is no order to learn from, and no bias to see."
     if links.connected:
-        told = "The log can tell relevance from position, up to scale, if being seen depends on the position alone."
+        told = "The log can tell relevance from position, up to scale, if examination depends on the position alone."
         violated = scalar_violated(facts(diagnosis))
         return told if violated is None else f"{told} But it does not seem to: {violated}."
     return (

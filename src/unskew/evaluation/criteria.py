@@ -158,7 +158,7 @@ CRITERIA: dict[str, Criterion] = {
     "score_likelihood": Criterion(
         measure=lambda contender, evidence: score_likelihood(contender.scores, evidence.held_out),
         title="score likelihood",
-        measures="log-likelihood of where in its list a click falls, from the scores and one free number a position",
+        measures="log-likelihood of where in its list a click falls, from the scores and one free number per position",
         can_tell="whether the scores explain clicks beyond the position; needs neither varied orders nor propensities",
         cannot_tell="relevance from what else draws the eye: scoring eye-catchers high is praised; "
         f"production, whose order is the position; {NEVER_SHOWN}",
@@ -168,7 +168,7 @@ CRITERIA: dict[str, Criterion] = {
         measure=lambda contender, evidence: pair_agreement.same_query(contender.scores, evidence.held_out),
         title="pair agreement",
         measures="of two documents of a query shown at one position, how often the clicked one is scored higher",
-        can_tell="the order of relevance for any curve of being seen and any trust in positions",
+        can_tell="the order of relevance for any examination curve and any trust in positions",
         cannot_tell=f"anything where orders never vary; relevance from what else draws the eye; {NEVER_SHOWN}",
     ),
     "top_agreement": Criterion(
@@ -220,7 +220,7 @@ CRITERIA: dict[str, Criterion] = {
         title="click likelihood",
         measures="log-likelihood of where in its list a click falls, by the method's own model of clicks",
         can_tell="whether a method describes clicks well; good for choosing a learning rate or a number of steps",
-        cannot_tell="which ranker is better: a model that explains clicks by being seen alone (Unlimited) fits clicks "
+        cannot_tell="which ranker is better: a model that explains clicks by examination alone (Unlimited) fits clicks "
         "best and ranks worst; production, which predicts no clicks",
     ),
     "perplexity": Criterion(

@@ -1,6 +1,6 @@
 """Compare rankers on the same queries: intervals, paired tests, corrections for many comparisons.
 
-Values come one a query, or `[seeds, queries]`. NaN marks a query that was left out; it must be left out for every
+Values come one per query, or `[seeds, queries]`. NaN marks a query that was left out; it must be left out for every
 ranker, for that depends on grades only. All tests are two-sided.
 """
 

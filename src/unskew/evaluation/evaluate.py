@@ -1,4 +1,4 @@
-"""Evaluate a ranker on judged queries: one value a query first, the mean last.
+"""Evaluate a ranker on judged queries: one value per query first, the mean last.
 
 A query without a relevant document says nothing about a ranker. What it counts as is the argument `undefined`:
 
@@ -111,7 +111,7 @@ class Evaluation(Displayed):
         ]
 
     def to_table(self) -> pa.Table:
-        """One row a query: its id and one column a metric, null where it was left out."""
+        """One row per query: its id and one column a metric, null where it was left out."""
         columns = {name: pa.array(values, from_pandas=True) for name, values in self.per_query.items()}
         return pa.table({"query": pa.array(self.query_ids), **columns})
 
@@ -175,7 +175,9 @@ def _scorer(
     if not callable(ranker):
         scores = np.asarray(ranker)
         if scores.shape != (judged.n_documents,):
-            raise ValueError(f"scores of shape {scores.shape} for {judged.n_documents} documents: give one a document")
+            raise ValueError(
+                f"scores of shape {scores.shape} for {judged.n_documents} documents: give one per document"
+            )
         yield lambda queries, lists: torch.from_numpy(scores[padded_rows(judged.offsets, queries, lists.n_docs)[0]])
     elif not isinstance(ranker, nn.Module):
         yield lambda _, lists: ranker(lists.features, lists.mask)
@@ -194,7 +196,7 @@ def _checked(scores: Tensor, lists: JudgedLists) -> Tensor:
     if scores.shape != lists.mask.shape:
         raise ValueError(
             f"the ranker gave scores of shape {tuple(scores.shape)} for lists of shape {tuple(lists.mask.shape)}: "
-            "it must give one score a document, [batch, docs]; a last dimension of 1 needs squeeze(-1)"
+            "it must give one score per document, [batch, docs]; a last dimension of 1 needs squeeze(-1)"
         )
     return scores.cpu()
 

@@ -1,7 +1,7 @@
 r"""Held-out clicks, counted by document: what judges rankers where nobody has judged documents.
 
-Rankers come as one score a document of the log, `[documents]`; documents that are not ranked have NaN. A criterion
-gives one value a query of the log whose mean is the estimate, so that intervals and paired tests over queries are those
+Rankers come as one score per document of the log, `[documents]`; documents that are not ranked have NaN. A criterion
+gives one value per query of the log whose mean is the estimate, so that intervals and paired tests over queries are those
 of `evaluation.differences`. For a ratio of sums $R = \sum_q a_q / \sum_q b_q$ these are
 $R + (a_q - R\,b_q) / \bar b$: their mean is $R$, and their spread gives its standard error (the delta method).
 """
@@ -122,7 +122,7 @@ class HeldOut:
 
 
 def of_ratio(numerators: ArrayLike, denominators: ArrayLike) -> Vector:
-    """One value a query whose mean is the ratio of the sums; NaN in queries that have no say (denominator 0)."""
+    """One value per query whose mean is the ratio of the sums; NaN in queries that have no say (denominator 0)."""
     above, below = np.asarray(numerators, dtype=np.float64), np.asarray(denominators, dtype=np.float64)
     counted = below != 0
     if not counted.any():

@@ -81,7 +81,7 @@ def ips(
     cutoff: int = CUTOFF,
     least_exposure: float = LEAST_EXPOSURE,
 ) -> Vector:
-    """Inverse propensity scoring of DCG@k, one value a query."""
+    """Inverse propensity scoring of DCG@k, one value per query."""
     shown = exposed(held_out, propensities, least_exposure=least_exposure)
     return _weighted(held_out, _dcg(scores, shown, shown.clicks / shown.bounded, held_out, cutoff))
 
@@ -94,7 +94,7 @@ def snips(
     cutoff: int = CUTOFF,
     least_exposure: float = LEAST_EXPOSURE,
 ) -> Vector:
-    """Self-normalized inverse propensity scoring, one value a query; NaN for a query without a click."""
+    """Self-normalized inverse propensity scoring, one value per query; NaN for a query without a click."""
     shown = exposed(held_out, propensities, least_exposure=least_exposure)
     relevance = shown.clicks / shown.bounded
     total = held_out.sum_by_query(shown.queries, relevance)
@@ -116,7 +116,7 @@ def dr(
     cutoff: int = CUTOFF,
     least_exposure: float = LEAST_EXPOSURE_WITH_MODEL,
 ) -> Vector:
-    """Doubly robust estimate of DCG@k, one value a query.
+    """Doubly robust estimate of DCG@k, one value per query.
 
     Args:
         relevance: what a model says, `[documents]` of the log, on the scale of the propensities.

@@ -1,11 +1,11 @@
 r"""Same-position pair agreement: of two documents shown at one position, is the clicked one scored higher?
 
-At one position being seen is the same for all documents, if it depends on the position alone, whatever the curve is and
+At one position examination is the same for all documents if it depends on the position alone, whatever the curve is and
 whether or not people trust high positions. So no propensities are needed. The agreement of random scores is one half.
 
 * `same_query`: two documents of one query that stood at one position in different sessions. Needs orders that vary.
 * `at_the_top`: the same at the top position only. Nearly everybody looks there, whatever stands there: what else may
-  decide about being seen (the document, its neighbours, clicks further up) has the least to say.
+  decide about examination (the document, its neighbours, clicks further up) has the least to say.
 * `across_queries`: documents of different queries at one position. Needs no variation, but compares queries as well: a
   score is taken relative to the mean of its list, for rankers leave the level of a query open.
 """

@@ -1,6 +1,6 @@
-"""The production ranking: what was shown before anybody trained anything, as one score a document.
+"""The production ranking: what was shown before anybody trained anything, as one score per document.
 
-The score is the policy's own where the log has it and it is one number a document; else minus the mean position at
+The score is the policy's own where the log has it and it is one number per document; else minus the mean position at
 which the document was shown, in lists that no intervention changed where there are such. No click enters it.
 """
 

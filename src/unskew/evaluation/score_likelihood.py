@@ -1,7 +1,7 @@
-r"""Click likelihood of a ranker's scores with one free number a position.
+r"""Click likelihood of a ranker's scores with one free number per position.
 
-A method's own click likelihood praises its model of being seen as much as its ranker, and a model that may explain
-clicks by being seen alone can fit them best and rank worst. Here only the scores enter: the place of a click in its
+A method's own click likelihood praises its model of examination as much as its ranker, and a model that may explain
+clicks by examination alone can fit them best and rank worst. Here only the scores enter: the place of a click in its
 list is predicted by the softmax of $a\,s_d + b_k$, with $a \ge 0$ and $b$ fitted to the held-out clicks themselves, for
 every ranker alike. A ranker whose scores say nothing more than the position gets $a = 0$.
 """
@@ -15,7 +15,7 @@ from unskew.evaluation.held_out import HeldOut, NotMeasured, Vector, of_ratio
 
 
 def score_likelihood(scores: Vector, held_out: HeldOut) -> Vector:
-    """Mean log-likelihood of a click's place in its list, one value a query; NaN where a query has no click."""
+    """Mean log-likelihood of a click's place in its list, one value per query; NaN where a query has no click."""
     log = held_out.log
     clicks = np.where(log.mask, log.clicks, 0.0).astype(np.float64)
     if not clicks.sum():

@@ -156,7 +156,7 @@ def _check_start(file: str, kind: str) -> None:
         raise ValueError(f"{file} cannot be read ({str(error).rstrip('.')}): copy or compress it again") from error
     if kind == "json" and not start.startswith(b"{"):
         found = "one JSON array" if start.startswith(b"[") else f"a line that starts with {start[:10]!r}"
-        raise ValueError(f"{file} begins with {found}: write an object a line (jq -c '.[]' makes them of an array)")
+        raise ValueError(f"{file} begins with {found}: write an object per line (jq -c '.[]' makes them of an array)")
     if kind == "database" and start.startswith(b"SQLite format"):
         raise ValueError(f"{file} is an SQLite database: give it as an address, sqlite://{Path(file).resolve()}")
 

@@ -40,7 +40,7 @@ class Affine(Method):
     """Relevance from clicks corrected by an affine function of the position."""
 
     paper = "Vardasbi et al., CIKM 2020"
-    assumes = "being seen and being trusted depend on position only"
+    assumes = "examination and being trusted depend on position only"
     counts_only = True
 
     alpha: Tensor
@@ -153,5 +153,5 @@ class TrustEstimate(nn.Module):
 def _curve(values: Sequence[float], name: str, n_positions: int) -> Tensor:
     curve = torch.as_tensor(values, dtype=torch.float32, device="cpu")
     if curve.shape != (n_positions,) or not bool(curve.isfinite().all()):
-        raise ValueError(f"{name} must be {n_positions} finite numbers, one a position, got {list(values)}")
+        raise ValueError(f"{name} must be {n_positions} finite numbers, one per position, got {list(values)}")
     return curve

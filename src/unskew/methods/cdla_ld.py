@@ -1,6 +1,6 @@
 r"""Contextual Dual Learning with Listwise Distillation (CDLA-LD; Yu et al., 2024, arXiv:2408.09817).
 
-Assumes $P(c) = P(o \mid k)\,P(r \mid x, \text{list})$: being seen depends on the position, what a document is worth on
+Assumes $P(c) = P(o \mid k)\,P(r \mid x, \text{list})$: examination depends on the position, what a document is worth on
 its neighbours. A teacher $f$ with listwise input and the propensities $g$ learn by dual learning (Eq. 5); at the same
 time a pointwise student $h$ learns the teacher's distribution over each list (Eq. 6), and is served:
 
@@ -46,7 +46,7 @@ class CDLALD(Method):
     """A listwise teacher by dual learning, and a pointwise student that learns from it."""
 
     paper = "Yu et al., 2024 (CDLA-LD)"
-    assumes = "being seen depends on position (and bias columns) only; relevance on the document and its list"
+    assumes = "examination depends on position (and bias columns) only; relevance on the document and its list"
     click_model = "softmax"
 
     def __init__(

@@ -35,14 +35,14 @@ from unskew.networks.context import AverageCurve
 from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem
 
-START = 0.5  # probability of being seen at the start
+START = 0.5  # probability of examination at the start
 
 
 class IOBM(Method):
     """Dual learning with propensities from position, context and the other clicks."""
 
     paper = "Chen et al., SIGIR 2021 (IOBM)"
-    assumes = "being seen depends on position, the query's context and the other clicks of the session"
+    assumes = "examination depends on position, the query's context and the other clicks of the session"
     detail = "patterns"
 
     def __init__(
@@ -96,7 +96,7 @@ class IOBM(Method):
         }
 
     def observation(self, lists: ClickedLists) -> Tensor:
-        """Logits of being seen, in the scale of targets, `[batch, docs]`."""
+        """Logits of examination, in the scale of targets, `[batch, docs]`."""
         return self.position(lists.positions, lists.bias) + self.context(lists)
 
     def weights(self, observation: Tensor) -> Tensor:

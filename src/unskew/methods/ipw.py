@@ -24,7 +24,7 @@ class IPW(Method):
     """Clicks divided by the propensity of their position."""
 
     paper = "Joachims et al., WSDM 2017; Wang et al., SIGIR 2016"
-    assumes = "being seen depends on position (or one bias column and position) only, and how much is known"
+    assumes = "examination depends on position (or one bias column and position) only, and how much is known"
     click_model = "softmax"
     estimated = ("propensities",)
     propensities: Tensor
@@ -78,7 +78,7 @@ class IPW(Method):
 def _check(curves: Tensor, by: str | None, problem: Problem) -> None:
     if curves.ndim != 2 or curves.shape[1] != problem.n_positions:
         raise ValueError(
-            f"propensities of shape {tuple(curves.shape)} for {problem.n_positions} positions: give one a position"
+            f"propensities of shape {tuple(curves.shape)} for {problem.n_positions} positions: give one per position"
         )
     if not bool(((curves > 0) & curves.isfinite()).all()):
         raise ValueError(f"propensities must be positive and finite, got {curves.tolist()}")

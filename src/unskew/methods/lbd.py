@@ -1,6 +1,6 @@
 r"""Lipschitz and Bernoulli Decoupling (LBD; Chen et al., NeurIPS 2022).
 
-Assumes $c_k(x) = r(x)\,o_k(x)$: being seen depends on the position and on the document. Both factors are functions of
+Assumes $c_k(x) = r(x)\,o_k(x)$: examination depends on the position and on the document. Both factors are functions of
 the same features, so a free model of both is not identified ("Unlimited"). LBD limits observation in two ways:
 
 * Lipschitz: a penalty $\lambda \sum_k \lVert\nabla_x \hat o_k(x)\rVert_2$ on every shown document (`penalty` is
@@ -102,7 +102,7 @@ class LBD(Method):
     """
 
     paper = "Chen et al., NeurIPS 2022"
-    assumes = "being seen depends on position and, smoothly, on the document; clicks are a product of the two"
+    assumes = "examination depends on position and, smoothly, on the document; clicks are a product of the two"
     click_model = "softmax"
 
     def __init__(

@@ -1,4 +1,4 @@
-r"""Low-rank observation: being seen depends on the document in a few shapes only (this project; docs/low_rank.md).
+r"""Low-rank observation: examination depends on the document in a few shapes only (this project; docs/low_rank.md).
 
 Assumes $P(c) \propto e^{r(x)}\,o_k(x)$ where the document $x$ bends the curve of observation in few ways:
 
@@ -88,7 +88,7 @@ class LowRank(Method):
     """
 
     paper = "this project, docs/low_rank.md"
-    assumes = "being seen depends on position and, in few shapes, on the document; clicks are a product of the two"
+    assumes = "examination depends on position and, in few shapes, on the document; clicks are a product of the two"
     click_model = "softmax"
     judged_choice: ClassVar[dict[str, Any]] = {"choose": "judged", "top_examination": None}
     numbers: Tensor

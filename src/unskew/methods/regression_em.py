@@ -5,7 +5,7 @@ Assumes $P(c) = \theta_k \gamma(x)$ with $\gamma = \sigma(s)$. E-step, for a doc
 $P(E{=}1, R{=}0 \mid c{=}0) = \frac{\theta(1-\gamma)}{1-\theta\gamma}$ and
 $P(E{=}0, R{=}1 \mid c{=}0) = \frac{(1-\theta)\gamma}{1-\theta\gamma}$; a click means both seen and relevant.
 
-M-step: $s$ by cross-entropy on the posterior of relevance, $\theta_k$ by a running mean of the posterior of being seen.
+M-step: $s$ by cross-entropy with the posterior of relevance, $\theta_k$ by the running mean of that of examination.
 The paper samples labels from the posterior (`sample=True`); the posterior itself is the same in expectation and less
 noisy, and is the default. $\theta$ and $\gamma$ are identified up to a common scale. Lists without clicks must be in
 the log: without them $\theta$ comes out too large. The reference programs start at $\theta = .9$ with steps of .05; EM
@@ -30,14 +30,14 @@ class RegressionEM(Method):
     """Relevance and examination by expectation maximization."""
 
     paper = "Wang et al., WSDM 2018"
-    assumes = "being seen depends on position only; clicks are a product of the two; clickless lists are in the log"
+    assumes = "examination depends on position only; clicks are a product of the two; clickless lists are in the log"
     click_model = "bernoulli"
     counts_only = True
 
     def __init__(self, problem: Problem, *, sample: bool = False, step_size: float = 0.3, start: float = 0.5):
         super().__init__()
         if not 0 < start < 1:
-            raise ValueError(f"start must be between 0 and 1, a chance of being seen, got {start}")
+            raise ValueError(f"start must be between 0 and 1, a chance of examination, got {start}")
         self.relevance = problem.new_ranker()
         self.sample = sample
         self.seen = RunningEstimate(torch.full((problem.n_positions,), start), step_size)

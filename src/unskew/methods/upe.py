@@ -1,7 +1,7 @@
 r"""Unconfounded Propensity Estimation (UPE; Luo et al., SIGIR 2024, arXiv:2305.09918).
 
 What is relevant is shown on top, so relevance $x$ drives both position and clicks, and propensities learnt from clicks
-take on part of relevance. UPE models being seen *given the document* and then asks what would be seen at a position
+take on part of relevance. UPE models examination *given the document* and then asks what would be seen at a position
 whatever stood there (backdoor adjustment): $P(o \mid do(k)) = E_x[P(o \mid x, k)]$. Three stages:
 
 1. policy: $u_0(d(x))$ learns the order of the policy that made the lists, by listwise softmax; $d$ is a network of the
@@ -48,7 +48,7 @@ class UPE(Method):
     """Dual learning with propensities of which the document's part is averaged out."""
 
     paper = "Luo et al., SIGIR 2024 (UPE)"
-    assumes = "being seen depends on position only, but the policy's order hides it; clicks are a product of two"
+    assumes = "examination depends on position only, but the policy's order hides it; clicks are a product of two"
     click_model = "softmax"
 
     def __init__(
@@ -115,13 +115,13 @@ class UPE(Method):
         return {"relevance": losses.softmax(relevance, lists.clicks * weights, lists.mask)}
 
     def _seen(self, vectors: Tensor) -> Tensor:
-        """Logits of being seen."""
+        """Logits of examination."""
         score = self.policy.output if self.position.score is None else self.position.score
         return score(vectors).squeeze(-1)
 
     @torch.no_grad()
     def _adjusted_shares(self, documents: Tensor, positions: Tensor, lists: ClickedLists) -> Tensor:
-        """Shares of being seen at each place of a list, the mean over its rotations, `[batch, docs]`."""
+        """Shares of examination at each place of a list, the mean over its rotations, `[batch, docs]`."""
         # Every document at every place: [batch, documents, places].
         logits = self._seen(documents.unsqueeze(2) + positions.unsqueeze(1))
         n_docs = lists.n_docs

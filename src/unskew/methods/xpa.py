@@ -40,7 +40,7 @@ class XPA(Method):
     """Listwise softmax on relevance plus a logit of position and neighbours."""
 
     paper = "Zhuang et al., WWW 2021 (XPA)"
-    assumes = "being seen depends on position and on what stands around; clicks are a product of that and relevance"
+    assumes = "examination depends on position and on what stands around; clicks are a product of that and relevance"
     click_model = "softmax"
 
     def __init__(
@@ -87,7 +87,7 @@ class XPA(Method):
         return {"clicks": losses.softmax(logits, lists.clicks, lists.mask)}
 
     def observation(self, lists: ClickedLists) -> Tensor:
-        """Logits of being seen, `[batch, docs]`."""
+        """Logits of examination, `[batch, docs]`."""
         logits = self.position(lists.positions, lists.bias)
         return logits if self.context is None else logits + self.context(lists)
 

@@ -1,1 +1,1 @@
-"""Networks: rankers of documents, models of being seen, running estimates."""
+"""Networks: rankers of documents, models of examination, running estimates."""

@@ -1,4 +1,4 @@
-"""Being seen in a context: observation that varies from list to list at one position, and its average."""
+"""Examination in a context: observation that varies from list to list at one position, and its average."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class RelevanceEmbedding(nn.Module):
 
 
 class PositionEmbedding(nn.Module):
-    """Observation embedding as a table, one row a position."""
+    """Observation embedding as a table, one row per position."""
 
     usual_rate = 3.0  # relative to a network's: Adagrad moves a single number slowly
 

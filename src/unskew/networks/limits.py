@@ -82,7 +82,7 @@ def _one_each(numbers: Tensor, weights: Tensor, n: int) -> Tensor:
 
 
 def slope_lengths(function: Callable[[Tensor], Tensor], features: Tensor) -> Tensor:
-    r"""$\lVert\nabla_x f(x)\rVert_2$ of one number a document, `[documents]`; gradients pass."""
+    r"""$\lVert\nabla_x f(x)\rVert_2$ of one number per document, `[documents]`; gradients pass."""
     with torch.enable_grad():
         inputs = features.detach().requires_grad_()
         (slopes,) = torch.autograd.grad(function(inputs).sum(), inputs, create_graph=True)

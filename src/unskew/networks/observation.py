@@ -1,4 +1,4 @@
-"""Networks of being seen, as several methods use them."""
+"""Networks of examination, as several methods use them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class PositionObservation(nn.Module):
-    r"""Observation as a table of logits, one a position; 0 at the start.
+    r"""Observation as a table of logits, one per position; 0 at the start.
 
     A bias column bends the curve: every level has a table of its own that is added, a numeric column a slope at every
     position. (A column that is the same for a whole list could not matter otherwise: constants cancel in a list.)
@@ -33,7 +33,7 @@ class PositionObservation(nn.Module):
         self.slopes = nn.ParameterList([torch.zeros(problem.n_positions) for _ in self.slope_columns])
 
     def forward(self, positions: Tensor, bias: Mapping[str, Tensor]) -> Tensor:
-        """Logits of being seen, `[batch, docs]`."""
+        """Logits of examination, `[batch, docs]`."""
         places = positions.clamp(max=len(self.logits) - 1)  # below the last known place it is as dark as there
         logits = self.logits[places]
         for name, table in zip(self.level_columns, self.levels, strict=True):

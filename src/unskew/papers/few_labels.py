@@ -38,7 +38,7 @@ STEPS, EVERY, BATCH = 100, 10, 32  # of training on judged queries
 RATES = (0.01, 0.1)
 CAUTION = 1.0  # standard errors, as low_rank has it
 
-Observation = Callable[[Tensor, Tensor], Tensor]  # features, mask -> what is known of being seen [batch, docs, n]
+Observation = Callable[[Tensor, Tensor], Tensor]  # features, mask -> what is known of examination [batch, docs, n]
 
 
 @dataclass(frozen=True, eq=False)

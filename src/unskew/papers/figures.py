@@ -29,7 +29,7 @@ def draw(setting: FigureSetting, experiment: Experiment, results: Results) -> Dr
 
 
 def _lines(experiment: Experiment, results: Results, options: dict[str, Any]) -> Figure | None:
-    """The main metric over settings, one line a method."""
+    """The main metric over settings, one line per method."""
     table = Table(results.results)
     places = {entry.name: entry.x for entry in experiment.settings if entry.x is not None}
     cells = _cells(experiment, table)

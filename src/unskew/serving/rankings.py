@@ -22,7 +22,7 @@ from unskew.data.judged.judged_set import JudgedSet
 
 
 def ranking_table(queries: pa.Array, documents: pa.Array, offsets: NDArray[np.int64], scores: NDArray) -> pa.Table:
-    """One row a document: query, document, score, rank (1 = best), best first within each query.
+    """One row per document: query, document, score, rank (1 = best), best first within each query.
 
     Args:
         queries: the id of the query of each document `[documents]`; those of a query stand together.

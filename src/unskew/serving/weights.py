@@ -25,7 +25,7 @@ def debiased_rows(log: ClickLog, model: Model) -> pa.Table:
     """One row a shown document, query by query: ids, position, target, grade, weight and the features.
 
     `target` is for regression, `grade` (0 to 4, by equal steps of the target) for ranking objectives, which want whole
-    numbers; `group` numbers the lists, from 0 in this order. XGBoost wants one weight a group: the mean of `weight`.
+    numbers; `group` numbers the lists, from 0 in this order. XGBoost wants one weight per group: the mean of `weight`.
     """
     check_has_curve(model.recipe.method_class)
     curve = model.examination()

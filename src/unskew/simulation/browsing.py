@@ -2,7 +2,7 @@ r"""Browsing: what every simulated user is, and the arithmetic that users share.
 
 A user meets lists `[lists, docs]` of grades with a mask and says two things about them: what happens on average
 (`expect`, exact probabilities, never sampled) and what happens in single sessions (`browse`). Padding is never seen
-and never clicked. Positions count from 0. The curve of being seen is as long as the eye-tracking study; further down
+and never clicked. Positions count from 0. The examination curve is as long as the eye-tracking study; further down
 its last value is used again.
 
 Users are dataclasses whose fields are their hyper-parameters. `fit` returns a copy that knows the data and leaves the
@@ -46,7 +46,7 @@ class Shown:
 class Expectation:
     """Exact probabilities of each shown document, 0 in padding."""
 
-    examination: Matrix  # [lists, docs], of being seen
+    examination: Matrix  # [lists, docs], of examination
     attraction: Matrix  # [lists, docs], of being wanted
     clicks: Matrix  # [lists, docs], of being clicked
     clicks_on_top: Matrix | None = (
@@ -80,11 +80,11 @@ class User(ABC):
         """Refuse grades the user has no answer to."""
 
     def document_traits(self, judged: JudgedSet) -> Matrix | None:  # noqa: ARG002
-        """What besides relevance draws the eye, one number a document; None: nothing does."""
+        """What besides relevance draws the eye, one number per document; None: nothing does."""
         return None
 
     def position_curve(self, n_positions: int) -> Matrix | None:  # noqa: ARG002
-        """Probability of being seen at each position, where that depends on nothing else."""
+        """Probability of examination at each position, where that depends on nothing else."""
         return None
 
     @abstractmethod

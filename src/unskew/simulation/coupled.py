@@ -1,7 +1,7 @@
 r"""Users whose eye is drawn by the document itself (LBD, Chen et al., NeurIPS 2022, section 6.1), or by its list.
 
 Ten crux features $x'$, those that a forest of extremely randomized trees finds most important for relevance, move
-being seen as well. So relevance and observation depend on the same features: they are coupled. Crux features are
+examination as well. So relevance and observation depend on the same features: they are coupled. Crux features are
 scaled on the training data to $[-1, 1]$, as in the paper, or standardized; the same coupling is far stronger on
 standardized features, so say which.
 """

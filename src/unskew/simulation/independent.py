@@ -54,7 +54,7 @@ class PositionBased(GradedUser, IndependentUser):
         return self.base_curve(n_positions)
 
     def base_curve(self, n_positions: int) -> Matrix:
-        """Probability of being seen when nothing but the position counts."""
+        """Probability of examination when nothing but the position counts."""
         return extend(self.curve, n_positions) ** self.power
 
     def expect(self, shown: Shown) -> Expectation:
@@ -110,7 +110,7 @@ class RealClick(IndependentUser):
     """Clicks as often as people clicked documents of that grade at that position in a real log.
 
     Such rates do not say what was seen. As truth, the top position counts as always seen: attraction is the rate
-    there, and being seen is the rate at a position relative to it (at most 1, the top has the highest rate of every
+    there, and examination is the rate at a position relative to it (at most 1, the top has the highest rate of every
     row). There is no position curve, since that ratio depends on the grade.
 
     Attributes:

@@ -142,7 +142,7 @@ class Fixed(Policy):
     """Ranks by the scores of a ranker you bring.
 
     Attributes:
-        ranker: a torch module of (features, mask), or a function from a judged set to one score a document.
+        ranker: a torch module of (features, mask), or a function from a judged set to one score per document.
     """
 
     ranker: torch.nn.Module | Callable[[JudgedSet], Any]
@@ -153,7 +153,7 @@ class Fixed(Policy):
         else:
             found = np.asarray(self.ranker(judged), dtype=np.float64)
         if found.shape != (judged.n_documents,):
-            raise ValueError(f"the ranker gave scores of shape {found.shape}: one a document, {judged.n_documents}")
+            raise ValueError(f"the ranker gave scores of shape {found.shape}: one per document, {judged.n_documents}")
         if not np.isfinite(found).all():
             raise ValueError(f"the ranker's score of document {int(np.argmin(np.isfinite(found)))} is not finite")
         return found

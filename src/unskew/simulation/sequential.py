@@ -168,7 +168,7 @@ class UserBrowsing(GradedUser):
         return extend(EYE_TRACKING, n_positions) ** self.power if self.dependence == 0 else None
 
     def table(self, n_positions: int) -> Matrix:
-        """Probability of being seen `[positions, last click]`; the last click is 0 for none, else its rank."""
+        """Probability of examination `[positions, last click]`; the last click is 0 for none, else its rank."""
         gamma = np.ones((n_positions, n_positions + 1))
         for place in range(n_positions):
             known = BROWSING_TABLE[min(place, len(BROWSING_TABLE) - 1)]

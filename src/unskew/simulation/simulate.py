@@ -172,7 +172,7 @@ def _check(
         )
     showings = np.asarray(sessions)
     if showings.ndim > 1 or (showings.ndim == 1 and len(showings) != judged.n_queries):
-        raise ValueError(f"sessions has shape {showings.shape}: give one number, or one a query, {judged.n_queries}")
+        raise ValueError(f"sessions has shape {showings.shape}: give one number, or one per query, {judged.n_queries}")
     if showings.dtype.kind not in "iu" or (showings < 0).any() or not showings.any():
         raise ValueError(f"sessions must be whole numbers from 0, and not all of them 0, got {showings}")
     user.check(judged.grades)

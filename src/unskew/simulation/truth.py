@@ -28,17 +28,17 @@ VERSION = 1
 class Truth:
     """Exact probabilities and what was really seen, list by list; 0 in padding."""
 
-    examination: NDArray[np.float32]  # [lists, docs], probability of being seen
+    examination: NDArray[np.float32]  # [lists, docs], probability of examination
     attraction: NDArray[np.float32]  # [lists, docs], probability of being wanted
     click_probability: NDArray[np.float32]  # [lists, docs]
     seen: NDArray[np.int64]  # [lists, docs], sessions of the log in which the document was seen
     loggers: NDArray[np.int64]  # [lists], which of several loggers showed it
     click_probability_on_top: NDArray[np.float32] | None = None  # [lists, docs]; None: depends on the whole page
-    position_curve: NDArray[np.float64] | None = None  # [docs], where being seen depends on nothing but the position
+    position_curve: NDArray[np.float64] | None = None  # [docs], where examination depends on nothing but the position
     about: dict[str, Any] = field(default_factory=dict)  # user, policy, seed and what else made the log
 
     def mean_examination(self, log: ClickLog) -> NDArray[np.float64]:
-        """Mean probability of being seen at each position, over the sessions of the log."""
+        """Mean probability of examination at each position, over the sessions of the log."""
         weights = log.sessions[:, None] * log.mask
         return (weights * self.examination).sum(axis=0) / np.maximum(weights.sum(axis=0), 1)
 

@@ -98,7 +98,7 @@ def _lists_of_rows(n_rows: int, group: ArrayLike | None, query: Any) -> tuple[ND
     if group is None:
         ids, lists = number_ids(query)
         if len(lists) != n_rows:
-            raise ValueError(f"query has {len(lists)} values, but there are {n_rows} rows: give one a row")
+            raise ValueError(f"query has {len(lists)} values, but there are {n_rows} rows: give one per row")
         return ids, lists
     sizes = np.asarray(group)
     if sizes.ndim != 1 or sizes.dtype.kind not in "iu":

@@ -40,7 +40,7 @@ class JudgedSet:
 
     @classmethod
     def from_arrays(cls, X: ArrayLike, grades: ArrayLike, group: ArrayLike, name: str = "") -> JudgedSet:
-        """A set from a feature matrix, one grade a row and the number of rows of each query, as LightGBM takes them."""
+        """A set from a feature matrix, one grade per row and the number of rows of each query, as LightGBM takes them."""
         sizes = np.asarray(group)
         if sizes.ndim != 1 or (len(sizes) and sizes.dtype.kind not in "iu"):
             raise ValueError(f"group must be whole numbers, the rows of each query, got {sizes.dtype} {sizes.shape}")
@@ -154,7 +154,7 @@ class JudgedSet:
 
     def _check(self) -> None:
         if self.grades.shape != (self.n_documents,):
-            raise ValueError(f"{self.n_documents} rows of features but grades {self.grades.shape}: give one a row")
+            raise ValueError(f"{self.n_documents} rows of features but grades {self.grades.shape}: give one per row")
         if not np.isfinite(self.grades).all():
             row = int(np.argmin(np.isfinite(self.grades)))
             raise ValueError(f"the grade of row {row} is {self.grades[row]}: grades are finite, drop the row")

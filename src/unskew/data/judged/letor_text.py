@@ -1,6 +1,6 @@
 """From LETOR text to numbers: files in blocks of lines, lines to arrays, and what is wrong with a bad line.
 
-pyarrow's CSV reader turns `feature:value` pairs, one a row, into numbers: that serves dense and sparse lines alike.
+pyarrow's CSV reader turns `feature:value` pairs, one per row, into numbers: that serves dense and sparse lines alike.
 It refuses a bad block without saying where, so `complaint` looks at one line slowly and says what is wrong with it.
 The form of the files is described in `unskew.data.judged.letor`.
 """

@@ -146,7 +146,7 @@ def _check_column(table: pa.Table, name: str, path: FilePath) -> None:
 
 
 def _flat(table: pa.Table, columns: Sequence[str], query: str, path: FilePath) -> pa.Table:
-    """One row a document, with the number of its row in the file; columns of the query are repeated."""
+    """One row per document, with the number of its row in the file; columns of the query are repeated."""
     for name in (query, *columns):
         _check_column(table, name, path)
     first = columns[0]
@@ -162,7 +162,9 @@ def _flat(table: pa.Table, columns: Sequence[str], query: str, path: FilePath) -
         values = table[name]
         if not _is_list(table, name):
             if name in TOLD_OF_DOCUMENTS:
-                raise ValueError(f"{path}: column '{name}' holds {values.type}: it needs a list, one value a document")
+                raise ValueError(
+                    f"{path}: column '{name}' holds {values.type}: it needs a list, one value per document"
+                )
             flat[name] = values.take(owner)
             continue
         lengths = pc.list_value_length(values).to_numpy()

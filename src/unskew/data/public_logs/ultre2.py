@@ -179,7 +179,7 @@ def _column_of(file: FilePath, pages: Sequence[Page]) -> NDArray[np.float32]:
     """A number for each shown document."""
     vectors = read_features([file])
     if vectors.values.shape[1] != 1:
-        raise ValueError(f"{file}: expected one score a document, found {vectors.values.shape[1]}")
+        raise ValueError(f"{file}: expected one score per document, found {vectors.values.shape[1]}")
     return vectors.values[vectors.rows_of(pages), 0]
 
 

@@ -1,1 +1,1 @@
-"""What a log can tell: curves of being seen, with intervals, or the reason why not."""
+"""What a log can tell: examination curve, with intervals, or the reason why not."""

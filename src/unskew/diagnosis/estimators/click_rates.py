@@ -35,7 +35,7 @@ class ClickRates:
         return self.clicks / self.impressions
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a position, for tables and files."""
+        """One row per position, for tables and files."""
         columns = {
             "position": self.positions,
             "impressions": self.impressions,

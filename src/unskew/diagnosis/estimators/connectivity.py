@@ -1,6 +1,6 @@
 r"""Connectivity: can this log tell relevance and observation apart at all?
 
-If being seen depends on a bias factor alone (the position, or the position together with a bias column) and relevance
+If examination depends on a bias factor alone (the position, or the position together with a bias column) and relevance
 on the document alone, then both are known up to one common scale exactly if the graph is connected whose nodes are the
 factors and whose edges are documents shown under both (Chen et al., Identifiability Matters, arXiv:2309.15560, which
 speaks of equal feature vectors). Two graphs are looked at: documents themselves, which needs no model, and documents

@@ -1,6 +1,6 @@
-r"""Coupling: does being seen depend on the document's features, and how much?
+r"""Coupling: does examination depend on the document's features, and how much?
 
-Documents that were shown at several positions tell: if being seen depends on the position alone, a document's clicks
+Documents that were shown at several positions tell: if examination depends on the position alone, a document's clicks
 are spread over its positions as $p_{dk} \propto n_{dk}\theta_k$, whatever its relevance; $n_{dk}$ are its showings.
 Coupling bends that: $p_{dk} \propto n_{dk}\,\theta_k^{1 + u(x_d)}$, the paper's own form (LBD, section 6.1), where the
 pull $u$ is linear in standardized features. The direction of $u$ is learnt on one half of the queries, by one step of

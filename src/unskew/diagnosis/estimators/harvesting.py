@@ -2,7 +2,7 @@ r"""Propensities from documents that were shown at several positions: pivot, adj
 
 Nothing has to be randomized on purpose: two rankers, a ranker that was retrained, or swapped results are enough
 (Agarwal et al., Estimating Position Bias without Intrusive Interventions, WSDM 2019). All assume
-$P(c) = p_k\,P(r \mid q, d)$: being seen depends on the position alone. Notation: see `position_pairs`.
+$P(c) = p_k\,P(r \mid q, d)$: examination depends on the position alone. Notation: see `position_pairs`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""Propensities: how much each position is seen relative to the top one, estimated from a log.
 
 Every estimator is `(log, *, n_bootstrap, level, seed, counted, …) -> Curve` and raises `NotIdentified` for a log that
-cannot tell. The interval is over queries. All assume that being seen depends on the position alone (or on the position
+cannot tell. The interval is over queries. All assume that examination depends on the position alone (or on the position
 and one more column, see `estimate_by`) and that sessions without a click are part of the log: left out, the
 curve comes out too flat.
 """
@@ -152,7 +152,7 @@ def estimate_by(
 ) -> dict[str, Curve]:
     """One curve for each level of a bias column that occurs in the log, each relative to its own top position.
 
-    How much the levels differ at the top is not estimated: relevance and being seen cannot be told apart there.
+    How much the levels differ at the top is not estimated: relevance and examination cannot be told apart there.
     """
     if by not in log.bias:
         raise ValueError(f"by='{by}' is no bias column of the log; there are: {', '.join(log.bias) or 'none'}")
