@@ -78,7 +78,7 @@ def ingest(
     seen_event: Annotated[Names, _names("--seen-event", "Event that is a look at a document.")] = None,
     features_document: Annotated[str | None, _column("document in the table of features, if called otherwise")] = None,
     first_position: Annotated[
-        int | None, typer.Option(help="What the top is called, 0 or 1.", rich_help_panel="Columns")
+        int | None, typer.Option(help="Index of the first position.", rich_help_panel="Columns")
     ] = None,
     table: Annotated[str | None, typer.Option(help="Table of events in a database.")] = None,
     features_table: Annotated[str | None, typer.Option(help="Table of features in a database.")] = None,

@@ -37,7 +37,7 @@ def train(
     ] = None,
     judged: Annotated[str | None, typer.Option(help=f"Judged data to learn from. {DATA_HELP}")] = None,
     interventions: Annotated[
-        Path | None, typer.Option(help="A log of changed orders, for methods that need one.")
+        Path | None, typer.Option(help="A log with randomized or swapped rankings, for methods that need one.")
     ] = None,
     stream: Annotated[
         bool, typer.Option("--stream", help="Read the log shard by shard: it may exceed memory.")

@@ -1,8 +1,8 @@
 r"""Held-out clicks, counted by document: what judges rankers where nobody has judged documents.
 
 Rankers come as one score per document of the log, `[documents]`; documents that are not ranked have NaN. A criterion
-gives one value per query of the log whose mean is the estimate, so that intervals and paired tests over queries are those
-of `evaluation.differences`. For a ratio of sums $R = \sum_q a_q / \sum_q b_q$ these are
+gives one value per query of the log whose mean is the estimate, so that intervals and paired tests over queries are
+those of `evaluation.differences`. For a ratio of sums $R = \sum_q a_q / \sum_q b_q$ these are
 $R + (a_q - R\,b_q) / \bar b$: their mean is $R$, and their spread gives its standard error (the delta method).
 """
 

@@ -40,7 +40,7 @@ class JudgedSet:
 
     @classmethod
     def from_arrays(cls, X: ArrayLike, grades: ArrayLike, group: ArrayLike, name: str = "") -> JudgedSet:
-        """A set from a feature matrix, one grade per row and the number of rows of each query, as LightGBM takes them."""
+        """A set from a feature matrix, one grade per row and the rows of each query, as LightGBM takes them."""
         sizes = np.asarray(group)
         if sizes.ndim != 1 or (len(sizes) and sizes.dtype.kind not in "iu"):
             raise ValueError(f"group must be whole numbers, the rows of each query, got {sizes.dtype} {sizes.shape}")
