@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,12 @@ def log(world):
     return unskew.simulate(
         world.train, "svm", "position_based", sessions=64, interventions={"shuffle": 0.1}, joint=True, seed=1
     ).log
+
+
+@pytest.fixture(scope="session")
+def looked_at(log):
+    """The same log with a record of looks: of what was clicked, at least that."""
+    return replace(log, seen=log.clicks, seen_sessions=log.sessions)
 
 
 @pytest.fixture(scope="session")

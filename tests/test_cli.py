@@ -125,7 +125,7 @@ def test_weights_are_rows_that_trees_take(clicks, tmp_path):
 def test_weights_need_a_curve_and_no_clicks_that_are_predicted(clicks, tmp_path):
     run("weights", clicks, "--method", "pair_debias", *FAST, "--out", tmp_path / "rows.parquet")
     said = run("weights", clicks, "--method", "naive", *FAST, "--out", tmp_path / "other.parquet", code=2)
-    assert "naive learns no examination curve: choose dla" in said
+    assert "naive learns no examination curve and gives no debiased targets: choose dla" in said
 
 
 def test_training_that_blows_up_warns_in_lines_and_ends_with_advice(clicks, tmp_path):

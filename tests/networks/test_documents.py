@@ -70,7 +70,7 @@ def test_an_unknown_activation_is_refused_with_the_known_ones():
 
 
 def test_an_unknown_network_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"unknown network 'forest', known: tabular, mlp, linear"):
+    with pytest.raises(ValueError, match=r"unknown network 'forest': choose one of tabular, mlp, linear"):
         Network(kind="forest")
 
 

@@ -22,9 +22,9 @@ def model(log):
 
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.has_ranker and name != "hte"])
-def test_every_method_ranks_the_same_after_saving(name, log, world, tmp_path):
+def test_every_method_ranks_the_same_after_saving(name, log, looked_at, world, tmp_path):
     judged = world.train if name == "labelled" else None
-    model = fit(Recipe.of(name, **FAST), log, judged=judged)
+    model = fit(Recipe.of(name, **FAST), looked_at if name == "attention" else log, judged=judged)
     loaded = load_model(save_model(model, tmp_path / "model"))
     expected = score_documents(model.ranker(), world.test)
     np.testing.assert_array_equal(score_documents(loaded.ranker(), world.test), expected)
