@@ -56,7 +56,7 @@ def _feedback(
     """Clicks of each row, and sessions of each list, or the weight of its one session."""
     if sessions is not None and weight is not None:
         raise ValueError("pass sessions (clicks are counts) or weight (one session a list), not both")
-    values = _vector(clicks, len(lists), "clicks", "a row")
+    values = _vector(clicks, len(lists), "clicks", "per row")
     check_values(values, np.isfinite(values) & (values >= 0), "clicks", "clicks are counted from 0")
     shown = np.ones(n_lists)
     if sessions is not None:
@@ -76,13 +76,13 @@ def _vector(values: ArrayLike, length: int, name: str, each: str) -> NDArray[np.
 
 
 def _positive(values: ArrayLike, length: int, name: str) -> NDArray[np.float64]:
-    vector = _vector(values, length, name, "a list")
+    vector = _vector(values, length, name, "per list")
     check_values(vector, np.isfinite(vector) & (vector > 0), name, "a number above 0 is needed for each list")
     return vector
 
 
 def _places(position: ArrayLike, n_rows: int) -> NDArray[np.int64]:
-    values = _vector(position, n_rows, "position", "a row")
+    values = _vector(position, n_rows, "position", "per row")
     check_values(values, np.isfinite(values) & (values == np.floor(values)), "position", "positions are 0, 1, 2, …")
     places = values.astype(np.int64)
     check_places(places, "position", 0, "Then subtract that")
