@@ -144,7 +144,7 @@ class Model(Displayed):
     def screen(self) -> Screen:
         curve, never_shown = self.examination(), self.trained_on.get("never_shown", [])
         trained = ", ".join(f"{value:,.0f} {name}" for name, value in self.trained_on.items() if name in COUNTED)
-        title = f"{self.recipe.method} of {self.problem.n_features} features, trained on {trained or 'no clicks'}"
+        title = f"{self.recipe.method} of {self.n_features} features, trained on {trained or 'no clicks'}"
         if curve is None:
             return Screen(title)
         values = ["never shown" if place in never_shown else f"{value:.3f}" for place, value in enumerate(curve)]

@@ -175,7 +175,7 @@ def _show_ingested(done: Ingested, out: Path, json: bool) -> None:
         return
     ratio = done.sessions / max(done.lists, 1)
     console.print(
-        f"{done.sessions:,} sessions of {done.queries:,} queries in {done.lists:,} lists ({ratio:,.1f} sessions a "
+        f"{done.sessions:,} sessions of {done.queries:,} queries in {done.lists:,} lists ({ratio:,.1f} sessions per "
         f"list), {done.clicks:,} clicks, {done.documents:,} documents, {done.features} features; written to {out}",
         markup=False,
         highlight=False,

@@ -81,9 +81,9 @@ def order_remarks(orders: Sequence[str], *, score_named: bool) -> list[str]:
     """What is said about columns that order the lists."""
     if not orders or score_named:
         return []
-    verb = "orders" if len(orders) == 1 else "order"
+    start = "A feature that orders" if len(orders) == 1 else "Features that order"
     return [
-        f"Features that {verb} the lists as shown: {', '.join(orders)}. If one is the score of the production ranker, "
+        f"{start} the lists as shown: {', '.join(orders)}. If one is the score of the production ranker, "
         f"say so with --policy-score {orders[0]}; it is kept as a feature until then."
     ]
 
