@@ -1,12 +1,10 @@
 """Low-rank observation: what clicks leave open, who chooses it, and what is found when the truth has this form."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
 from torch.testing import assert_close
 
 from unskew import Recipe, UnbiasedRanker, fit, load_model, save_model
@@ -16,11 +14,10 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate
 from unskew.lists import ClickedLists
 from unskew.losses import log_shares
-from unskew.methods.low_rank import LowRank
+from unskew.methods.low_rank import Loadings, LowRank, covariance
 from unskew.methods.two_tower import TwoTower
 from unskew.networks.documents import Ranker
 from unskew.networks.line_search import LENGTHS
-from unskew.networks.low_rank import Loadings, covariance
 from unskew.networks.registry import Network, Problem
 from unskew.serving.export import export_model
 from unskew.serving.onnx_file import OnnxRanker
@@ -55,7 +52,7 @@ def clicked_lists(n_lists=6, seed=0):
 def new_low_rank(seed=0, bias=DEVICES, network=None, **hyper):
     """A method with random networks and tables."""
     torch.manual_seed(seed)
-    hyper = {"choose": "pinned", "observation_hidden": (6,), **hyper}
+    hyper = {"choose": "pinned", **hyper}
     method = LowRank(problem(bias, **(network or {})), **hyper).double().eval()
     with torch.no_grad():
         for parameter in method.parameters():
@@ -146,7 +143,7 @@ def test_traits_may_have_any_mean_so_that_the_table_of_positions_is_no_examinati
     with torch.no_grad():
         method.traits[-1].bias.add_(shift)
         method.observation.logits.sub_(shift @ method.loadings())
-        method.moments.value.add_(shift)
+        method.mean_traits.value.add_(shift)
     assert_close(shares(method, lists), clicks)
     assert torch.equal(scores(method, lists), order)
     assert_close(method.examination(), curve)  # of the document with mean traits
@@ -165,58 +162,19 @@ def test_constants_of_positions_and_of_queries_change_nothing():
 
 def test_the_examination_curve_does_not_depend_on_the_number_that_is_open():
     method = new_low_rank(choose="free", bias={})
-    method.moments.value.fill_(0.8)
+    method.mean_traits.value.fill_(0.8)
     curve = method.examination()
     with torch.no_grad():
         method.loadings.flat.add_(2.0)
     assert_close(method.examination(), curve)
 
 
-# -- the logit link
-
-
-def moved_logit(method, lists, delta):
-    """Click logits and relevance after v + δ, u + log(1 - δw), r - log(1 - δw), written out."""
-    with torch.no_grad():
-        relevance, trait = method.relevance(lists.features, lists.mask), method.traits(lists.features)[..., 0]
-        freed = torch.log(1 - delta * torch.exp(-trait))
-        unseen = torch.exp(-method.observation(lists.positions, lists.bias)) + delta
-        return relevance - freed - torch.log1p(unseen * torch.exp(-(trait + freed))), relevance - freed
-
-
-@pytest.mark.parametrize("share", [-1.0, -0.4, 0.5, 0.9])
-@pytest.mark.parametrize("places", [lambda lists: lists, in_other_places])
-def test_the_logit_link_leaves_one_number_open(share, places):
-    method, lists = new_low_rank(link="logit", choose="judged", bias={}), places(replace(clicked_lists(30), bias={}))
-    with torch.no_grad():
-        method.observation.logits.copy_(torch.tensor([0.0, -1.0, -2.0, -3.0]))  # v_1 = 1, the smallest
-        method.traits[-1].bias.sub_(method.traits(lists.features)[lists.mask].mean())
-        hidden = torch.exp(-method.traits(lists.features)[..., 0])[lists.mask]
-    delta = share * (1 / hidden.max() if share > 0 else 1.0)  # 1 - δw stays above 0, v + δ not below
-    logits, relevance = moved_logit(method, lists, delta)
-    assert_close(log_shares(logits, lists.mask).exp(), shares(method, lists))
-    method.numbers.fill_(delta)
-    assert_close(scores(method, lists)[lists.mask], relevance[lists.mask])
-    method.numbers.zero_()
-    change = differences(relevance, lists.mask) - differences(scores(method, lists), lists.mask)
-    assert float(change.abs().max()) > 0.1
-
-
-def test_a_document_less_visible_than_delta_allows_gets_a_bounded_correction():
-    method, lists = new_low_rank(link="logit", choose="judged"), clicked_lists(30)
-    method.numbers.fill_(1e6)
-    added = scores(method, lists) - method.relevance(lists.features, lists.mask).detach()
-    assert_close(added, torch.full_like(added, math.log(20)))  # 1 - .95 is left
-
-
 # -- what is ranked by
 
 
-@pytest.mark.parametrize(
-    "hyper", [{}, {"rank": 3}, {"monotone": True}, {"link": "logit"}, {"link": "logit", "rank": 3}]
-)
-def test_pinned_it_ranks_by_the_click_probability_on_top(hyper):
-    method, lists = new_low_rank(choose="pinned", bias={}, **hyper), replace(clicked_lists(30), bias={})
+@pytest.mark.parametrize("rank", [1, 3])
+def test_pinned_it_ranks_by_the_click_probability_on_top(rank):
+    method, lists = new_low_rank(choose="pinned", bias={}, rank=rank), replace(clicked_lists(30), bias={})
     with torch.no_grad():
         on_top = method.click_logits(replace(lists, positions=torch.zeros_like(lists.positions)))
     assert_close(differences(scores(method, lists), lists.mask), differences(on_top, lists.mask))
@@ -245,33 +203,6 @@ def test_the_corrected_ranker_is_one_module_that_a_free_model_does_not_need():
 # -- limits
 
 
-def gradients(method, term):
-    method.zero_grad()
-    term.backward()
-    return {name: entry.grad.clone() for name, entry in method.named_parameters() if entry.grad is not None}
-
-
-@pytest.mark.parametrize("link", ["log_linear", "logit"])
-def test_of_rank_zero_it_is_two_tower(link):
-    method, plain = new_low_rank(rank=0, link=link).train(), TwoTower(problem()).double()
-    plain.load_state_dict(method.state_dict())
-    lists = clicked_lists()
-    terms, expected = method.loss(lists), plain.loss(lists)
-    assert torch.equal(terms["clicks"], expected["clicks"])
-    learnt = gradients(method, terms["clicks"])
-    for name, gradient in gradients(plain, expected["clicks"]).items():
-        assert torch.equal(learnt[name], gradient), name
-    assert torch.equal(method.examination(), plain.examination())
-
-
-def test_of_rank_zero_it_is_trained_as_two_tower_is(log):
-    one, other = (
-        fit(Recipe.of(name, **FAST, **hyper), log) for name, hyper in (("low_rank", {"rank": 0}), ("two_tower", {}))
-    )
-    for name, value in other.method.state_dict().items():
-        assert torch.equal(one.method.state_dict()[name], value), name
-
-
 def test_flat_traits_are_two_tower_with_another_table():
     method, plain, lists = new_low_rank(rank=2), TwoTower(problem()).double(), clicked_lists()
     with torch.no_grad():
@@ -283,66 +214,8 @@ def test_flat_traits_are_two_tower_with_another_table():
     assert_close(shares(method, lists), shares(plain, lists))
 
 
-def test_always_cancelled_relevance_learns_from_plain_clicks():
-    method, lists = new_low_rank(cancel=1.0).train(), clicked_lists()
-    relevance = method.relevance(lists.features, lists.mask)
-    assert_close(method.loss(lists)["clicks"], -(lists.clicks * log_shares(relevance, lists.mask)).sum())
-    assert_close(method.eval().loss(lists)["clicks"], new_low_rank().loss(lists)["clicks"])  # only in training
-
-
-def test_monotone_loadings_never_grow_and_start_as_others_do():
-    loadings = Loadings(2, 5, pinned=False, monotone=True)
-    assert_close(loadings().detach(), -torch.arange(5.0).repeat(2, 1) / 4)
-    with torch.no_grad():
-        loadings.flat.normal_(std=5.0)
-    table = loadings().detach()
-    assert bool((table.diff(dim=1) <= 0).all())
-    assert bool((table[:, 0] != 0).all())
-    plain = Loadings(1, 5, pinned=True, monotone=False)().detach()
-    assert_close(plain[0, [0, 2, 4]], torch.tensor([0.0, -0.5, -1.0]))
-
-
-# -- penalty
-
-
-@pytest.mark.parametrize(("link", "rank"), [("log_linear", 1), ("log_linear", 2), ("logit", 1), ("logit", 2)])
-def test_the_penalty_of_linear_traits_is_the_length_of_their_weights(link, rank):
-    method = new_low_rank(link=link, rank=rank, penalty=3.0, exact=True, observation_hidden=())
-    lists = clicked_lists()
-    slopes = method.table().T @ method.traits[-1].weight  # of b_k + e(x) a_k, [positions, features]
-    shown = (lists.sessions.unsqueeze(-1) * lists.mask).sum()
-    assert_close(method.loss(lists)["penalty"], 3.0 * shown * slopes.norm(dim=1).mean())
-
-
-def test_the_estimated_penalty_is_right_on_average():
-    method, lists = new_low_rank(penalty=1.0, exact=True), clicked_lists(20)
-    exact = method.loss(lists)["penalty"].detach()
-    method.exact = False
-    torch.manual_seed(0)
-    draws = torch.stack([method.loss(lists)["penalty"].detach() for _ in range(300)])
-    error = draws.std() / 300**0.5
-    assert abs(float(draws.mean() - exact)) <= 4 * float(error)
-    assert float(error / exact) < 0.1
-
-
-def test_a_large_penalty_leaves_two_tower():
-    lists, results = truth_of_power_form()[0], {}
-    for name, hyper in {"none": {}, "large": {"penalty": 10.0, "exact": True}}.items():
-        torch.manual_seed(0)
-        method = LowRank(Problem(N_FEATURES, N_POSITIONS, network=Network(kind="linear")), **hyper).double()
-        descend(method, lists)
-        results[name] = method
-    plain = TwoTower(Problem(N_FEATURES, N_POSITIONS, network=Network(kind="linear"))).double()
-    descend(plain, lists)
-    flat, free = results["large"], results["none"]
-
-    def steepest(method):
-        return float((method.table().T @ method.traits[-1].weight).norm(dim=1).max().detach())
-
-    assert steepest(flat) < 0.01 < 0.3 < steepest(free)
-    assert_close(scores(flat, lists).std(), scores(plain, lists).std(), rtol=0.02, atol=0.0)
-    assert_close(flat.examination(), plain.examination(), rtol=0, atol=0.02)
-    assert float((free.examination() - plain.examination()).abs().max()) > 0.03
+def test_loadings_start_at_nothing_on_top_and_fall_to_minus_one():
+    assert_close(Loadings(1, 5, pinned=True)().detach()[0, [0, 2, 4]], torch.tensor([0.0, -0.5, -1.0]))
 
 
 # -- recovery: expected clicks of a truth of exactly this form, without noise
@@ -373,13 +246,6 @@ def truth_of_power_form():
     return lists_of(relevance + exponent * THETA.log()[positions], features, mask, positions), relevance
 
 
-def truth_of_logistic_form():
-    features, mask, positions = documents()
-    relevance = features[..., 0] - 0.5 * features[..., 1]
-    log_odds = THETA.logit()[positions] + 0.8 * (features[..., 1] - features[..., 2])
-    return lists_of(relevance + nn.functional.logsigmoid(log_odds), features, mask, positions), relevance
-
-
 def descend(method, lists):
     """Minimize the loss on all lists at once."""
     method.train()
@@ -394,9 +260,8 @@ def descend(method, lists):
         return loss
 
     optimizer.step(closure)
-    if isinstance(method, LowRank):
-        for _ in range(400):  # averages settle
-            method.loss(lists)
+    for _ in range(400):  # averages settle
+        method.loss(lists)
     method.eval()
 
 
@@ -429,16 +294,6 @@ def test_a_known_examination_of_the_top_finds_relevance_of_the_power_form():
     assert error_of(learnt_on(lists, choose="examination", top_examination=0.1), lists, relevance) > 0.5
 
 
-def test_a_known_examination_of_the_top_finds_relevance_of_the_logistic_form():
-    lists, relevance = truth_of_logistic_form()
-    seen = (THETA[0].logit() + 0.8 * (lists.features[..., 1] - lists.features[..., 2])).sigmoid().mean()
-    method = learnt_on(lists, link="logit", choose="examination", top_examination=float(seen))
-    assert error_of(method, lists, relevance) < 0.02
-    assert abs(float(method.findings()["chosen"]["number"][0])) < 0.01  # a linear relevance had left nothing open
-    lower = learnt_on(lists, link="logit", choose="examination", top_examination=0.2)
-    assert error_of(lower, lists, relevance) > 0.1
-
-
 # -- relevance and visibility apart
 
 
@@ -455,25 +310,13 @@ def correlation(one, other):
     return float((one * other).mean() / (one.std() * other.std()))
 
 
-def independent_truth(log_seen):
-    """Relevance is one feature, what catches the eye is the other two."""
+def test_relevance_that_has_nothing_to_do_with_visibility_is_found_without_labels():
     features, mask, positions = documents()
-    relevance = features[..., 0]
-    eye = features[..., 1] - features[..., 2]
-    return lists_of(relevance + log_seen(eye, positions), features, mask, positions), relevance
-
-
-POWER = {"link": "log_linear"}, lambda eye, places: (1 + 0.4 * eye) * THETA.log()[places]
-LOGISTIC = {"link": "logit"}, lambda eye, places: nn.functional.logsigmoid(THETA.logit()[places] + 0.8 * eye)
-
-
-@pytest.mark.parametrize(("hyper", "log_seen"), [POWER, LOGISTIC])
-def test_relevance_that_has_nothing_to_do_with_visibility_is_found_without_labels(hyper, log_seen):
-    lists, relevance = independent_truth(log_seen)
-    method = apart(learnt_on(lists, choose="uncorrelated", **hyper), lists)
-    by_clicks_on_top = learnt_on(lists, choose="pinned", **hyper)
+    relevance, eye = features[..., 0], features[..., 1] - features[..., 2]
+    lists = lists_of(relevance + (1 + 0.4 * eye) * THETA.log()[positions], features, mask, positions)
+    method = apart(learnt_on(lists, choose="uncorrelated"), lists)
     assert correlation(scores(method, lists), relevance) > 0.995
-    assert correlation(scores(by_clicks_on_top, lists), relevance) < 0.97
+    assert correlation(scores(learnt_on(lists, choose="pinned"), lists), relevance) < 0.97
 
 
 def test_relevance_that_comes_with_visibility_is_not():
@@ -592,10 +435,10 @@ def test_a_cautious_choice_on_few_queries_moves_less():
     assert moved[0] >= moved[1] >= moved[2] == 0.0
 
 
-@pytest.mark.parametrize("hyper", [{}, {"rank": 2}, {"link": "logit"}])
-def test_a_tuned_ranker_is_never_worse_on_its_judged_queries_without_caution(hyper):
+@pytest.mark.parametrize("rank", [1, 2])
+def test_a_tuned_ranker_is_never_worse_on_its_judged_queries_without_caution(rank):
     lists, relevance = truth_of_power_form()
-    method = new_low_rank(choose="judged", caution=0.0, bias={}, **hyper).float()
+    method = new_low_rank(choose="judged", caution=0.0, bias={}, rank=rank).float()
     judged = judged_by(lists, relevance)
     before = evaluate(method.ranker(), judged).mean("ndcg@10")
     method.tune(judged, "ndcg@10")
@@ -652,8 +495,7 @@ def test_the_estimator_takes_judged_queries_to_choose_on(log, world):
 @pytest.mark.parametrize(
     ("hyper", "message"),
     [
-        ({"rank": -1}, "rank must be at least 0"),
-        ({"link": "probit"}, "unknown link 'probit', known: log_linear, logit"),
+        ({"rank": 0}, "rank must be at least 1"),
         (
             {"choose": "best"},
             "unknown choose 'best', known: uncorrelated, free, pinned, judged, examination, interventions",
@@ -661,12 +503,7 @@ def test_the_estimator_takes_judged_queries_to_choose_on(log, world):
         ({"choose": "examination"}, "needs top_examination"),
         ({"choose": "examination", "top_examination": 1.5}, "needs top_examination"),
         ({"top_examination": 0.5}, "only used by choose='examination'"),
-        ({"link": "logit", "rank": 2, "choose": "judged"}, "leaves no number open"),
-        ({"link": "logit", "monotone": True}, "monotone holds the loadings"),
         ({"caution": -1.0}, "caution must be at least 0, got -1.0"),
-        ({"penalty": float("nan")}, "penalty must be at least 0"),
-        ({"cancel": 2.0}, "cancel must be from 0 to 1"),
-        ({"share": 0.0}, "share must be above 0"),
     ],
 )
 def test_arguments_that_mean_nothing_are_refused(hyper, message):

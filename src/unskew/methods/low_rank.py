@@ -1,40 +1,27 @@
 r"""Low-rank observation: examination depends on the document in a few shapes only (this project; docs/low_rank.md).
 
-Assumes $P(c) \propto e^{r(x)}\,o_k(x)$ where the document $x$ bends the curve of observation in few ways:
+Assumes $P(c) \propto e^{r(x)}\,o_k(x)$ where the document $x$ bends the curve of observation in few ways,
+$\log o_k(x) = b_k + \sum_{j \le R} e_j(x)\,a_{jk}$, with $e$ linear in the features, $a$ and $b$ tables of positions,
+fitted by a listwise softmax. Documents alike stand at different positions; what changes with the position is
+observation, what does not is relevance, and so few shapes leave little room for anything else. What clicks leave open
+is then small and known: $a_k - c$ with $r + c \cdot e$ gives the same clicks for every $c \in \mathbb{R}^R$.
 
-* `link="log_linear"`: $\log o_k(x) = b_k + \sum_{j \le R} e_j(x)\,a_{jk}$,
-* `link="logit"`: $\log o_k(x) = \log \sigma(b_k + e_1(x) + \sum_{2 \le j \le R} e_j(x)\,a_{jk})$,
+`choose` says who chooses $c$; no click does, wherever documents are moved. The ranking is by $r + c \cdot e$:
 
-with $e$ a network of the document, $a$ and $b$ tables of positions, fitted by a listwise softmax. $R = 0$ is
-`two_tower`. Documents alike stand at different positions; what changes with the position is observation, what does not
-is relevance, and so few shapes leave little room for anything else. What clicks leave open is then small and known:
-
-* log-linear: $a_k - c$ with $r + c \cdot e$ gives the same clicks for every $c \in \mathbb{R}^R$;
-* logit, $R = 1$, with $w = e^{-e_1}$: $e^{-b_k} + \delta$, $e_1 + \log(1 - \delta w)$, $r - \log(1 - \delta w)$, for
-  $\delta$ from $-e^{-b_1}$ to $1 / \max w$.
-
-`choose` says who chooses that number; no click does, wherever documents are moved. The ranking is by $r + c \cdot e$
-or $r - \log(1 - \delta w)$:
-
-* free: training, by its start and its steps; $c = \delta = 0$.
-* uncorrelated: relevance and visibility are assumed to have nothing to do with each other: the number for which they
-  are uncorrelated within the lists of the log. Log-linear: along the loadings, and never so that observation varies
-  on top the other way round than below, or more than twice as much.
-* pinned: nothing is lost or gained on top. The score is then the log of the click probability at position 1. Log-linear
-  models are trained with $a_1 = 0$, logit models are moved there ($\delta = -e^{-b_1}$).
-* judged: pinned (log-linear) or free (logit) at first, and moved on the judged validation queries, without training
-  anew: before every validation, so that the number belongs to the state that validation keeps. Small differences are
-  not believed (`caution`; see `line_search`).
+* free: training, by its start and its steps; $c = 0$.
+* uncorrelated: relevance and visibility are assumed to have nothing to do with each other: the number, along the
+  loadings, for which they are uncorrelated within the lists of the log; never so that observation varies on top the
+  other way round than below, or more than twice as much.
+* pinned: nothing is lost or gained on top, $a_1 = 0$ and $c = 0$. The score is then the log of the click probability at
+  position 1.
+* judged: pinned at first, and moved on the judged validation queries, without training anew: before every validation,
+  so that the number belongs to the state that validation keeps. Small differences are not believed (`caution`; see
+  `line_search`).
 * examination: the mean examination of the top position is known (`top_examination`), that of all shown documents as if
-  each stood there. Log-linear: observation is assumed to be a power, $\log o_k(x) = m(x) \log \theta_k$ with mean
-  $m = 1$, so that $a$ is a multiple of the average curve, and the mean is the geometric one; logit: nothing else is
-  assumed.
+  each stood there. Observation is assumed to be a power, $\log o_k(x) = m(x) \log \theta_k$ with mean $m = 1$, so that
+  $a$ is a multiple of the average curve, and the mean is the geometric one.
 * interventions: lists marked with the intervention `seen`, in which every document was surely seen. The number is the
   one for which their clicks are likeliest. Swaps and shuffles cannot choose it: they change positions only.
-
-The shape says what observation may look like; LBD's limits say how much of it to believe: `penalty` is the weight of
-$\lVert\nabla_x \sum_j e_j(x)\,a_{jk}\rVert_2$, averaged over positions and summed over shown documents, and `cancel`
-the chance that a document's observation is left out in training (`lbd`). A large penalty is `two_tower`.
 """
 
 from __future__ import annotations
@@ -53,37 +40,28 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.documents import Ranker
-from unskew.networks.inputs import split_inputs
-from unskew.networks.limits import draw_kept, penalized_pairs, showings, slope_lengths, weighted_mean
-from unskew.networks.line_search import Axis, Found, ScoredLists, of_clicks, of_metric, search, spread_axes
-from unskew.networks.low_rank import LINKS, Average, CorrectedRanker, Loadings, largest_delta
+from unskew.networks.limits import showings, weighted_mean
+from unskew.networks.line_search import ScoredLists, of_clicks, of_metric, search, spread_axes
 from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem
 from unskew.networks.running import RunningEstimate
 
-START = 0.3  # of the usual weights of the last layer of e: training begins close to `two_tower`
-MOMENT_RATE = 0.05
+START = 0.3  # of the usual weights of e: training begins close to `two_tower`
+MEAN_RATE = 0.05
 SEEN = "seen"  # the intervention that makes sure that every document of a list is seen
 N_SAMPLED = 1024  # lists of which relevance and traits are compared
-SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of delta's interval, to either side
+MOST_ON_TOP = 2.0  # times that observation may vary on top as much as it varies from there to the other positions
 
 
 class LowRank(Method):
     r"""Listwise softmax on relevance plus an observation of low rank.
 
     Args:
-        rank: $R$, in how many ways a document bends the curve of observation; 0 is `two_tower`.
-        link: log_linear, or logit.
+        rank: $R$, in how many ways a document bends the curve of observation.
         choose: who chooses the number that clicks leave open: uncorrelated, free, pinned, judged, examination or
             interventions.
         top_examination: mean examination of the top position, for `choose="examination"`.
         caution: standard errors by which a number may be worse than the best one to be taken for its caution.
-        penalty: weight of the slope of observation in the document; 0 for none.
-        cancel: probability that a document's observation is cancelled in training.
-        monotone: no loading $a_{jk}$ grows with the position.
-        share: of the documents of a batch, those whose penalty is computed.
-        exact: compute the penalty of all documents at all positions.
-        observation_hidden: layers of the network of $e$; none: linear.
         observation_rate: learning-rate factor of the tables $a$ and $b$: Adagrad moves them more slowly than a network.
     """
 
@@ -99,147 +77,97 @@ class LowRank(Method):
         problem: Problem,
         *,
         rank: int = 1,
-        link: str = "log_linear",
         choose: str = "uncorrelated",
         top_examination: float | None = None,
         caution: float = 1.0,
-        penalty: float = 0.0,
-        cancel: float = 0.0,
-        monotone: bool = False,
-        share: float = 0.25,
-        exact: bool = False,
-        observation_hidden: Sequence[int] = (),
         observation_rate: float = 3.0,
     ):
         super().__init__()
-        _check_choices(rank, link, choose, top_examination, monotone=monotone)
-        _check_numbers(caution=caution, penalty=penalty, cancel=cancel, share=share)
-        self.rank = rank
-        self.link = LINKS[link]
-        self.axes = AXES[link]
+        _check(rank, choose, top_examination, caution)
         self.choose = choose
         self.top_examination = top_examination
         self.caution = caution
-        self.penalty = penalty
-        self.cancel = cancel
-        self.share = share
-        self.exact = exact
         self.observation_rate = observation_rate
         self.n_positions = problem.n_positions
         self.relevance = problem.new_ranker()
         self.observation = PositionObservation(problem)
+        self.traits = _trait_network(problem, rank)
+        self.loadings = Loadings(rank, problem.n_positions, pinned=choose != "free")
+        self.mean_traits = RunningEstimate(torch.zeros(rank), MEAN_RATE)
         self.sample: ClickedLists | None = None  # where relevance and traits are compared
-        if rank == 0:
-            return
-        self.traits = _trait_network(problem, rank, observation_hidden)
-        n_loadings = rank - self.link.n_ones
-        self.loadings = Loadings(
-            n_loadings, problem.n_positions, pinned=self.link.n_ones > 0 or choose != "free", monotone=monotone
-        )
-        n_moments = self.link.moments(torch.zeros(rank), torch.zeros(())).shape[-1]
-        self.moments = RunningEstimate(torch.zeros(n_moments), MOMENT_RATE)
-        n_numbers = rank if self.link.n_ones == 0 else 1
-        self.register_buffer("numbers", torch.zeros(n_numbers))
-        self.register_buffer("lengths", torch.zeros(3, n_numbers))
+        self.register_buffer("numbers", torch.zeros(rank))
+        self.register_buffer("lengths", torch.zeros(3, rank))
 
     def stages(self) -> list[Stage]:
-        tables: dict[nn.Module, float] = {self.observation: self.observation_rate}
-        if self.rank > self.link.n_ones:
-            tables[self.loadings] = self.observation_rate
+        tables: dict[nn.Module, float] = dict.fromkeys((self.observation, self.loadings), self.observation_rate)
         return [Stage("train", self.loss, {**tables, self: 1.0})]
 
     def loss(self, lists: ClickedLists) -> Terms:
-        scores = lists.apply(self.relevance)
-        log_seen = self.log_seen(lists)
-        if self.training and self.cancel > 0:
-            # A cancelled document counts as seen as the average one, see `lbd`.
-            level = weighted_mean(log_seen, showings(lists), (0, 1))
-            log_seen = draw_kept(lists.mask, self.cancel, "document").to(scores.dtype) * (log_seen - level)
-        terms = {"clicks": losses.softmax(scores + log_seen, lists.clicks, lists.mask)}
-        if self.penalty and self.rank:
-            terms["penalty"] = self.penalty * self.steepness(lists)
-        return terms
+        return {"clicks": losses.softmax(self.click_logits(lists), lists.clicks, lists.mask)}
 
     def click_logits(self, lists: ClickedLists) -> Tensor:
         return lists.apply(self.relevance) + self.log_seen(lists)
 
     def log_seen(self, lists: ClickedLists) -> Tensor:
         r"""$\log o$ of each document where it was shown, `[batch, docs]`."""
-        average = self.observation(lists.positions, lists.bias)
-        if self.rank == 0:
-            return average
         traits = lists.per_document(self.traits)
         if self.training:
-            moments = self.link.moments(traits.detach(), self.average_logits()[0])
-            mean = weighted_mean(moments, showings(lists).unsqueeze(-1), (0, 1))
-            self.moments.update(mean, lists.mask.any())
+            mean = weighted_mean(traits.detach(), showings(lists).unsqueeze(-1), (0, 1))
+            self.mean_traits.update(mean, lists.mask.any())
         places = lists.positions.clamp(max=self.n_positions - 1)
-        return self.link.log_seen(average + (traits * self.table()[:, places].movedim(0, -1)).sum(-1))
+        weighed = (traits * self.loadings()[:, places].movedim(0, -1)).sum(-1)
+        return self.observation(lists.positions, lists.bias) + weighed
 
-    def table(self) -> Tensor:
-        """$a$, `[R, positions]`."""
-        ones = torch.ones(self.link.n_ones, self.n_positions)
-        return torch.cat([ones.to(self.loadings.flat), self.loadings()])
+    @torch.no_grad()
+    def log_curve(self) -> Tensor:
+        """Log examination of the document with the mean of $e$ relative to the top, `[positions]`.
 
-    def average_logits(self) -> Tensor:
-        """$b$ at the average of all levels of bias columns and 0 of numeric ones, `[positions]`."""
-        return (self.observation.logits + sum(level.mean(0) for level in self.observation.levels)).detach()
-
-    def average(self) -> Average:
-        """What is known of observation as a whole; the average document is the one with the mean of $e$."""
-        logits, table, moments = self.average_logits(), self.table().detach(), self.moments.value
-        log_seen = self.link.log_seen(logits + moments[: self.rank] @ table)
-        return Average(logits, table, log_seen - log_seen[0], moments)
+        At the average of all levels of bias columns and 0 of numeric ones.
+        """
+        log_seen = self.observation.average_logits() + self.mean_traits.value @ self.loadings()
+        return log_seen - log_seen[0]
 
     def examination(self) -> Tensor:
         """How much the document with the mean of $e$ is seen relative to the top."""
-        return self.average().curve.exp() if self.rank else self.observation.curve()
-
-    def steepness(self, lists: ClickedLists) -> Tensor:
-        r"""$\sum_x \frac{1}{K} \sum_k \lVert\nabla_x \sum_j e_j(x)\,a_{jk}\rVert_2$ over the showings of the batch."""
-        chosen = penalized_pairs(lists, {}, self.n_positions, share=self.share, exact=self.exact)
-        loadings = self.table()[:, chosen.positions].T
-        inputs, layers = split_inputs(self.traits)
-        lengths = slope_lengths(lambda numbers: (layers(numbers) * loadings).sum(-1), inputs(chosen.features))
-        return (chosen.weights * lengths).sum() / self.n_positions
+        return self.log_curve().exp()
 
     # -- what is served
 
     def ranker(self) -> Ranker:
-        numbers = CHOICES[self.choose](self) if self.rank else None
-        return self.relevance if numbers is None else CorrectedRanker(self.relevance, self.traits, self.link, numbers)
+        numbers = CHOICES[self.choose](self)
+        return self.relevance if numbers is None else CorrectedRanker(self.relevance, self.traits, numbers)
 
     def prepare(self, logs: Mapping[str, Any]) -> Mapping[str, Any]:
-        if self.rank and self.choose == "uncorrelated":
+        if self.choose == "uncorrelated":
             self.sample = _sample(logs["clicks"])
-        if self.rank and self.choose == "judged" and not isinstance(logs.get("validation"), JudgedSet):
+        if self.choose == "judged" and not isinstance(logs.get("validation"), JudgedSet):
             raise ValueError(
                 "choose='judged' chooses a number on judged queries, and there are none: validate on judged data "
                 "(--validate DATA, in Python validate= or eval_set=), or take choose='pinned'"
             )
-        if self.rank and self.choose == "interventions":
+        if self.choose == "interventions":
             _seen_lists(logs.get("interventions"))  # to fail now rather than after training
         return logs
 
     def tune(self, judged: JudgedSet, metric: str) -> None:
         """Choose on judged queries, or put the number where this state of training has it."""
-        if self.rank and self.choose == "uncorrelated":
+        if self.choose == "uncorrelated":
             self._uncorrelate()
-        if self.rank and self.choose == "judged":
+        if self.choose == "judged":
             batches = (lists for _, lists in judged.batches())
             self._search([self._scored(lists, of_metric(lists, metric)) for lists in batches])
 
     def finish(self, logs: Mapping[str, Any]) -> None:
         """Choose by the clicks of lists that were surely seen, or by lists of the log."""
-        if self.rank and self.choose == "uncorrelated":
+        if self.choose == "uncorrelated":
             self._uncorrelate()
-        if self.rank and self.choose == "interventions":
+        if self.choose == "interventions":
             batches = ClickBatches(_seen_lists(logs.get("interventions"))).all()
             self._search([self._scored(lists, of_clicks(lists)) for lists in batches])
 
     def findings(self) -> dict[str, Any]:
         """The number in use; where it was searched for also how far it is moved, and the plausible interval of that."""
-        numbers = CHOICES[self.choose](self) if self.rank else None
+        numbers = CHOICES[self.choose](self)
         if numbers is None:
             return {}
         found = {"number": numbers.tolist()}
@@ -262,51 +190,95 @@ class LowRank(Method):
 
     @torch.no_grad()
     def _uncorrelate(self) -> None:
+        r"""$c = \rho d$ with $d$ the mean of $a_1 - a_k$, and $r + \rho\,d \cdot e$ uncorrelated with $d \cdot e$."""
         assert self.sample is not None
         lists = self.sample.to(self.numbers.device)
-        self.numbers.copy_(self.link.uncorrelated(self.average(), *self._run_networks(lists), lists.mask))
+        relevance, traits = self._run_networks(lists)
+        top, below = self.loadings().tensor_split([1], dim=1)
+        fall = (top - below).sum(1) / max(below.shape[1], 1)
+        missed = traits @ fall  # how much less a document is seen further down, in logs
+        spread = covariance(missed, missed, lists.mask).clamp(min=torch.finfo(fall.dtype).eps)
+        ratio = -covariance(relevance, missed, lists.mask) / spread
+        self.numbers.copy_(ratio.clamp(0.0, MOST_ON_TOP) * fall)
 
-    @torch.no_grad()
     def _search(self, parts: Sequence[ScoredLists]) -> None:
-        def score(relevance: Tensor, traits: Tensor, numbers: Tensor) -> Tensor:
-            return relevance + self.link.correction(traits, numbers)
-
-        found: Found = search(parts, score, self.axes(parts, self.average_logits()[0].cpu()), self.caution)
+        found = search(parts, lambda relevance, traits, c: relevance + traits @ c, spread_axes(parts), self.caution)
         self.numbers.copy_(found.numbers)
         self.lengths.copy_(found.lengths)
 
 
-def _axes_of_traits(parts: Sequence[ScoredLists], top: Tensor) -> list[Axis]:  # noqa: ARG001
-    return spread_axes(parts)
+class Loadings(nn.Module):
+    r"""How much each direction of $e$ weighs at each position, `[directions, positions]`; from 0 on top down to -1.
+
+    Args:
+        pinned: 0 on top, whatever is learnt.
+    """
+
+    def __init__(self, n_directions: int, n_positions: int, *, pinned: bool):
+        super().__init__()
+        self.shape = (n_directions, n_positions)
+        self.pinned = pinned
+        # Waves of different length: directions that start alike would be told apart by chance alone.
+        waves = torch.arange(1, n_directions + 1).unsqueeze(1) * torch.linspace(0, 1, n_positions)
+        start = ((math.pi * waves).cos() - 1) / 2
+        # Flat, since matrices are decayed in training, and tables of positions should not be.
+        self.flat = nn.Parameter(start.flatten())
+
+    def forward(self) -> Tensor:
+        first, rest = self.flat.view(self.shape).tensor_split([1], dim=1)
+        return torch.cat([torch.zeros_like(first) if self.pinned else first, rest], dim=1)
 
 
-def _axis_of_delta(parts: Sequence[ScoredLists], top: Tensor) -> list[Axis]:
-    """From nothing to both ends: what ranks by clicks on top, and what the least visible documents allow."""
-    most = largest_delta(torch.cat([part.traits[part.mask] for part in parts]))
-    least = -torch.exp(-top).to(most)
-    shares = most.new_tensor(SHARES)
-    both = torch.stack([shares * least, shares * most], 1).flatten()
-    return [Axis(most.new_ones(1), torch.cat([most.new_zeros(1), both]))]
+class CorrectedRanker(Ranker):
+    """Relevance, and what is added once the open number is chosen."""
+
+    numbers: Tensor
+
+    def __init__(self, relevance: Ranker, traits: nn.Module, numbers: Tensor):
+        super().__init__()
+        self.relevance = relevance
+        self.traits = traits
+        self.register_buffer("numbers", numbers.detach().clone())
+
+    @property
+    def pointwise(self) -> bool:
+        return self.relevance.pointwise
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        return self.relevance(features, mask) + (self.traits(features) * self.numbers).sum(-1)
 
 
-# Where the number is searched for: lists, b_1 -> axes.
-AXES: dict[str, Callable[[Sequence[ScoredLists], Tensor], list[Axis]]] = {
-    "log_linear": _axes_of_traits,
-    "logit": _axis_of_delta,
-}
+def covariance(one: Tensor, other: Tensor, mask: Tensor) -> Tensor:
+    """Covariance within lists of two values of each document, `[lists, docs]`."""
+    sizes = mask.sum(1, keepdim=True).clamp(min=1)
+
+    def within(values: Tensor) -> Tensor:
+        return (values - (values * mask).sum(1, keepdim=True) / sizes) * mask
+
+    return (within(one) * within(other)).sum() / mask.sum().clamp(min=1)
+
+
+def _power_of_the_curve(method: LowRank) -> Tensor:
+    r"""$c = -s \log \theta_1$ with $s$ the slope of $a$ in the average curve, both relative to the top."""
+    assert method.top_examination is not None
+    curve = method.log_curve()
+    slope = method.loadings().detach() @ curve / curve.square().sum().clamp(min=torch.finfo(curve.dtype).eps)
+    return -math.log(method.top_examination) * slope
+
+
+# The number in use; None: the scores of relevance as they are.
 CHOICES: dict[str, Callable[[LowRank], Tensor | None]] = {
     "uncorrelated": lambda method: method.numbers,
     "free": lambda _: None,
-    "pinned": lambda method: method.link.on_top(method.average()),
+    "pinned": lambda _: None,
     "judged": lambda method: method.numbers,
-    "examination": lambda method: method.link.by_examination(method.average(), method.top_examination or 1.0),
+    "examination": _power_of_the_curve,
     "interventions": lambda method: method.numbers,
 }
-CLOSED = ("free", "pinned")  # what can be asked of a logit model of higher rank, which leaves no number open
 
 
-def _trait_network(problem: Problem, rank: int, hidden: Sequence[int]) -> nn.Sequential:
-    layers = problem.new_layers(rank, hidden)
+def _trait_network(problem: Problem, rank: int) -> nn.Sequential:
+    layers = problem.new_layers(rank, ())
     last = layers[-1]
     assert isinstance(last, nn.Linear)
     with torch.no_grad():
@@ -333,20 +305,11 @@ def _seen_lists(log: Any) -> ClickLog:
     return log.select(column.values == column.levels.index(SEEN))
 
 
-def _check_choices(rank: int, link: str, choose: str, top_examination: float | None, *, monotone: bool) -> None:
-    if rank < 0:
-        raise ValueError(f"rank must be at least 0 (0: two_tower), got {rank}")
-    for name, value, known in (("link", link, LINKS), ("choose", choose, CHOICES)):
-        if value not in known:
-            raise ValueError(f"unknown {name} '{value}', known: {', '.join(known)}")
-    ones = LINKS[link].n_ones
-    if ones and rank > ones and choose not in CLOSED:
-        raise ValueError(
-            f"a logit model of rank {rank} leaves no number open to be chosen: take rank=1, or choose='free' or "
-            "'pinned'"
-        )
-    if monotone and rank <= ones:
-        raise ValueError(f"monotone holds the loadings, and rank={rank} with link='{link}' has none: leave it out")
+def _check(rank: int, choose: str, top_examination: float | None, caution: float) -> None:
+    if rank < 1:
+        raise ValueError(f"rank must be at least 1 (without a document's part it is two_tower), got {rank}")
+    if choose not in CHOICES:
+        raise ValueError(f"unknown choose '{choose}', known: {', '.join(CHOICES)}")
     if choose == "examination" and not (top_examination is not None and 0 < top_examination <= 1):
         raise ValueError(
             "choose='examination' needs top_examination, how often the top position is looked at, above 0 and at most "
@@ -354,14 +317,5 @@ def _check_choices(rank: int, link: str, choose: str, top_examination: float | N
         )
     if choose != "examination" and top_examination is not None:
         raise ValueError("top_examination is only used by choose='examination': pass that as well, or leave it out")
-
-
-def _check_numbers(*, caution: float, penalty: float, cancel: float, share: float) -> None:
-    for name, value, allowed, rule in (
-        ("caution", caution, caution >= 0, "at least 0"),
-        ("penalty", penalty, penalty >= 0, "at least 0"),
-        ("cancel", cancel, 0 <= cancel <= 1, "from 0 to 1"),
-        ("share", share, 0 < share <= 1, "above 0 and at most 1"),
-    ):
-        if not (allowed and math.isfinite(value)):
-            raise ValueError(f"{name} must be {rule}, got {value}")
+    if not 0 <= caution < math.inf:
+        raise ValueError(f"caution must be at least 0, got {caution}")
