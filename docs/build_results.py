@@ -20,12 +20,12 @@ from typing import Any
 
 from finished_runs import Done, Sheet, figures_of, folder_of, read_done
 
-from unskew.comparison.plan import folds_of
+from unskew.comparison.plan import folds_of, repetitions_of
 from unskew.evaluation.differences import MARKS
 from unskew.papers.claims import ALPHA
 from unskew.papers.experiment_files import load_experiment, shipped
 from unskew.papers.settings import PaperExperiment as Experiment
-from unskew.reporting.page import VERDICTS
+from unskew.reporting.page import VERDICTS, ClaimResult
 from unskew.reporting.sheets import NOTHING, options_text
 
 HERE = Path(__file__).parent
@@ -130,9 +130,9 @@ def counted(done: Done) -> str:
 
 
 def in_words(verdict: Mapping[str, Any]) -> str:
-    """A verdict, with how often the claim held where that is neither always nor never."""
-    held, of = verdict.get("held", 0), verdict.get("of", 0)
-    return f"{verdict['verdict']} ({held} of {of})" if 0 < held < of else str(verdict["verdict"])
+    """A verdict, with what its comparisons said where they do not agree."""
+    counts = [verdict.get(name, 0) for name in ("held", "failed", "of")]
+    return ClaimResult("", verdict["verdict"], "", *counts).words
 
 
 def verdicts_of(all_done: Sequence[Done]) -> str:
@@ -187,9 +187,10 @@ def data_sheet(all_done: Sequence[Done]) -> str:
 
 
 def command_of(done: Done) -> str:
-    usual = not done.trained or done.repetitions == done.experiment.seeds
     command = f"unskew reproduce {done.experiment.name} --data {done.data}"
-    return command if usual else f"{command} --seeds {done.repetitions}"
+    usual = len(repetitions_of(done.data, done.experiment.seeds))
+    seeds = done.repetitions // len(folds_of(done.data))
+    return command if not done.trained or done.repetitions == usual else f"{command} --seeds {seeds}"
 
 
 def section(all_done: Sequence[Done], notes: Mapping[str, str]) -> str:

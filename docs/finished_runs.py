@@ -83,18 +83,18 @@ def read_done(runs: Path, name: str, data: str) -> Done:
         return Done(experiment, data, folder, said, sheets, 1, 0, ())
     rows = pq.read_table(folder / "runs.parquet", columns=["key", "data", "seed", "chosen", "code"]).to_pylist()
     repetitions = len({(row["data"], row["seed"]) for row in rows})
-    missing = count_missing(experiment, data, repetitions, rows)
+    missing = count_missing(experiment, data, len({row["seed"] for row in rows}), rows)
     if missing > len(said["failed"]):
         raise ValueError(f"{folder} lacks {missing} runs that {name} plans today, it is older or cut off: {again}")
     code = tuple(sorted({row["code"] for row in rows}))
     return Done(experiment, data, folder, said, sheets, repetitions, len(rows), code)
 
 
-def count_missing(experiment: Experiment, data: str, repetitions: int, rows: Sequence[Mapping[str, Any]]) -> int:
+def count_missing(experiment: Experiment, data: str, seeds: int, rows: Sequence[Mapping[str, Any]]) -> int:
     """How many planned runs have no row: points of grids on the first repetition, the chosen ones on the others."""
     keys = {row["key"]: row["chosen"] for row in rows}
     missing = 0
-    for group in plan(experiment, data, repetitions):
+    for group in plan(experiment, data, seeds):
         missing += sum(run.key not in keys for run in group.candidates)
         chosen = next((run for run in group.candidates if keys.get(run.key)), None)
         missing += sum(run.key not in keys for run in group.again(chosen)) if chosen else 0

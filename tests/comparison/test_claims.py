@@ -76,7 +76,7 @@ def test_a_run_of_another_process_is_waited_for_and_not_done_again(tmp_path, mon
         claim_path(tmp_path, theirs.key).unlink(missing_ok=True)
 
     monkeypatch.setattr(running.time, "sleep", finish_elsewhere)
-    results = run_plan(groups, tmp_path, "ndcg@10", tasks={"test": perform}, seeds=1, jobs=1)
+    results = run_plan(groups, tmp_path, "ndcg@10", tasks={"test": perform}, jobs=1)
     assert done == ["mine"]
     assert [result.run.label for result in results.results] == ["theirs", "mine"]
     assert not list(tmp_path.glob("*.claim"))

@@ -29,13 +29,12 @@ def test_candidates_are_on_the_first_repetition_and_the_chosen_one_is_repeated_o
     assert [(run.point["max_weight"], run.repetition.seed) for run in later] == [(5.0, 1), (5.0, 2)]
 
 
-def test_a_seed_changes_clicks_and_training_but_not_the_world():
+def test_a_seed_changes_clicks_and_training_but_not_the_data():
     group = plan(EXPERIMENT, "world:tiny", 2)[0]
     first, second = group.candidates[0], group.again(group.candidates[0])[0]
     assert [run.definition["simulation_seed"] for run in (first, second)] == [0, 1]
     assert [run.definition["recipe"]["settings"]["seed"] for run in (first, second)] == [0, 1]
     assert first.definition["data"] == second.definition["data"]
-    assert first.definition["policy_defaults"] == second.definition["policy_defaults"]
 
 
 @pytest.mark.parametrize(
@@ -67,10 +66,27 @@ def test_every_point_is_a_row_of_its_own_when_all_are_wanted():
     assert [group.label for group in groups] == ["Clicks", "DLA max_weight=2.0", "DLA max_weight=5.0"]
 
 
-def test_repetitions_go_through_the_folds():
-    names = [repetition.data for repetition in repetitions_of("mq2008", 6)]
-    assert names == ["mq2008/1", "mq2008/2", "mq2008/3", "mq2008/4", "mq2008/5", "mq2008/1"]
-    assert {repetition.data for repetition in repetitions_of("world:tiny", 3)} == {"world:tiny"}
+def test_folds_and_seeds_are_kept_apart():
+    found = [(repetition.data, repetition.seed) for repetition in repetitions_of("mq2008", 2, folds=[1, 4])]
+    assert found == [("mq2008/1", 0), ("mq2008/4", 0), ("mq2008/1", 1), ("mq2008/4", 1)]
+    assert len(repetitions_of("mq2008")) == 5  # one seed of each fold
+    assert [repetition.seed for repetition in repetitions_of("world:tiny")] == [0, 1, 2, 3, 4]
+    worlds = repetitions_of("world:small:100-102", 2)
+    assert [repetition.data for repetition in worlds[:3]] == ["world:small:100", "world:small:101", "world:small:102"]
+    assert {repetition.overlap for repetition in worlds} == {0.0}  # worlds share nothing
+    assert {repetition.overlap for repetition in repetitions_of("mq2008")} == {1 / 3}
+    with pytest.raises(ValueError, match="there is no fold 6: mq2008 has folds 1 to 5"):
+        repetitions_of("mq2008", folds=[6])
+
+
+def test_a_repetition_draws_another_logger_unless_the_experiment_fixes_it():
+    group = plan(EXPERIMENT, "world:tiny", 2)[0]
+    runs = [group.candidates[0], *group.again(group.candidates[0])]
+    assert [run.definition["simulation"]["policy"]["seed"] for run in runs] == [0, 1]
+    fixed = replace(EXPERIMENT, simulation=SimulationSettings(policy={"name": "svm", "seed": 7}))
+    group = plan(fixed, "world:tiny", 2)[0]
+    runs = [group.candidates[0], *group.again(group.candidates[0])]
+    assert [run.definition["simulation"]["policy"]["seed"] for run in runs] == [7, 7]
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from unskew.comparison.rows import DECIDES, Outcome, error_path, read_row, row_p
 from unskew.comparison.run import run_plan
 
 
-def run_here(groups, folder, perform, metric="ndcg@10", seeds=1, **options):
-    return run_plan(groups, folder, metric, tasks={"test": perform}, seeds=seeds, jobs=1, **options)
+def run_here(groups, folder, perform, metric="ndcg@10", **options):
+    return run_plan(groups, folder, metric, tasks={"test": perform}, jobs=1, **options)
 
 
 def make_run(label, seed=0, **point):
@@ -67,9 +67,7 @@ def test_what_is_on_disk_is_not_run_again_unless_asked(tmp_path):
         return done.append(definition["label"]) or outcome()
 
     run_here([make_group("a")], tmp_path, perform)
-    results = run_plan(
-        [make_group("a"), make_group("b")], tmp_path, "ndcg@10", tasks={"test": perform}, seeds=1, jobs=1
-    )
+    results = run_plan([make_group("a"), make_group("b")], tmp_path, "ndcg@10", tasks={"test": perform}, jobs=1)
     assert (done, results.found, len(results.results)) == (["a", "b"], 1, 2)
     run_here([make_group("a")], tmp_path, perform, fresh=True)
     assert done == ["a", "b", "a"]
@@ -82,7 +80,7 @@ def test_a_failed_run_is_reported_with_its_traceback_and_the_others_go_on(tmp_pa
         return outcome()
 
     groups = [make_group("bad", seeds=2), make_group("good", seeds=2)]
-    results = run_here(groups, tmp_path, perform, seeds=2)
+    results = run_here(groups, tmp_path, perform)
     assert [result.run.label for result in results.results] == ["good", "good"]
     (failed, message) = results.failed[0]
     assert (failed.label, message, len(results.failed)) == ("bad", "RuntimeError: the sky fell", 1)
@@ -93,7 +91,7 @@ def test_a_failed_run_is_reported_with_its_traceback_and_the_others_go_on(tmp_pa
     def perform(definition):
         return outcome()
 
-    again = run_here(groups, tmp_path, perform, seeds=2)
+    again = run_here(groups, tmp_path, perform)
     assert (len(again.results), len(again.failed)) == (4, 0)
     assert not error_path(tmp_path, failed.key).exists()
 
@@ -108,7 +106,7 @@ def test_hyper_parameters_are_chosen_on_validation_of_the_first_repetition_only(
         return outcome(validation.get((point, seed), 0.0), test[point])
 
     group = make_group("a", [{"weight": 1}, {"weight": 2}, {"weight": 3}], seeds=3)
-    results = run_here([group], tmp_path, perform, seeds=3)
+    results = run_here([group], tmp_path, perform)
     assert [result.run.point["weight"] for result in results.results] == [2, 2, 2]
     assert [result.run.point["weight"] for result in results.tried] == [1, 2, 3]
 
@@ -129,8 +127,8 @@ def test_progress_tells_runs_done_running_failed_and_left(tmp_path):
         return 1 / 0 if definition["label"] == "bad" else outcome()
 
     groups = [make_group("good", seeds=2), make_group("bad")]
-    run_here(groups, tmp_path, perform, seeds=2, progress=states.append)
-    assert (states[0].done, states[0].total) == (0, 4)
+    run_here(groups, tmp_path, perform, progress=states.append)
+    assert (states[0].done, states[0].total) == (0, 3)
     assert states[1].running == ("good, world:tiny, seed 0",)
     last = states[-1]
     assert (last.done, last.total, len(last.failed), last.running) == (3, 3, 1, ())
@@ -139,7 +137,7 @@ def test_progress_tells_runs_done_running_failed_and_left(tmp_path):
 
 def test_no_jobs_are_refused(tmp_path):
     with pytest.raises(ValueError, match="jobs must be at least 1, got 0"):
-        run_plan([], tmp_path, "ndcg@10", tasks={}, seeds=1, jobs=0)
+        run_plan([], tmp_path, "ndcg@10", tasks={}, jobs=0)
 
 
 # Runs that note their beginning in a file; spawned workers import this script, so they have the same runs.
@@ -168,7 +166,7 @@ def group(label):
 
 if __name__ == "__main__":
     groups = [group(label) for label in sys.argv[2].split(",")]
-    results = run_plan(groups, folder / "rows", "ndcg@10", tasks={"test": perform}, seeds=1, jobs=2)
+    results = run_plan(groups, folder / "rows", "ndcg@10", tasks={"test": perform}, jobs=2)
     print(len(results.results), [(run.label, why) for run, why in results.failed if run.label != "4"])
 """
 
@@ -211,7 +209,7 @@ def test_a_killed_experiment_goes_on_where_it_was_and_leaves_no_process(tmp_path
         return done.append(definition["label"]) or outcome()
 
     results = run_plan(
-        [make_group(label) for label in "0123"], tmp_path / "rows", "ndcg@10", tasks={"test": perform}, seeds=1, jobs=1
+        [make_group(label) for label in "0123"], tmp_path / "rows", "ndcg@10", tasks={"test": perform}, jobs=1
     )
     assert (done, results.found, len(results.results)) == (["2", "3"], 2, 4)
 

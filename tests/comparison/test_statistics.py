@@ -14,7 +14,8 @@ QUERIES = RNG.random(40)
 
 
 def result(label, values, seed=0, data="d", setting="s", validation=0.5, metric="ndcg@10", **point):
-    run = Run(setting, label, point, Repetition(seed, data, seed), {})
+    data_set, overlap = (data.partition("/")[0], 1 / 3) if "/" in data else (data, 0.0)
+    run = Run(setting, label, point, Repetition(seed, data, seed, data_set, overlap), {})
     return Result(run, Outcome({metric: np.asarray(values, dtype=float)}, None, {"validation": validation}))
 
 
@@ -42,40 +43,45 @@ def test_queries_that_are_left_out_do_not_count():
     assert cell.mean == pytest.approx(0.2)
 
 
-def test_tests_are_paired_over_queries_of_values_averaged_over_seeds():
-    noise = [RNG.normal(0.02, 0.05, 40) for _ in range(2)]
-    base = [result("base", QUERIES, seed) for seed in range(2)]
-    own = [result("own", QUERIES + noise[seed], seed) for seed in range(2)]
+def test_differences_are_paired_over_seeds_not_over_the_queries_that_share_a_ranker():
+    gains = np.array([0.024, 0.016, 0.02])
+    base = [result("base", QUERIES, seed) for seed in range(3)]
+    own = [result("own", QUERIES + gains[seed], seed) for seed in range(3)]
     _, cell = summarize(Table([*base, *own]), "s", "ndcg@10", "base")
-    expected = stats.ttest_rel((QUERIES + noise[0] + QUERIES + noise[1]) / 2, QUERIES).pvalue
-    assert cell.p == pytest.approx(expected)
-    assert cell.difference == pytest.approx(np.mean(noise))
-    means = [QUERIES.mean() + values.mean() for values in noise]
-    assert cell.p_repetitions == pytest.approx(stats.ttest_rel(means, [QUERIES.mean()] * 2).pvalue)
-    assert 0 < cell.p_randomization < 0.2
+    assert cell.difference == pytest.approx(0.02)
+    assert cell.p == pytest.approx(stats.ttest_1samp(gains, 0).pvalue)
+    half = stats.t.isf(0.025, 2) * 0.004 / np.sqrt(3)
+    assert (cell.difference_low, cell.difference_high) == (pytest.approx(0.02 - half), pytest.approx(0.02 + half))
+    assert cell.p_queries < 1e-9 < cell.p  # forty queries agree, three trainings say less
+    assert cell.mark == "+"
+
+
+def test_seeds_of_a_fold_are_averaged_before_folds_are_compared():
+    gains = {("f/1", 0): 0.01, ("f/1", 1): 0.03, ("f/2", 0): 0.05, ("f/2", 1): 0.07}
+    rows = [result("base", QUERIES, seed, data) for data, seed in gains]
+    rows += [result("own", QUERIES + gain, seed, data) for (data, seed), gain in gains.items()]
+    _, cell = summarize(Table(rows), "s", "ndcg@10", "base")
+    assert (cell.n_units, cell.n_repetitions) == (2, 4)
+    error = np.std([0.02, 0.06], ddof=1) * np.sqrt(1 / 2 + 1 / 3)  # corrected: folds share training data
+    assert cell.p == pytest.approx(2 * stats.t.sf(0.04 / error, df=1))
+    assert cell.seed_deviation == pytest.approx(np.std([0.01, 0.03], ddof=1))
+
+
+def test_with_one_repetition_the_mark_is_of_the_trained_rankers():
+    noise = RNG.normal(0.05, 0.02, 40)
+    _, cell = summarize(Table([result("base", QUERIES), result("own", QUERIES + noise)]), "s", "ndcg@10", "base")
+    assert cell.p is None
+    assert cell.p_queries == pytest.approx(stats.ttest_1samp(noise, 0).pvalue)
+    assert cell.mark == "++"
 
 
 def test_p_values_are_corrected_for_the_number_of_methods():
-    noise = {label: RNG.normal(0.01, 0.05, 40) for label in "abc"}
-    table = Table([result("base", QUERIES), *(result(label, QUERIES + noise[label]) for label in "abc")])
-    raw = sorted(stats.ttest_rel(QUERIES + noise[label], QUERIES).pvalue for label in "abc")
-    found = sorted(cell.p for cell in summarize(table, "s", "ndcg@10", "base")[1:])
+    noise = {label: RNG.normal(0.01, 0.05, 5) for label in "abc"}
+    rows = [result("base", QUERIES, seed) for seed in range(5)]
+    rows += [result(label, QUERIES + noise[label][seed], seed) for label in "abc" for seed in range(5)]
+    raw = sorted(stats.ttest_1samp(noise[label], 0).pvalue for label in "abc")
+    found = sorted(cell.p for cell in summarize(Table(rows), "s", "ndcg@10", "base")[1:])
     assert found == pytest.approx(np.minimum(np.maximum.accumulate([3 * raw[0], 2 * raw[1], raw[2]]), 1))
-
-
-def test_folds_are_joined_query_by_query():
-    left, right = RNG.random(20), RNG.random(30)
-    gain = np.concatenate([RNG.normal(0.02, 0.03, 20), RNG.normal(0.02, 0.03, 30)])
-    table = Table(
-        [
-            result("base", left, 0, "f/1"),
-            result("base", right, 1, "f/2"),
-            result("own", left + gain[:20], 0, "f/1"),
-            result("own", right + gain[20:], 1, "f/2"),
-        ]
-    )
-    _, cell = summarize(table, "s", "ndcg@10", "base")
-    assert cell.p == pytest.approx(stats.ttest_1samp(gain, 0).pvalue)
 
 
 def test_only_repetitions_that_both_have_are_compared():
@@ -83,7 +89,7 @@ def test_only_repetitions_that_both_have_are_compared():
     own = next(cell for cell in summarize(table, "s", "ndcg@10", "base") if cell.label == "own")
     assert own.n_repetitions == 1
     assert own.difference == pytest.approx(0.1)  # with seed 1 of the baseline, which is shifted by 0
-    assert own.p_repetitions is None
+    assert own.p is None
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,9 @@ NAMES = [
     ("text", "message"),
     [
         ("sedes = 3", r"x.toml: unknown key 'sedes' .did you mean 'seeds'.., known: name, title, .*seeds"),
-        ("seeds = '3'", r"x.toml, seeds must be a whole number, got '3'"),
-        ("seeds = true", r"x.toml, seeds must be a whole number, got True"),
-        ("seeds = 0", r"x.toml: seeds must be at least 1, got 0"),
+        ("seeds = '3'", r"x.toml, seeds must be a whole number from 1, or none, got '3'"),
+        ("seeds = true", r"x.toml, seeds must be a whole number from 1, or none, got True"),
+        ("seeds = 0", r"x.toml, seeds must be a whole number from 1, or none, got 0"),
         ("[[figures]]\nkind = 'bars'\nfile = '../x'\ntitle = 't'", r"figure file '../x' is no plain name"),
         ("[[methods]]\nlabel = 'a'\nmethod = 'os:system'", r"'os:system' is code of somebody: pass --allow-code"),
         ("[simulation.user]\nname = 'os:system'", r"'os:system' is code of somebody"),

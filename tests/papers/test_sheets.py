@@ -86,7 +86,7 @@ def test_a_method_with_fewer_repetitions_is_named():
     assert "Fewer repetitions: DLA (1)." in sheet.note
 
 
-def test_differences_come_with_all_three_tests():
+def test_differences_come_with_an_interval_and_both_tests():
     sheet = difference_sheet(EXPERIMENT, Table(results()))
     assert [row[0] for row in texts(sheet)] == ["Labels", "DLA"]
     assert texts(sheet)[1][:3] == ["DLA", "Clicks", "+0.0200"]

@@ -26,7 +26,7 @@ def page(tmp_path):
         Section("The question", ["Is <script>alert(1)</script> shown as text?"]),
         Section(
             "Verdicts",
-            verdicts=[ClaimResult("it works", "holds", "p < .001"), ClaimResult("x", "does not hold here", "")],
+            verdicts=[ClaimResult("it works", "holds", "p < .001"), ClaimResult("x", "fails", "")],
         ),
         Section(
             "Results", sheets=[Sheet("results", "Rankers", ("method", "ndcg@10"), ROWS, "A note.")], figures=figures

@@ -29,6 +29,9 @@ Production = Annotated[
         metavar="WHICH", help="Which ranker production is, of several: since=DATE, score=COLUMN or logger=COLUMN:VALUE."
     ),
 ]
+Fresh = Annotated[
+    list[str] | None, typer.Option(help="Run this method again, by its label; 'all' for everything. Repeatable.")
+]
 AllowCode = Annotated[
     bool, typer.Option("--allow-code", help="Let module:Class name code of your own: it is imported and run.")
 ]
@@ -99,3 +102,8 @@ def _refusal(error: Exception) -> str | None:
         return str(error.args[0])
     refusals = (ValueError, OSError, KeyError, ModuleNotFoundError, FloatingPointError)
     return str(error) if isinstance(error, refusals) else None
+
+
+def fresh_methods(labels: list[str] | None) -> bool | list[str]:
+    """What `--fresh` names: everything, some methods, or nothing."""
+    return "all" in labels or labels if labels else False

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import unskew
-from unskew.commands.app import DATA_HELP, AllowCode, Json, Production, Quiet, SetOptions, command
+from unskew.commands.app import DATA_HELP, AllowCode, Fresh, Json, Production, Quiet, SetOptions, command, fresh_methods
 from unskew.commands.experiment_output import show_experiment
 from unskew.comparison.held_out import HELD_OUT
 from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION
@@ -54,7 +54,7 @@ def compare(
     seeds: Annotated[int, typer.Option(help="Trainings of each method.")] = 5,
     jobs: Annotated[int, typer.Option(help="Runs side by side; threads are divided among them.")] = 2,
     out: Annotated[Path, typer.Option(help="Folder for results.")] = Path("runs/compare"),
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is there already.")] = False,
+    fresh: Fresh = None,
     allow_code: AllowCode = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -78,7 +78,7 @@ def compare(
         seeds=seeds,
         jobs=jobs,
         out=out,
-        fresh=fresh,
+        fresh=fresh_methods(fresh),
         progress=not (quiet or json),
     )
     show_experiment(done, json)

@@ -26,7 +26,14 @@ def show_experiment(done: Finished, json: bool) -> None:
                 "failed": [{"run": run.title, "error": error} for run, error in results.failed],
                 "tables": {sheet.name: [[cell.text for cell in row] for row in sheet.rows] for sheet in shown.sheets},
                 "verdicts": [
-                    {"claim": v.text, "verdict": v.verdict, "held": v.held, "of": v.of, "detail": v.detail}
+                    {
+                        "claim": v.text,
+                        "verdict": v.verdict,
+                        "held": v.held,
+                        "failed": v.failed,
+                        "of": v.of,
+                        "detail": v.detail,
+                    }
                     for v in shown.claims
                 ],
                 **({} if shown.outlook is None else {"against_production": shown.outlook.to_json()}),
@@ -59,7 +66,7 @@ def show_experiment(done: Finished, json: bool) -> None:
             )
         if results.other_code:
             errors.print(
-                f"{results.other_code} rows were made by an earlier state of the code: --fresh runs them again"
+                f"{results.other_code} rows were made by an earlier state of the code: --fresh all runs them again"
             )
         console.print(
             f"{results.found} of the runs were there already; all of it is in {done.out}", markup=False, highlight=False

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import unskew
-from unskew.commands.app import AllowCode, Json, Quiet, SetOptions, command
+from unskew.commands.app import AllowCode, Fresh, Json, Quiet, SetOptions, command, fresh_methods
 from unskew.commands.experiment_output import show_experiment
 from unskew.papers.experiment_files import experiment_text
 from unskew.papers.reproduce import descriptions
@@ -26,16 +26,24 @@ def reproduce(
         bool, typer.Option("--show", help="Print the TOML of an experiment, to be changed: --show > mine.toml.")
     ] = False,
     data: Annotated[
-        str | None, typer.Option(help="A data set of the catalogue; folds are repetitions. Default: a built-in world.")
+        str | None,
+        typer.Option(help="Data sets of the catalogue, comma-separated, or files. Default: as the experiment says."),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(help="Repetitions. Default: as the experiment says.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Seeds of each fold. Default: as the experiment says, or 5, or 1 with folds.")
+    ] = None,
+    folds: Annotated[str | None, typer.Option(help="Folds to run, e.g. 1,2. Default: all.")] = None,
     jobs: Annotated[int, typer.Option(help="Runs side by side; threads are divided among them.")] = 2,
     out: Annotated[Path | None, typer.Option(help="Folder for results. Default: runs/NAME-DATA.")] = None,
     variant: Annotated[
         str | None, typer.Option(help="A size of the experiment, e.g. paper. Default: what the data call for.")
     ] = None,
     options: SetOptions = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is there already.")] = False,
+    fresh: Fresh = None,
+    shard: Annotated[str | None, typer.Option(help="Run one part of several, e.g. 2/8.")] = None,
+    merge: Annotated[
+        list[Path] | None, typer.Option(help="Take over the finished runs of this result folder. Repeatable.")
+    ] = None,
     allow_code: AllowCode = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -53,14 +61,29 @@ def reproduce(
         return
     done = unskew.reproduce(
         name,
-        data=data,
+        data=None if data is None else data_sets(data),
         seeds=seeds,
+        folds=None if folds is None else fold_numbers(folds),
         jobs=jobs,
         out=out,
         variant=variant,
         options=parse_options(options or []),
-        fresh=fresh,
+        fresh=fresh_methods(fresh),
+        shard=shard,
+        merge=merge or [],
         allow_code=allow_code,
         progress=not (quiet or json),
     )
     show_experiment(done, json)
+
+
+def data_sets(text: str) -> list[str]:
+    """Names of data sets; files of one's own are `train=FILE,valid=FILE,test=FILE`."""
+    return [text] if "=" in text else text.split(",")
+
+
+def fold_numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ValueError(f"--folds takes numbers from 1, comma-separated, got '{text}'") from error

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,12 @@ import pyarrow.parquet as pq
 
 from unskew.comparison.against_production import Outlook
 from unskew.comparison.plan import Group
-from unskew.comparison.run import Progress, Result, Results, run_plan
+from unskew.comparison.run import Fresh, Progress, Result, Results, run_plan
 from unskew.comparison.settings import Experiment
 from unskew.comparison.tasks import Task, versions
 from unskew.data.files import new_file, write_text
 from unskew.display import Displayed, Screen, new_axes
+from unskew.options import near, unknown_name
 from unskew.reporting.drawing import Drawn
 from unskew.reporting.page import ClaimResult, Section, write_report
 from unskew.reporting.sheets import NOTHING, Sheet, latex, markdown, options_text
@@ -66,16 +67,19 @@ class Finished(Displayed):
     def to_table(self) -> pa.Table:
         """One row per setting and method: repetitions, means of all measures, and how it stands against production."""
         standings = {} if self.shown.outlook is None else {one.label: one for one in self.shown.outlook.standings}
-        cells: dict[tuple[str, str], list[Result]] = {}
+        cells: dict[tuple[str, str, str], list[Result]] = {}
         for result in self.results.results:
-            cells.setdefault((result.run.setting, result.run.label), []).append(result)
+            run = result.run
+            cells.setdefault((run.repetition.data_set, run.setting, run.label), []).append(result)
         rows: list[dict[str, object]] = []
-        for (setting, label), results in cells.items():
+        for (data, setting, label), results in cells.items():
             names = [name for name in results[0].outcome.per_query if all(name in r.outcome.per_query for r in results)]
-            means = {name: float(np.nanmean([r.outcome.per_query[name] for r in results])) for name in names}
+            means = {name: float(np.mean([np.nanmean(r.outcome.per_query[name]) for r in results])) for name in names}
             standing = standings.get(label)
             against = {} if standing is None else {name: getattr(standing, name) for name in AGAINST_PRODUCTION}
-            rows.append({"setting": setting, "method": label, "repetitions": len(results), **means, **against})
+            rows.append(
+                {"data": data, "setting": setting, "method": label, "repetitions": len(results), **means, **against}
+            )
         columns = list(dict.fromkeys(name for row in rows for name in row))
         return pa.table({name: pa.array([row.get(name) for row in rows]) for name in columns})
 
@@ -118,9 +122,8 @@ def run_experiment(
     tasks: Mapping[str, Task],
     present: Callable[[Experiment, Results, str], Presentation],
     command: str,
-    seeds: int | None = None,
     jobs: int = DEFAULT_JOBS,
-    fresh: bool = False,
+    fresh: Fresh = False,
     progress: Progress | None = None,
 ) -> Finished:
     """Run groups and write everything.
@@ -129,13 +132,12 @@ def run_experiment(
         tasks: what a run may do, by name.
         present: makes tables and figures of the results on these data.
     """
-    experiment = replace(experiment, seeds=seeds or experiment.seeds)
+    _check_labels(fresh, groups)
     results = run_plan(
         groups,
         out / "runs",
         experiment.metric,
         tasks=tasks,
-        seeds=experiment.seeds,
         jobs=jobs,
         fresh=fresh,
         progress=progress,
@@ -150,6 +152,13 @@ def run_experiment(
     sections = _sections(experiment, data, results, shown, command)
     report = write_report(out / "report.html", experiment.title, sections, shown.lead or f"Data: {data}.")
     return Finished(experiment, data, results, shown, out, report)
+
+
+def _check_labels(fresh: Fresh, groups: Sequence[Group]) -> None:
+    known = dict.fromkeys(group.label for group in groups)
+    unknown = None if isinstance(fresh, bool) else unknown_name(fresh, known)
+    if unknown is not None:
+        raise ValueError(f"there is no method '{unknown}' to run again{near(unknown, known)}: {', '.join(known)}")
 
 
 def _sections(experiment: Experiment, data: str, results: Results, shown: Presentation, command: str) -> list[Section]:
@@ -210,7 +219,7 @@ def _settings_text(experiment: Experiment) -> str:
 def _provenance(results: Results) -> list[str]:
     if not results.other_code:
         return []
-    return [f"{results.other_code} of the rows were made by an earlier state of the code; --fresh runs them again."]
+    return [f"{results.other_code} of the rows were made by an earlier state of the code; --fresh all runs them again."]
 
 
 def _write_results(results: Results, out: Path) -> None:

@@ -13,7 +13,7 @@ from unskew.comparison.held_out import HELD_OUT
 from unskew.comparison.outputs import DEFAULT_JOBS, Finished, Presentation, command_text, run_experiment, writable
 from unskew.comparison.outside import LIGHTGBM, OUTSIDE_TASKS, lightgbm_rows, scores_definition
 from unskew.comparison.plan import FORMAT, Group, Repetition, Run, plan, repetitions_of
-from unskew.comparison.run import Progress, Results
+from unskew.comparison.run import Fresh, Progress, Results
 from unskew.comparison.settings import Entry, Experiment, OptionTable
 from unskew.comparison.statistics import Table
 from unskew.comparison.tables import chosen_sheet, difference_sheet, result_sheets
@@ -52,7 +52,7 @@ def compare(
     seeds: int = 5,
     jobs: int = DEFAULT_JOBS,
     out: str | Path = "runs/compare",
-    fresh: bool = False,
+    fresh: Fresh = False,
     progress: Progress | None = None,
 ) -> Finished:
     """Compare methods on a click log, and all of them with the production ranking.
@@ -150,7 +150,7 @@ def _present(experiment: Experiment, results: Results, data: str, criterion: str
     """Everything against production, then tables by judgements, or by the criteria of held-out clicks."""
     found = outlook(experiment, results, criterion)
     table = Table(results.results)
-    sheets: list[Sheet | None] = [standing_sheet(found, experiment.seeds) if found else None]
+    sheets: list[Sheet | None] = [standing_sheet(found, experiment.seeds or 1) if found else None]
     if experiment.task == "choose":
         sheets += criteria_sheets(results)
     else:

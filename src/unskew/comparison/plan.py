@@ -3,8 +3,9 @@
 The definition of a run is all that decides its result, defaults included; its hash names the row on disk. So a change
 of a setting, or of a default in the code, is another row, and an old one is never taken for it.
 
-A repetition is a seed. It changes the simulated clicks and the training; data, policy and user stay. Where a data set
-comes in folds, repetitions go through the folds; of `world:small:100-104` they go through five worlds.
+A repetition is a fold (or a world, of `world:small:100-104`) and a seed. The seed draws all that a reader wants to
+generalize over: the logger, the direction in which a user's eye is drawn, the clicks and the training. A seed that the
+experiment gives to the policy or the user stays as it is.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -30,8 +31,11 @@ from unskew.simulation.policies import POLICIES, make_policy
 from unskew.simulation.users import USERS, describe, make_user
 
 WORLD_GRADE = 4.0
+FOLD_OVERLAP = 1 / 3  # of five folds three parts train and one tests
+DRAWN = {"policy": "seed", "user": "direction_seed"}  # what a repetition redraws, besides clicks and training
 WORLDS = re.compile(r"(?P<size>world:\w+):(?P<first>\d+)-(?P<last>\d+)")
-FORMAT = 1
+FORMAT = 2
+SEEDS = 5
 
 
 @dataclass(frozen=True)
@@ -39,8 +43,13 @@ class Repetition:
     """One time that everything is run."""
 
     number: int
-    data: str
+    data: str  # a fold, a world, or the data set itself
     seed: int
+    data_set: str = ""  # the data set that it is a fold of; default: `data` itself
+    overlap: float = 0.0  # of its training data with those of other folds, see `differences.mean_interval`
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "data_set", self.data_set or self.data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +80,11 @@ class Run:
         return _digest(json.loads(json.dumps(self.definition, sort_keys=True, default=outside_name)))
 
     @property
+    def unit(self) -> str:
+        """What is generalized over: folds or worlds where there are several, else seeds."""
+        return self.repetition.data if self.repetition.data != self.repetition.data_set else str(self.repetition.seed)
+
+    @property
     def title(self) -> str:
         choice = " ".join(f"{name}={value}" for name, value in self.point.items())
         parts = (self.setting, self.label if choice in self.label else f"{self.label} {choice}")
@@ -87,13 +101,21 @@ class Group:
     again: Callable[[Run], list[Run]] = field(repr=False)  # the same on the other repetitions
 
 
-def plan(experiment: Experiment, data: str, seeds: int | None = None, own: OptionTable | None = None) -> list[Group]:
+def plan(
+    experiment: Experiment,
+    data: str,
+    seeds: int | None = None,
+    own: OptionTable | None = None,
+    folds: Sequence[int] | None = None,
+) -> list[Group]:
     """Groups of runs; a method, an option or data that are not there are refused here, before any work.
 
     Args:
+        seeds: of each fold; default: as the experiment says, or 5, or 1 where there are folds.
         own: a log of one's own and judged data to validate and test on, instead of a simulation on `data`.
+        folds: those that are run, counted from 1; default: as the experiment says, or all.
     """
-    repetitions = repetitions_of(data, experiment.seeds if seeds is None else seeds)
+    repetitions = repetitions_of(data, experiment.seeds if seeds is None else seeds, folds or experiment.folds)
     if own is None:
         for name in dict.fromkeys(repetition.data for repetition in repetitions):
             load(name)  # an error where files are missing
@@ -104,12 +126,25 @@ def plan(experiment: Experiment, data: str, seeds: int | None = None, own: Optio
     return groups
 
 
-def repetitions_of(data: str, seeds: int) -> list[Repetition]:
-    """So many repetitions; they go through the folds of a data set that has them."""
+def repetitions_of(data: str, seeds: int | None = None, folds: Sequence[int] = ()) -> list[Repetition]:
+    """All repetitions on a data set: every fold with every seed, the first seed of all folds first.
+
+    Args:
+        seeds: of each fold; None: 5, or 1 where there are folds.
+        folds: numbers of the folds, or worlds, from 1; empty: all.
+    """
+    names = folds_of(data)
+    seeds = (SEEDS if len(names) == 1 else 1) if seeds is None else seeds
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
-    names = folds_of(data)
-    return [Repetition(number, names[number % len(names)], number) for number in range(seeds)]
+    wrong = [fold for fold in folds if not 1 <= fold <= len(names)]
+    if wrong:
+        have = f"folds 1 to {len(names)}" if len(names) > 1 else "no folds"
+        raise ValueError(f"there is no fold {wrong[0]}: {data} has {have}")
+    chosen = [names[fold - 1] for fold in folds] or names
+    overlap = FOLD_OVERLAP if names[0] in CATALOGUE and len(names) > 1 else 0.0
+    every = [(name, seed) for seed in range(seeds) for name in chosen]
+    return [Repetition(number, name, seed, data, overlap) for number, (name, seed) in enumerate(every)]
 
 
 def folds_of(data: str) -> list[str]:
@@ -198,6 +233,7 @@ def define(
     if recipe.method_class.learns_from == "judgements":  # from no log
         return definition
     simulation = _fitted_to_grades(experiment.simulation.changed(setting.simulation), grade)
+    simulation = _redrawn(simulation, repetition.seed)
     return definition | {
         "simulation": asdict(simulation),
         "policy_defaults": describe(POLICIES, make_policy(**simulation.policy)),
@@ -230,6 +266,16 @@ def _fitted_to_grades(simulation: SimulationSettings, highest: float) -> Simulat
     if "rows" in fields_of_user and highest == 2:  # three grades take the rows of the lowest, middle and highest
         user.setdefault("rows", [0, 2, 4])
     return simulation.changed({"user": user})
+
+
+def _redrawn(simulation: SimulationSettings, seed: int) -> SimulationSettings:
+    """Logger and user's direction drawn anew, where the experiment does not fix them."""
+    changes = {}
+    if DRAWN["policy"] in options_of(find("policy", POLICIES, simulation.policy.get("name", ""))):
+        changes["policy"] = {DRAWN["policy"]: seed, **simulation.policy}
+    if DRAWN["user"] in options_of(find("user", USERS, simulation.user.get("name", ""))):
+        changes["user"] = {DRAWN["user"]: seed, **simulation.user}
+    return simulation.changed(changes)
 
 
 def as_json(value: Any) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -110,6 +112,22 @@ def families_in(folder: Path) -> set[str]:
         with suppress(OSError, ValueError, KeyError):  # a damaged row is nobody's
             found.add(json.loads((pq.read_metadata(path).metadata or {})[RESULT]).get("family", ""))
     return found - {""}
+
+
+def gather_rows(sources: Iterable[Path], folder: Path) -> int:
+    """Copy the rows of other folders that are not here yet; how many."""
+    folder.mkdir(parents=True, exist_ok=True)
+    n_new = 0
+    for source in sources:
+        rows = source / "runs" if (source / "runs").is_dir() else source
+        if not rows.is_dir():
+            raise FileNotFoundError(f"{source} is not a folder of results: name the --out folder of another run")
+        for path in sorted(rows.glob("*.parquet")):
+            if read_row(folder, path.stem) is None and read_row(rows, path.stem) is not None:
+                with new_file(row_path(folder, path.stem)) as scratch:
+                    shutil.copyfile(path, scratch)
+                n_new += 1
+    return n_new
 
 
 def write_error(folder: Path, key: str, title: str, definition: dict[str, Any], text: str) -> Path:

@@ -15,11 +15,11 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -59,6 +59,7 @@ class State:
 
 
 Progress = Callable[[State], None]
+Fresh = bool | Collection[str]  # whether all, or which methods by label, are run again
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +80,18 @@ class Results:
     found: int
     other_code: int  # rows that an earlier state of the code made
     changed: tuple[str, ...] = ()  # runs that were there, but of other code of an outside part
+
+    @property
+    def data_sets(self) -> list[str]:
+        return list(dict.fromkeys(result.run.repetition.data_set for result in self.results))
+
+    def of(self, data_set: str) -> Results:
+        """Those on one data set."""
+
+        def only(results: tuple[Result, ...]) -> tuple[Result, ...]:
+            return tuple(result for result in results if result.run.repetition.data_set == data_set)
+
+        return replace(self, results=only(self.results), tried=only(self.tried))
 
 
 @dataclass
@@ -134,9 +147,8 @@ def run_plan(
     metric_name: str,
     *,
     tasks: Mapping[str, Task],
-    seeds: int,
     jobs: int = 2,
-    fresh: bool = False,
+    fresh: Fresh = False,
     progress: Progress | None = None,
 ) -> Results:
     """Run all that is not there yet.
@@ -146,13 +158,13 @@ def run_plan(
         metric_name: chooses among the points of a grid, on validation.
         tasks: what a run may do, by name; worker processes get these functions, so they stand in a module.
         jobs: runs side by side; threads are divided among them.
-        fresh: run again what is there already.
+        fresh: run again what is there already: everything, or the methods with these labels.
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")
     folder.mkdir(parents=True, exist_ok=True)
     with Claims(folder) as claims:
-        return _run_plan(groups, folder, metric_name, tasks, seeds, jobs, fresh, progress, claims)
+        return _run_plan(groups, folder, metric_name, tasks, jobs, fresh, progress, claims)
 
 
 def _run_plan(
@@ -160,14 +172,14 @@ def _run_plan(
     folder: Path,
     metric_name: str,
     tasks: Mapping[str, Task],
-    seeds: int,
     jobs: int,
-    fresh: bool,
+    fresh: Fresh,
     progress: Progress | None,
     claims: Claims,
 ) -> Results:
     first = [run for group in groups for run in group.candidates]
-    board = _Board(folder, len(first) + len(groups) * (seeds - 1), jobs, progress, tasks, claims, claims.now())
+    n_later = sum(len(group.again(group.candidates[0])) for group in groups)
+    board = _Board(folder, len(first) + n_later, jobs, progress, tasks, claims, claims.now())
     _run_all(first, board, fresh)
     chosen = [run for group in groups if (run := best_candidate(group, board.outcomes, metric_name)) is not None]
     again = {id(run): group.again for group in groups for run in group.candidates}
@@ -204,10 +216,11 @@ def _by_repetition(runs: Iterable[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: (run.repetition.number, run.setting))
 
 
-def _run_all(runs: Iterable[Run], board: _Board, fresh: bool) -> None:
+def _run_all(runs: Iterable[Run], board: _Board, fresh: Fresh) -> None:
     waiting: dict[str, Run] = {}
     for run in runs:
-        row = None if fresh or run.key in board.outcomes else read_row(board.folder, run.key)
+        anew = fresh if isinstance(fresh, bool) else run.label in fresh
+        row = None if anew or run.key in board.outcomes else read_row(board.folder, run.key)
         if row is not None:
             board.outcomes[run.key] = row
             board.found += 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from unskew.methods import Method
-from unskew.options import NotEmpty
+from unskew.options import Limits, NotEmpty
 
 OptionTable = dict[str, Any]
 Grid = dict[str, Annotated[list[Any], NotEmpty]]
@@ -72,11 +72,13 @@ class Experiment:
     title: str
     question: str
     task: str = "train"
-    data: str | dict[str, str] = "world:small"  # of the catalogue, or files of train, valid and test
+    # Of the catalogue, or files of train, valid and test; several make one table of data sets and methods.
+    data: str | dict[str, str] | list[str] = "world:small"
     metrics: tuple[str, ...] = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "arp")
     metric: str = "ndcg@10"  # the main one: chooses hyper-parameters on validation, leads tables and figures
     undefined: str = "skip"
-    seeds: int = 5
+    seeds: Annotated[int, Limits(1)] | None = None  # of each fold; None: 5, or 1 where the data come in folds
+    folds: tuple[int, ...] = ()  # of data that come in folds, from 1; empty: all
     selection: str = "best"
     baseline: tuple[str, ...] = ()  # several: the one that is best on validation
     notes: tuple[str, ...] = ()

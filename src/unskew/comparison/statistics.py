@@ -1,8 +1,11 @@
-"""Statistics of an experiment: means over repetitions, paired tests, marks, and what became of the paper's claims.
+"""Statistics of an experiment: means and paired differences over what was drawn anew, with intervals and marks.
 
-The interval of a mean is over repetitions (seeds or folds). Tests are paired over queries, of values averaged over the
-seeds of each data set, and once more over repetitions; both are Holm-corrected over the methods of a setting. A mark
-comes from the t-test over queries: "+" is better than the baseline with p < .05, "++" with p < .005; "-", "--" worse.
+The unit is what a reader wants to generalize over: folds or worlds where there are several (seeds within one are
+averaged first), else seeds. Queries that share a trained ranker are not independent repetitions of its method. Folds
+share training data, so their variance is that of the corrected resampled t-test. P-values are two-sided and
+Holm-corrected over the methods of a setting. A mark comes from the test over units: "+" is better than the baseline
+with p < .05, "++" with p < .005; "-", "--" worse. With one unit only, it comes from queries and speaks of the trained
+rankers, not of their methods.
 """
 
 from __future__ import annotations
@@ -14,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.comparison.run import Result
-from unskew.evaluation.differences import MARKS, holm, mean_interval, paired_t, randomization_test
+from unskew.evaluation.differences import MARKS, holm, mean_interval, paired_t
 from unskew.metrics import metric
 
-ALPHA = 0.05
-RANDOMIZATION_SEED = 1
+Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -29,15 +31,43 @@ class Cell:
     label: str
     metric: str
     mean: float
-    low: float | None  # 95% interval over repetitions; None: there is only one
+    low: float | None  # 95% interval over units; None: there is only one
     high: float | None
-    deviation: float | None  # standard deviation over repetitions
+    deviation: float | None  # standard deviation over units
+    seed_deviation: float | None  # between seeds of the same fold; None: one seed each, or seeds are the units
+    n_units: int
     n_repetitions: int
     difference: float | None = None  # from the baseline; None: it is the baseline, or there is none
-    p: float | None = None  # paired t-test over queries, Holm-corrected
-    p_randomization: float | None = None  # the same by randomization
-    p_repetitions: float | None = None  # paired t-test over repetitions, Holm-corrected; None: fewer than two
+    difference_low: float | None = None  # 95% interval over units
+    difference_high: float | None = None
+    p: float | None = None  # paired over units, Holm-corrected; None: fewer than two
+    p_queries: float | None = None  # paired over queries of these trained rankers, Holm-corrected
     mark: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Paired:
+    """Differences of two methods on the repetitions that both have."""
+
+    units: Vector  # one per unit
+    queries: Vector  # one per query, averaged over the seeds of its fold
+    overlap: float
+
+    @property
+    def mean(self) -> float:
+        return float(self.units.mean())
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Over units; infinite with one."""
+        return mean_interval(self.units, level, self.overlap)[1:]
+
+    def p(self) -> float | None:
+        """Two-sided, over units; None with one."""
+        return paired_t(self.units, np.zeros_like(self.units), self.overlap) if len(self.units) > 1 else None
+
+    def p_queries(self) -> float | None:
+        counted = self.queries[~np.isnan(self.queries)]
+        return paired_t(counted, np.zeros_like(counted)) if len(counted) > 1 else None
 
 
 class Table:
@@ -60,23 +90,38 @@ class Table:
     def of(self, setting: str, label: str) -> list[Result]:
         return list(self.results.get((setting, label), {}).values())
 
-    def means(self, setting: str, label: str, name: str) -> NDArray[np.float64]:
-        """Means over queries, one per repetition."""
-        return np.array([np.nanmean(result.outcome.per_query[name]) for result in self.of(setting, label)])
+    def overlap(self, setting: str, label: str) -> float:
+        """Of the training data of folds."""
+        found = self.of(setting, label)
+        return found[0].run.repetition.overlap if found else 0.0
 
-    def paired(self, setting: str, a: str, b: str, name: str) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-        """Values of two methods in the repetitions that both have: over queries, and means over repetitions."""
+    def means(self, setting: str, label: str, name: str) -> Vector:
+        """Means over queries, one per unit."""
+        return np.array([values.mean() for values in self.by_unit(setting, label, name).values()])
+
+    def by_unit(self, setting: str, label: str, name: str) -> dict[str, Vector]:
+        """Means over queries, one per seed, of each unit."""
+        found: dict[str, list[float]] = {}
+        for result in self.of(setting, label):
+            found.setdefault(result.run.unit, []).append(_mean(result, name))
+        return {unit: np.array(values) for unit, values in found.items()}
+
+    def paired(self, setting: str, a: str, b: str, name: str) -> Paired | None:
+        """Differences a - b; None if no repetition has both."""
         first, second = self.results.get((setting, a), {}), self.results.get((setting, b), {})
-        common = [key for key in first if key in second]
-        sides = []
-        for side in (first, second):
-            by_data: dict[str, list[NDArray]] = {}
-            for key in common:
-                by_data.setdefault(key[0], []).append(side[key].outcome.per_query[name])
-            over_queries = [np.mean(values, axis=0) for values in by_data.values()]
-            sides.append(np.concatenate(over_queries) if over_queries else np.empty(0))
-            sides.append(np.array([np.nanmean(side[key].outcome.per_query[name]) for key in common]))
-        return sides[0], sides[2], sides[1], sides[3]
+        units: dict[str, list[float]] = {}
+        queries: dict[str, list[Vector]] = {}
+        for key in first:
+            if key in second:
+                run = first[key].run
+                units.setdefault(run.unit, []).append(_mean(first[key], name) - _mean(second[key], name))
+                difference = first[key].outcome.per_query[name] - second[key].outcome.per_query[name]
+                queries.setdefault(run.repetition.data, []).append(difference)
+        if not units:
+            return None
+        means = np.array([np.mean(values) for values in units.values()])
+        over_queries = np.concatenate([np.mean(values, axis=0) for values in queries.values()])
+        return Paired(means, over_queries, self.overlap(setting, a))
 
 
 def pick_baseline(table: Table, setting: str, among: Sequence[str], metric_name: str) -> str | None:
@@ -92,17 +137,21 @@ def pick_baseline(table: Table, setting: str, among: Sequence[str], metric_name:
 
 
 def summarize(table: Table, setting: str, name: str, baseline: str | None) -> list[Cell]:
-    """One cell a method, each compared with the baseline."""
+    """One cell per method, each compared with the baseline."""
     others = [label for label in table.labels(setting) if label != baseline and baseline is not None]
-    tests = {label: _tests(table, setting, label, baseline, name) for label in others if baseline is not None}
-    corrected = _corrected(tests)
+    pairs = {label: pair for label in others if (pair := table.paired(setting, label, str(baseline), name)) is not None}
+    p = corrected({label: pair.p() for label, pair in pairs.items()})
+    p_queries = corrected({label: pair.p_queries() for label, pair in pairs.items()})
     better = metric(name).higher_is_better
     cells = []
     for label in table.labels(setting):
-        means = table.means(setting, label, name)
-        mean, low, high = mean_interval(means)
+        by_unit = table.by_unit(setting, label, name)
+        means = np.array([values.mean() for values in by_unit.values()])
+        mean, low, high = mean_interval(means, overlap=table.overlap(setting, label))
         several = len(means) > 1
-        difference, p, p_randomization, p_repetitions = corrected.get(label, (None, None, None, None))
+        pair = pairs.get(label)
+        least, most = (None, None) if pair is None or len(pair.units) < 2 else pair.interval()
+        decisive = p.get(label) if several else p_queries.get(label)
         cells.append(
             Cell(
                 setting=setting,
@@ -112,12 +161,15 @@ def summarize(table: Table, setting: str, name: str, baseline: str | None) -> li
                 low=low if several else None,
                 high=high if several else None,
                 deviation=float(means.std(ddof=1)) if several else None,
-                n_repetitions=len(means),
-                difference=difference,
-                p=p,
-                p_randomization=p_randomization,
-                p_repetitions=p_repetitions,
-                mark=mark(difference, p, better),
+                seed_deviation=_within(list(by_unit.values())),
+                n_units=len(means),
+                n_repetitions=sum(map(len, by_unit.values())),
+                difference=None if pair is None else pair.mean,
+                difference_low=least,
+                difference_high=most,
+                p=p.get(label),
+                p_queries=p_queries.get(label),
+                mark=mark(None if pair is None else pair.mean, decisive, better),
             )
         )
     return cells
@@ -131,27 +183,20 @@ def mark(difference: float | None, p: float | None, higher_is_better: bool) -> s
     return ("+" if (difference > 0) == higher_is_better else "-") * signs
 
 
-Tests = tuple[float | None, float | None, float | None, float | None]
+def corrected(p_values: dict[str, float | None]) -> dict[str, float]:
+    """Those that are known, after Holm's correction."""
+    known = {label: p for label, p in p_values.items() if p is not None}
+    return dict(zip(known, holm(list(known.values())).tolist(), strict=True))
 
 
-def _tests(table: Table, setting: str, label: str, baseline: str, name: str) -> Tests:
-    own, base, own_means, base_means = table.paired(setting, label, baseline, name)
-    if len(own) < 2:
-        return None, None, None, None
-    rng = np.random.default_rng(RANDOMIZATION_SEED)
-    over_repetitions = paired_t(own_means, base_means) if len(own_means) > 1 else None
-    return (
-        float(np.nanmean(own) - np.nanmean(base)),
-        paired_t(own, base),
-        randomization_test(own, base, rng),
-        over_repetitions,
-    )
+def _mean(result: Result, name: str) -> float:
+    return float(np.nanmean(result.outcome.per_query[name]))
 
 
-def _corrected(tests: dict[str, Tests]) -> dict[str, Tests]:
-    """The three p-values of every label after Holm's correction over labels."""
-    columns = [dict.fromkeys(tests), dict.fromkeys(tests), dict.fromkeys(tests)]
-    for column, found in enumerate(columns, start=1):
-        known = {label: float(p) for label, values in tests.items() if (p := values[column]) is not None}
-        found.update(dict(zip(known, holm(list(known.values())).tolist(), strict=True)))
-    return {label: (values[0], *(found[label] for found in columns)) for label, values in tests.items()}  # type: ignore[misc]
+def _within(seeds: Sequence[Vector]) -> float | None:
+    """The pooled deviation between seeds of one unit."""
+    several = [values for values in seeds if len(values) > 1]
+    if not several:
+        return None
+    squares = sum(float(((values - values.mean()) ** 2).sum()) for values in several)
+    return float(np.sqrt(squares / sum(len(values) - 1 for values in several)))

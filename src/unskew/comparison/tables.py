@@ -11,7 +11,7 @@ from unskew.comparison.settings import Experiment, OptionTable
 from unskew.comparison.statistics import Cell, Table, pick_baseline, summarize
 from unskew.metrics import metric
 from unskew.recipe import find_method
-from unskew.reporting.sheets import NOTHING, Field, Sheet, options_text, p_value, signed
+from unskew.reporting.sheets import NOTHING, Field, Sheet, interval_text, options_text, p_value, signed
 
 Beside = Callable[[str], Mapping[str, Mapping[str, float]]]  # setting -> column -> label -> number
 
@@ -38,17 +38,45 @@ def difference_sheet(experiment: Experiment, table: Table) -> Sheet | None:
                 continue
             rows.append(
                 (
-                    Field(f"{setting}: {cell.label}" if setting else cell.label),
+                    Field(_where(setting, cell.label)),
                     Field(str(baseline)),
                     Field(signed(cell.difference), cell.difference),
-                    *(p_value(value) for value in (cell.p, cell.p_randomization, cell.p_repetitions)),
+                    Field(interval_text(cell.difference_low, cell.difference_high)),
+                    p_value(cell.p),
+                    p_value(cell.p_queries),
                 )
             )
     if not rows:
         return None
-    columns = ("method", "baseline", "difference", "p, t-test", "p, randomization", "p, over repetitions")
-    note = "Two-sided, paired, Holm-corrected over the methods of a setting; over queries but for the last column."
+    columns = ("method", "baseline", "difference", "95 % interval", "p", "p, these rankers")
+    note = (
+        f"Paired, two-sided, over {units_text(table)}; p is Holm-corrected over the methods of a setting. The last "
+        "column is over queries: it speaks of the rankers that were trained here, not of their methods."
+    )
     return Sheet("tests", f"Differences in {experiment.metric}", columns, tuple(rows), note)
+
+
+def data_set_sheet(experiment: Experiment, tables: Mapping[str, Table]) -> Sheet:
+    """The main metric of every method on every data set, as papers print it."""
+    columns: dict[str, dict[str, Field]] = {}
+    for data, table in tables.items():
+        columns[data] = {}
+        for setting in table.settings:
+            cells = summarize(table, setting, experiment.metric, baseline_of(experiment, table, setting))
+            best = _best(cells, experiment)
+            columns[data] |= {_where(setting, cell.label): _shown(cell, best) for cell in cells}
+    labels = dict.fromkeys(label for cells in columns.values() for label in cells)
+    rows = [(Field(label), *(cells.get(label, Field(NOTHING)) for cells in columns.values())) for label in labels]
+    units = ", ".join(f"{data}: {units_text(table)}" for data, table in tables.items())
+    note = f"Mean ± half of the 95 % interval. {units}."
+    if experiment.baseline:
+        note += " +/− p < .05 and ++/−− p < .005 against the baseline of each data set, Holm-corrected."
+    title = f"{experiment.title}: {experiment.metric} on all data sets"
+    return Sheet("data-sets", title, ("method", *tables), tuple(rows), note)
+
+
+def _where(setting: str, label: str) -> str:
+    return f"{setting}: {label}" if setting else label
 
 
 def chosen_sheet(
@@ -60,9 +88,7 @@ def chosen_sheet(
         run = next(iter(results.values())).run
         grids = [entry.grid for entry in experiment.methods if entry.label == label]
         if run.point and grids and any(len(values) > 1 for values in grids[0].values()):
-            rows.append(
-                (Field(f"{setting}: {label}" if setting else label), Field(options_text(run.point)), Field("ours"))
-            )
+            rows.append((Field(_where(setting, label)), Field(options_text(run.point)), Field("ours")))
     for where, options in (reported or {}).items():
         rows.append((Field(where), Field(options_text(options)), Field("paper")))
     if not rows:
@@ -113,19 +139,46 @@ def _by_setting(experiment: Experiment, table: Table, data: str) -> Sheet:
     return Sheet("results", title, ("method", *table.settings), tuple(rows), note)
 
 
+def units_text(table: Table) -> str:
+    """What is generalized over, in words: `5 folds`, `5 folds with 3 seeds each`, `5 seeds`."""
+    runs = [result.run for results in table.results.values() for result in results.values()]
+    n_seeds = len({run.repetition.seed for run in runs})
+    parts = {run.repetition.data for run in runs if run.repetition.data != run.repetition.data_set}
+    if not parts:
+        return "one repetition" if n_seeds == 1 else f"{n_seeds} seeds"
+    kind = "world" if all(name.startswith("world:") for name in parts) else "fold"
+    return f"{len(parts)} {kind}{'s' * (len(parts) > 1)}" + (f" with {n_seeds} seeds each" if n_seeds > 1 else "")
+
+
 def _note(table: Table, setting: str, baseline: str | None) -> str:
     repetitions = max((len(results) for results in table.results.values()), default=0)
+    units = max(
+        (len({result.run.unit for result in results.values()}) for results in table.results.values()), default=0
+    )
+    folds = any(result.run.repetition.overlap for results in table.results.values() for result in results.values())
+    shared = ", which allows for the training data that folds share" if folds else ""
     parts = [
-        f"Mean over {repetitions} repetitions ± half of the 95 % interval." if repetitions > 1 else "One repetition."
+        f"Mean over {units_text(table)} ± half of the 95 % interval{shared}."
+        if units > 1
+        else f"Mean of {units_text(table)}."
     ]
+    within = [cell.seed_deviation for cell in _all_cells(table, setting) if cell.seed_deviation is not None]
+    if within:
+        parts.append(f"Deviation between seeds of one fold: {max(within):.4f} at most.")
     if baseline:
-        parts.append(f"+/− p < .05 and ++/−− p < .005 against {baseline}, t-test over queries, Holm-corrected.")
+        over = f"paired over {units_text(table)}" if units > 1 else "over queries, so of these trained rankers only"
+        parts.append(f"+/− p < .05 and ++/−− p < .005 against {baseline}, {over}, Holm-corrected.")
     short = [
         f"{label} ({len(results)})"
         for (where, label), results in table.results.items()
         if where == setting and len(results) < repetitions
     ]
     return " ".join([*parts, *([f"Fewer repetitions: {', '.join(short)}."] if short else [])])
+
+
+def _all_cells(table: Table, setting: str) -> list[Cell]:
+    outcome = table.of(setting, table.labels(setting)[0])[0].outcome
+    return summarize(table, setting, next(iter(outcome.per_query)), None) if outcome.per_query else []
 
 
 def _shown(cell: Cell, best: str | None) -> Field:

@@ -20,16 +20,19 @@ Interval = tuple[float, float]
 Test = Callable[[NDArray[np.float64], NDArray[np.float64]], float]
 
 
-def paired_t(a: ArrayLike, b: ArrayLike) -> float:
-    """The p-value of a paired t-test; 1 if all pairs are equal."""
+def paired_t(a: ArrayLike, b: ArrayLike, overlap: float = 0.0) -> float:
+    """The p-value of a paired t-test; 1 if all pairs are equal.
+
+    Args:
+        overlap: as in `mean_interval`; above 0 it is the corrected resampled t-test.
+    """
     paired = _paired(a, b)
     if len(paired) < 2:
         raise ValueError(f"a paired test needs at least 2 pairs, got {len(paired)}")
-    spread = paired.std(ddof=1)
-    if spread == 0:
+    error = _standard_error(paired, overlap)
+    if error == 0:
         return 1.0 if paired[0] == 0 else 0.0
-    statistic = paired.mean() / (spread / np.sqrt(len(paired)))
-    return float(2 * stats.t.sf(abs(statistic), df=len(paired) - 1))
+    return float(2 * stats.t.sf(abs(paired.mean() / error), df=len(paired) - 1))
 
 
 def randomization_test(a: ArrayLike, b: ArrayLike, rng: np.random.Generator, n: int = 10_000) -> float:
@@ -57,14 +60,23 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     return corrected
 
 
-def mean_interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float, float]:
-    """The mean and its t interval; one value alone has an infinite interval."""
+def mean_interval(values: ArrayLike, level: float = 0.95, overlap: float = 0.0) -> tuple[float, float, float]:
+    r"""The mean and its t interval; one value alone has an infinite interval.
+
+    Args:
+        overlap: folds share training data, so their values are not independent: with test parts of `overlap` times
+            the training parts the variance of the mean is $s^2 (1/n + \text{overlap})$ (Nadeau and Bengio, 2003).
+    """
     counted = _counted(values)
     mean = float(counted.mean())
     if len(counted) == 1:
         return mean, -np.inf, np.inf
-    half = float(stats.t.isf((1 - level) / 2, df=len(counted) - 1) * counted.std(ddof=1) / np.sqrt(len(counted)))
+    half = float(stats.t.isf((1 - level) / 2, df=len(counted) - 1) * _standard_error(counted, overlap))
     return mean, mean - half, mean + half
+
+
+def _standard_error(values: NDArray[np.float64], overlap: float) -> float:
+    return float(values.std(ddof=1) * np.sqrt(1 / len(values) + overlap))
 
 
 def bootstrap_interval(

@@ -1,86 +1,149 @@
-"""What became of the claims of a paper."""
+"""What became of the claims of a paper.
+
+Each comparison of a claim is a paired difference over folds, worlds or seeds (see `comparison.statistics`) and holds,
+fails or is undecided. P-values are Holm-corrected over all comparisons of the experiment. "similar" is equivalence by
+two one-sided tests, "no_worse" is non-inferiority; both by the margin that the claim names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
-from unskew.comparison.statistics import Table
-from unskew.evaluation.differences import holm, paired_t
+from unskew.comparison.statistics import Paired, Table, corrected
 from unskew.metrics import metric
 from unskew.papers.settings import Claim
-from unskew.reporting.page import VERDICTS, ClaimResult
-from unskew.reporting.sheets import signed
+from unskew.reporting.page import FAILS, HOLDS, UNDECIDED, UNTESTED, ClaimResult
+from unskew.reporting.sheets import interval_text, signed
 
 ALPHA = 0.05
 
 
-def judge(claim: Claim, table: Table, main_metric: str) -> ClaimResult:
-    """What results say about a claim."""
+@dataclass(frozen=True)
+class Comparison:
+    """One comparison of a claim: how surely it holds, and how surely its opposite does."""
+
+    text: str
+    p: float  # one-sided: of what the claim says; small is good for it
+    p_against: float  # of its opposite
+
+
+def judge(claims: Sequence[Claim], tables: Sequence[Table], main_metric: str) -> list[ClaimResult]:
+    """What results on one or several data sets say about claims."""
+    found = [_comparisons(claim, tables, main_metric) for claim in claims]
+    both: dict[str, dict[str, float]] = {"p": {}, "p_against": {}}
+    for side, values in both.items():
+        every = {f"{i} {j}": getattr(one, side) for i, some in enumerate(found) for j, one in enumerate(some)}
+        values.update(corrected(every))
+    results = []
+    for i, (claim, some) in enumerate(zip(claims, found, strict=True)):
+        verdicts = [_verdict(both["p"][f"{i} {j}"], both["p_against"][f"{i} {j}"]) for j in range(len(some))]
+        results.append(_result(claim, some, verdicts))
+    return results
+
+
+def _verdict(p: float, p_against: float) -> str:
+    return HOLDS if p < ALPHA else FAILS if p_against < ALPHA else UNDECIDED
+
+
+def _result(claim: Claim, some: Sequence[Comparison], verdicts: Sequence[str]) -> ClaimResult:
     if claim.relation == "untestable":
-        return ClaimResult(claim.text, VERDICTS[3], claim.reason)
+        return ClaimResult(claim.text, UNTESTED, claim.reason)
+    if not some:
+        return ClaimResult(claim.text, UNTESTED, "the runs it is about are missing, or there is one repetition only")
+    counts = {verdict: verdicts.count(verdict) for verdict in (HOLDS, FAILS, UNDECIDED)}
+    whole = HOLDS if counts[HOLDS] == len(some) else FAILS if counts[FAILS] else UNDECIDED
+    detail = "; ".join(f"{one.text}: {verdict}" for one, verdict in zip(some, verdicts, strict=True))
+    return ClaimResult(claim.text, whole, detail, counts[HOLDS], counts[FAILS], len(some))
+
+
+def _comparisons(claim: Claim, tables: Sequence[Table], main_metric: str) -> list[Comparison]:
+    if claim.relation == "untestable":
+        return []
     name = claim.metric or main_metric
-    settings = [setting for setting in (claim.settings or table.settings) if setting in table.settings]
-    found = _JUDGES[claim.relation](claim, table, settings, name)
-    if not found:
-        return ClaimResult(claim.text, VERDICTS[3], "the runs it is about are missing")
-    good = sum(held for held, _ in found)
-    verdict = VERDICTS[0] if good == len(found) else VERDICTS[1] if good else VERDICTS[2]
-    return ClaimResult(claim.text, verdict, "; ".join(text for _, text in found), good, len(found))
-
-
-Judge = Callable[[Claim, Table, Sequence[str], str], list[tuple[bool, str]]]  # whether it held, and the numbers
-
-
-def _pairs(claim: Claim, table: Table, settings: Sequence[str], name: str) -> list[tuple[str, float, float]]:
-    """Differences with Holm-corrected p, as (where, difference, p)."""
     found = []
-    for setting in settings:
-        for other in claim.than:
-            own, base, _, _ = table.paired(setting, claim.label, other, name)
-            if len(own) > 1:
-                where = f"{setting + ': ' if setting else ''}{claim.label} − {other}"
-                found.append((where, float(np.nanmean(own) - np.nanmean(base)), paired_t(own, base)))
-    p_values = holm([p for *_, p in found]).tolist()
-    return [(where, difference, p) for (where, difference, _), p in zip(found, p_values, strict=True)]
+    for table in tables:
+        settings = [setting for setting in (claim.settings or table.settings) if setting in table.settings]
+        found += RELATIONS[claim.relation](claim, table, settings, name)
+    return found
 
 
-def _judge_better(claim: Claim, table: Table, settings: Sequence[str], name: str) -> list[tuple[bool, str]]:
-    sign = 1 if metric(name).higher_is_better else -1
-    return [
-        (sign * difference > 0 and p < ALPHA, _difference_text(where, name, difference, p))
-        for where, difference, p in _pairs(claim, table, settings, name)
-    ]
+def _differences(rule: Callable[[Paired, int, float], tuple[float, float]]) -> Judge:
+    """A judge of differences: `rule` gives both one-sided p-values from a pair, the direction and the margin."""
+
+    def judge_differences(claim: Claim, table: Table, settings: Sequence[str], name: str) -> list[Comparison]:
+        sign = 1 if metric(name).higher_is_better else -1
+        found = []
+        for setting in settings:
+            for other in claim.than:
+                pair = table.paired(setting, claim.label, other, name)
+                if pair is not None and len(pair.units) > 1:
+                    where = f"{setting + ': ' if setting else ''}{claim.label} − {other}"
+                    text = f"{where} {signed(pair.mean)} {name} ({interval_text(*pair.interval())})"
+                    found.append(Comparison(text, *rule(pair, sign, claim.margin)))
+        return found
+
+    return judge_differences
 
 
-def _judge_similar(claim: Claim, table: Table, settings: Sequence[str], name: str) -> list[tuple[bool, str]]:
-    return [
-        (p >= ALPHA, _difference_text(where, name, difference, p))
-        for where, difference, p in _pairs(claim, table, settings, name)
-    ]
+def _above(pair: Paired, threshold: float) -> float:
+    """One-sided p of the mean difference being above a threshold, over units."""
+    error = pair.units.std(ddof=1) * np.sqrt(1 / len(pair.units) + pair.overlap)
+    if error == 0:
+        return 0.5 - 0.5 * float(np.sign(pair.mean - threshold))
+    return float(stats.t.sf((pair.mean - threshold) / error, df=len(pair.units) - 1))
 
 
-def _difference_text(where: str, name: str, difference: float, p: float) -> str:
-    return f"{where} {signed(difference)} {name} (p {'< .001' if p < 0.001 else f'= {p:.3f}'})"
+def _better(pair: Paired, sign: int, margin: float) -> tuple[float, float]:
+    del margin
+    p = min(1.0, 2 * _above(pair, 0.0)), min(1.0, 2 * (1 - _above(pair, 0.0)))  # two-sided, as the tables
+    return p if sign > 0 else (p[1], p[0])
 
 
-def _judge_trend(sign: int) -> Judge:
-    def judge_trend(claim: Claim, table: Table, settings: Sequence[str], name: str) -> list[tuple[bool, str]]:
-        known = [setting for setting in settings if table.of(setting, claim.label)]
-        if len(known) < 2:
+def _similar(pair: Paired, sign: int, margin: float) -> tuple[float, float]:
+    del sign
+    within = max(_above(pair, -margin), 1 - _above(pair, margin))
+    return within, min(_above(pair, margin), 1 - _above(pair, -margin))
+
+
+def _no_worse(pair: Paired, sign: int, margin: float) -> tuple[float, float]:
+    p = _above(pair, -margin) if sign > 0 else 1 - _above(pair, margin)
+    return p, 1 - p
+
+
+def _trend(sign: int) -> Judge:
+    """A judge of the slope over settings, unit by unit."""
+
+    def judge_trend(claim: Claim, table: Table, settings: Sequence[str], name: str) -> list[Comparison]:
+        by_setting = {
+            setting: table.by_unit(setting, claim.label, name) for setting in settings if table.of(setting, claim.label)
+        }
+        if len(by_setting) < 2:
             return []
-        values = [float(table.means(setting, claim.label, name).mean()) for setting in known]
-        slope = np.polyfit(range(len(values)), values, 1)[0]
-        held = bool(sign * slope > 0 and sign * (values[-1] - values[0]) > 0)
-        return [(held, f"{claim.label}: {values[0]:.4f} at {known[0]}, {values[-1]:.4f} at {known[-1]} ({name})")]
+        common = [
+            unit for unit in next(iter(by_setting.values())) if all(unit in units for units in by_setting.values())
+        ]
+        if len(common) < 2:
+            return []
+        curves = np.array([[units[unit].mean() for units in by_setting.values()] for unit in common])
+        slopes = np.polyfit(np.arange(curves.shape[1]), curves.T, 1)[0]
+        places = list(by_setting)
+        pair = Paired(slopes, slopes, table.overlap(places[0], claim.label))
+        ends = curves.mean(axis=0)
+        text = f"{claim.label}: {ends[0]:.4f} at {places[0]}, {ends[-1]:.4f} at {places[-1]} ({name})"
+        return [Comparison(text, *_better(pair, sign, 0.0))]
 
     return judge_trend
 
 
-_JUDGES: dict[str, Judge] = {
-    "better": _judge_better,
-    "similar": _judge_similar,
-    "falls": _judge_trend(-1),
-    "rises": _judge_trend(1),
+Judge = Callable[[Claim, Table, Sequence[str], str], list[Comparison]]
+RELATIONS: dict[str, Judge] = {
+    "better": _differences(_better),
+    "similar": _differences(_similar),
+    "no_worse": _differences(_no_worse),
+    "falls": _trend(-1),
+    "rises": _trend(1),
 }

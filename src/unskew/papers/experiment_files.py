@@ -26,7 +26,7 @@ SELECTIONS = {
     "all": "every point of each grid is a row of its own",
 }
 FILE_NAME = re.compile(r"\w[\w.\-]*")
-RELATIONS = ("better", "similar", "falls", "rises", "untestable")
+RELATIONS = ("better", "similar", "no_worse", "falls", "rises", "untestable")
 
 
 def shipped() -> dict[str, Traversable]:
@@ -110,8 +110,6 @@ def _check(experiment: PaperExperiment) -> None:
         raise ValueError(f"{where}: metric '{experiment.metric}' is not among metrics: add it there")
     if experiment.selection not in SELECTIONS:
         raise ValueError(f"{where}: unknown selection '{experiment.selection}', known: {', '.join(SELECTIONS)}")
-    if experiment.seeds < 1:
-        raise ValueError(f"{where}: seeds must be at least 1, got {experiment.seeds}")
     settings = _unique((entry.name for entry in experiment.settings), f"{where}: settings")
     labels = _unique((entry.label for entry in experiment.methods), f"{where}: methods")
     if experiment.selection == "best":

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from unskew.comparison.outputs import DEFAULT_JOBS, Finished, Presentation, command_text, run_experiment, writable
-from unskew.comparison.plan import plan
-from unskew.comparison.run import Progress, Results
+from unskew.comparison.plan import Group, plan
+from unskew.comparison.rows import gather_rows
+from unskew.comparison.run import Fresh, Progress, Results
 from unskew.comparison.settings import Experiment, Grid, OptionTable
 from unskew.comparison.statistics import Table
+from unskew.comparison.tables import data_set_sheet
 from unskew.data.judged.catalogue import own_name
 from unskew.papers.claims import judge
 from unskew.papers.experiment_files import load_experiment, shipped
@@ -18,6 +21,9 @@ from unskew.papers.figures import draw
 from unskew.papers.settings import PaperExperiment
 from unskew.papers.sheets import CHOSEN_BY, SHEETS
 from unskew.papers.tasks import PAPER_TASKS
+from unskew.reporting.sheets import Sheet
+
+Data = str | Mapping[str, str] | Sequence[str | Mapping[str, str]]
 
 
 def descriptions() -> list[tuple[str, str, str]]:
@@ -29,13 +35,16 @@ def descriptions() -> list[tuple[str, str, str]]:
 def reproduce(
     name: str | PaperExperiment,
     *,
-    data: str | Mapping[str, str] | None = None,
+    data: Data | None = None,
     seeds: int | None = None,
+    folds: Sequence[int] | None = None,
     jobs: int = DEFAULT_JOBS,
     out: str | Path | None = None,
     variant: str | None = None,
     options: OptionTable | None = None,
-    fresh: bool = False,
+    fresh: Fresh = False,
+    shard: str | None = None,
+    merge: Sequence[str | Path] = (),
     allow_code: bool = False,
     progress: Progress | None = None,
 ) -> Finished:
@@ -43,48 +52,74 @@ def reproduce(
 
     Args:
         name: of a shipped experiment, or the path of a TOML file, or an experiment made in Python.
-        data: a data set of the catalogue, one that comes in folds is repeated over them; or files of your own, as
-            `load` takes them.
-        seeds: repetitions; default: as the experiment says.
+        data: a data set of the catalogue, or files of your own, as `load` takes them; several make one table.
+        seeds: repetitions of each fold; default: as the experiment says, or 5, or 1 where the data come in folds.
+        folds: those that are run, counted from 1; default: all.
         out: folder for results; default: `runs/NAME-DATA`.
         variant: a size of the experiment; default: the one that the data set calls for.
         options: training settings, network sizes and hyper-parameters that all methods get, over those of the
             experiment.
-        fresh: run again what is there already.
+        fresh: run again what is there already: everything, or the methods with these labels.
+        shard: "2/8" runs the second of eight parts of the methods and settings; the parts are put together by `merge`.
+        merge: result folders whose finished runs are taken over first.
         allow_code: parts named `"module:Class"` in a file are imported.
     """
     experiment = load_experiment(name, allow_code=allow_code) if isinstance(name, str) else name
-    data = own_name(data or experiment.data)
-    experiment = experiment.varied(experiment.variant_for(data) if variant is None else variant)
+    names = _data_names(data or experiment.data)
+    experiment = experiment.varied(experiment.variant_for(names[0]) if variant is None else variant)
     if options:
         experiment = _with_options(experiment, options)
-    if seeds is not None and seeds < 1:
-        raise ValueError(f"seeds must be at least 1, got {seeds}")
     if experiment.task not in SHEETS:
         raise ValueError(f"{experiment.name}: unknown task '{experiment.task}', known: {', '.join(SHEETS)}")
-    groups = plan(experiment, data, seeds)
-    folder = writable(Path(out or f"runs/{experiment.name}-{_file_name(data)}"))
+    groups = [group for entry in names for group in plan(experiment, entry, seeds, folds=folds)]
+    if shard is not None:
+        groups = _shard(groups, shard)
+    every = ", ".join(names)
+    folder = writable(Path(out or f"runs/{experiment.name}-{_file_name(every)}"))
+    gather_rows([Path(source) for source in merge], folder / "runs")
+    subject = name if isinstance(name, str) else experiment.name
     command = command_text(
         "reproduce",
-        name if isinstance(name, str) else experiment.name,
-        data=data,
+        subject,
+        data=",".join(names),
         seeds=seeds,
+        folds=",".join(map(str, folds)) if folds else None,
         variant=variant,
         out=out,
     )
     return run_experiment(
         experiment,
-        data,
+        every,
         groups,
         folder,
         tasks=PAPER_TASKS,
         present=_present,
         command=command,
-        seeds=seeds,
         jobs=jobs,
         fresh=fresh,
         progress=progress,
     )
+
+
+def _data_names(data: Data) -> list[str]:
+    """Names of data sets, one or several."""
+    names = [own_name(entry) for entry in ([data] if isinstance(data, str | Mapping) else data)]
+    twice = [name for name in names if names.count(name) > 1]
+    if not names or twice:
+        raise ValueError(f"data set '{twice[0]}' is named twice" if twice else "name at least one data set")
+    return names
+
+
+def _shard(groups: Sequence[Group], text: str) -> list[Group]:
+    """The groups of one part; grid and repetitions of a method in a setting stay together."""
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    number, parts = (int(part) for part in found.groups()) if found else (0, 0)
+    if not 1 <= number <= parts:
+        raise ValueError(f"shard must be a part of all, such as 2/8, got '{text}'")
+    mine = [group for place, group in enumerate(groups) if place % parts == number - 1]
+    if not mine:
+        raise ValueError(f"there are {len(groups)} methods and settings, too few for {parts} parts: use fewer")
+    return mine
 
 
 def _with_options(experiment: PaperExperiment, options: OptionTable) -> PaperExperiment:
@@ -107,13 +142,25 @@ def _with_options(experiment: PaperExperiment, options: OptionTable) -> PaperExp
 
 
 def _present(experiment: Experiment, results: Results, data: str) -> Presentation:
-    """Tables, figures and what became of the claims."""
+    """Tables, figures and what became of the claims; with several data sets, first a table of all of them."""
     assert isinstance(experiment, PaperExperiment)
-    table = Table(results.results)
+    parts = {name: results.of(name) for name in results.data_sets} or {data: results}
+    tables = {name: Table(part.results) for name, part in parts.items()}
+    several = len(parts) > 1
+    sheets: list[Sheet | None] = []
+    figures = []
+    if several and experiment.task == "train":
+        sheets.append(data_set_sheet(experiment, tables))
+    for name, part in parts.items():
+        own = [sheet for sheet in SHEETS[experiment.task](experiment, part, name) if sheet is not None]
+        sheets += [replace(sheet, name=f"{sheet.name}-{_file_name(name)}") for sheet in own] if several else own
+        for entry in experiment.figures:
+            named = replace(entry, file=f"{entry.file}-{_file_name(name)}", title=f"{entry.title}, {name}")
+            figures.append(draw(named if several else entry, experiment, part))
     return Presentation(
-        sheets=[sheet for sheet in SHEETS[experiment.task](experiment, results, data) if sheet is not None],
-        figures=[drawn for entry in experiment.figures if (drawn := draw(entry, experiment, results)) is not None],
-        claims=[judge(claim, table, experiment.metric) for claim in experiment.claims],
+        sheets=[sheet for sheet in sheets if sheet is not None],
+        figures=[drawn for drawn in figures if drawn is not None],
+        claims=judge(experiment.claims, list(tables.values()), experiment.metric),
         chosen_by=CHOSEN_BY.get(experiment.task, ""),
         lead=f"{experiment.paper}. Data: {data}.",
     )

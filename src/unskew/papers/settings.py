@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 from unskew.comparison.settings import Experiment, Grid, OptionTable, Setting
+from unskew.options import Limits
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Claim:
     than: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()  # empty: all
     metric: str = ""  # empty: the main one
+    margin: Annotated[float, Limits(above=0)] = 0.01  # of "similar" and "no_worse", fixed before the results are seen
+    ours: bool = False  # not of the paper: counted apart
     reason: str = ""  # why it cannot be tested
 
 
@@ -53,7 +56,7 @@ class Variant:
     grids: dict[str, Grid] = field(default_factory=dict)  # label -> grid
     options: dict[str, OptionTable] = field(default_factory=dict)  # setting -> options
     settings: tuple[Setting, ...] = ()  # besides those of the experiment
-    seeds: int = 0  # 0: as the experiment
+    seeds: int | None = None  # None: as the experiment
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from unskew.comparison import own_log
 from unskew.comparison.held_out import HELD_OUT
 from unskew.comparison.outputs import DEFAULT_JOBS, Finished, writable
+from unskew.comparison.run import Fresh
 from unskew.comparison.settings import Experiment, OptionTable
 from unskew.data.clicks.storage import write_log
 from unskew.data.judged.catalogue import ListingRow, listing
@@ -40,7 +41,7 @@ def compare(
     seeds: int = 5,
     jobs: int = DEFAULT_JOBS,
     out: Place = "runs/compare",
-    fresh: bool = False,
+    fresh: Fresh = False,
     progress: Follow = True,
 ) -> Finished:
     """Compare methods on a log of your own, and all of them with the production ranking.
@@ -62,7 +63,7 @@ def compare(
         production: which ranker it is, where the log has several: since=DATE, score=COLUMN or logger=COLUMN:VALUE.
         held_out: share of the queries that methods are compared on, without judged data.
         seeds: trainings of each method; log and held-out queries stay.
-        out: folder for results; what is there already is not run again, unless `fresh`.
+        out: folder for results; what is there already is not run again, unless `fresh` (all, or labels of methods).
         progress: False for none, or a function that is called with a `State` on the way.
     """
     if isinstance(log, str | Path):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from unskew.comparison.outputs import DEFAULT_JOBS, Finished
+from unskew.comparison.run import Fresh
 from unskew.comparison.settings import OptionTable
 from unskew.papers import reproduce as papers
+from unskew.papers.reproduce import Data
 from unskew.papers.settings import PaperExperiment
 from unskew.public.inputs import Place
 from unskew.public.progress import Follow, followed
@@ -16,13 +18,16 @@ from unskew.terminal import experiment_progress
 def reproduce(
     name: str | PaperExperiment,
     *,
-    data: str | Mapping[str, str] | None = None,
+    data: Data | None = None,
     seeds: int | None = None,
+    folds: Sequence[int] | None = None,
     jobs: int = DEFAULT_JOBS,
     out: Place | None = None,
     variant: str | None = None,
     options: OptionTable | None = None,
-    fresh: bool = False,
+    fresh: Fresh = False,
+    shard: str | None = None,
+    merge: Sequence[Place] = (),
     allow_code: bool = False,
     progress: Follow = True,
 ) -> Finished:
@@ -30,13 +35,16 @@ def reproduce(
 
     Args:
         name: of a shipped experiment (`unskew reproduce --list`), or the path of a TOML file.
-        data: a data set of the catalogue; one that comes in folds is repeated over them.
-        seeds: repetitions; default: as the experiment says.
+        data: a data set of the catalogue, or files of your own; several make one table of data sets and methods.
+        seeds: repetitions of each fold; default: as the experiment says, or 5, or 1 where the data come in folds.
+        folds: those that are run, counted from 1; default: all.
         out: folder for results; default: `runs/NAME-DATA`.
         variant: a size of the experiment; default: the one that the data set calls for.
         options: of the experiment, over what its file says.
         allow_code: let the file name parts of your own (`"module:Class"`).
-        fresh: run again what is there already.
+        fresh: run again what is there already: everything, or the methods with these labels.
+        shard: "2/8" runs the second of eight parts; the parts are put together by `merge`.
+        merge: result folders whose finished runs are taken over first.
         progress: False for none, or a function that is called with a `State` on the way.
     """
     label = name if isinstance(name, str) else name.name
@@ -45,11 +53,14 @@ def reproduce(
             name,
             data=data,
             seeds=seeds,
+            folds=folds,
             jobs=jobs,
             out=out,
             variant=variant,
             options=options,
             fresh=fresh,
+            shard=shard,
+            merge=merge,
             allow_code=allow_code,
             progress=report,
         )

@@ -15,9 +15,9 @@ from unskew.data.files import new_file
 from unskew.reporting.drawing import Drawn
 from unskew.reporting.sheets import Sheet
 
-VERDICTS = ("holds", "holds in part", "does not hold here", "cannot be tested here")
+VERDICTS = HOLDS, FAILS, UNDECIDED, UNTESTED = "holds", "fails", "undecided", "cannot be tested here"
 TEMPLATE = "report.html.j2"
-CLASSES = dict(zip(VERDICTS, ("holds", "part", "not", "untested"), strict=True))
+CLASSES = dict(zip(VERDICTS, ("holds", "not", "part", "untested"), strict=True))
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,16 @@ class ClaimResult:
     verdict: str  # one of VERDICTS
     detail: str
     held: int = 0  # comparisons in which it held
+    failed: int = 0  # comparisons in which the opposite held
     of: int = 0
 
     @property
     def words(self) -> str:
-        """The verdict, with how often it held where that is neither always nor never."""
-        return f"{self.verdict} ({self.held} of {self.of})" if 0 < self.held < self.of else self.verdict
+        """The verdict, with what its comparisons said where they do not agree."""
+        undecided = self.of - self.held - self.failed
+        if max(self.held, self.failed, undecided) == self.of:
+            return self.verdict
+        return f"{self.verdict} (of {self.of}: {self.held} hold, {self.failed} fail, {undecided} undecided)"
 
 
 @dataclass(frozen=True, eq=False)

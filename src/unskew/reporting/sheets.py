@@ -88,6 +88,11 @@ def signed(difference: float) -> str:
     return f"{difference:+.4f}".replace("-", "−")
 
 
+def interval_text(low: float | None, high: float | None) -> str:
+    """An interval of a difference; nothing where there is none."""
+    return NOTHING if low is None or high is None else f"{signed(low)} to {signed(high)}"
+
+
 def p_value(value: float | None) -> Field:
     """A p-value as it is shown; nothing where there is none."""
     if value is None or math.isnan(value):
