@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+# Installed by version: its builds for CPU and for GPU have other hashes on every index. All else is in the lock.
+TORCH := torch==2.13.0
 # Real data sets are looked for here when the folder is present; otherwise in the user's data directory.
 SHARED_DATA := $(wildcard ../shared/data)
 export UNSKEW_DATA ?= $(if $(SHARED_DATA),$(abspath $(SHARED_DATA)))
@@ -16,7 +18,8 @@ setup: $(READY)  ## create .venv from requirements.lock
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 
@@ -38,7 +41,7 @@ test-slow: $(READY)  ## the slow science
 
 .venv-spark/.ready: pyproject.toml
 	$(PYTHON) -m venv .venv-spark
-	.venv-spark/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	.venv-spark/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH)
 	.venv-spark/bin/python -m pip install --quiet --disable-pip-version-check pytest pytest-timeout --editable '.[spark]'
 	@touch .venv-spark/.ready
 
@@ -70,8 +73,8 @@ RUNS ?= runs
 results: $(READY)  ## docs/results.md from the finished experiments in RUNS
 	$(BIN)/python docs/build_results.py $(RUNS)
 
-lock: $(READY)  ## write what is installed into requirements.lock
-	$(BIN)/python -m pip freeze --all --exclude pip --exclude-editable | sed 's/+cpu//' > requirements.lock
+lock: $(READY)  ## write what is installed, with hashes, into requirements.lock
+	$(BIN)/python tools/lock.py
 
 clean:  ## remove .venv
 	rm -rf .venv

@@ -132,6 +132,20 @@ def test_a_kill_between_two_renames_loses_nothing(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["log"]
 
 
+def test_a_kill_after_two_renames_leaves_nothing_for_long(tmp_path):
+    folder_of(tmp_path / "log", "new")
+    scratch = tmp_path / f".log.{HOST}-{NOBODY}-0123abcd.part"
+    scratch.mkdir()
+    folder_of(scratch / "old", "old")
+    with (
+        pytest.warns(RuntimeWarning, match="which a killed run left"),
+        new_folder(tmp_path / "log", "log.json", overwrite=True) as folder,
+    ):
+        (folder / "log.json").write_text("newest")
+    assert (tmp_path / "log" / "log.json").read_text() == "newest"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["log"]
+
+
 def test_a_scratch_never_follows_a_link(tmp_path, monkeypatch):
     victim = tmp_path / "victim"
     victim.write_text("mine")

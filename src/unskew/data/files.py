@@ -147,6 +147,8 @@ def new_folder(target: Path, marker: str, *, overwrite: bool) -> Iterator[Path]:
             if old.exists():
                 old.replace(target)
             raise
+        if old.exists():
+            old.replace(scratch / "replaced")  # what is called old is whole: only from it is anything restored
 
 
 @contextmanager
@@ -289,7 +291,7 @@ def _alive(scratch: Path) -> bool:
 
 def _remove_abandoned(target: Path) -> None:
     for scratch in list(_scratches(target)):
-        if _alive(scratch) or (scratch / "old").exists():
+        if _alive(scratch) or ((scratch / "old").exists() and not target.exists()):
             continue
         shutil.rmtree(scratch, ignore_errors=True) if scratch.is_dir() else scratch.unlink(missing_ok=True)
         warnings.warn(f"removed {scratch.name}, which a killed run left beside {target}", RuntimeWarning, stacklevel=5)
