@@ -163,7 +163,7 @@ def test_missing_columns_are_named(tmp_path):
     )
     assert "column 'qid' is missing: name the query's with --query" in refusal(TABLE, tmp_path, query="qid")
     text = TABLE.set_column(2, "age", pa.array(["old"] * 5))
-    assert "column 'age' holds string: features are numbers" in refusal(text, tmp_path)
+    assert "column 'age' holds string: the model was trained on numbers there" in refusal(text, tmp_path)
 
 
 def test_infinite_features_are_named_by_file_row_and_column(tmp_path, small_parts):
@@ -276,3 +276,59 @@ def test_torch_and_onnxruntime_rank_a_file_alike(tmp_path):
     matrix = torch.tensor([[features[name][int(best[1:])] for name in model.feature_names]]).float()
     alone = open_ranker(tmp_path / "model").score(matrix[None], torch.ones(1, 1, dtype=torch.bool)).detach()
     assert float(alone) == pytest.approx(one["score"][0].as_py(), abs=1e-5)
+
+
+COLOURS = SavedRanker(
+    lambda features, mask: features[..., 0].nan_to_num(9), "colour", 1, ("colour",), {"colour": ("blue", "red")}
+)
+
+
+def test_columns_that_the_model_does_not_know_are_named(tmp_path):
+    done, _ = rank(TABLE, tmp_path)
+    assert done.ignored == ("title",)
+    assert "Ignored, as the model does not know them: column 'title'" in repr(unskew.rank(SUM, TABLE, progress=False))
+    assert not rank_table(SUM, written(TABLE.drop("title"), tmp_path / "few.parquet"), tmp_path / "r.csv").ignored
+
+
+def test_values_of_a_category_that_training_never_saw_are_counted_by_column():
+    table = pa.table({"query": [1] * 4, "document": range(4), "colour": ["red", "green", "pink", None]})
+    found = unskew.rank(COLOURS, table, progress=False)
+    assert found.unseen == {"colour": 2}
+    assert "'colour' has 2 values that training never saw" in repr(found)
+    assert found.to_table()["score"].to_pylist() == [9, 1, -1, -1]
+
+
+@pytest.mark.parametrize(
+    ("colour", "message"),
+    [
+        (pa.array([1, 2]), "holds int64: the model was trained on text there \\('blue', 'red'\\)"),
+        (pa.array([1.5, 2]), "holds double"),
+        (pa.array([True, False]), "holds bool"),
+        (pa.array([0, 1], pa.timestamp("us")), "holds timestamp"),
+    ],
+)
+def test_a_category_of_another_type_is_refused_by_name(colour, message, tmp_path):
+    table = pa.table({"query": [1, 1], "document": [1, 2], "colour": colour})
+    with pytest.raises(ValueError, match=f"column 'colour' {message}"):
+        open_candidates(written(table, tmp_path / "c.parquet"), COLOURS)
+
+
+def test_numbers_match_a_category_whose_values_were_numbers():
+    sizes = SavedRanker(lambda features, mask: features[..., 0], "size", 1, ("size",), {"size": ("38", "40")})
+    table = pa.table({"query": [1, 1], "document": [1, 2], "size": [40, 38]})
+    assert unskew.rank(sizes, table, progress=False).to_table()["score"].to_pylist() == [1, 0]
+
+
+def test_text_in_place_of_numbers_is_refused_and_an_empty_column_is_missing(tmp_path):
+    text = TABLE.set_column(2, "age", TABLE["age"].cast(pa.string()))
+    assert "column 'age' holds string: the model was trained on numbers there" in refusal(text, tmp_path)
+    empty = TABLE.set_column(2, "age", pa.nulls(5))
+    known = SavedRanker(lambda f, m: f.nan_to_num().sum(-1), "sum", 2, ("price", "age"), missing_in_training=())
+    assert unskew.rank(known, empty, progress=False).filled == {"age": 5}
+
+
+def test_the_types_of_every_file_are_looked_at(tmp_path):
+    written(TABLE.slice(0, 3), tmp_path / "0.parquet")
+    written(TABLE.slice(3).set_column(2, "age", pa.array(["1", "2"])), tmp_path / "1.parquet")
+    with pytest.raises(ValueError, match=r"1\.parquet: column 'age' holds string"):
+        open_candidates(tmp_path, SUM)

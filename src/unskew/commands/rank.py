@@ -48,7 +48,8 @@ def rank(
     )
     if json:
         counts = {"documents": done.n_documents, "queries": done.n_queries, "unknown": done.n_unknown}
-        show_json({"ranking": out, **counts, "filled": dict(done.filled)})
+        unlike_training = {"filled": dict(done.filled), "unseen": dict(done.unseen), "ignored": list(done.ignored)}
+        show_json({"ranking": out, **counts, **unlike_training})
         return
     show_filled(done.filled)
     console.print(repr(done), markup=False, highlight=False, soft_wrap=True)

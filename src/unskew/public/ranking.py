@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
+from unskew.data.columns import listed
 from unskew.data.files import check_place
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.display import MOST_ROWS, Displayed, Screen
@@ -28,7 +29,7 @@ from unskew.serving.distillation import ExportedTrees, export_trees
 from unskew.serving.export import Exported, export_model
 from unskew.serving.rank import MEMORY, rank_judged, rank_table
 from unskew.serving.rankings import check_ending
-from unskew.serving.saved_ranker import MissingCounts, SavedRanker
+from unskew.serving.saved_ranker import SavedRanker, UnknownCounts
 from unskew.serving.tree_files import FORMS as TREE_FORMS
 from unskew.terminal import counting_progress
 
@@ -70,9 +71,9 @@ def evaluate(
         saved = as_ranker(ranker)
         queries = queries.with_features(saved.feature_names, saved.categories)
         scorer = saved.for_judged(queries) if saved.vocabulary is None else saved.score_judged(queries).scores
-        missing = MissingCounts(saved, strict=strict)
-        missing.add(queries.features)
-        for name, count in missing.found().items():
+        counts = UnknownCounts(saved, strict=strict)
+        counts.add(queries.features)
+        for name, count in counts.filled().items():
             warnings.warn(f"column '{name}' lacks {count:,} values, and lacked none in training: filled", stacklevel=2)
     return evaluation.evaluate(scorer, queries, metrics, undefined=undefined, max_grade=max_grade)
 
@@ -87,6 +88,8 @@ class Ranking(Displayed):
     kept: pa.Table | None = None
     n_unknown: int = 0  # documents that a ranker of ids does not know
     filled: Mapping[str, int] = field(default_factory=dict)  # missing values, by columns that lacked none in training
+    unseen: Mapping[str, int] = field(default_factory=dict)  # values that training never saw, by category
+    ignored: tuple[str, ...] = ()  # columns that the ranker does not know
 
     @cached_property
     def _table(self) -> pa.Table:
@@ -106,6 +109,9 @@ class Ranking(Displayed):
         place = "" if self.out is None else f" in {self.out}"
         title = f"{self.n_documents:,} documents of {self.n_queries:,} queries ranked{place}"
         notes = [UNKNOWN.format(f"{self.n_unknown:,}")] if self.n_unknown else []
+        if self.ignored:
+            notes.append(f"Ignored, as the model does not know them: {listed(self.ignored)}")
+        notes += [f"'{name}' has {count:,} values that training never saw" for name, count in self.unseen.items()]
         if self.kept is None:
             return Screen(title, notes=notes)
         head = self.kept.slice(0, MOST_ROWS).to_pylist()
@@ -159,10 +165,14 @@ def rank(
                         progress=report,
                     )
             else:
-                queries = as_judged(place, "test").with_features(scorer.feature_names, scorer.categories)
+                given = as_judged(place, "test")
+                queries = given.with_features(scorer.feature_names, scorer.categories)
+                others = [name for name in given.feature_names if name not in scorer.feature_names]
                 done = rank_judged(scorer, queries, target, strict=strict)
+                done = replace(done, ignored=tuple(others) if scorer.feature_names else ())
         kept = pq.read_table(target) if out is None else None
-    return Ranking(done.documents, done.queries, None if out is None else target, kept, done.unknown, done.filled)
+    place = None if out is None else target
+    return Ranking(done.documents, done.queries, place, kept, done.unknown, done.filled, done.unseen, done.ignored)
 
 
 def export(

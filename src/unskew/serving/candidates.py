@@ -47,6 +47,7 @@ class Candidates:
     document: str
     features: tuple[str, ...]  # in the order of the ranker
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # vocabularies, by feature name
+    ignored: tuple[str, ...] = ()  # columns that the ranker does not know
     sorted: bool = False  # a copy in another order, whose rows the user does not know
 
     @property
@@ -166,25 +167,32 @@ def open_candidates(
     source = find_source(place)
     if source.kind != "parquet":
         raise ValueError(f"{place} holds {source.kind}: candidates are read from parquet; write them as that")
-    schema = pq.read_schema(source.files[0])
-    for option, name in {"query": query, "document": document}.items():
-        if name not in schema.names:
-            has = _listed(schema.names)
-            raise ValueError(f"{place}: column '{name}' is missing: name the {option}'s with --{option}; it has: {has}")
-        if pa.types.is_nested(schema.field(name).type):
-            raise ValueError(f"{place}: column '{name}' holds {schema.field(name).type}: ids are text or numbers")
-    features = _feature_columns(schema, ranker, (query, document), str(place))
-    candidates = Candidates(source.files, query, document, features, ranker.categories)
+    found = [_columns_of(file, ranker, query, document) for file in source.files]
+    features = found[0][0]
+    ignored = tuple(dict.fromkeys(name for _, others in found for name in others))
+    candidates = Candidates(source.files, query, document, features, ranker.categories, ignored)
     if not sum(candidates.sizes):
         raise ValueError(f"{place} has no rows: there is nothing to rank")
     return candidates
 
 
+def _columns_of(file: str, ranker: SavedRanker, query: str, document: str) -> tuple[tuple[str, ...], list[str]]:
+    """Features of a file in the order of the ranker, and the columns that it does not know."""
+    schema = pq.read_schema(file)
+    for option, name in {"query": query, "document": document}.items():
+        if name not in schema.names:
+            has = _listed(schema.names)
+            raise ValueError(f"{file}: column '{name}' is missing: name the {option}'s with --{option}; it has: {has}")
+        if pa.types.is_nested(schema.field(name).type):
+            raise ValueError(f"{file}: column '{name}' holds {schema.field(name).type}: ids are text or numbers")
+    features = _feature_columns(schema, ranker, (query, document), file)
+    return features, [name for name in schema.names if name not in (query, document, *features)]
+
+
 def _feature_columns(schema: pa.Schema, ranker: SavedRanker, ids: Sequence[str], place: str) -> tuple[str, ...]:
     empty = schema.empty_table()
-    numeric = [name for name in schema.names if is_numeric(empty, name)]
     if not ranker.feature_names:
-        found = [name for name in numeric if name not in ids]
+        found = [name for name in schema.names if name not in ids and is_numeric(empty, name)]
         if not ranker.n_features:
             return ()  # a ranker of ids
         if len(found) != ranker.n_features:
@@ -201,9 +209,24 @@ def _feature_columns(schema: pa.Schema, ranker: SavedRanker, ids: Sequence[str],
             f"{_listed(missing)}; it has: {_listed(schema.names)}"
         )
     for name in ranker.feature_names:
-        if name not in numeric and name not in ranker.categories:
-            raise ValueError(f"{place}: column '{name}' holds {schema.field(name).type}: features are numbers")
+        kind = schema.field(name).type
+        if pa.types.is_null(kind):  # no value in any row: all are missing
+            continue
+        if name not in ranker.categories and not is_numeric(empty, name):
+            raise ValueError(f"{place}: column '{name}' holds {kind}: the model was trained on numbers there")
+        if name in ranker.categories and not _may_be_category(kind, ranker.categories[name]):
+            known = _listed([f"'{value}'" for value in ranker.categories[name]])
+            raise ValueError(f"{place}: column '{name}' holds {kind}: the model was trained on text there ({known})")
     return ranker.feature_names
+
+
+def _may_be_category(kind: pa.DataType, vocabulary: Sequence[str]) -> bool:
+    """Text; numbers too where the values of training are numbers, as those of a categorical column can be."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)):
+        return True
+    return pa.types.is_integer(kind) and any(value.lstrip("-").isdigit() for value in vocabulary)
 
 
 def _listed(names: Sequence[str]) -> str:

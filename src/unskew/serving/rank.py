@@ -14,7 +14,7 @@ from unskew.evaluation.evaluate import score_documents
 from unskew.serving.candidates import Candidates, Part, open_candidates
 from unskew.serving.query_order import database, find_apart, sort_by_query
 from unskew.serving.rankings import check_ending, ranking_file, ranking_table, write_ranking
-from unskew.serving.saved_ranker import MissingCounts, SavedRanker, ScoredIds
+from unskew.serving.saved_ranker import SavedRanker, ScoredIds, UnknownCounts
 
 MEMORY = "1GB"
 Progress = Callable[[int, int], None]
@@ -28,16 +28,18 @@ class Ranked:
     queries: int
     unknown: int = 0  # documents that a ranker of ids does not know
     filled: Mapping[str, int] = field(default_factory=dict)  # missing values, by columns that never lacked one before
+    unseen: Mapping[str, int] = field(default_factory=dict)  # values that training never saw, by category
+    ignored: tuple[str, ...] = ()  # columns that the ranker does not know
 
 
 def rank_judged(ranker: SavedRanker, judged: JudgedSet, out: str | Path, *, strict: bool = False) -> Ranked:
     """Write the ranking of a judged set; `strict` refuses missing values in columns that training never saw missing."""
     check_ending(out)
-    missing = MissingCounts(ranker, strict=strict)
+    counts = UnknownCounts(ranker, strict=strict)
     found = ranker.score_judged(judged)
-    missing.add(judged.features)
+    counts.add(judged.features)
     write_ranking(judged, found.scores, out, tag=ranker.name)
-    return Ranked(judged.n_documents, judged.n_queries, found.unknown, missing.found())
+    return Ranked(judged.n_documents, judged.n_queries, found.unknown, counts.filled(), counts.unseen())
 
 
 def rank_table(
@@ -78,7 +80,7 @@ def rank_table(
                         f"query {apart.query} stands in several places, at {candidates.place(apart.row)}, and again at "
                         f"{candidates.place(apart.again)}: put its documents together, or rank with --sort"
                     )
-        return _rank_parts(ranker, candidates, target, MissingCounts(ranker, strict=strict), progress)
+        return _rank_parts(ranker, candidates, target, UnknownCounts(ranker, strict=strict), progress)
 
 
 def score_part(ranker: SavedRanker, part: Part) -> ScoredIds:
@@ -91,12 +93,12 @@ def score_part(ranker: SavedRanker, part: Part) -> ScoredIds:
 
 
 def _rank_parts(
-    ranker: SavedRanker, candidates: Candidates, target: Path, missing: MissingCounts, progress: Progress | None
+    ranker: SavedRanker, candidates: Candidates, target: Path, counts: UnknownCounts, progress: Progress | None
 ) -> Ranked:
     total, documents, queries, unknown = sum(candidates.sizes), 0, 0, 0
     with ranking_file(target, tag=ranker.name) as file:
         for part in candidates.parts():
-            missing.add(part.features)
+            counts.add(part.features)
             found = score_part(ranker, part)
             file.write(ranking_table(part.queries, part.documents, part.offsets, found.scores))
             unknown += found.unknown
@@ -104,4 +106,4 @@ def _rank_parts(
             queries += len(part.offsets) - 1
             if progress is not None:
                 progress(documents, total)
-    return Ranked(documents, queries, unknown, missing.found())
+    return Ranked(documents, queries, unknown, counts.filled(), counts.unseen(), candidates.ignored)

@@ -1,7 +1,8 @@
 """Rankers from disk: a saved model or exported trees, run by torch, or an exported ONNX file, run by onnxruntime.
 
 A missing feature (NaN) is filled as the model's transform says, also in a column that training never saw missing:
-`MissingCounts` counts those, since there the model guesses. Infinite features are refused.
+`UnknownCounts` counts those, since there the model guesses, and values of categories that are new to it. Infinite
+features are refused.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torch import Tensor
 from unskew.data.checks import check_features
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.data.raw_columns import missing_in_training
+from unskew.data.raw_columns import UNSEEN, missing_in_training
 from unskew.evaluation.evaluate import Scorer, score_documents
 from unskew.model import Model
 from unskew.networks.trees import TreesRanker
@@ -91,33 +92,43 @@ class SavedRanker:
         )
 
 
-class MissingCounts:
-    """How many values were missing in columns that training never saw missing.
+class UnknownCounts:
+    """How many values are of a kind that training never saw: missing in columns that lacked none, unseen categories.
 
     Args:
-        strict: refuse the first one instead.
+        strict: refuse the first missing one instead.
     """
 
     def __init__(self, ranker: SavedRanker, *, strict: bool = False):
         self.names = ranker.feature_names or tuple(f"number {column}" for column in range(ranker.n_features))
         known = ranker.missing_in_training
         self.expected = np.isin(np.arange(ranker.n_features), () if known is None else known) | (known is None)
-        self.counts = np.zeros(ranker.n_features, dtype=np.int64)
+        self.categorical = np.isin(self.names, list(ranker.categories))
+        self.missing = np.zeros(ranker.n_features, dtype=np.int64)
+        self.new = np.zeros(ranker.n_features, dtype=np.int64)
         self.strict = strict
 
     def add(self, features: NDArray) -> None:
         """Count in these rows."""
-        self.counts += np.where(self.expected, 0, np.isnan(features).sum(axis=0))
-        if self.strict and self.counts.any():
-            column = int(np.argmax(self.counts > 0))
+        self.missing += np.where(self.expected, 0, np.isnan(features).sum(axis=0))
+        self.new[self.categorical] += (features[:, self.categorical] == UNSEEN).sum(axis=0)
+        if self.strict and self.missing.any():
+            column = int(np.argmax(self.missing > 0))
             raise ValueError(
                 f"column '{self.names[column]}' has missing values, and had none in training: the model would guess; "
                 "fill them, train on data that lacks some, or leave out --strict"
             )
 
-    def found(self) -> dict[str, int]:
-        """Values that were filled, by name of the column."""
-        return {self.names[column]: int(self.counts[column]) for column in np.flatnonzero(self.counts)}
+    def filled(self) -> dict[str, int]:
+        """Missing values that were filled, by name of the column."""
+        return self._named(self.missing)
+
+    def unseen(self) -> dict[str, int]:
+        """Values of categories that training never saw, by name of the column."""
+        return self._named(self.new)
+
+    def _named(self, counts: NDArray[np.int64]) -> dict[str, int]:
+        return {self.names[column]: int(counts[column]) for column in np.flatnonzero(counts)}
 
 
 def open_ranker(path: str | Path) -> SavedRanker:
