@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,7 +22,6 @@ from unskew.display import Displayed, Screen, new_axes
 from unskew.evaluation.click_prediction import ClickPrediction, predict_clicks
 from unskew.methods import Method
 from unskew.networks.documents import Ranker
-from unskew.networks.observation import at_level
 from unskew.networks.registry import Problem
 from unskew.networks.trees import TreesRanker, from_lightgbm
 from unskew.recipe import Recipe
@@ -109,11 +108,11 @@ class Model(Displayed):
         method: Method | None = self.method
         if level is not None:
             column, name = self._level(level)
-            method = at_level(self.method, column, (self.problem.bias[column] or ()).index(name))
+            method = self.method.at_level(column, (self.problem.bias[column] or ()).index(name))
             if method is None:
                 raise ValueError(
-                    f"{self.recipe.method} has one curve for all levels of '{column}': train dla, two_tower or pbm "
-                    "for a curve per level"
+                    f"{self.recipe.method} has one curve for all levels of '{column}': train dla, two_tower, pbm "
+                    "or ipw (by={column}) for a curve per level"
                 )
         assert method is not None
         curve = method.examination()
@@ -122,7 +121,7 @@ class Model(Displayed):
     def examinations(self) -> dict[str, NDArray[np.float64]]:
         """The curve of each level of each bias column that bends it, by "column=level"."""
         levels = [f"{column}={level}" for column, names in self.problem.bias.items() for level in names or ()]
-        bends = {column for column in self.problem.bias if at_level(self.method, column, 0) is not None}
+        bends = {column for column in self.problem.bias if self.method.at_level(column, 0) is not None}
         curves = {level: self.examination(level) for level in levels if level.partition("=")[0] in bends}
         return {level: curve for level, curve in curves.items() if curve is not None}
 
@@ -136,10 +135,13 @@ class Model(Displayed):
         return found[0]
 
     def to_table(self) -> pa.Table:
-        """Learnt examination relative to the top: one row per position, from 0; none where the method has no curve."""
+        """Learnt examination relative to the top: one row per position, from 0; none where the method has no curve.
+
+        Where a bias column bends the curve, each of its levels has a column, "device=phone".
+        """
         curve = self.examination()
         values = np.zeros(0) if curve is None else curve
-        return pa.table({"position": np.arange(len(values)), "examination": values})
+        return pa.table({"position": np.arange(len(values)), "examination": values, **self.examinations()})
 
     def screen(self) -> Screen:
         curve, never_shown = self.examination(), self.trained_on.get("never_shown", [])
@@ -147,18 +149,28 @@ class Model(Displayed):
         title = f"{self.recipe.method} of {self.n_features} features, trained on {trained or 'no clicks'}"
         if curve is None:
             return Screen(title)
-        values = ["never shown" if place in never_shown else f"{value:.3f}" for place, value in enumerate(curve)]
-        columns = ("position", "examination, relative to the top")
-        return Screen(title, columns, [(str(place), value) for place, value in enumerate(values, start=1)], left=0)
+        by_level = self.examinations()
+        columns = ("position", "examination, relative to the top", *by_level)
+        return Screen(title, columns, curve_rows([curve, *by_level.values()], never_shown), left=0)
 
     def plot(self, ax: Any = None) -> Any:
-        """Learnt examination on matplotlib axes; positions count from 1."""
+        """Learnt examination on matplotlib axes, that of each level of a bias column too; positions count from 1."""
         curve = self.examination()
         if curve is None:
             raise ValueError(f"{self.recipe.method} learns no examination curve: plot model.history instead")
         axes = new_axes(ax)
-        axes.plot(np.arange(len(curve)) + 1, curve, marker="o", markersize=3, label=self.recipe.method)
+        for name, each in {str(self.recipe.method): curve, **self.examinations()}.items():
+            style = "-" if each is curve else "--"
+            axes.plot(np.arange(len(each)) + 1, each, style, marker="o", markersize=3, label=name)
         axes.set_xlabel("position")
         axes.set_ylabel("examination, relative to the top")
         axes.legend(frameon=False)
         return axes
+
+
+def curve_rows(curves: Sequence[NDArray[np.float64]], never_shown: Sequence[int]) -> list[tuple[str, ...]]:
+    """Rows of a table of curves: the position, counted from 1, and the value of each curve."""
+    return [
+        (str(place + 1), *("never shown" if place in never_shown else f"{curve[place]:.3f}" for curve in curves))
+        for place in range(len(curves[0]))
+    ]

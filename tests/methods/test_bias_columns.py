@@ -11,6 +11,7 @@ from torch.testing import assert_close
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
 from unskew.methods import METHODS
+from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Network, Problem
 from unskew.training.settings import Settings
 from unskew.training.train import train
@@ -123,3 +124,29 @@ def test_ipw_tells_levels_apart_that_stand_in_one_list():
 def test_curves_that_do_not_fit_the_column_are_refused(by, propensities, message):
     with pytest.raises(ValueError, match=message):
         METHODS["ipw"](problem(None, device=("desk", "phone"), age=None), propensities=np.array(propensities), by=by)
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_a_curve_of_a_level_is_there_where_the_level_bends_the_curve_and_nowhere_else(name):
+    """Two levels whose tables differ give two curves; a method that cannot tell them apart gives none."""
+    options = {"ipw": {"propensities": [DESK, PHONE], "by": "device"}}.get(name, {})
+    try:
+        method = METHODS[name](problem(by_device(), device=("desk", "phone")), **options).eval()
+    except ValueError:
+        pytest.skip("cannot be built from a problem alone")
+    tables = [part for part in method.modules() if isinstance(part, PositionObservation)]
+    for table in tables:
+        table.levels[0].data[1] = -torch.arange(float(table.levels[0].shape[1]))
+    levels = [method.at_level("device", level) for level in (0, 1)]
+    if method.examination() is None or levels[0] is None:
+        assert name not in ("dla", "ipw", "two_tower", "pbm", "low_rank", "lbd", "cdla_ld", "attention", "ubm")
+        return
+    desk, phone = (each.examination() for each in levels)
+    assert (phone[1:] < desk[1:]).all()
+
+
+def test_ipw_has_the_curve_of_each_level():
+    method = METHODS["ipw"](problem(by_device(), device=("desk", "phone")), propensities=[DESK, PHONE], by="device")
+    assert_close(method.at_level("device", 1).examination(), torch.tensor(PHONE, dtype=torch.float32))
+    assert method.at_level("country", 0) is None
+    assert_close(method.examination(), torch.tensor((DESK + PHONE) / 2, dtype=torch.float32))  # as it was

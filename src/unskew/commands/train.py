@@ -13,7 +13,7 @@ from unskew.commands.auto import run_auto
 from unskew.data.clicks.windows import window
 from unskew.data.column_table import grouped
 from unskew.data.files import check_folder
-from unskew.model import Model
+from unskew.model import Model, curve_rows
 from unskew.parts import load_part
 from unskew.serving.model_files import ABOUT
 from unskew.terminal import console, parse_options, show_json, show_table
@@ -132,10 +132,5 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
         console.print(f"Started from a {started['method']} of {started['steps']:,} steps{new}", markup=False)
     if curve is not None:
         by_level = model.examinations()
-        rows = [
-            (str(place + 1), *("never shown" if place in never_shown else f"{each[place]:.3f}" for each in curves))
-            for curves in [(curve, *by_level.values())]
-            for place in range(len(curve))
-        ]
-        columns = ("position", "examination", *by_level)
+        columns, rows = ("position", "examination", *by_level), curve_rows([curve, *by_level.values()], never_shown)
         show_table("Learnt examination relative to the top, counted from 1", columns, rows)

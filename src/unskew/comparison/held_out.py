@@ -107,6 +107,7 @@ def measure_held_out(definition: Definition) -> Outcome:
     about = {
         "reasons": reasons,
         "examination": None if curve is None else curve.tolist(),
+        "examination_by_level": {level: each.tolist() for level, each in model.examinations().items()},
         "best_step": model.history.best_step,
         **case.about,
     }

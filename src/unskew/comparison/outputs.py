@@ -2,7 +2,7 @@
 
 OUT/runs/                rows of finished runs; a run that is here is not run again
 OUT/results.parquet      one line per run and test query
-OUT/runs.parquet         one line per run: hyper-parameters, means, seconds, best step, learnt examination curve
+OUT/runs.parquet         one line per run: hyper-parameters, means, seconds, best step, learnt examination curves
 OUT/*.md, *.tex          tables        OUT/*.svg, *.png  figures        OUT/report.html  all of it on one page
 """
 
@@ -262,6 +262,7 @@ def _run_row(result: Result, chosen: bool) -> dict[str, object]:
         "hyper_parameters": json.dumps(run.point),
         **{name: float(np.nanmean(values)) for name, values in result.outcome.per_query.items()},
         **{name: about.get(name) for name in ("validation", "best_step", "seconds", "examination", "code")},
+        "examination_by_level": json.dumps(about.get("examination_by_level", {})),
     }
 
 

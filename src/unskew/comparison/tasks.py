@@ -72,6 +72,7 @@ def train(definition: Definition) -> Outcome:
         about={
             **about_training(definition, model),
             "examination": None if curve is None else curve.tolist(),
+            "examination_by_level": {level: each.tolist() for level, each in model.examinations().items()},
             **({} if simulation is None else _about_log(simulation)),
         },
     )

@@ -108,6 +108,9 @@ class IOBM(Method):
     def examination(self) -> Tensor:
         return self.context.curve.relative()
 
+    def at_level(self, column: str, level: int) -> None:
+        """None: the curve is the mean over all sessions of the log."""
+
 
 class OtherClicks(nn.Module):
     """What position, context and clicks of the other places say of a place; 0 at the start."""

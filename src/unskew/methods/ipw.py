@@ -9,6 +9,8 @@ the top matter.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
+from typing import Self
 
 import numpy as np
 import torch
@@ -73,6 +75,13 @@ class IPW(Method):
     def examination(self) -> Tensor:
         curve = self.propensities.mean(0)
         return curve / curve[0]
+
+    def at_level(self, column: str, level: int) -> Self | None:
+        if column != self.by:
+            return None
+        found = deepcopy(self)
+        found.propensities[:] = self.propensities[level]
+        return found
 
 
 def _check(curves: Tensor, by: str | None, problem: Problem) -> None:

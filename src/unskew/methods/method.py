@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from torch import Tensor, nn
 
@@ -13,6 +13,7 @@ from unskew.data.clicks.batches import ClickDetail
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists
 from unskew.networks.documents import Ranker
+from unskew.networks.observation import at_level
 from unskew.options import Option, options_of
 
 Terms = dict[str, Tensor]  # each a sum over the sessions of the batch
@@ -66,6 +67,13 @@ class Method(nn.Module, ABC):
     def examination(self) -> Tensor | None:
         """Learnt examination relative to the top position, `[positions]`; None: the method has no such curve."""
         return None
+
+    def at_level(self, column: str, level: int) -> Self | None:
+        """A copy in which every level of a bias column is this one, so that `examination` is that of the level.
+
+        None: the curve does not depend on the column.
+        """
+        return at_level(self, column, level)
 
     def click_logits(self, lists: ClickedLists) -> Tensor | None:  # noqa: ARG002
         """Predicted clicks of each document, as `click_model` says; None: the method predicts none."""

@@ -21,6 +21,7 @@ The reported examination is relative to the top and a mean over sessions: it dif
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -96,6 +97,10 @@ class XPA(Method):
 
     def examination(self) -> Tensor:
         return self.position.curve() if self.context is None else self.context.curve.relative()
+
+    def at_level(self, column: str, level: int) -> Self | None:
+        """None with a context: the curve is then the mean over all sessions of the log."""
+        return super().at_level(column, level) if self.context is None else None
 
 
 class ContextObservation(nn.Module):

@@ -41,6 +41,7 @@ def model_card(model: Model) -> Card:
         "transform": model.recipe.transform,
         "hyper_parameters": dict(model.recipe.hyper_parameters),
         "examination": None if curve is None else curve.tolist(),
+        "examination_by_level": {level: each.tolist() for level, each in model.examinations().items()},
         "evidence": {
             "validation": model.trained_on.get("validation"),
             "best_value": history.best_value,
@@ -152,8 +153,11 @@ def card_markdown(card: Card) -> str:
         *_table(("feature", "what becomes of it"), list(card["features"].items())),
     ]
     if card["examination"] is not None:
-        rows = [(str(place), f"{value:.3f}") for place, value in enumerate(card["examination"], start=1)]
-        parts += ["", "## Examination relative to the top", "", *_table(("position", "examination"), rows)]
+        by_level = card["examination_by_level"]
+        curves = zip(card["examination"], *by_level.values(), strict=True)
+        rows = [(str(place), *(f"{value:.3f}" for value in values)) for place, values in enumerate(curves, start=1)]
+        header = ("position", "examination", *by_level)
+        parts += ["", "## Examination relative to the top", "", *_table(header, rows)]
     parts += ["", "## Train it again", "", "```bash", card["command"], "```", ""]
     return "\n".join(parts)
 
@@ -163,9 +167,10 @@ def card_json(card: Card) -> str:
     return json.dumps(card, indent=2, default=str) + "\n"
 
 
-def _table(header: tuple[str, str], rows: Sequence[tuple[str, str]]) -> list[str]:
-    escaped = [(left.replace("|", "\\|"), right.replace("|", "\\|")) for left, right in rows]
-    return [f"| {header[0]} | {header[1]} |", "|---|---|", *(f"| {left} | {right} |" for left, right in escaped)]
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [[cell.replace("|", "\\|") for cell in row] for row in (header, *rows)]
+    first, *rest = [f"| {' | '.join(line)} |" for line in lines]
+    return [first, "|" + "---|" * len(header), *rest]
 
 
 def _shown(value: Any) -> str:
