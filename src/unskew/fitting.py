@@ -19,6 +19,7 @@ import torch
 
 from unskew.data.clicks.batches import ClickBatches, ShardBatches
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.feedback import Feedback, feedback_of
 from unskew.data.clicks.storage import LogFolder
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.files import array_digest
@@ -75,7 +76,8 @@ def fit(
     categories = start.categories if start is not None else feature_categories(source)
     learning, held_out = _split(log, validate, recipe.settings.seed)
     vocabulary = _vocabulary(recipe, learning)
-    logs = _transformed_sources(recipe, transform, learning, judged, interventions, vocabulary, start)
+    feedback = Feedback() if log is None else feedback_for(recipe, log)
+    logs = _transformed_sources(recipe, transform, learning, judged, interventions, vocabulary, start, feedback)
     if isinstance(validate, JudgedSet):
         named = validate.with_features(names, categories)
         logs["validation"] = transform_judged(named, transform)
@@ -86,6 +88,7 @@ def fit(
         method = recipe.method_class(problem, **hyper)
     started = {} if start is None else {"started_from": carry_over(start, method, problem)}
     logs = dict(method.prepare(logs))
+    held_out = None if held_out is None else feedback.of(held_out)
     criterion = _criterion(logs.get("validation"), held_out, transform, recipe.settings.metric, vocabulary, start)
     same = {"hyper_parameters": json.loads(json.dumps(hyper)), "features": _checksum(logs)}
     if start is not None:
@@ -93,7 +96,7 @@ def fit(
     history = train(method, logs, recipe.settings, criterion, progress, checkpoint, same)
     method.finish(logs)
     method.to("cpu")  # where the transform is, and where saved models stand
-    trees = _trees(recipe, method, learning, names) if recipe.ranker == "trees" else None
+    trees = _trees(recipe, method, learning, names, feedback) if recipe.ranker == "trees" else None
     return Model(
         recipe=replace(recipe, hyper_parameters=hyper),
         problem=problem,
@@ -102,7 +105,7 @@ def fit(
         history=history,
         feature_names=names,
         categories=categories,
-        trained_on={**_summary(log, judged, criterion), **started, **method.findings()},
+        trained_on={**_summary(log, judged, criterion, feedback), **started, **method.findings()},
         vocabulary=vocabulary if method.uses_ids else None,
         trees=trees,
     )
@@ -115,12 +118,22 @@ def _started(recipe: Recipe, start: Model, log: ClickLog | LogFolder | None) -> 
     return start_recipe(recipe, start)
 
 
-def _trees(recipe: Recipe, method: Method, log: ClickLog | LogFolder | None, names: tuple[str, ...]) -> str:
+def feedback_for(recipe: Recipe, log: ClickLog | LogFolder) -> Feedback:
+    """What the recipe learns from in this log: graded feedback where its method can, else clicks."""
+    found, settings = recipe.method_class, recipe.settings
+    why = f"{recipe.method} takes clicks of 0 and 1" if found.counts_only or found.detail != "counts" else ""
+    return feedback_of(log, settings.grade, add_up=settings.sum_grades, only_clicks=why)
+
+
+def _trees(
+    recipe: Recipe, method: Method, log: ClickLog | LogFolder | None, names: tuple[str, ...], feedback: Feedback
+) -> str:
     if not isinstance(log, ClickLog):
         raise ValueError("trees learn from a click log in memory: do not stream")
     curve = method.examination()
     assert curve is not None
     examination = curve.detach().cpu().numpy().astype(np.float64)
+    log = feedback.of(log)
     return boost_debiased(log, examination, names, categorical=list(log.categories), seed=recipe.settings.seed)
 
 
@@ -143,10 +156,12 @@ def _transformed_sources(
     interventions: ClickLog | None,
     vocabulary: Vocabulary | None,
     start: Model | None,
+    feedback: Feedback,
 ) -> dict[str, Source]:
     bias = joined_levels(start, log) if start is not None and log is not None else {}
 
     def prepared(part: ClickLog) -> ClickLog:
+        part = feedback.of(part)
         part = transform_log(part if start is None else as_model_sees(part, start, bias), transform)
         return part if vocabulary is None else vocabulary.encode(part)
 
@@ -163,6 +178,8 @@ def _transformed_sources(
         )
     elif log is not None:
         clicks = prepared(log)
+        if not clicks.n_clicks:
+            raise ValueError(f"{feedback}: there is no such event in the log, and nothing to learn from")
         logs["clicks"] = clicks
         if interventions is None and clicks.interventions is not None and (clicks.interventions.values > 0).any():
             logs["interventions"] = clicks.intervened()
@@ -286,12 +303,12 @@ def _criterion(
 
 
 def _summary(
-    log: ClickLog | LogFolder | None, judged: JudgedSet | None, criterion: Validation | None
+    log: ClickLog | LogFolder | None, judged: JudgedSet | None, criterion: Validation | None, feedback: Feedback
 ) -> dict[str, Any]:
     summary: dict[str, Any] = {"validation": None if criterion is None else criterion.name}
     if log is not None:
         n_lists = sum(log.n_lists) if isinstance(log, LogFolder) else log.n_lists
-        summary |= {"lists": n_lists, "sessions": log.n_sessions, "clicks": log.n_clicks}
+        summary |= {"lists": n_lists, "sessions": log.n_sessions, "clicks": log.n_clicks, "feedback": str(feedback)}
     if isinstance(log, ClickLog):
         shown = np.bincount(log.positions[log.mask], minlength=log.n_positions)
         if log.first_shown is not None and len(log.first_shown):

@@ -180,6 +180,24 @@ def plain(value: Any) -> Any:
     return [plain(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
+def parse_grades(text: str) -> dict[str, float]:
+    """Weights by kind of event, of a text.
+
+    >>> parse_grades("click=1,add_to_cart=3,purchase=5")
+    {'click': 1.0, 'add_to_cart': 3.0, 'purchase': 5.0}
+    """
+    grades = {}
+    for part in text.split(","):
+        kind, _, weight = (entry.strip() for entry in part.rpartition("="))
+        try:
+            grades[kind] = float(weight)
+        except ValueError:
+            kind = ""
+        if not kind or not 0 <= grades[kind] < float("inf"):
+            raise ValueError(f"'{part}' is no grade: write KIND=WEIGHT, such as click=1,add_to_cart=3,purchase=5")
+    return grades
+
+
 def _empty_words(kind: Any) -> str:
     return ", none of them empty" if get_origin(kind) is Annotated and NotEmpty in get_args(kind)[1:] else ""
 

@@ -6,10 +6,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from unskew.data.clicks.storage import open_log, read_log
-from unskew.ingestion.columns import Columns, parse_grades
+from unskew.ingestion.columns import Columns
 from unskew.ingestion.events import parse_window
 from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.run import ingest
+from unskew.options import parse_grades
 
 SHOWN = {  # two searches for one query, with the same four documents
     "session": ["s"] * 4 + ["t"] * 4,
@@ -71,7 +72,7 @@ class TestGrades:
             "cart": [[0, 1, 1, 0]],
             "purchase": [[0, 0, 1, 0]],
         }
-        assert open_log(tmp_path / "log").about["notes"]["grades"] == grades
+        assert log.grades == open_log(tmp_path / "log").about["grades"] == grades
         with pytest.raises(ValueError, match=r"--grade names a column 'cart' that is missing"):
             run(SHOWN, tmp_path, Columns(grades=grades))
 

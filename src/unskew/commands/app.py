@@ -16,6 +16,7 @@ import typer
 from rich.markup import escape
 
 from unskew.data.files import is_out_of_space
+from unskew.options import parse_grades
 from unskew.terminal import BAD_INPUT, errors, show_warning
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
@@ -34,6 +35,17 @@ Fresh = Annotated[
 ]
 AllowCode = Annotated[
     bool, typer.Option("--allow-code", help="Let module:Class name code of your own: it is imported and run.")
+]
+Grade = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND=WEIGHT,…",
+        help="Weights of the events to learn from: click=1,add_to_cart=3,purchase=5. Default: those of ingest; "
+        "click=1 takes clicks alone.",
+    ),
+]
+SumGrades = Annotated[
+    bool, typer.Option("--sum-grades", help="Weights of all events on a showing add up; else the strongest counts.")
 ]
 INTERRUPTED = 130  # exit code of Ctrl-C, as a shell counts
 NO_MEMORY_WORDS = ("can't allocate memory", "can't start new thread", "std::bad_alloc")  # of torch, Python, C++
@@ -70,6 +82,12 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(BAD_INPUT) from error
 
     return guarded
+
+
+def grading(grade: str | None, sum_grades: bool) -> dict[str, Any]:
+    """Options of training of `--grade` and `--sum-grades`; none where neither was given."""
+    found: dict[str, Any] = {} if grade is None else {"grade": parse_grades(grade)}
+    return {**found, "sum_grades": True} if sum_grades else found
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from unskew.commands.app import Json, Overwrite, Production, Quiet, Seed, SetOptions, command
+from unskew.commands.app import Grade, Json, Overwrite, Production, Quiet, Seed, SetOptions, SumGrades, command, grading
 from unskew.comparison.auto_page import advice_sheet, write_auto
 from unskew.comparison.automatic import NOT_BETTER, Chosen
 from unskew.comparison.automatic import auto as choose_and_train
@@ -28,6 +28,8 @@ def auto(
         bool, typer.Option("--force", help="Write the model even if nothing was shown to be better than production.")
     ] = False,
     production: Production = None,
+    grade: Grade = None,
+    sum_grades: SumGrades = False,
     options: SetOptions = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
@@ -35,7 +37,8 @@ def auto(
     quiet: Quiet = False,
 ) -> None:
     """Choose a method by what the log can tell, check it against production, and train it. Exit code 3: not better."""
-    given = {**parse_options(options or []), **({} if production is None else {"production": production})}
+    given = {**grading(grade, sum_grades), **parse_options(options or [])}
+    given |= {} if production is None else {"production": production}
     run_auto(log, out, given, seed=seed, force=force, overwrite=overwrite, json=json, quiet=quiet)
 
 

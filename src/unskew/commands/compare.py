@@ -8,7 +8,20 @@ from typing import Annotated
 import typer
 
 import unskew
-from unskew.commands.app import DATA_HELP, AllowCode, Fresh, Json, Production, Quiet, SetOptions, command, fresh_methods
+from unskew.commands.app import (
+    DATA_HELP,
+    AllowCode,
+    Fresh,
+    Grade,
+    Json,
+    Production,
+    Quiet,
+    SetOptions,
+    SumGrades,
+    command,
+    fresh_methods,
+    grading,
+)
 from unskew.commands.experiment_output import show_experiment
 from unskew.comparison.held_out import HELD_OUT
 from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION
@@ -42,6 +55,8 @@ def compare(
     grid: Annotated[
         list[str] | None, typer.Option(metavar="METHOD.NAME=VALUE,…", help="Values to choose from on validation.")
     ] = None,
+    grade: Grade = None,
+    sum_grades: SumGrades = False,
     options: SetOptions = None,
     metric: Annotated[str, typer.Option(help="The main metric, with judged data.")] = "ndcg@10",
     criterion: Annotated[
@@ -69,7 +84,7 @@ def compare(
         test=test,
         judged=judged,
         grids=parse_grids(grid or []),
-        options=parse_options(options or []),
+        options={**grading(grade, sum_grades), **parse_options(options or [])},
         metric=metric,
         criterion=criterion,
         production=production,

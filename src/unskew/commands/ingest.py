@@ -10,11 +10,12 @@ import typer
 import unskew
 from unskew.commands.app import Json, Overwrite, Quiet, command
 from unskew.data.public_logs.forms import CLICKS
-from unskew.ingestion.columns import FORMS, parse_grades
+from unskew.ingestion.columns import FORMS
 from unskew.ingestion.events import parse_window
 from unskew.ingestion.heavy_users import parse_cap
 from unskew.ingestion.preview import Preview
 from unskew.ingestion.report import REASONS, Ingested
+from unskew.options import parse_grades
 from unskew.terminal import cell, console, show_json, show_table
 
 COLUMN = "Column with the {}."
@@ -68,7 +69,8 @@ def ingest(
         str | None,
         typer.Option(
             metavar="KIND=WEIGHT,…",
-            help="Feedback to keep, by column or kind of event: click=1,add_to_cart=3,purchase=5.",
+            help="Feedback to keep, by column or kind of event, with its weight in training: "
+            "click=1,add_to_cart=3,purchase=5.",
             rich_help_panel="Columns",
         ),
     ] = None,
@@ -180,13 +182,7 @@ def _show_ingested(done: Ingested, out: Path, json: bool) -> None:
         markup=False,
         highlight=False,
     )
-    if done.other_events:
-        kinds = ", ".join(f"{kind} {count:,}" for kind, count in done.other_kinds.items())
-        text = f"{done.other_events:,} events are neither impressions nor clicks: {kinds}"
-        console.print(text, markup=False, highlight=False)
-    for remark in done.remarks:
-        console.print(remark, markup=False, highlight=False)
-    _show_dropped(done.dropped, done.examples)
+    _show_remarks(done)
 
 
 def _show_preview(found: Preview, json: bool) -> None:
@@ -198,10 +194,19 @@ def _show_preview(found: Preview, json: bool) -> None:
     show_table("Columns", ("column", "role", "type", "example", "missing"), listed, left=4)
     show_table("First rows", found.head_columns, found.head, left=len(found.head_columns))
     show_table("Counts", ("what", "count"), [(name, cell(count)) for name, count in found.counts.items()])
+    _show_remarks(found)
+    console.print("Nothing was written: without --dry-run it will be.", highlight=False)
+
+
+def _show_remarks(found: Ingested | Preview) -> None:
+    """Events of other kinds, remarks, and what is left out: the same for a dry run."""
+    if found.other_kinds:
+        kinds = ", ".join(f"{kind} {count:,}" for kind, count in found.other_kinds.items())
+        text = f"{sum(found.other_kinds.values()):,} events are neither impressions nor clicks: {kinds}"
+        console.print(text, markup=False, highlight=False)
     for remark in found.remarks:
         console.print(remark, markup=False, highlight=False)
     _show_dropped(found.dropped, found.examples)
-    console.print("Nothing was written: without --dry-run it will be.", highlight=False)
 
 
 def _show_dropped(dropped: Any, examples: Any) -> None:

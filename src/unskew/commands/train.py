@@ -8,7 +8,19 @@ from typing import Annotated
 import typer
 
 import unskew
-from unskew.commands.app import DATA_HELP, AllowCode, Json, Overwrite, Quiet, Seed, SetOptions, command
+from unskew.commands.app import (
+    DATA_HELP,
+    AllowCode,
+    Grade,
+    Json,
+    Overwrite,
+    Quiet,
+    Seed,
+    SetOptions,
+    SumGrades,
+    command,
+    grading,
+)
 from unskew.commands.auto import run_auto
 from unskew.data.clicks.windows import window
 from unskew.data.column_table import grouped
@@ -50,6 +62,8 @@ def train(
     half_life: Annotated[
         float | None, typer.Option(help="Days after which a list counts half as much as one of the latest day.")
     ] = None,
+    grade: Grade = None,
+    sum_grades: SumGrades = False,
     options: SetOptions = None,
     allow_code: AllowCode = False,
     seed: Seed = 0,
@@ -61,12 +75,12 @@ def train(
     if method == "auto":
         if any((validate, judged, interventions, stream, start, since, until, half_life)):
             raise ValueError("auto takes the whole log and nothing else: name a method, or leave the other options out")
-        every = {"ranker": ranker, **parse_options(options or [])}
+        every = {"ranker": ranker, **grading(grade, sum_grades), **parse_options(options or [])}
         run_auto(log, out, every, seed=seed, force=True, overwrite=overwrite, json=json, quiet=quiet)
         return
     check_folder(out, ABOUT, overwrite=overwrite)
     first = None if start is None else unskew.load_model(start)
-    given = {"seed": seed, "ranker": ranker, **parse_options(options or [])}
+    given = {"seed": seed, "ranker": ranker, **grading(grade, sum_grades), **parse_options(options or [])}
     if first is None:
         recipe = unskew.Recipe.of(load_part(method or "dla", allow_code=allow_code), **given)
     else:
@@ -112,6 +126,7 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
                 "examination": None if curve is None else curve.tolist(),
                 "examination_by_level": {level: each.tolist() for level, each in model.examinations().items()},
                 "never_shown": never_shown,
+                "feedback": model.trained_on.get("feedback"),
                 "started_from": model.trained_on.get("started_from"),
                 "warnings": history.warnings,
                 "columns": {column.name: column.became for column in model.columns()},
@@ -125,6 +140,8 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
         markup=False,
         highlight=False,
     )
+    if model.trained_on.get("feedback", "clicks") != "clicks":
+        console.print(f"Learnt from {model.trained_on['feedback']}", markup=False, highlight=False)
     show_table("What the columns became", ("became", "columns", "names"), grouped(model.columns()), left=3)
     started = model.trained_on.get("started_from")
     if started is not None:

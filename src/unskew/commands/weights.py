@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import unskew
-from unskew.commands.app import Overwrite, Quiet, Seed, SetOptions, command
+from unskew.commands.app import Grade, Overwrite, Quiet, Seed, SetOptions, SumGrades, command, grading
 from unskew.terminal import console, parse_options
 
 
@@ -17,12 +17,14 @@ def weights(
     log: Annotated[Path, typer.Argument(help="A click log.")],
     out: Annotated[Path, typer.Option(help="Parquet file for the rows.")],
     method: Annotated[str, typer.Option(help="A method with an examination curve.")] = "dla",
+    grade: Grade = None,
+    sum_grades: SumGrades = False,
     options: SetOptions = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
     """Write debiased targets and weights that LightGBM and XGBoost take as they are."""
-    settings = {"seed": seed, **parse_options(options or [])}
+    settings = {"seed": seed, **grading(grade, sum_grades), **parse_options(options or [])}
     rows = unskew.weights(log, out, method, overwrite=overwrite, progress=not quiet, **settings)
     console.print(rows.screen().title, markup=False, soft_wrap=True)

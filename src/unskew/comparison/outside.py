@@ -23,6 +23,7 @@ from unskew.comparison.held_out import own_case
 from unskew.comparison.rows import Outcome
 from unskew.comparison.sources import Definition, judged_split, own_log
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.feedback import feedback_of
 from unskew.evaluation.criteria import Contender, measure_all
 from unskew.evaluation.evaluate import Scorer, evaluate
 from unskew.evaluation.held_out import HeldOut
@@ -76,13 +77,19 @@ def measure_lightgbm(definition: Definition) -> Outcome:
     """Train LightGBM and measure it as our methods are."""
     position = bool(definition["position"])
     if definition.get("test") is not None:
-        ranker = train_lightgbm(own_log(definition["log"]["path"]), position=position)
-        return _by_labels(definition, ranker)
+        log = _with_feedback(own_log(definition["log"]["path"]), definition)
+        return _by_labels(definition, train_lightgbm(log, position=position))
     case = own_case(definition)
-    ranker, held_out = train_lightgbm(case.learning, position=position), case.evidence.held_out
+    learning, held_out = _with_feedback(case.learning, definition), case.evidence.held_out
+    ranker = train_lightgbm(learning, position=position)
     contender = Contender(held_out.score(ranker), held_out.score(ranker, "all"))
     values, reasons = measure_all(contender, case.evidence)
     return Outcome(values, held_out.query_ids, {"reasons": reasons, **case.about})
+
+
+def _with_feedback(log: ClickLog, definition: Definition) -> ClickLog:
+    """The log with the feedback that our methods learn from."""
+    return feedback_of(log, definition.get("grade"), add_up=definition.get("sum_grades", False)).of(log)
 
 
 def measure_scores(definition: Definition) -> Outcome:

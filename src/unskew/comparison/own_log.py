@@ -115,7 +115,8 @@ def compare(
         methods=tuple(entries),
     )
     outside: dict[str, tuple[str, OptionTable]]
-    outside = {name: ("lightgbm", {"position": LIGHTGBM[name]}) for name in others}
+    weights = {name: value for name, value in (options or {}).items() if name in ("grade", "sum_grades")}
+    outside = {name: ("lightgbm", {"position": LIGHTGBM[name], **weights}) for name in others}
     outside |= {name: ("scores", scores_definition(name, file)) for name, file in (scores or {}).items()}
     shown = own if production is None else {**own, "which": production}
     groups = [

@@ -191,6 +191,9 @@ def _check_counts(log: ClickLog) -> None:
     for kind, counts in log.events.items():
         refuse(~np.isfinite(counts) | (counts < 0), counts, f"events '{kind}' is {{}}, events are counted from 0")
         refuse((counts != 0) & ~log.mask, counts, f"events '{kind}' is {{}} in padding, where no document stands")
+    unknown = [kind for kind in log.grades if kind != "click" and kind not in log.events]
+    if unknown:
+        raise ValueError(f"grades name '{unknown[0]}', of which the log counts no events: add them, or leave it out")
     if log.seen is not None and log.seen_sessions is not None:
         looked, recorded = log.seen, log.seen_sessions
         enough = (recorded >= 0) & (recorded <= sessions * (1 + ROUNDING))

@@ -157,20 +157,6 @@ def named_columns(base: Columns, names: Mapping[str, Any]) -> Columns:
     return columns
 
 
-def parse_grades(text: str) -> dict[str, float]:
-    """Weights by kind of feedback, of `click=1,add_to_cart=3,purchase=5`."""
-    grades = {}
-    for part in text.split(","):
-        kind, _, weight = (entry.strip() for entry in part.rpartition("="))
-        try:
-            grades[kind] = float(weight)
-        except ValueError:
-            kind = ""
-        if not kind or not 0 <= grades[kind] < float("inf"):
-            raise ValueError(f"'{part}' is no grade: write KIND=WEIGHT, such as click=1,add_to_cart=3,purchase=5")
-    return grades
-
-
 def complete(columns: Columns, table: ir.Table, name: str, *, clicks_apart: bool = False) -> Columns:
     """The columns with guesses for what was not named; what is needed and cannot be found is refused.
 

@@ -50,6 +50,7 @@ class Shape:
     intervention: bool = False
     context: tuple[tuple[str, bool], ...] = ()  # name, and whether its values are categories rather than numbers
     kinds: tuple[str, ...] = ()  # of feedback besides clicks; `event_0`, `event_1`, … count them
+    grades: Mapping[str, float] = field(default_factory=dict)  # weights of kinds in training, that of clicks among them
     seen: bool = False  # whether `seen` says that a document was looked at; null: not recorded
     period: str | None = None  # lists are counted for each hour, day, week or month
 
@@ -144,6 +145,7 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
         intervention=columns.intervention is not None,
         context=tuple(context),
         kinds=tuple(columns.kinds),
+        grades=dict(columns.grades),
         seen=columns.seen is not None or bool(columns.seen_events),
     )
     return table.select(**taken), shape

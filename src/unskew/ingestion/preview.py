@@ -15,7 +15,7 @@ from unskew.ingestion.columns import FORMS, Columns
 from unskew.ingestion.engines import Engine
 from unskew.ingestion.opening import Listed, Opened, Options, Tables, open_tables, running_engine
 from unskew.ingestion.report import Dropped
-from unskew.ingestion.run import count_lists
+from unskew.ingestion.run import count_lists, report_of
 
 HEAD = 5
 ROWS_FOR_EXAMPLES = 1_000
@@ -48,6 +48,7 @@ class Preview:
     dropped: Mapping[str, int]
     examples: Mapping[str, str]
     remarks: Sequence[str]
+    other_kinds: Mapping[str, int]  # events that are neither impressions nor feedback
 
     def to_json(self) -> dict[str, Any]:
         """As one JSON document."""
@@ -59,6 +60,7 @@ class Preview:
             "counts": dict(self.counts),
             "dropped": dict(self.dropped),
             "remarks": list(self.remarks),
+            "other_kinds": dict(self.other_kinds),
         }
 
 
@@ -70,6 +72,7 @@ def preview(tables: Tables, columns: Columns, options: Options) -> Preview:
         logs, shown, n_rows = count_lists(engine, opened, options, dropped)
         for _ in logs:  # to count what they hold, and what is left out of them
             pass
+        done = report_of(opened, shown, n_rows, logs, dropped)
         head = engine.arrow(_first_rows(shown.impressions).limit(HEAD))
         names = shown.shape.features
         return Preview(
@@ -79,9 +82,10 @@ def preview(tables: Tables, columns: Columns, options: Options) -> Preview:
             head_columns=[_title(name, opened, names) for name in head.column_names],
             head=[[_text(value) for value in row.values()] for row in head.to_pylist()],
             counts={"rows": n_rows, **logs.totals, "features": len(names)},
-            dropped=dropped.in_order(),
-            examples=dropped.examples,
-            remarks=opened.remarks,
+            dropped=done.dropped,
+            examples=done.examples,
+            remarks=done.remarks,
+            other_kinds=done.other_kinds,
         )
 
 
@@ -119,7 +123,8 @@ def _title(column: str, opened: Opened, features: Sequence[str]) -> str:
     role, _, number = column.rpartition("_")
     if role == "feature":
         return features[int(number)]
-    return opened.columns.bias[int(number)] if role == "bias" else column
+    named = {"bias": opened.columns.bias, "context": opened.columns.context, "event": list(opened.columns.kinds)}
+    return named[role][int(number)] if role in named else column
 
 
 def _text(value: Any) -> str:

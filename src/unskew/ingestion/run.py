@@ -68,8 +68,12 @@ def ingest(
         logs, shown, n_rows = count_lists(engine, opened, options, dropped, progress)
         # The counts of what is left out grow while shards are written, and are written last.
         notes = {"source": opened.name, "rows": n_rows, "dropped": dropped.counts}
-        notes |= {"grades": opened.columns.grades} if opened.columns.grades else {}
         write_shards(logs, target, overwrite=overwrite, notes=notes)
+    return report_of(opened, shown, n_rows, logs, dropped)
+
+
+def report_of(opened: Opened, shown: ReadImpressions, n_rows: int, logs: Counted, dropped: Dropped) -> Ingested:
+    """What was done, once all logs have been counted."""
     return Ingested(
         rows=n_rows,
         **logs.totals,

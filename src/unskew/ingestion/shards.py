@@ -97,6 +97,7 @@ def shard_log(patterns: pa.Table, documents: pa.Table, schema: Schema, dropped: 
         times=rows.times,
         periods=rows.periods,
         events={kind: rows.extras[f"event_{number}"] for number, kind in enumerate(shape.kinds)},
+        grades=shape.grades,
         seen=rows.extras["seen"] if shape.seen else None,
         context=_context(rows, shape),
         context_names=tuple(name for name, _ in shape.context),

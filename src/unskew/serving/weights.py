@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.files import new_file
+from unskew.fitting import feedback_for
 from unskew.model import Model
 from unskew.recipe import check_has_curve
 
@@ -30,7 +31,8 @@ def debiased_rows(log: ClickLog, model: Model) -> pa.Table:
     check_has_curve(model.recipe.method_class)
     curve = model.examination()
     assert curve is not None
-    log = log.with_context_as_features()
+    graded = feedback_for(model.recipe, log).of(log)
+    log = graded.with_context_as_features()
     lists = np.repeat(np.arange(log.n_lists), log.mask.sum(1))
     order = np.argsort(log.queries[lists], kind="stable")
     lists = lists[order]
@@ -38,7 +40,8 @@ def debiased_rows(log: ClickLog, model: Model) -> pa.Table:
     positions = log.positions[log.mask][order].astype(np.int64)
     seen = curve[np.minimum(positions, len(curve) - 1)]
     sessions = log.sessions[lists].astype(np.float64)
-    target = np.minimum(log.clicks[log.mask][order] / (sessions * seen), 1.0)
+    target = log.clicks[log.mask][order] / (sessions * seen)
+    target = target if log.graded else np.minimum(target, 1.0)
     weight = sessions * seen**2
     top = max(float(np.quantile(target, 0.99)), 1e-9)
     grade = np.minimum(np.floor(target / top * N_GRADES), N_GRADES - 1).astype(np.int32)

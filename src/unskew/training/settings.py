@@ -51,6 +51,8 @@ class Settings:
     average: ShareOfSteps | None = (
         None  # share of a stage's steps to average over, see `averaging`; None: 0.2, or 0 if validated
     )
+    grade: dict[str, float] | None = None  # weight of each kind of event, click among them; None: as the log says
+    sum_grades: bool = False  # whether the weights of all events on a showing add up; else the strongest counts
     seed: int = 0
     device: str = "auto"  # "cuda" where there is one, else "cpu"
 
@@ -91,4 +93,5 @@ class Settings:
     def to_json(self) -> dict[str, Any]:
         """All settings; those that older files do not know are left out where they change nothing."""
         usual = {"together": TOGETHER, "average": None, "schedule": "constant", "warm_up": 0}
+        usual |= {"grade": None, "sum_grades": False}
         return {name: value for name, value in asdict(self).items() if name not in usual or value != usual[name]}

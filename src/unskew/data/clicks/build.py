@@ -52,6 +52,7 @@ class Impressions:
     bias: Mapping[str, BiasColumn] = field(default_factory=dict)  # [rows]
     policy_scores: NDArray | None = None  # [rows]
     events: Mapping[str, NDArray] = field(default_factory=dict)  # kind -> [rows], counted as clicks are
+    grades: Mapping[str, float] = field(default_factory=dict)  # weights of kinds in training
     seen: NDArray | None = None  # [rows], looked at or not, or in how many sessions; NaN: not recorded
     interventions: BiasColumn | None = None  # [showings]
     times: Integers | None = None  # [showings], microseconds since 1970
@@ -132,6 +133,7 @@ def build_log(
         first_shown=None if shown.times is None else _earliest(shown.times, kind, len(first)),
         periods=None if shown.periods is None else shown.periods[first],
         events={name: in_all_sessions(values) for name, values in shown.events.items()},
+        grades=shown.grades,
         seen=seen,
         seen_sessions=recorded,
         graded=graded,

@@ -63,6 +63,7 @@ class ClickLog:
     seen: NDArray | None = None  # [lists, docs], in how many sessions a look at the document was recorded
     seen_sessions: NDArray | None = None  # [lists], in how many sessions looks were recorded at all
     events: Mapping[str, NDArray] = field(default_factory=dict)  # kind of feedback -> counts [lists, docs]
+    grades: Mapping[str, float] = field(default_factory=dict)  # weight of each kind in training, by default
     graded: bool = False  # feedback such as dwell time instead of 0/1 clicks
     codes: NDArray[np.int64] | None = None  # [documents, 3], numbers of a model's vocabulary (`vocabulary.encode`)
 
@@ -284,7 +285,7 @@ class ClickLog:
         parts += [] if self.patterns is None else [self.patterns.lists, self.patterns.clicks, self.patterns.sessions]
         names = (self.input_names, dict(self.categories), [column.levels for column in columns], list(self.events))
         ids = (self.query_ids.tolist(), self.document_ids.tolist())
-        about = repr((*names, list(self.bias), *ids, self.graded))
+        about = repr((*names, list(self.bias), *ids, self.graded, dict(self.grades)))
         return array_digest([part for part in parts if part is not None], [about])
 
     def with_grades(self, weights: Mapping[str, float], combine: str = "strongest") -> ClickLog:
@@ -295,9 +296,16 @@ class ClickLog:
         Args:
             weights: by kind of event; the clicks themselves are `click`. What is not named counts nothing.
             combine: strongest (of the events on a showing the one with the largest weight counts) or sum. A log has
-                counts and not single showings, so that the strongest is exact where stronger events come with all
-                weaker ones, as a purchase comes with a cart and a click.
+                counts and not single showings: the strongest is exact for lists that were shown once, and where
+                stronger events come with all weaker ones, as a purchase comes with a click; else it is a lower bound.
+
+        >>> log = ClickLog.from_arrays([[1.0], [2.0]], clicks=[1, 1], group=[2])
+        >>> log = replace(log, events={"purchase": np.array([[1.0, 0.0]])})
+        >>> log.with_grades({"click": 1, "purchase": 5}).clicks.tolist()
+        [[5.0, 1.0]]
         """
+        if self.graded:
+            raise ValueError("the log holds graded feedback already: weights are for logs with counts of events")
         kinds = {"click": self.clicks, **self.events}
         unknown = sorted(set(weights) - set(kinds))
         if unknown:
@@ -307,11 +315,12 @@ class ClickLog:
         if not weights or not all(np.isfinite(weight) and weight >= 0 for weight in weights.values()):
             raise ValueError("weights of events are numbers from 0 on, at least one")
         feedback = np.zeros(self.clicks.shape)
-        below = 0.0
-        for kind, weight in sorted(weights.items(), key=lambda entry: entry[1]):
-            feedback += kinds[kind] * (weight - below if combine == "strongest" else weight)
-            below = weight
-        return replace(self.marginal(), clicks=compact_counts(feedback), graded=True)
+        as_strong = np.zeros(self.clicks.shape)  # showings with an event of this weight, or of a larger one
+        rising = sorted(weights.items(), key=lambda entry: entry[1])
+        for (kind, weight), (_, below) in zip(reversed(rising), [*reversed(rising[:-1]), ("", 0.0)], strict=True):
+            as_strong = np.maximum(as_strong, kinds[kind])
+            feedback += as_strong * (weight - below) if combine == "strongest" else kinds[kind] * weight
+        return replace(self.marginal(), clicks=compact_counts(feedback), graded=True, grades={})
 
     def intervened(self) -> ClickLog:
         """The lists that an intervention changed."""

@@ -19,6 +19,7 @@ class LogSchema:
         *("features", "categories", "context", "bias", "interventions", "events"),
         *("policy_scores", "first_shown", "periods", "seen", "joint", "graded"),
     )
+    OPTIONAL: ClassVar = ("grades",)  # which earlier logs lack
 
     def __init__(self, log: ClickLog):
         self._fixed = _fixed(log)
@@ -41,7 +42,7 @@ class LogSchema:
     def about(self) -> dict[str, Any]:
         """Entries of `log.json`."""
         found = {**self._fixed, "bias": self._levels, "interventions": self._interventions}
-        return {name: found[name] for name in self.ENTRIES}
+        return {name: found[name] for name in (*self.ENTRIES, *self.OPTIONAL)}
 
 
 def _fixed(log: ClickLog) -> dict[str, Any]:
@@ -58,6 +59,7 @@ def _fixed(log: ClickLog) -> dict[str, Any]:
         "seen": log.seen is not None,
         "joint": log.joint,
         "graded": log.graded,
+        "grades": dict(log.grades),
     }
 
 

@@ -170,6 +170,7 @@ def _log(versions: pa.Table, lists: pa.Table, patterns: pa.Table | None, about: 
         seen_sessions=lists["seen_sessions"].to_numpy() if about["seen"] else None,
         events={kind: _padded(lists[f"events.{kind}"], mask) for kind in about["events"]},
         graded=about["graded"],
+        grades=about.get("grades", {}),
     )
 
 
