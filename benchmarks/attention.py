@@ -1,69 +1,161 @@
 """What a record of looks is worth under coupling: plain clicks, true observation, and `attention` on faulty records.
 
-    python benchmarks/attention.py world:small:100 world:small:101 --coupling 0.3 --steps 400
+    python benchmarks/attention.py runs/attention world:small:100-104
+    python benchmarks/attention.py runs/attention world:small:100-104 --rows "misses .2" "interest .5" --coupling 0.3
 
-Prints nDCG@10 on the test queries, one line for each world, form, record and method.
+One file for each world, form of coupling, strength and row is written to the folder; what is there is not run again.
+At the end it prints nDCG@10 on the test queries, the mean over worlds, and the difference from training with the true
+observation with its 95 % interval over worlds.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from scipy.stats import t
 
 from unskew.comparison.tasks import ORACLES
 from unskew.data.judged.catalogue import load_split
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate
 from unskew.fitting import fit
+from unskew.networks.registry import Network
 from unskew.recipe import Recipe
 from unskew.simulation.simulate import simulate
 from unskew.simulation.users import make_user
 from unskew.training.settings import Settings
 
-# Name -> record of looks, and the arguments of attention. An unknown rate needs documents that moved: some are swapped.
-RECORDS = {
-    "misses .2": ({"misses": 0.2}, {}),
-    "misses .2, by weights": ({"misses": 0.2}, {"learn": "weights"}),
-    "false alarms .2, given": ({"false_alarms": 0.2}, {"false_alarms": 0.2}),
-    "false alarms .2, estimated": ({"false_alarms": 0.2}, {"false_alarms": None}),
-    "false alarms .2, ignored": ({"false_alarms": 0.2}, {}),
-    "grows with interest": ({"interest": 1.0}, {}),
-    "a tenth of the sessions": ({"share": 0.1}, {}),
+FORMS = ("power", "logistic")
+TRUE = "true observation"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method on a record of looks; without a record it learns from clicks alone."""
+
+    method: str = "attention"
+    record: Mapping[str, float] | None = None
+    hyper: Mapping[str, Any] | None = None
+    interventions: Mapping[str, float] | None = None  # an unknown rate of false alarms needs documents that moved
+
+
+ALARMS = {"false_alarms": 0.2}
+ROWS = {
+    "plain clicks": Row("naive"),
+    TRUE: Row("naive"),
+    "misses .2": Row(record={"misses": 0.2}),
+    "false alarms .2, given": Row(record=ALARMS, hyper=ALARMS),
+    "false alarms .2, estimated": Row(record=ALARMS, hyper={"false_alarms": None}, interventions={"shuffle": 0.02}),
+    "false alarms .2, ignored": Row(record=ALARMS),
+    "interest .5": Row(record={"interest": 0.5}),
+    "interest 1": Row(record={"interest": 1.0}),
+    "a tenth of the sessions": Row(record={"share": 0.1}),
+    "misses .2, by weights": Row(record={"misses": 0.2}, hyper={"learn": "weights"}),
+    "low_rank": Row("low_rank"),
+    "low_rank, seen, misses .2": Row("low_rank", record={"misses": 0.2}, hyper={"choose": "seen"}),
 }
 
 
+@dataclass(frozen=True)
+class Case:
+    """One run."""
+
+    world: str
+    form: str
+    coupling: float
+    row: str
+    sessions: int
+    steps: int
+    network: str
+
+    def file(self, folder: Path) -> Path:
+        return folder / f"{'-'.join(str(part) for part in asdict(self).values())}.json".replace(" ", "_")
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("worlds", nargs="+")
-    parser.add_argument("--coupling", type=float, default=0.3)
-    parser.add_argument("--steps", type=int, default=400)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("worlds", help="world:small:100-104, or one world")
+    parser.add_argument("--coupling", type=float, nargs="+", default=[0.3, 0.6])
+    parser.add_argument("--form", nargs="+", default=list(FORMS))
+    parser.add_argument("--rows", nargs="+", default=list(ROWS), help=f"of: {', '.join(ROWS)}")
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--sessions", type=int, default=128)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    for world in arguments.worlds:
-        for form in ("logistic", "power"):
-            compare(world, form, arguments)
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    found: dict[tuple[str, float], dict[str, dict[str, float]]] = {}
+    for world in worlds(arguments.worlds):
+        for case, value in run_world(world, arguments):
+            found.setdefault((case.form, case.coupling), {}).setdefault(case.row, {})[world] = value
+    for (form, coupling), rows in found.items():
+        show(f"{form}, coupling {coupling}", rows)
 
 
-def compare(world: str, form: str, arguments: argparse.Namespace) -> None:
-    train, test = (load_split(world, split) for split in ("train", "test"))
-    settings = Settings(steps=arguments.steps)
-    user = make_user("coupled", coupling=arguments.coupling, form=form, crux_scale="standard").fit(train)
+def worlds(name: str) -> list[str]:
+    head, _, seeds = name.rpartition(":")
+    first, dash, last = seeds.partition("-")
+    return [f"{head}:{seed}" for seed in range(int(first), int(last) + 1)] if dash else [name]
 
-    def show(name: str, method: str, log: object, **hyper: object) -> None:
-        model = fit(Recipe(method, hyper, settings), log)
-        value = evaluate(model.ranker(), test, metrics=["ndcg@10"]).mean("ndcg@10")
-        print(f"{world} {form} {arguments.coupling}: {name:32} {value:.4f} {model.method.findings() or ''}", flush=True)
 
-    def simulated(**options: object) -> object:
-        return simulate(train, "svm", user, sessions=arguments.sessions, **options)
+def run_world(world: str, arguments: argparse.Namespace) -> Iterator[tuple[Case, float]]:
+    network = Network().kind
+    cases = [
+        Case(world, form, coupling, row, arguments.sessions, arguments.steps, network)
+        for coupling in arguments.coupling
+        for form in arguments.form
+        for row in arguments.rows
+    ]
+    train = test = None
+    for case in cases:
+        file = case.file(arguments.folder)
+        if not file.exists():
+            if train is None or test is None:
+                train, test = (load_split(world, split) for split in ("train", "test"))
+            done = {**asdict(case), **measure(case, train, test)}
+            file.with_suffix(".part").write_text(json.dumps(done))
+            file.with_suffix(".part").rename(file)
+            print(
+                f"{world} {case.form} {case.coupling}: {case.row:32} {done['ndcg@10']:.4f} {done['found'] or ''}",
+                flush=True,
+            )
+        yield case, json.loads(file.read_text())["ndcg@10"]
 
-    plain = simulated()
-    show("plain clicks", "naive", plain.log)
-    show("true observation", "naive", ORACLES["observation"](plain))
-    for name, (record, hyper) in RECORDS.items():
-        swaps = {"swap_neighbours": 0.1} if hyper.get("false_alarms", 0.0) is None else {}
-        show(f"attention, {name}", "attention", simulated(record=record, interventions=swaps).log, **hyper)
+
+def measure(case: Case, train: JudgedSet, test: JudgedSet) -> dict[str, Any]:
+    row = ROWS[case.row]
+    user = make_user("coupled", coupling=case.coupling, form=case.form, crux_scale="standard").fit(train)
+    options = {"record": row.record, "interventions": row.interventions}
+    simulated = simulate(train, "svm", user, sessions=case.sessions, **options)
+    log = ORACLES["observation"](simulated) if case.row == TRUE else simulated.log
+    model = fit(Recipe(row.method, dict(row.hyper or {}), Settings(steps=case.steps)), log)
+    value = evaluate(model.ranker(), test, metrics=["ndcg@10"]).mean("ndcg@10")
+    return {"ndcg@10": float(value), "found": model.method.findings()}
+
+
+def show(title: str, rows: Mapping[str, Mapping[str, float]]) -> None:
+    print(f"\n{title}")
+    truth = rows.get(TRUE, {})
+    for name, values in rows.items():
+        both = [world for world in values if world in truth]
+        text = spread([values[world] - truth[world] for world in both]) if name != TRUE and both else ""
+        print(f"{name:32} {np.mean(list(values.values())):.4f}  {text}  ({len(values)} worlds)")
+
+
+def spread(differences: Sequence[float]) -> str:
+    """Mean and its 95 % interval."""
+    mean = float(np.mean(differences))
+    if len(differences) < 2:
+        return f"{mean:+.4f}"
+    half = float(t.ppf(0.975, len(differences) - 1) * np.std(differences, ddof=1) / np.sqrt(len(differences)))
+    return f"{mean:+.4f} ({mean - half:+.4f} to {mean + half:+.4f})"
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate
 from unskew.lists import ClickedLists
 from unskew.losses import log_shares
-from unskew.methods.low_rank import Loadings, LowRank, covariance
+from unskew.methods.low_rank import Loadings, LowRank, by_looks, covariance
 from unskew.methods.two_tower import TwoTower
 from unskew.networks.documents import Ranker
 from unskew.networks.line_search import LENGTHS
@@ -387,6 +387,39 @@ def test_lists_that_were_surely_seen_choose_the_number():
     before = error_of(method, lists, relevance)
     method.float().finish({"interventions": seen_log(lists, relevance)})
     assert error_of(method.double(), lists, relevance) < 0.35 * before  # as near as the candidates stand
+
+
+# -- a record of looks
+
+
+def with_looks(lists, log_seen, recorded=1 / 3):
+    """A record of as many looks as are expected, without chance; the others are missed."""
+    sessions = torch.full((lists.n_lists,), 1000.0, dtype=torch.float64)
+    return replace(lists, seen=1000 * recorded * log_seen.exp() * lists.mask, seen_sessions=sessions)
+
+
+def test_looks_choose_the_number_though_relevance_comes_with_visibility_and_looks_are_missed():
+    lists, relevance = truth_of_power_form()
+    exponent = 1 + 0.4 * (lists.features[..., 1] - lists.features[..., 2])
+    method = apart(learnt_on(lists, choose="seen"), with_looks(lists, exponent * THETA.log()[lists.positions]))
+    assert error_of(method, lists, relevance) < 0.05
+    assert error_of(learnt_on(lists, choose="pinned"), lists, relevance) > 0.3
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_looks_tell_as_many_numbers_as_are_open(rank):
+    method, lists = new_low_rank(rank=rank, bias={}), replace(clicked_lists(40), bias={})
+    true = torch.tensor([0.8, -0.5], dtype=torch.float64)[:rank]
+    relevance, traits = method._run_networks(lists)
+    loadings = method.loadings().detach()
+    log_seen = (traits * (loadings.T[lists.positions] - true)).sum(-1) - 0.3 * lists.positions
+    found = by_looks(relevance, traits, loadings, with_looks(lists, log_seen))
+    assert_close(found, true, rtol=0, atol=1e-3)
+
+
+def test_without_a_record_looks_choose_nothing(log):
+    with pytest.raises(ValueError, match="no record of looks"):
+        fit(Recipe.of("low_rank", choose="seen", **FAST), log)
 
 
 # -- judged queries

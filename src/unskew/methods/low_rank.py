@@ -22,6 +22,9 @@ is then small and known: $a_k - c$ with $r + c \cdot e$ gives the same clicks fo
   $a$ is a multiple of the average curve, and the mean is the geometric one.
 * interventions: lists marked with the intervention `seen`, in which every document was surely seen. The number is the
   one for which their clicks are likeliest. Swaps and shuffles cannot choose it: they change positions only.
+* seen: looks were recorded, $P(\text{recorded}) \propto o_k(x)$, so that $\log P(\text{recorded}) = \beta_k + e(x) \cdot
+  (a_k - c)$. Clicks tell $e$ and $a$, looks tell $c$: by a regression of the record with the offset $e \cdot a_k$. Looks
+  that are missed, whatever the document, go into $\beta$; false alarms do harm (`attention` can be told their rate).
 """
 
 from __future__ import annotations
@@ -30,12 +33,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from unskew import losses
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.looks import NO_RECORD, recorded
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms
@@ -58,8 +66,8 @@ class LowRank(Method):
 
     Args:
         rank: $R$, in how many ways a document bends the curve of observation.
-        choose: who chooses the number that clicks leave open: uncorrelated, free, pinned, judged, examination or
-            interventions.
+        choose: who chooses the number that clicks leave open: uncorrelated, free, pinned, judged, examination,
+            interventions or seen.
         top_examination: mean examination of the top position, for `choose="examination"`.
         caution: standard errors by which a number may be worse than the best one to be taken for its caution.
         observation_rate: learning-rate factor of the tables $a$ and $b$: Adagrad moves them more slowly than a network.
@@ -138,8 +146,8 @@ class LowRank(Method):
         return self.relevance if numbers is None else CorrectedRanker(self.relevance, self.traits, numbers)
 
     def prepare(self, logs: Mapping[str, Any]) -> Mapping[str, Any]:
-        if self.choose == "uncorrelated":
-            self.sample = _sample(logs["clicks"])
+        if self.choose in FROM_THE_LOG:
+            self.sample = _sample(logs["clicks"], with_looks=self.choose == "seen")
         if self.choose == "judged" and not isinstance(logs.get("validation"), JudgedSet):
             raise ValueError(
                 "choose='judged' chooses a number on judged queries, and there are none: validate on judged data "
@@ -151,16 +159,14 @@ class LowRank(Method):
 
     def tune(self, judged: JudgedSet, metric: str) -> None:
         """Choose on judged queries, or put the number where this state of training has it."""
-        if self.choose == "uncorrelated":
-            self._uncorrelate()
+        self._choose_by_the_log()
         if self.choose == "judged":
             batches = (lists for _, lists in judged.batches())
             self._search([self._scored(lists, of_metric(lists, metric)) for lists in batches])
 
     def finish(self, logs: Mapping[str, Any]) -> None:
         """Choose by the clicks of lists that were surely seen, or by lists of the log."""
-        if self.choose == "uncorrelated":
-            self._uncorrelate()
+        self._choose_by_the_log()
         if self.choose == "interventions":
             batches = ClickBatches(_seen_lists(logs.get("interventions"))).all()
             self._search([self._scored(lists, of_clicks(lists)) for lists in batches])
@@ -189,17 +195,11 @@ class LowRank(Method):
         return ScoredLists(relevance.cpu(), traits.cpu(), lists.mask, value)
 
     @torch.no_grad()
-    def _uncorrelate(self) -> None:
-        r"""$c = \rho d$ with $d$ the mean of $a_1 - a_k$, and $r + \rho\,d \cdot e$ uncorrelated with $d \cdot e$."""
-        assert self.sample is not None
-        lists = self.sample.to(self.numbers.device)
-        relevance, traits = self._run_networks(lists)
-        top, below = self.loadings().tensor_split([1], dim=1)
-        fall = (top - below).sum(1) / max(below.shape[1], 1)
-        missed = traits @ fall  # how much less a document is seen further down, in logs
-        spread = covariance(missed, missed, lists.mask).clamp(min=torch.finfo(fall.dtype).eps)
-        ratio = -covariance(relevance, missed, lists.mask) / spread
-        self.numbers.copy_(ratio.clamp(0.0, MOST_ON_TOP) * fall)
+    def _choose_by_the_log(self) -> None:
+        if self.choose in FROM_THE_LOG:
+            assert self.sample is not None
+            lists = self.sample.to(self.numbers.device)
+            self.numbers.copy_(FROM_THE_LOG[self.choose](*self._run_networks(lists), self.loadings(), lists))
 
     def _search(self, parts: Sequence[ScoredLists]) -> None:
         found = search(parts, lambda relevance, traits, c: relevance + traits @ c, spread_axes(parts), self.caution)
@@ -258,6 +258,47 @@ def covariance(one: Tensor, other: Tensor, mask: Tensor) -> Tensor:
     return (within(one) * within(other)).sum() / mask.sum().clamp(min=1)
 
 
+def _apart(relevance: Tensor, traits: Tensor, loadings: Tensor, lists: ClickedLists) -> Tensor:
+    r"""$c = \rho d$ with $d$ the mean of $a_1 - a_k$, and $r + \rho\,d \cdot e$ uncorrelated with $d \cdot e$."""
+    top, below = loadings.tensor_split([1], dim=1)
+    fall = (top - below).sum(1) / max(below.shape[1], 1)
+    missed = traits @ fall  # how much less a document is seen further down, in logs
+    spread = covariance(missed, missed, lists.mask).clamp(min=torch.finfo(fall.dtype).eps)
+    ratio = -covariance(relevance, missed, lists.mask) / spread
+    return ratio.clamp(0.0, MOST_ON_TOP) * fall
+
+
+def by_looks(_: Tensor, traits: Tensor, loadings: Tensor, lists: ClickedLists) -> Tensor:
+    r"""$c$ of the regression $\log E[\text{looks}] = \log n + \beta_k + e \cdot (a_k - c)$, of Poisson form.
+
+    That of a rate is as good for counts that are not rare: its equations are unbiased whatever their spread.
+    """
+    assert lists.seen is not None
+    assert lists.seen_sessions is not None
+    rows = lists.mask & (lists.seen_sessions > 0).unsqueeze(-1)
+    places = lists.positions.clamp(max=loadings.shape[1] - 1)[rows]
+    looks, shown = lists.seen[rows].double(), lists.seen_sessions.unsqueeze(-1).expand_as(rows)[rows].double()
+    one_place = F.one_hot(places, loadings.shape[1]).double()
+    inputs = torch.cat([one_place, -traits[rows].double()], 1).cpu().numpy()
+    offset = ((traits[rows] * loadings.T[places]).sum(-1).double() + shown.log()).cpu().numpy()
+    counts = looks.cpu().numpy()
+
+    def cost(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        logs = np.minimum(offset + inputs @ values, losses.LARGEST_EXPONENT)
+        expected = np.exp(logs)
+        return float((expected - counts * logs).mean()), inputs.T @ (expected - counts) / len(counts)
+
+    found = minimize(cost, np.zeros(inputs.shape[1]), jac=True, method="L-BFGS-B", options={"ftol": 1e-12})
+    return traits.new_tensor(found.x[loadings.shape[1] :])
+
+
+# relevance [lists, docs], traits [lists, docs, R], loadings [R, positions], lists of the log -> the number [R]
+FROM_THE_LOG: dict[str, Callable[[Tensor, Tensor, Tensor, ClickedLists], Tensor]] = {
+    "uncorrelated": _apart,
+    "seen": by_looks,
+}
+
+
 def _power_of_the_curve(method: LowRank) -> Tensor:
     r"""$c = -s \log \theta_1$ with $s$ the slope of $a$ in the average curve, both relative to the top."""
     assert method.top_examination is not None
@@ -274,6 +315,7 @@ CHOICES: dict[str, Callable[[LowRank], Tensor | None]] = {
     "judged": lambda method: method.numbers,
     "examination": _power_of_the_curve,
     "interventions": lambda method: method.numbers,
+    "seen": lambda method: method.numbers,
 }
 
 
@@ -286,11 +328,16 @@ def _trait_network(problem: Problem, rank: int) -> nn.Sequential:
     return layers
 
 
-def _sample(clicks: Any) -> ClickedLists:
+def _sample(clicks: Any, *, with_looks: bool) -> ClickedLists:
     """Some lists of the log."""
-    if isinstance(clicks, ClickLog):
-        return ClickBatches(clicks, min(N_SAMPLED, clicks.n_lists), together=1)(0)
-    return clicks(0)  # of a log larger than memory: one batch
+    if not isinstance(clicks, ClickLog):
+        lists = clicks(0)  # of a log larger than memory: one batch
+        if with_looks and (lists.seen_sessions is None or not lists.seen_sessions.any()):
+            raise ValueError(NO_RECORD)
+        return lists
+    if with_looks:
+        clicks = clicks.select(recorded(clicks)[1] > 0)
+    return ClickBatches(clicks, min(N_SAMPLED, clicks.n_lists), together=1)(0)
 
 
 def _seen_lists(log: Any) -> ClickLog:

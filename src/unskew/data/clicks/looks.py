@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 
+NO_RECORD = (
+    "the log has no record of looks: ingest it with --seen COLUMN or --seen-event TYPE, or take a method that learns "
+    "from clicks alone"
+)
 CERTAIN = 2.0  # standard errors by which clicks must differ between positions
 REMEDY = "pass the rate as false_alarms, 0 for a clean record, or shuffle a small share of the traffic"
 
@@ -31,10 +35,7 @@ class FalseAlarms:
 def recorded(log: ClickLog) -> tuple[NDArray, NDArray]:
     """Looks `[lists, docs]` and sessions in which they were recorded `[lists]`; a log without them is refused."""
     if log.seen is None or log.seen_sessions is None or not log.seen_sessions.any():
-        raise ValueError(
-            "the log has no record of looks: ingest it with --seen COLUMN or --seen-event TYPE, or take a method that "
-            "learns from clicks alone"
-        )
+        raise ValueError(NO_RECORD)
     return log.seen, log.seen_sessions
 
 
