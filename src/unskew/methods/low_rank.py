@@ -22,9 +22,10 @@ is then small and known: $a_k - c$ with $r + c \cdot e$ gives the same clicks fo
   $a$ is a multiple of the average curve, and the mean is the geometric one.
 * interventions: lists marked with the intervention `seen`, in which every document was surely seen. The number is the
   one for which their clicks are likeliest. Swaps and shuffles cannot choose it: they change positions only.
-* seen: looks were recorded, $P(\text{recorded}) \propto o_k(x)$, so that $\log P(\text{recorded}) = \beta_k + e(x) \cdot
-  (a_k - c)$. Clicks tell $e$ and $a$, looks tell $c$: by a regression of the record with the offset $e \cdot a_k$. Looks
-  that are missed, whatever the document, go into $\beta$; false alarms do harm (`attention` can be told their rate).
+* seen: looks were recorded, $P(\text{recorded}) \propto o_k(x)$, so that $\log P(\text{recorded}) = \beta_k + e(x)
+  \cdot (a_k - c)$. Clicks tell $e$ and $a$, looks tell $c$: a regression of the record with the offset $e \cdot a_k$.
+  Looks that are missed, whatever the document, go into $\beta$; false alarms do harm (`attention` can be told their
+  rate).
 """
 
 from __future__ import annotations
