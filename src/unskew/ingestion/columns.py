@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 
+from unskew.data.clicks.column_names import ImpressionColumns
 from unskew.options import NOT_IN_FILES, build
 
 FORMS = {
@@ -62,37 +63,28 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
     "separate": ("time", "policy_score", "intervention"),
     "ubi": ("time",),
 }
-SINGLE_ROLES = (
-    *("session", "query", "document", "position", "row", "page", "click", "event", "time"),
-    *("policy_score", "intervention", "user", "seen"),
-)
 CLICK_KIND = "click"  # what a grade calls clicks, whatever their column is
 NOTHING = "none"  # instead of a name: the column is not there, do not guess
 
 
 @dataclass(frozen=True)
-class Columns:
-    """What each column of an event table holds; None: to be guessed, or not there."""
+class Columns(ImpressionColumns):
+    """What each column of an event table holds; None: to be guessed, or not there.
 
+    `user` and `seen` are never guessed; features may be patterns such as `f_*`, by default numbers and categories left.
+    """
+
+    single: ClassVar[tuple[str, ...]] = (
+        *("session", "query", "document", "position", "row", "page", "click", "event", "time"),
+        *("policy_score", "intervention", "user", "seen"),
+    )
     form: str | None = None
-    session: str | None = None
-    query: str | None = None
-    document: str | None = None
-    position: str | None = None
     row: str | None = None  # of a grid; the position counts within it
     page: str | None = None  # the position, or row, counts within it
     row_size: int | None = None  # places in a row; None: the most that occur
     page_size: int | None = None
     where: str | None = None  # a condition on rows
-    click: str | None = None
-    time: str | None = None
-    policy_score: str | None = None
-    intervention: str | None = None
-    user: str | None = None  # never guessed: it serves to cap heavy users
-    seen: str | None = None  # never guessed: whether, or for how many seconds, the document was looked at
-    bias: Sequence[str] = ()
-    context: Sequence[str] = ()  # features of user, session or moment, the same for all documents of a showing
-    features: Sequence[str] | None = None  # names, or patterns such as `f_*`; None: numbers and categories left
+    user: str | None = None  # it serves to cap heavy users
     grades: dict[str, float] = field(default_factory=dict)  # weight by kind of feedback: column or kind of event
     event: str | None = None
     impression_events: Sequence[str] = ("impression", "impressions", "shown", "show", "display")
@@ -101,11 +93,6 @@ class Columns:
     features_document: str | None = None  # the document in the table of features; None: called as in the events
     first_position: int | None = None  # what the log calls the top: 0 or 1; None: the lowest that occurs
     guessed: frozenset[str] = field(default=frozenset(), metadata=NOT_IN_FILES)  # roles nobody named
-
-    @property
-    def roles(self) -> dict[str, str]:
-        """The named columns by role, bias columns and features aside."""
-        return {role: getattr(self, role) for role in SINGLE_ROLES if getattr(self, role) is not None}
 
     @property
     def roles_by_column(self) -> dict[str, str]:
@@ -117,7 +104,7 @@ class Columns:
     @property
     def named(self) -> list[str]:
         """All columns but the features."""
-        return [*self.roles.values(), *self.bias, *self.context, *self.feedback]
+        return [*super().named, *self.feedback]
 
     @property
     def feedback(self) -> list[str]:

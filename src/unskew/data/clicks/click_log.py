@@ -24,6 +24,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from unskew.data.checks import check_log
+from unskew.data.clicks.column_names import ImpressionColumns
 from unskew.data.clicks.impressions import BiasColumn, Patterns, compact_counts
 from unskew.data.clicks.log_to_table import log_to_table
 from unskew.data.files import array_digest
@@ -417,26 +418,33 @@ class ClickLog:
             graded: `click` holds feedback such as dwell time rather than 0 and 1.
             joint: keep which documents were clicked together.
         """
-        from unskew.data.clicks.log_from_table import TableColumns, log_from_table  # which builds a ClickLog itself
+        from unskew.data.clicks.log_from_table import log_from_table  # which builds a ClickLog itself
 
-        columns = TableColumns(
+        columns = ImpressionColumns(
             session=session,
             query=query,
             document=document,
             position=position,
             click=click,
-            features=features,
-            bias=bias,
+            time=time,
             policy_score=policy_score,
             intervention=intervention,
+            seen=seen,
+            bias=bias,
+            context=context,
+            features=features,
+        )
+        return log_from_table(
+            table,
+            columns,
             sessions=sessions,
             weight=weight,
-            time=time,
-            context=context,
             events=events,
-            seen=seen,
+            first_position=first_position,
+            graded=graded,
+            joint=joint,
+            period=period,
         )
-        return log_from_table(table, columns, first_position=first_position, graded=graded, joint=joint, period=period)
 
     @classmethod
     def from_parquet(cls, path: str | Path, **columns: Any) -> ClickLog:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from unskew.data.checks import check_columns, check_places, check_same, check_values
 from unskew.data.clicks.build import Documents, Impressions, build_log
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.column_names import ImpressionColumns
 from unskew.data.clicks.impressions import BiasColumn, first_rows
 from unskew.data.columns import (
     as_arrow,
@@ -29,35 +30,6 @@ from unskew.data.grouping import number_ids, unique_rows
 
 NO_INTERVENTION = "none"
 Integers = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class TableColumns:
-    """Names of the columns of an impression table; `ClickLog.from_table` says what they hold."""
-
-    session: str
-    query: str
-    document: str
-    position: str
-    click: str
-    features: Sequence[str] | None = None
-    bias: Sequence[str] = ()
-    policy_score: str | None = None
-    intervention: str | None = None
-    sessions: str | None = None
-    weight: str | None = None
-    time: str | None = None
-    context: Sequence[str] = ()
-    events: Sequence[str] = ()
-    seen: str | None = None
-
-    @property
-    def named(self) -> list[str]:
-        """All columns but the features."""
-        optional = (self.policy_score, self.intervention, self.sessions, self.weight, self.time)
-        needed = [self.session, self.query, self.document, self.position, self.click]
-        needed += [*self.bias, *self.context, *self.events]
-        return needed + [name for name in optional if name is not None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,15 +51,28 @@ class _Ids:
 
 
 def log_from_table(
-    table: Any, columns: TableColumns, *, first_position: int, graded: bool, joint: bool, period: str | None
+    table: Any,
+    columns: ImpressionColumns,
+    *,
+    sessions: str | None,
+    weight: str | None,
+    events: Sequence[str],
+    first_position: int,
+    graded: bool,
+    joint: bool,
+    period: str | None,
 ) -> ClickLog:
     """The log of a table; `ClickLog.from_table` says what its columns hold."""
-    data, columns = _check_table(table, columns)
-    ids = _number_rows(data, columns)
-    places = whole_numbers(data, columns.position) - first_position
-    check_places(places, columns.position, first_position, "Then pass first_position=1")
-    clicks, sessions = _feedback(data, ids, columns, graded=graded)
-    found = _versions(data, columns.features or (), ids)
+    if sessions is not None and weight is not None:
+        raise ValueError("pass sessions (clicks are counts) or weight (one session a showing), not both")
+    data = as_arrow(table)
+    features = _check_table(data, columns, [*events, *(name for name in (sessions, weight) if name is not None)])
+    roles = columns.roles
+    ids = _number_rows(data, roles)
+    places = whole_numbers(data, roles["position"]) - first_position
+    check_places(places, roles["position"], first_position, "Then pass first_position=1")
+    clicks, shown_times = _feedback(data, ids, roles["click"], sessions, weight, graded=graded)
+    found = _versions(data, features, ids)
     context, levels = _context(data, columns.context, ids)
     times = _first_times(data, ids, columns.time)
     shown = Impressions(
@@ -95,22 +80,22 @@ def log_from_table(
         positions=places,
         versions=found.versions,
         clicks=clicks,
-        sessions=sessions,
-        counted=columns.sessions is not None,
+        sessions=shown_times,
+        counted=sessions is not None,
         bias={name: BiasColumn(*levels_or_numbers(data, name)) for name in columns.bias},
         policy_scores=_scores(data, columns.policy_score),
         interventions=_interventions(data, ids, columns.intervention),
-        events={name: _counts(data, name) for name in columns.events},
-        seen=_looks(data, columns.seen, columns.sessions),
+        events={name: _counts(data, name) for name in events},
+        seen=_looks(data, columns.seen, sessions),
         times=times,
         periods=None if period is None else begin_of_period(times, period),
         context=context,
         context_names=tuple(columns.context),
-        position_name=columns.position,
+        position_name=roles["position"],
     )
     documents = Documents(
         features=found.features,
-        feature_names=tuple(columns.features or ()),
+        feature_names=tuple(features),
         document_ids=ids.document_ids,
         document_queries=ids.document_queries,
         query_ids=ids.query_ids,
@@ -120,29 +105,27 @@ def log_from_table(
     return build_log(shown, documents, joint=joint, graded=graded)
 
 
-def _check_table(table: Any, columns: TableColumns) -> tuple[pa.Table, TableColumns]:
-    data = as_arrow(table)
-    named = columns.named
-    check_columns(data, [name for name in named if name not in columns.context])
-    check_columns(data, columns.context, holes=True)
-    if columns.sessions is not None and columns.weight is not None:
-        raise ValueError("pass sessions (clicks are counts) or weight (one session a showing), not both")
+def _check_table(data: pa.Table, columns: ImpressionColumns, counts: Sequence[str]) -> Sequence[str]:
+    """Refuse a table without rows, or with holes where none may be; the features."""
+    whole = [*columns.named, *counts]
+    may_lack = [*columns.context, *([] if columns.seen is None else [columns.seen])]
+    check_columns(data, [name for name in whole if name not in may_lack])
+    check_columns(data, may_lack, holes=True)
     if data.num_rows == 0:
         raise ValueError("the table has no rows: nothing was shown")
     features = columns.features
     if features is None:
-        others = [*named, columns.seen]
-        features = [name for name in data.column_names if name not in others and is_numeric(data, name)]
+        features = [name for name in data.column_names if name not in whole and is_numeric(data, name)]
     check_columns(data, features, holes=True)
-    return data, replace(columns, features=features)
+    return features
 
 
-def _number_rows(data: pa.Table, columns: TableColumns) -> _Ids:
-    query_ids, queries = number_ids(data[columns.query])
-    names, numbers_of_names = number_ids(data[columns.document])
+def _number_rows(data: pa.Table, roles: Mapping[str, str]) -> _Ids:
+    query_ids, queries = number_ids(data[roles["query"]])
+    names, numbers_of_names = number_ids(data[roles["document"]])
     _, documents = number_ids(queries * len(names) + numbers_of_names)
     first_row = first_rows(documents)
-    _, showings = number_ids(number_ids(data[columns.session])[1] * len(query_ids) + queries)
+    _, showings = number_ids(number_ids(data[roles["session"]])[1] * len(query_ids) + queries)
     return _Ids(
         query_ids=query_ids,
         document_ids=names[numbers_of_names[first_row]],
@@ -199,30 +182,31 @@ def _looks(data: pa.Table, name: str | None, sessions: str | None) -> NDArray | 
     """Whether each document was looked at; NaN where that was not recorded."""
     if name is None:
         return None
-    check_columns(data, [name], holes=True)
     values = numbers(data, name)
     check_values(values, np.isnan(values) | (values >= 0), name, "looks are 0 or 1, or seconds above 0")
     return np.where(np.isnan(values), np.nan, values > 0) if sessions is None else values
 
 
-def _feedback(data: pa.Table, ids: _Ids, columns: TableColumns, *, graded: bool) -> tuple[NDArray, NDArray]:
+def _feedback(
+    data: pa.Table, ids: _Ids, click: str, sessions: str | None, weight: str | None, *, graded: bool
+) -> tuple[NDArray, NDArray]:
     """Clicks of each row, and sessions of each showing, or the weight of its one session."""
-    values = numbers(data, columns.click)
-    check_values(values, np.isfinite(values) & (values >= 0), columns.click, "clicks are counted from 0")
+    values = numbers(data, click)
+    check_values(values, np.isfinite(values) & (values >= 0), click, "clicks are counted from 0")
     shown = np.ones(len(values))
-    if columns.sessions is not None:
-        shown = numbers(data, columns.sessions)
-        check_values(shown, np.isfinite(shown) & (shown > 0), columns.sessions, "a list was shown at least once")
+    if sessions is not None:
+        shown = numbers(data, sessions)
+        check_values(shown, np.isfinite(shown) & (shown > 0), sessions, "a list was shown at least once")
     if not graded:
-        rule = "a click is 0 or 1" if columns.sessions is None else f"clicks are at most '{columns.sessions}'"
-        whole = values <= shown if columns.sessions is not None else (values == 0) | (values == 1)
-        check_values(values, whole, columns.click, f"{rule} (graded=True takes dwell times and the like)")
-    if columns.sessions is not None:
-        return values, ids.one_each(shown, columns.sessions)
-    if columns.weight is not None:
-        weights = numbers(data, columns.weight)
-        check_values(weights, np.isfinite(weights) & (weights > 0), columns.weight, "weights are positive")
-        return values, ids.one_each(weights, columns.weight)
+        rule = "a click is 0 or 1" if sessions is None else f"clicks are at most '{sessions}'"
+        whole = values <= shown if sessions is not None else (values == 0) | (values == 1)
+        check_values(values, whole, click, f"{rule} (graded=True takes dwell times and the like)")
+    if sessions is not None:
+        return values, ids.one_each(shown, sessions)
+    if weight is not None:
+        weights = numbers(data, weight)
+        check_values(weights, np.isfinite(weights) & (weights > 0), weight, "weights are positive")
+        return values, ids.one_each(weights, weight)
     return values, np.ones(len(ids.first_of_showing))
 
 
