@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unskew.comparison.automatic import auto
     from unskew.data.clicks.click_log import ClickLog
+    from unskew.data.clicks.source import ClickSource
     from unskew.data.clicks.storage import open_log, read_log, write_log
     from unskew.data.judged.catalogue import load
     from unskew.data.judged.judged_set import JudgedSet
@@ -30,20 +31,26 @@ if TYPE_CHECKING:
     from unskew.recipe import Recipe
     from unskew.serving.explanation import explain
     from unskew.serving.model_files import load_model, save_model
+    from unskew.simulation.fresh import FreshClicks
     from unskew.simulation.policies import POLICIES
     from unskew.simulation.users import USERS
+    from unskew.training.watching import MLflow, TensorBoard
 
     __version__: str
 
 # Where each name is defined: the imports above, for Python itself.
 PLACES = {
     "ClickLog": "data.clicks.click_log",
+    "ClickSource": "data.clicks.source",
+    "FreshClicks": "simulation.fresh",
     "JudgedSet": "data.judged.judged_set",
     "METHODS": "methods",
     "METRICS": "metrics",
+    "MLflow": "training.watching",
     "Model": "model",
     "POLICIES": "simulation.policies",
     "Recipe": "recipe",
+    "TensorBoard": "training.watching",
     "USERS": "simulation.users",
     "UnbiasedRanker": "estimator",
     "auto": "comparison.automatic",
@@ -85,9 +92,13 @@ __all__ = [
     "POLICIES",
     "USERS",
     "ClickLog",
+    "ClickSource",
+    "FreshClicks",
     "JudgedSet",
+    "MLflow",
     "Model",
     "Recipe",
+    "TensorBoard",
     "UnbiasedRanker",
     "auto",
     "compare",

@@ -24,6 +24,7 @@ from unskew.public.learning import DEFAULT_METHOD, fit
 from unskew.public.progress import Follow
 from unskew.shown_rows import ShownRows, list_of_rows, vector
 from unskew.simulation.truth import Simulation
+from unskew.training.watching import Watch
 
 AUTO = "auto"
 
@@ -83,6 +84,7 @@ class UnbiasedRanker(BaseEstimator):
         eval_set: Any = None,
         eval_group: Any = None,
         progress: Follow = True,
+        watch: Watch | None = None,
     ) -> UnbiasedRanker:
         """Learn from shown lists.
 
@@ -105,6 +107,7 @@ class UnbiasedRanker(BaseEstimator):
             eval_set: `(X, grades, group)` of judged queries, or a JudgedSet, to choose the best state by.
             eval_group: the sizes, where `eval_set` is `[(X, grades)]` as in LightGBM: `[group]`.
             progress: False for no bar, or a function that is called with a `Report` on the way.
+            watch: a callable that is told every step and every validation of a named method.
         """
         if self.method == AUTO and (eval_set is not None or interventions is not None):
             raise ValueError(
@@ -126,6 +129,7 @@ class UnbiasedRanker(BaseEstimator):
                 interventions=interventions,
                 validate=None if eval_set is None else _judged(eval_set, eval_group, names),
                 progress=progress,
+                watch=watch,
                 **options,
             )
         )

@@ -20,6 +20,7 @@ import torch
 from unskew.data.clicks.batches import ClickBatches, ShardBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.feedback import Feedback, feedback_of
+from unskew.data.clicks.source import ClickSource, SourceBatches
 from unskew.data.clicks.storage import LogFolder
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.files import array_digest
@@ -36,12 +37,13 @@ from unskew.recipe import Recipe
 from unskew.training.debiased_trees import boost_debiased
 from unskew.training.train import Progress, Source, train
 from unskew.training.validation import Validation, on_clicks, on_judgements
+from unskew.training.watching import Watch
 from unskew.warm_start import as_model_sees, carry_over, check_columns, joined_levels, start_recipe
 
 
 def fit(
     recipe: Recipe,
-    log: ClickLog | LogFolder | None = None,
+    log: ClickLog | LogFolder | ClickSource | None = None,
     *,
     judged: JudgedSet | None = None,
     interventions: ClickLog | None = None,
@@ -49,18 +51,25 @@ def fit(
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
     start: Model | None = None,
+    watch: Watch | None = None,
 ) -> Model:
     """Train a method.
 
     Args:
-        log: clicks to learn from, in memory or, from `open_log`, read shard by shard.
+        log: clicks to learn from, in memory or, from `open_log`, read shard by shard; or a source that gives the
+            lists of each step, such as `FreshClicks`.
         judged: judged queries to learn from, for methods that do.
         interventions: a log of changed orders, for methods that need one; default: those that `log` records.
         validate: judged queries, or the share of the log's queries whose clicks are held out; None: the last state.
             (A log from `from_arrays` has a query for each list: put showings of one list together, or they part.)
         checkpoint: file to write to on the way, and to go on from where it exists.
         start: a model of the same method and features whose weights, curves and transform training begins with.
+        watch: told every step and every validation, see `training.watching`.
     """
+    steps: ClickSource | None = None
+    if isinstance(log, ClickSource):
+        _check_fixed(recipe, validate, start)
+        steps, log = log, log.documents
     source = log if log is not None else judged
     if source is None:
         raise ValueError(f"{recipe.method} has nothing to learn from: pass a click log (or judged data for 'labelled')")
@@ -77,7 +86,7 @@ def fit(
     learning, held_out = _split(log, validate, recipe.settings.seed)
     vocabulary = _vocabulary(recipe, learning)
     feedback = Feedback() if log is None else feedback_for(recipe, log)
-    logs = _transformed_sources(recipe, transform, learning, judged, interventions, vocabulary, start, feedback)
+    logs = _transformed_sources(recipe, transform, learning, judged, interventions, vocabulary, start, feedback, steps)
     if isinstance(validate, JudgedSet):
         named = validate.with_features(names, categories)
         logs["validation"] = transform_judged(named, transform)
@@ -93,7 +102,7 @@ def fit(
     same = {"hyper_parameters": json.loads(json.dumps(hyper)), "features": _checksum(logs)}
     if start is not None:
         same["start"] = array_digest([tensor.cpu().numpy() for tensor in start.method.state_dict().values()])
-    history = train(method, logs, recipe.settings, criterion, progress, checkpoint, same)
+    history = train(method, logs, recipe.settings, criterion, progress, checkpoint, same, watch)
     method.finish(logs)
     method.to("cpu")  # where the transform is, and where saved models stand
     trees = _trees(recipe, method, learning, names, feedback) if recipe.ranker == "trees" else None
@@ -109,6 +118,18 @@ def fit(
         vocabulary=vocabulary if method.uses_ids else None,
         trees=trees,
     )
+
+
+def _check_fixed(recipe: Recipe, validate: JudgedSet | float | None, start: Model | None) -> None:
+    """Refuse what needs a log that is there as a whole."""
+    method = recipe.method_class
+    missing = [name for name in method.estimated if recipe.hyper_parameters.get(name) is None]
+    if missing:
+        raise ValueError(f"{missing[0]} are estimated from a fixed log: pass {missing[0]}=, or simulate a log")
+    if method.prepare is not Method.prepare or method.finish is not Method.finish or recipe.ranker == "trees":
+        raise ValueError(f"{recipe.method} looks at a log as a whole: simulate one, it cannot learn from fresh clicks")
+    if isinstance(validate, Real) or start is not None:
+        raise ValueError("fresh clicks cannot be held out, nor go on from a model: validate on judged data, or not")
 
 
 def _started(recipe: Recipe, start: Model, log: ClickLog | LogFolder | None) -> Recipe:
@@ -157,6 +178,7 @@ def _transformed_sources(
     vocabulary: Vocabulary | None,
     start: Model | None,
     feedback: Feedback,
+    steps: ClickSource | None,
 ) -> dict[str, Source]:
     bias = joined_levels(start, log) if start is not None and log is not None else {}
 
@@ -166,8 +188,10 @@ def _transformed_sources(
         return part if vocabulary is None else vocabulary.encode(part)
 
     logs: dict[str, Source] = {}
-    if isinstance(log, LogFolder):
-        settings, detail = recipe.settings, recipe.method_class.detail
+    settings, detail = recipe.settings, recipe.method_class.detail
+    if steps is not None:
+        logs["clicks"] = SourceBatches(steps, settings.batch_size, detail=detail, prepare=prepared)
+    elif isinstance(log, LogFolder):
         logs["clicks"] = ShardBatches(
             log,
             settings.batch_size,
@@ -325,5 +349,5 @@ def _checksum(logs: Mapping[str, Source]) -> dict[str, float]:
     return {
         name: float(source.features.sum(dtype=np.float64))
         for name, source in logs.items()
-        if not isinstance(source, ClickBatches | ShardBatches)
+        if not isinstance(source, ClickBatches | ShardBatches | SourceBatches)
     }

@@ -30,6 +30,7 @@ from unskew.options import near, unknown_name
 from unskew.reporting.drawing import Drawn
 from unskew.reporting.page import ClaimResult, Section, write_report
 from unskew.reporting.sheets import NOTHING, Sheet, latex, markdown, options_text
+from unskew.training.watching import Watch
 
 DEFAULT_JOBS = 2
 AGAINST_PRODUCTION = ("low", "high", "difference", "least", "most", "verdict")
@@ -125,6 +126,7 @@ def run_experiment(
     jobs: int = DEFAULT_JOBS,
     fresh: Fresh = False,
     progress: Progress | None = None,
+    watch: Watch | None = None,
 ) -> Finished:
     """Run groups and write everything.
 
@@ -141,6 +143,7 @@ def run_experiment(
         jobs=jobs,
         fresh=fresh,
         progress=progress,
+        watch=watch,
     )
     _write_results(results, out)
     shown = present(experiment, results, data)

@@ -40,6 +40,7 @@ from unskew.comparison.rows import (
 from unskew.comparison.tasks import Task, perform
 from unskew.metrics import metric
 from unskew.parts import pickler_for
+from unskew.training.watching import Watch, of_run
 
 WAIT = 1.0  # seconds between looks at what other processes do
 DIED = "its process died, perhaps for lack of memory: try fewer jobs"
@@ -104,6 +105,7 @@ class _Board:
     progress: Progress | None
     tasks: Mapping[str, Task]
     claims: Claims
+    watch: Watch | None
     begun: float  # by the clock of the file system
     elsewhere: dict[str, Run] = field(default_factory=dict)  # what other processes do
     outcomes: dict[str, Outcome] = field(default_factory=dict)
@@ -150,6 +152,7 @@ def run_plan(
     jobs: int = 2,
     fresh: Fresh = False,
     progress: Progress | None = None,
+    watch: Watch | None = None,
 ) -> Results:
     """Run all that is not there yet.
 
@@ -159,12 +162,13 @@ def run_plan(
         tasks: what a run may do, by name; worker processes get these functions, so they stand in a module.
         jobs: runs side by side; threads are divided among them.
         fresh: run again what is there already: everything, or the methods with these labels.
+        watch: told every step and validation; with several jobs it is sent to their processes.
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")
     folder.mkdir(parents=True, exist_ok=True)
     with Claims(folder) as claims:
-        return _run_plan(groups, folder, metric_name, tasks, jobs, fresh, progress, claims)
+        return _run_plan(groups, folder, metric_name, tasks, jobs, fresh, progress, claims, watch)
 
 
 def _run_plan(
@@ -176,10 +180,11 @@ def _run_plan(
     fresh: Fresh,
     progress: Progress | None,
     claims: Claims,
+    watch: Watch | None,
 ) -> Results:
     first = [run for group in groups for run in group.candidates]
     n_later = sum(len(group.again(group.candidates[0])) for group in groups)
-    board = _Board(folder, len(first) + n_later, jobs, progress, tasks, claims, claims.now())
+    board = _Board(folder, len(first) + n_later, jobs, progress, tasks, claims, watch, claims.now())
     _run_all(first, board, fresh)
     chosen = [run for group in groups if (run := best_candidate(group, board.outcomes, metric_name)) is not None]
     again = {id(run): group.again for group in groups for run in group.candidates}
@@ -243,7 +248,7 @@ def _one_by_one(runs: Iterable[Run], board: _Board) -> None:
             continue
         board.running = {run.key: run.title}
         board.tell()
-        _note(run, board, *_perform_and_write(run, board.folder, board.task(run)))
+        _note(run, board, *_perform_and_write(run, board.folder, board.task(run), board.watch))
 
 
 def _side_by_side(waiting: Sequence[Run], board: _Board) -> None:
@@ -271,7 +276,7 @@ def _drain(runs: Sequence[Run], board: _Board, pool: ProcessPoolExecutor, jobs: 
                 continue
             pack = pickler_for(run.definition)
             try:
-                at_work[pool.submit(_perform_packed, pack((run, board.folder, board.task(run))))] = run
+                at_work[pool.submit(_perform_packed, pack((run, board.folder, board.task(run), board.watch)))] = run
             except BrokenProcessPool:
                 suspects.append(run)
         board.running = {run.key: run.title for run in at_work.values()}
@@ -302,11 +307,13 @@ def _perform_packed(packed: bytes) -> tuple[Outcome | None, float, str]:
     return _perform_and_write(*pickle.loads(packed))
 
 
-def _perform_and_write(run: Run, folder: Path, task: Task) -> tuple[Outcome | None, float, str]:
+def _perform_and_write(
+    run: Run, folder: Path, task: Task, watch: Watch | None = None
+) -> tuple[Outcome | None, float, str]:
     """Do a run and put its row on disk; the outcome or None, its seconds, and what went wrong."""
     started = time.monotonic()
     try:
-        outcome = perform(task, run.definition)
+        outcome = perform(task, run.definition, of_run(watch, run.title))
         write_row(folder, run.key, run.record, outcome, run.family)
         # As it stands on disk, so that a finished and a resumed experiment report the same.
         return read_row(folder, run.key), time.monotonic() - started, ""

@@ -5,7 +5,7 @@ chosen, seeds and metrics.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from unskew.methods import Method
 from unskew.options import Limits, NotEmpty
@@ -25,6 +25,7 @@ class SimulationSettings:
     joint: bool = False
     drop_clickless: bool = False
     interventions: OptionTable = field(default_factory=dict)
+    clicks: Literal["fixed", "fresh"] = "fixed"  # one log, or new clicks at every step of training
 
     def changed(self, changes: OptionTable) -> SimulationSettings:
         """With these entries in place of its own; options of the same user or policy are added to the old ones."""

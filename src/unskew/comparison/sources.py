@@ -22,6 +22,7 @@ from unskew.networks.registry import Network
 from unskew.parts import name_of
 from unskew.recipe import Recipe, find_method
 from unskew.simulation.browsing import User
+from unskew.simulation.fresh import FreshClicks
 from unskew.simulation.policies import Policy, make_policy
 from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Simulation
@@ -104,6 +105,20 @@ def user_of(data: str, user: OptionTable) -> User:
 def simulation_of(definition: Definition) -> Simulation:
     settings = definition["simulation"]
     return simulated(definition["data"], settings, definition["simulation_seed"])
+
+
+def fresh_clicks(definition: Definition) -> FreshClicks:
+    """The same users and lists, with new clicks at every step."""
+    entry, data = definition["simulation"], definition["data"]
+    return FreshClicks(
+        dataset(data).train,
+        policy_of(data, entry["policy"]),
+        user_of(data, entry["user"]),
+        n_shown=entry["n_shown"],
+        joint=entry["joint"],
+        drop_clickless=entry["drop_clickless"],
+        seed=definition["simulation_seed"],
+    )
 
 
 def intervention_log(definition: Definition) -> ClickLog:

@@ -6,6 +6,7 @@ import platform
 import time
 import warnings
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
@@ -18,6 +19,7 @@ from unskew.comparison.rows import Outcome
 from unskew.comparison.sources import (
     Definition,
     dataset,
+    fresh_clicks,
     intervention_log,
     judged_split,
     own_log,
@@ -30,14 +32,24 @@ from unskew.evaluation.evaluate import Evaluation, evaluate
 from unskew.fitting import fit
 from unskew.methods.hte import correct_clicks, oracle_effects
 from unskew.model import Model
+from unskew.simulation.fresh import FreshClicks
 from unskew.simulation.truth import Simulation
+from unskew.training.watching import Watch
 
 Task = Callable[[Definition], Outcome]
 
 
-def perform(task: Task, definition: Definition) -> Outcome:
-    """Do a task, and note its warnings, time and versions."""
+WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)  # of the run that is done just now
+
+
+def perform(task: Task, definition: Definition, watch: Watch | None = None) -> Outcome:
+    """Do a task, and note its warnings, time and versions.
+
+    Args:
+        watch: told every step and validation of the training.
+    """
     started = time.monotonic()
+    WATCH.set(watch)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RuntimeWarning)
         outcome = task(definition)
@@ -95,11 +107,20 @@ def fit_model(definition: Definition) -> tuple[Model, Simulation | None]:
         judged = judged_split(definition, "judged") if taught else None
         return fit(recipe, None if judged is not None else log, judged=judged, validate=valid), None
     if taught:
-        return fit(recipe, judged=dataset(definition["data"]).train, validate=valid), None
+        return fit(recipe, judged=dataset(definition["data"]).train, validate=valid, watch=WATCH.get()), None
     simulation = simulation_of(definition)
     interventions = intervention_log(definition) if definition["interventions"] else None
+    if definition["simulation"].get("clicks") == "fresh":
+        return fit(recipe, _checked_fresh(definition), validate=valid, watch=WATCH.get()), simulation
     log = ORACLES[definition["oracle"]](simulation)
-    return fit(recipe, log, interventions=interventions, validate=valid), simulation
+    return fit(recipe, log, interventions=interventions, validate=valid, watch=WATCH.get()), simulation
+
+
+def _checked_fresh(definition: Definition) -> FreshClicks:
+    settings = definition["simulation"]
+    if settings["interventions"] or definition["interventions"] or definition["oracle"]:
+        raise ValueError("fresh clicks have no interventions and no oracle: use clicks = 'fixed' for this method")
+    return fresh_clicks(definition)
 
 
 def _with_true_effects(simulation: Simulation) -> ClickLog:

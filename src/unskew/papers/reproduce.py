@@ -22,6 +22,7 @@ from unskew.papers.settings import PaperExperiment
 from unskew.papers.sheets import CHOSEN_BY, SHEETS
 from unskew.papers.tasks import PAPER_TASKS
 from unskew.reporting.sheets import Sheet
+from unskew.training.watching import Watch
 
 Data = str | Mapping[str, str] | Sequence[str | Mapping[str, str]]
 
@@ -46,6 +47,7 @@ def reproduce(
     shard: str | None = None,
     merge: Sequence[str | Path] = (),
     allow_code: bool = False,
+    watch: Watch | None = None,
     progress: Progress | None = None,
 ) -> Finished:
     """Run an experiment and write its results; what was run before is not run again.
@@ -62,6 +64,7 @@ def reproduce(
         fresh: run again what is there already: everything, or the methods with these labels.
         shard: "2/8" runs the second of eight parts of the methods and settings; the parts are put together by `merge`.
         merge: result folders whose finished runs are taken over first.
+        watch: told every step and validation of every run; see `training.watching`.
         allow_code: parts named `"module:Class"` in a file are imported.
     """
     experiment = load_experiment(name, allow_code=allow_code) if isinstance(name, str) else name
@@ -98,6 +101,7 @@ def reproduce(
         jobs=jobs,
         fresh=fresh,
         progress=progress,
+        watch=watch,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, overload
 import pyarrow as pa
 
 from unskew import fitting
+from unskew.data.clicks.source import ClickSource
 from unskew.data.clicks.storage import LogFolder
 from unskew.data.files import check_place
 from unskew.data.judged.judged_set import JudgedSet
@@ -25,6 +26,7 @@ from unskew.public.progress import Follow, followed
 from unskew.recipe import Recipe, check_has_curve, find_method
 from unskew.serving.weights import debiased_rows, write_rows
 from unskew.terminal import counting_progress, training_progress
+from unskew.training.watching import Watch
 
 DEFAULT_METHOD = "dla"
 HELD_OUT_FOR_CURVE = 0.1  # share of the queries that chooses the state of a click model
@@ -32,7 +34,7 @@ HELD_OUT_FOR_CURVE = 0.1  # share of the queries that chooses the state of a cli
 
 def fit(
     method: str | type[Method] | Recipe = DEFAULT_METHOD,
-    log: Log | LogFolder | None = None,
+    log: Log | LogFolder | ClickSource | None = None,
     *,
     judged: Judged | None = None,
     interventions: Log | None = None,
@@ -40,6 +42,7 @@ def fit(
     progress: Follow = True,
     checkpoint: Place | None = None,
     start: Model | Place | None = None,
+    watch: Watch | None = None,
     **options: Any,
 ) -> Model:
     """Train a method on a click log; the command is `unskew train`.
@@ -48,13 +51,16 @@ def fit(
 
     Args:
         method: a name in `METHODS`, a class of your own, or a whole `Recipe`.
-        log: clicks to learn from, or the path of a log; from `open_log` it is read shard by shard.
+        log: clicks to learn from, or the path of a log; from `open_log` it is read shard by shard. Or a `ClickSource`,
+            which gives the lists of each step, such as `FreshClicks`.
         judged: judged queries to learn from, for methods that do.
         interventions: a log of changed orders, for methods that need one; default: those that `log` records.
         validate: judged queries, or the share of the log's queries whose clicks are held out; None: the last state.
         progress: False for none, or a function that is called with a `Report` on the way.
         checkpoint: file to write to on the way, and to go on from where it exists.
         start: a model to go on from, or its path: weights, learnt curves and transform are taken over.
+        watch: a callable that is told every step and every validation; `unskew.TensorBoard` and `unskew.MLflow`
+            are ready ones.
         options: hyper-parameters of the method, of training (`steps`, `seed`, …), of the network, and `transform`.
 
     >>> import unskew
@@ -68,13 +74,14 @@ def fit(
     with followed(progress, training_progress, f"train {recipe.method}") as report:
         return fitting.fit(
             recipe,
-            None if log is None else as_log_or_folder(log),
+            None if log is None else log if isinstance(log, ClickSource) else as_log_or_folder(log),
             judged=None if judged is None else as_judged(judged, "train"),
             interventions=None if interventions is None else as_log(interventions),
             validate=as_judged(validate, "valid") if isinstance(validate, str | Path | JudgedSet) else validate,
             progress=report,
             checkpoint=checkpoint,
             start=None if start is None else as_model(start),
+            watch=watch,
         )
 
 

@@ -13,6 +13,7 @@ from unskew.papers.settings import PaperExperiment
 from unskew.public.inputs import Place
 from unskew.public.progress import Follow, followed
 from unskew.terminal import experiment_progress
+from unskew.training.watching import Watch
 
 
 def reproduce(
@@ -29,6 +30,7 @@ def reproduce(
     shard: str | None = None,
     merge: Sequence[Place] = (),
     allow_code: bool = False,
+    watch: Watch | None = None,
     progress: Follow = True,
 ) -> Finished:
     """Run an experiment of a paper and write tables, figures and a report; it goes on where it was cut off.
@@ -45,6 +47,7 @@ def reproduce(
         fresh: run again what is there already: everything, or the methods with these labels.
         shard: "2/8" runs the second of eight parts; the parts are put together by `merge`.
         merge: result folders whose finished runs are taken over first.
+        watch: a callable that is told every step and validation of every run, such as `unskew.TensorBoard(folder)`.
         progress: False for none, or a function that is called with a `State` on the way.
     """
     label = name if isinstance(name, str) else name.name
@@ -63,4 +66,5 @@ def reproduce(
             merge=merge,
             allow_code=allow_code,
             progress=report,
+            watch=watch,
         )

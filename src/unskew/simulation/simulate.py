@@ -37,13 +37,14 @@ from unskew.simulation.users import USERS, describe, make, make_user
 # Constants of what is drawn: a change of one is a change of every seeded log.
 QUERIES_PER_BLOCK = 256
 SHOWING, CLICKING, RECORDING = 0, 1, 2
+CHUNK = 8_192  # queries in work at a time
 
 Progress = Callable[[int, int], None]
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
-class _World:
+class World:
     """All that a block of queries needs to be simulated."""
 
     judged: JudgedSet
@@ -58,9 +59,23 @@ class _World:
     drop_clickless: bool
     record: Record | None
     seed: int
+    key: tuple[int, ...]  # of its random streams: the seed, and what else tells draws apart
 
     def stream(self, purpose: int, block: int) -> Generator:
-        return np.random.default_rng((self.seed, purpose, block))
+        return np.random.default_rng((*self.key, purpose, block))
+
+    def about(self) -> dict[str, object]:
+        """What the truth says of how it came about."""
+        return {
+            "data": self.judged.name,
+            "user": describe(USERS, self.user),
+            "policy": describe(POLICIES, self.policy),
+            "interventions": dict(self.interventions),
+            "n_shown": self.n_shown,
+            "drop_clickless": self.drop_clickless,
+            "record": None if self.record is None else asdict(self.record),
+            "seed": self.seed,
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +107,7 @@ def simulate(
     seed: int = 0,
     train: JudgedSet | None = None,
     threads: int = 2,
-    chunk: int = 8_192,
+    chunk: int = CHUNK,
     progress: Progress | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -113,18 +128,52 @@ def simulate(
         progress: called with the sessions done and the sessions in all.
         out: folder for the log; the truth is written beside it.
     """
+    check_at_least(threads=(threads, 1), chunk=(chunk, 1))
+    if out is not None:
+        check_target(out, overwrite=overwrite)
+    world = new_world(
+        judged,
+        policy,
+        user,
+        sessions=sessions,
+        n_shown=n_shown,
+        interventions=interventions,
+        joint=joint,
+        drop_clickless=drop_clickless,
+        record=record,
+        seed=seed,
+        train=train,
+    )
+    simulation = assemble(world, list(draw_all(world, threads, chunk, progress)))
+    if out is not None:
+        simulation.save(out, overwrite=overwrite)
+    return simulation
+
+
+def new_world(
+    judged: JudgedSet,
+    policy: str | Policy | type[Policy],
+    user: str | User | type[User],
+    *,
+    sessions: int | ArrayLike,
+    n_shown: int,
+    interventions: Mapping[str, float] | None = None,
+    joint: bool = False,
+    drop_clickless: bool = False,
+    record: Mapping[str, Any] | Record | None = None,
+    seed: int = 0,
+    train: JudgedSet | None = None,
+) -> World:
+    """All that is drawn from, checked and fitted; arguments as of `simulate`."""
     policy = make_policy(policy) if isinstance(policy, str | type) else policy
     user = make_user(user) if isinstance(user, str | type) else user
     shares = dict(interventions or {})
-    looks = make("record", {"looks": Record}, "looks", record) if isinstance(record, Mapping) else record
-    if out is not None:
-        check_target(out, overwrite=overwrite)
-    showings = _check(judged, user, sessions, n_shown, shares, seed, threads, chunk)
+    showings = _check(judged, user, sessions, n_shown, shares, seed)
     train = judged if train is None else train
     _warn_of_scale(user, max(judged.max_grade, train.max_grade))
     policy = policy if policy.fitted else policy.fit(train)
     user = user if user.fitted else user.fit(train)
-    world = _World(
+    return World(
         judged=judged,
         policy=policy,
         user=user,
@@ -135,13 +184,17 @@ def simulate(
         interventions=shares,
         joint=joint or drop_clickless or not user.independent,
         drop_clickless=drop_clickless,
-        record=looks,
+        record=make("record", {"looks": Record}, "looks", record) if isinstance(record, Mapping) else record,
         seed=seed,
+        key=(seed,),
     )
-    simulation = _assemble(world, list(_draw_all(world, threads, chunk, progress)))
-    if out is not None:
-        simulation.save(out, overwrite=overwrite)
-    return simulation
+
+
+def check_at_least(**values: tuple[int, int]) -> None:
+    """Refuse numbers that are too small; each with the least that it may be."""
+    for name, (value, least) in values.items():
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
 def _check(
@@ -151,18 +204,9 @@ def _check(
     n_shown: int,
     shares: Mapping[str, float],
     seed: int,
-    threads: int,
-    chunk: int,
 ) -> Index:
     """Refuse what cannot be simulated before any work is done; sessions of each query."""
-    for name, value, least in (
-        ("n_shown", n_shown, 1),
-        ("threads", threads, 1),
-        ("chunk", chunk, 1),
-        ("seed", seed, 0),
-    ):
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}, got {value}")
+    check_at_least(n_shown=(n_shown, 1), seed=(seed, 0))
     check_interventions(shares)
     if not judged.n_documents:
         raise ValueError("the judged set has no documents: there is nothing to show")
@@ -193,7 +237,7 @@ def _warn_of_scale(user: User, highest: float) -> None:
         logger.warning("no grade above 2 occurs: pass rows=(0, 2, 4) if 2 is the highest of the scale")
 
 
-def _draw_all(world: _World, threads: int, chunk: int, progress: Progress | None) -> Iterator[_Part]:
+def draw_all(world: World, threads: int = 1, chunk: int = CHUNK, progress: Progress | None = None) -> Iterator[_Part]:
     """Parts of all blocks in order, so many queries in work at a time."""
     blocks = range(-(-world.judged.n_queries // QUERIES_PER_BLOCK))
     blocks_at_once = max(1, chunk // QUERIES_PER_BLOCK)
@@ -208,11 +252,11 @@ def _draw_all(world: _World, threads: int, chunk: int, progress: Progress | None
                 yield part
 
 
-def _queries(world: _World, block: int) -> slice:
+def _queries(world: World, block: int) -> slice:
     return slice(block * QUERIES_PER_BLOCK, min((block + 1) * QUERIES_PER_BLOCK, world.judged.n_queries))
 
 
-def _draw_block(world: _World, block: int) -> _Part:
+def _draw_block(world: World, block: int) -> _Part:
     """Everything that happens to one block of queries."""
     queries = np.arange(world.judged.n_queries)[_queries(world, block)]
     candidates = Candidates.of(world.judged, queries, world.scores)
@@ -254,7 +298,7 @@ def _draw_block(world: _World, block: int) -> _Part:
     )
 
 
-def _assemble(world: _World, parts: list[_Part]) -> Simulation:
+def assemble(world: World, parts: list[_Part]) -> Simulation:
     """One log and one truth of all parts."""
     kept = np.concatenate([part.counted.sessions for part in parts]) > 0  # a list may have lost all its sessions
     if not kept.any():
@@ -295,12 +339,12 @@ def _assemble(world: _World, parts: list[_Part]) -> Simulation:
             seen=gather(lambda part: part.counted.seen),
             loggers=gather(lambda part: part.loggers),
             position_curve=world.user.position_curve(world.n_shown),
-            about=_about(world),
+            about=world.about(),
         ),
     )
 
 
-def _patterns(world: _World, parts: list[_Part], kept: NDArray[np.bool_]) -> Patterns:
+def _patterns(world: World, parts: list[_Part], kept: NDArray[np.bool_]) -> Patterns:
     """Click patterns of all parts, with lists numbered as in the log."""
     first_list = np.cumsum([0, *(len(part.documents) for part in parts)])
     new_number = np.cumsum(kept) - 1
@@ -310,16 +354,3 @@ def _patterns(world: _World, parts: list[_Part], kept: NDArray[np.bool_]) -> Pat
         clicks=np.concatenate([part.counted.pattern_clicks(world.n_shown) for part in parts]),
         sessions=compact_counts(np.concatenate([part.counted.pattern_sessions for part in parts])),
     )
-
-
-def _about(world: _World) -> dict[str, object]:
-    return {
-        "data": world.judged.name,
-        "user": describe(USERS, world.user),
-        "policy": describe(POLICIES, world.policy),
-        "interventions": dict(world.interventions),
-        "n_shown": world.n_shown,
-        "drop_clickless": world.drop_clickless,
-        "record": None if world.record is None else asdict(world.record),
-        "seed": world.seed,
-    }

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from unskew.data.clicks.batches import ClickBatches, JudgedBatches, ShardBatches
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.source import SourceBatches
 from unskew.data.files import array_digest, sole_writer
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists
@@ -30,9 +31,11 @@ from unskew.training.checkpoint import RunState, load_checkpoint, restore_optimi
 from unskew.training.history import History, Report
 from unskew.training.settings import Settings
 from unskew.training.stopping import Stopped, stop_requests
+from unskew.training.watching import Watch
 
-Source = ClickLog | JudgedSet | ClickBatches | ShardBatches  # the last: a log larger than memory
-Batches = ClickBatches | JudgedBatches | ShardBatches
+# ShardBatches: of a log larger than memory. SourceBatches: lists of every step's own.
+Source = ClickLog | JudgedSet | ClickBatches | ShardBatches | SourceBatches
+Batches = ClickBatches | JudgedBatches | ShardBatches | SourceBatches
 Progress = Callable[[Report], None]
 MOST_SKIPPED = 20
 
@@ -45,6 +48,7 @@ def train(
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
     fingerprint: Mapping[str, Any] | None = None,
+    watch: Watch | None = None,
 ) -> History:
     """Train a method on its sources, `logs["clicks"]` for most; the best validated state is kept.
 
@@ -54,6 +58,7 @@ def train(
         checkpoint: file to write to on the way, and to go on from where it exists. With one, SIGTERM and Ctrl-C end
             the run after its step, with the checkpoint written (`stopping.Stopped`).
         fingerprint: what else must be the same for a run to go on, e.g. hyper-parameters.
+        watch: told after every step, and again when that step was validated.
     """
     method.to(settings.torch_device())
     plan = plan_stages(method.stages(), settings.steps)
@@ -64,9 +69,9 @@ def train(
             same = {**_fingerprint(method, plan, sources, settings), **(fingerprint or {})}
             place = Path(checkpoint) if checkpoint else None
             if place is None:
-                return _run(method, plan, sources, settings, validate, progress, None, same, lambda: None)
+                return _run(method, plan, sources, settings, validate, progress, None, same, lambda: None, watch)
             with sole_writer(place), stop_requests() as stop_requested:
-                return _run(method, plan, sources, settings, validate, progress, place, same, stop_requested)
+                return _run(method, plan, sources, settings, validate, progress, place, same, stop_requested, watch)
     finally:
         for parameter, flag in zip(method.parameters(), trainable, strict=True):
             parameter.requires_grad_(flag)
@@ -93,6 +98,7 @@ def _run(
     checkpoint: Path | None,
     fingerprint: dict[str, Any],
     stop_requested: Callable[[], int | None],
+    watch: Watch | None,
 ) -> History:
     run = RunState()
     saved: dict[str, dict[str, Any]] = {}
@@ -111,9 +117,12 @@ def _run(
         chosen = method if averaged is None else averaged.method  # what is validated and kept
         while run.stage_step < n_steps:
             settings.set_rates(optimizer, run.stage_step, n_steps)
-            run.means.add(_step(method, stage, sources[stage.source], optimizer, networks, settings, run))
+            terms = _step(method, stage, sources[stage.source], optimizer, networks, settings, run)
+            run.means.add(terms)
             run.step += 1
             run.stage_step += 1
+            if watch is not None:
+                watch(Report(stage.name, run.step, total, terms, None, started, first_step))
             if averaged is not None:
                 averaged.update(method)
             number = stop_requested()
@@ -129,8 +138,11 @@ def _run(
             row = {"step": run.step, "stage": stage.name, "seconds": seconds, **terms}
             run.history.rows.append(row if value is None else {**row, "validation": value})
             stop = value is not None and _note_best(run, chosen, value, settings.patience)
+            report = Report(stage.name, run.step, total, terms, value, started, first_step)
             if progress is not None:
-                progress(Report(stage.name, run.step, total, terms, value, started, first_step))
+                progress(report)
+            if watch is not None and value is not None:
+                watch(report)
             if stop:
                 break
             if checkpoint is not None and run.stage_step < n_steps:
@@ -266,7 +278,7 @@ def _batches(stage: Stage, logs: Mapping[str, Source], method: Method, settings:
         raise ValueError(
             f"stage '{stage.name}' of {type(method).__name__} learns from {stage.source}: pass logs['{stage.source}']"
         )
-    if isinstance(source, ClickBatches | ShardBatches):
+    if isinstance(source, ClickBatches | ShardBatches | SourceBatches):
         return source
     if isinstance(source, JudgedSet):
         return JudgedBatches(source, settings.batch_size, seed=settings.seed)
@@ -289,6 +301,8 @@ def _fingerprint(
             return batches.log.digest
         if isinstance(batches, ShardBatches):
             return batches.folder.digest
+        if isinstance(batches, SourceBatches):
+            return batches.source.digest
         judged = batches.judged
         return array_digest([judged.features, judged.grades, judged.offsets])
 

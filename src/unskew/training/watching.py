@@ -1,0 +1,107 @@
+"""Watching: a callable that is told every step of training and every validation.
+
+`watch` of `fit`, `UnbiasedRanker.fit` and `reproduce` is any callable of a `Report`: its terms are those of the step,
+or, where `report.validation` is a number, means since the validation before. Ready ones write to TensorBoard and
+MLflow. A watcher with a method `of_run(title)` gives one of its own for each run of an experiment; it is sent to worker
+processes, so it must be picklable.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from unskew.training.history import Report
+
+Watch = Callable[[Report], None]
+
+
+def of_run(watch: Watch | None, title: str) -> Watch | None:
+    """The watcher of one run: of its own, where it can be divided."""
+    divide = getattr(watch, "of_run", None)
+    return watch if divide is None else divide(title)
+
+
+class TensorBoard:
+    """Writes loss terms and validation as TensorBoard reads them (`pip install 'unskew[tensorboard]'`).
+
+    Args:
+        folder: for the event files; runs of an experiment have a folder each.
+        every: steps between two records of the loss.
+    """
+
+    def __init__(self, folder: str | Path, every: int = 10):
+        _need("tensorboard")
+        self.folder = Path(folder)
+        self.every = every
+        self._writer: Any = None
+
+    def __call__(self, report: Report) -> None:
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(self.folder)
+        for name, value in _values(report, self.every).items():
+            self._writer.add_scalar(name, value, report.step)
+        if report.step == report.steps:
+            self._writer.flush()
+
+    def of_run(self, title: str) -> TensorBoard:
+        return TensorBoard(self.folder / re.sub(r"[^\w=.-]+", "-", title), self.every)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_writer": None}
+
+
+class MLflow:
+    """Logs loss terms and validation to MLflow (`pip install 'unskew[mlflow]'`), one MLflow run per training.
+
+    Args:
+        experiment: name of MLflow's experiment.
+        tracking_uri: where to log to; default: MLflow's own setting.
+        every: steps between two records of the loss.
+    """
+
+    def __init__(
+        self, experiment: str = "unskew", tracking_uri: str | None = None, every: int = 10, title: str | None = None
+    ):
+        _need("mlflow")
+        self.experiment, self.tracking_uri, self.every, self.title = experiment, tracking_uri, every, title
+        self._client: Any = None
+        self._run_id = ""
+
+    def __call__(self, report: Report) -> None:
+        if self._client is None:
+            self._start()
+        for name, value in _values(report, self.every).items():
+            self._client.log_metric(self._run_id, name, value, step=report.step)
+        if report.step == report.steps:
+            self._client.set_terminated(self._run_id)
+
+    def of_run(self, title: str) -> MLflow:
+        return MLflow(self.experiment, self.tracking_uri, self.every, title)
+
+    def _start(self) -> None:
+        from mlflow import MlflowClient
+
+        self._client = MlflowClient(self.tracking_uri)
+        found = self._client.get_experiment_by_name(self.experiment)
+        number = self._client.create_experiment(self.experiment) if found is None else found.experiment_id
+        self._run_id = self._client.create_run(number, run_name=self.title).info.run_id
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_client": None, "_run_id": ""}
+
+
+def _values(report: Report, every: int) -> dict[str, float]:
+    if report.validation is not None:
+        return {"validation": report.validation}
+    return {f"loss/{name}": value for name, value in report.terms.items()} if report.step % every == 0 else {}
+
+
+def _need(module: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise ModuleNotFoundError(f"watching with {module} needs it: pip install 'unskew[{module}]'")
