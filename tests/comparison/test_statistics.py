@@ -7,7 +7,8 @@ from scipy import stats
 from unskew.comparison.plan import Repetition, Run
 from unskew.comparison.rows import Outcome
 from unskew.comparison.run import Result
-from unskew.comparison.statistics import Table, mark, pick_baseline, summarize
+from unskew.comparison.statistics import Table, pick_baseline, summarize
+from unskew.evaluation.differences import mark
 
 RNG = np.random.default_rng(0)
 QUERIES = RNG.random(40)

@@ -17,7 +17,7 @@ from unskew.comparison.run import Results
 from unskew.comparison.settings import Experiment
 from unskew.comparison.statistics import Table
 from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION, leading_criterion
-from unskew.evaluation.differences import mean_interval
+from unskew.evaluation.differences import mean_interval, paired
 from unskew.metrics import metric
 from unskew.reporting.sheets import NOTHING, Field, Sheet, signed
 
@@ -133,10 +133,10 @@ def standings(values: Mapping[str, NDArray[np.float64]], higher_is_better: bool 
         if label == PRODUCTION or PRODUCTION not in values:
             found.append(Standing(label, mean, low, high))
             continue
-        level = 1 - ALPHA / len(rivals)
-        difference, least, most = mean_interval(values[label] - values[PRODUCTION], level)
+        pairs = paired(values[label], values[PRODUCTION])
+        least, most = pairs.interval(1 - ALPHA / len(rivals))
         beats = least > 0 if higher_is_better else most < 0
-        found.append(Standing(label, mean, low, high, difference, least, most, beats))
+        found.append(Standing(label, mean, low, high, pairs.mean, least, most, beats))
     return found
 
 

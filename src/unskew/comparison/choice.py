@@ -15,7 +15,7 @@ import numpy as np
 
 from unskew.comparison.against_production import ALPHA, PRODUCTION, Standing, standings
 from unskew.evaluation.criteria import CRITERIA, leading_criterion
-from unskew.evaluation.differences import mean_interval
+from unskew.evaluation.differences import paired
 from unskew.evaluation.held_out import Vector
 from unskew.reporting.sheets import signed
 
@@ -68,7 +68,8 @@ def coupling_test(measured: Measured) -> CouplingTest | None:
     values = [measured.get(name, {}).get("click_likelihood") for name in (BY_DOCUMENT, BY_POSITION)]
     if values[0] is None or values[1] is None:
         return None
-    return CouplingTest(*mean_interval(values[0] - values[1]))
+    pairs = paired(values[0], values[1])
+    return CouplingTest(pairs.mean, *pairs.interval())
 
 
 def choose(measured: Measured, *, trust: bool | None = None) -> Choice:
@@ -89,9 +90,10 @@ def choose(measured: Measured, *, trust: bool | None = None) -> Choice:
     best = max((name for name in pool), key=lambda name: np.nanmean(measured[name][criterion]))
     if best != safe:
         level = 1 - ALPHA / (len(pool) - 1)
-        difference, least, most = mean_interval(measured[best][criterion] - measured[safe][criterion], level)
+        gained = paired(measured[best][criterion], measured[safe][criterion])
+        least, most = gained.interval(level)
         if least > 0:
-            numbers = f"{signed(difference)} {title} ({signed(least)} to {signed(most)})"
+            numbers = f"{signed(gained.mean)} {title} ({signed(least)} to {signed(most)})"
             return Choice(best, f"{best} is better than {safe}, the safe choice, by {numbers}", coupling, criterion)
     others = ", ".join(pool[1:])
     reason = f"{safe} is the safe choice, and none of {others} is better by {title} beyond the interval"
@@ -120,11 +122,10 @@ def certify(
     rivals = {name: measured[name] for name in dict.fromkeys([choice.method, PLAIN]) if name in measured}
     criterion = deciding_criterion(rivals, coupled=coupled)
     if criterion is not None and choice.method != PLAIN and PLAIN in rivals:
-        lost = mean_interval(rivals[PLAIN][criterion] - rivals[choice.method][criterion])
-        if lost[1] > 0:
-            reason = (
-                f"plain clicks beat {choice.method} on other queries, by {signed(lost[0])} {CRITERIA[criterion].title}"
-            )
+        lost = paired(rivals[PLAIN][criterion], rivals[choice.method][criterion])
+        if lost.interval()[0] > 0:
+            by_how_much = f"{signed(lost.mean)} {CRITERIA[criterion].title}"
+            reason = f"plain clicks beat {choice.method} on other queries, by {by_how_much}"
             choice = Choice(PLAIN, reason, choice.coupling, choice.criterion)
     everything: dict[str, Mapping[str, Vector]] = {PRODUCTION: production, **rivals}
     by = deciding_criterion(everything, coupled=coupled)

@@ -46,7 +46,7 @@ class Repetition:
     data: str  # a fold, a world, or the data set itself
     seed: int
     data_set: str = ""  # the data set that it is a fold of; default: `data` itself
-    overlap: float = 0.0  # of its training data with those of other folds, see `differences.mean_interval`
+    overlap: float = 0.0  # of its training data with those of other folds, see `differences.Paired`
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_set", self.data_set or self.data)

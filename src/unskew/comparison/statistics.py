@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.comparison.run import Result
-from unskew.evaluation.differences import MARKS, holm, mean_interval, paired_t
+from unskew.evaluation.differences import Paired, corrected, mark, mean_interval
 from unskew.metrics import metric
 
 Vector = NDArray[np.float64]
@@ -46,28 +46,11 @@ class Cell:
 
 
 @dataclass(frozen=True, eq=False)
-class Paired:
+class Pair:
     """Differences of two methods on the repetitions that both have."""
 
-    units: Vector  # one per unit
-    queries: Vector  # one per query, averaged over the seeds of its fold
-    overlap: float
-
-    @property
-    def mean(self) -> float:
-        return float(self.units.mean())
-
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Over units; infinite with one."""
-        return mean_interval(self.units, level, self.overlap)[1:]
-
-    def p(self) -> float | None:
-        """Two-sided, over units; None with one."""
-        return paired_t(self.units, np.zeros_like(self.units), self.overlap) if len(self.units) > 1 else None
-
-    def p_queries(self) -> float | None:
-        counted = self.queries[~np.isnan(self.queries)]
-        return paired_t(counted, np.zeros_like(counted)) if len(counted) > 1 else None
+    units: Paired  # one per unit
+    queries: Paired  # one per query, averaged over the seeds of its fold
 
 
 class Table:
@@ -106,7 +89,7 @@ class Table:
             found.setdefault(result.run.unit, []).append(_mean(result, name))
         return {unit: np.array(values) for unit, values in found.items()}
 
-    def paired(self, setting: str, a: str, b: str, name: str) -> Paired | None:
+    def paired(self, setting: str, a: str, b: str, name: str) -> Pair | None:
         """Differences a - b; None if no repetition has both."""
         first, second = self.results.get((setting, a), {}), self.results.get((setting, b), {})
         units: dict[str, list[float]] = {}
@@ -121,7 +104,7 @@ class Table:
             return None
         means = np.array([np.mean(values) for values in units.values()])
         over_queries = np.concatenate([np.mean(values, axis=0) for values in queries.values()])
-        return Paired(means, over_queries, self.overlap(setting, a))
+        return Pair(Paired(means, self.overlap(setting, a)), Paired(over_queries[~np.isnan(over_queries)]))
 
 
 def pick_baseline(table: Table, setting: str, among: Sequence[str], metric_name: str) -> str | None:
@@ -140,8 +123,8 @@ def summarize(table: Table, setting: str, name: str, baseline: str | None) -> li
     """One cell per method, each compared with the baseline."""
     others = [label for label in table.labels(setting) if label != baseline and baseline is not None]
     pairs = {label: pair for label in others if (pair := table.paired(setting, label, str(baseline), name)) is not None}
-    p = corrected({label: pair.p() for label, pair in pairs.items()})
-    p_queries = corrected({label: pair.p_queries() for label, pair in pairs.items()})
+    p = corrected({label: pair.units.p() for label, pair in pairs.items()})
+    p_queries = corrected({label: pair.queries.p() for label, pair in pairs.items()})
     better = metric(name).higher_is_better
     cells = []
     for label in table.labels(setting):
@@ -150,7 +133,7 @@ def summarize(table: Table, setting: str, name: str, baseline: str | None) -> li
         mean, low, high = mean_interval(means, overlap=table.overlap(setting, label))
         several = len(means) > 1
         pair = pairs.get(label)
-        least, most = (None, None) if pair is None or len(pair.units) < 2 else pair.interval()
+        least, most = (None, None) if pair is None or len(pair.units.values) < 2 else pair.units.interval()
         decisive = p.get(label) if several else p_queries.get(label)
         cells.append(
             Cell(
@@ -164,29 +147,15 @@ def summarize(table: Table, setting: str, name: str, baseline: str | None) -> li
                 seed_deviation=_within(list(by_unit.values())),
                 n_units=len(means),
                 n_repetitions=sum(map(len, by_unit.values())),
-                difference=None if pair is None else pair.mean,
+                difference=None if pair is None else pair.units.mean,
                 difference_low=least,
                 difference_high=most,
                 p=p.get(label),
                 p_queries=p_queries.get(label),
-                mark=mark(None if pair is None else pair.mean, decisive, better),
+                mark=mark(None if pair is None else pair.units.mean, decisive, better),
             )
         )
     return cells
-
-
-def mark(difference: float | None, p: float | None, higher_is_better: bool) -> str:
-    """Signs of a difference that chance does not explain."""
-    if difference is None or p is None:
-        return ""
-    signs = max((n for threshold, n in MARKS.items() if p < threshold), default=0)
-    return ("+" if (difference > 0) == higher_is_better else "-") * signs
-
-
-def corrected(p_values: dict[str, float | None]) -> dict[str, float]:
-    """Those that are known, after Holm's correction."""
-    known = {label: p for label, p in p_values.items() if p is not None}
-    return dict(zip(known, holm(list(known.values())).tolist(), strict=True))
 
 
 def _mean(result: Result, name: str) -> float:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.transformed import transform_judged
-from unskew.evaluation.differences import mean_interval
+from unskew.evaluation.differences import mean_interval, paired
 from unskew.evaluation.evaluate import evaluate, score_documents
 from unskew.methods.labelled import Labelled
 from unskew.methods.method import Method
@@ -98,13 +98,14 @@ def tune(model: Model, judged: JudgedSet, plan: Plan = Plan()) -> Tuned:
     before, after = _outer_folds(model, prepared, plan)
     choice = _choose(model, prepared, plan)
     method = _tuned(model, prepared, plan, choice)
+    gained = paired(after, before)
     return Tuned(
         model=_with_method(model, method, choice, plan.metric, kept.n_queries),
         choice=choice,
         metric=plan.metric,
         before=mean_interval(before),
         after=mean_interval(after),
-        difference=mean_interval(after - before),
+        difference=(gained.mean, *gained.interval()),
         n_queries=kept.n_queries,
         left_out=judged.n_queries - kept.n_queries,
     )

@@ -17,22 +17,72 @@ MARKS = {0.05: 1, 0.005: 2}  # p below -> signs: "+" and "++" (better), "-" and 
 CHUNK = 4_000_000  # numbers held at once while resampling
 
 Interval = tuple[float, float]
-Test = Callable[[NDArray[np.float64], NDArray[np.float64]], float]
+Vector = NDArray[np.float64]
+Test = Callable[[Vector, Vector], float]
 
 
-def paired_t(a: ArrayLike, b: ArrayLike, overlap: float = 0.0) -> float:
-    """The p-value of a paired t-test; 1 if all pairs are equal.
+@dataclass(frozen=True, eq=False)
+class Paired:
+    r"""Differences of pairs, one per query, seed or fold: the one place where intervals and tests of them are computed.
 
     Args:
-        overlap: as in `mean_interval`; above 0 it is the corrected resampled t-test.
+        overlap: folds share training data, so their values are not independent: with test parts of `overlap` times
+            the training parts the variance of the mean is $s^2 (1/n + \text{overlap})$, and the test is the corrected
+            resampled t-test (Nadeau and Bengio, 2003).
     """
-    paired = _paired(a, b)
-    if len(paired) < 2:
-        raise ValueError(f"a paired test needs at least 2 pairs, got {len(paired)}")
-    error = _standard_error(paired, overlap)
-    if error == 0:
-        return 1.0 if paired[0] == 0 else 0.0
-    return float(2 * stats.t.sf(abs(paired.mean() / error), df=len(paired) - 1))
+
+    values: Vector
+    overlap: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        return float(self.values.mean())
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean."""
+        return float(self.values.std(ddof=1) * np.sqrt(1 / len(self.values) + self.overlap))
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """The t interval of the mean; infinite with one pair."""
+        if len(self.values) == 1:
+            return -np.inf, np.inf
+        half = float(stats.t.isf((1 - level) / 2, df=len(self.values) - 1) * self.error)
+        return self.mean - half, self.mean + half
+
+    def p(self) -> float | None:
+        """Of a two-sided t-test, 1 if all pairs are equal; None with one pair."""
+        if len(self.values) < 2:
+            return None
+        error = self.error
+        if error == 0:
+            return 1.0 if self.values[0] == 0 else 0.0
+        return float(2 * stats.t.sf(abs(self.mean / error), df=len(self.values) - 1))
+
+    def p_above(self, threshold: float) -> float:
+        """Of a one-sided t-test: small if the mean is above the threshold."""
+        error = self.error
+        if error == 0:
+            return 0.5 - 0.5 * float(np.sign(self.mean - threshold))
+        return float(stats.t.sf((self.mean - threshold) / error, df=len(self.values) - 1))
+
+
+def paired(a: ArrayLike, b: ArrayLike, overlap: float = 0.0) -> Paired:
+    """Differences a - b; a pair with NaN on both sides is left out, on one side only it is refused."""
+    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if first.shape != second.shape or first.ndim != 1:
+        raise ValueError(f"paired values must be two rows of equal length, got shapes {first.shape} and {second.shape}")
+    if (np.isnan(first) != np.isnan(second)).any():
+        raise ValueError("a query is left out (NaN) on one side only: evaluate both with the same `undefined`")
+    return Paired(_counted(first - second), overlap)
+
+
+def paired_t(a: ArrayLike, b: ArrayLike) -> float:
+    """The p-value of a paired t-test; 1 if all pairs are equal."""
+    p = paired(a, b).p()
+    if p is None:
+        raise ValueError("a paired test needs at least 2 pairs, got 1")
+    return p
 
 
 def randomization_test(a: ArrayLike, b: ArrayLike, rng: np.random.Generator, n: int = 10_000) -> float:
@@ -40,43 +90,44 @@ def randomization_test(a: ArrayLike, b: ArrayLike, rng: np.random.Generator, n: 
 
     The observed assignment counts as one of them, so that p is never 0.
     """
-    paired = _paired(a, b)
-    observed = abs(paired.sum())
+    values = paired(a, b).values
+    observed = abs(values.sum())
     as_large = 0
-    for rows in _chunks(n, len(paired)):
-        keep = rng.integers(0, 2, size=(rows, len(paired)), dtype=np.int8)
-        sums = 2 * (keep @ paired) - paired.sum()
-        as_large += int((np.abs(sums) >= observed - 1e-12 * np.abs(paired).sum()).sum())  # rounding is no proof
+    for rows in _chunks(n, len(values)):
+        keep = rng.integers(0, 2, size=(rows, len(values)), dtype=np.int8)
+        sums = 2 * (keep @ values) - values.sum()
+        as_large += int((np.abs(sums) >= observed - 1e-12 * np.abs(values).sum()).sum())  # rounding is no proof
     return (1 + as_large) / (1 + n)
 
 
-def holm(p_values: ArrayLike) -> NDArray[np.float64]:
+def holm(p_values: ArrayLike) -> Vector:
     """Holm's correction: the smallest of m p-values times m, the next times m - 1, and so on, never falling."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     scaled = p[order] * np.arange(len(p), 0, -1)
-    corrected = np.empty_like(p)
-    corrected[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
-    return corrected
+    found = np.empty_like(p)
+    found[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
+    return found
+
+
+def corrected(p_values: Mapping[str, float | None]) -> dict[str, float]:
+    """Those that are known, by name, after Holm's correction."""
+    known = {name: p for name, p in p_values.items() if p is not None}
+    return dict(zip(known, holm(list(known.values())).tolist(), strict=True))
+
+
+def mark(difference: float | None, p: float | None, higher_is_better: bool, marks: Mapping[float, int] = MARKS) -> str:
+    """Signs of a difference that chance does not explain: plus is better, whatever the direction."""
+    if difference is None or p is None:
+        return ""
+    signs = max((n for threshold, n in marks.items() if p < threshold), default=0)
+    return ("+" if (difference > 0) == higher_is_better else "-") * signs
 
 
 def mean_interval(values: ArrayLike, level: float = 0.95, overlap: float = 0.0) -> tuple[float, float, float]:
-    r"""The mean and its t interval; one value alone has an infinite interval.
-
-    Args:
-        overlap: folds share training data, so their values are not independent: with test parts of `overlap` times
-            the training parts the variance of the mean is $s^2 (1/n + \text{overlap})$ (Nadeau and Bengio, 2003).
-    """
-    counted = _counted(values)
-    mean = float(counted.mean())
-    if len(counted) == 1:
-        return mean, -np.inf, np.inf
-    half = float(stats.t.isf((1 - level) / 2, df=len(counted) - 1) * _standard_error(counted, overlap))
-    return mean, mean - half, mean + half
-
-
-def _standard_error(values: NDArray[np.float64], overlap: float) -> float:
-    return float(values.std(ddof=1) * np.sqrt(1 / len(values) + overlap))
+    """The mean and its t interval; one value alone has an infinite interval. `overlap` is that of `Paired`."""
+    counted = Paired(_counted(values), overlap)  # from 0
+    return counted.mean, *counted.interval(level)
 
 
 def bootstrap_interval(
@@ -131,44 +182,37 @@ def paired_differences(
         raise ValueError(f"there is no baseline '{baseline}' among {', '.join(per_query)}")
     runs = _same_queries(per_query)
     others = [name for name in runs if name != baseline]
-    p = {name: test(runs[name].mean(axis=0), runs[baseline].mean(axis=0)) for name in others}
+    p: dict[str, float | None] = {name: test(runs[name].mean(axis=0), runs[baseline].mean(axis=0)) for name in others}
     seeded = [name for name in others if 1 < len(runs[name]) == len(runs[baseline])]
-    p_seeds = {name: test(runs[name].mean(axis=1), runs[baseline].mean(axis=1)) for name in seeded}
-    p_holm, p_seeds_holm = _holm_by_name(p), _holm_by_name(p_seeds)
+    p_seeds: dict[str, float | None] = {
+        name: test(runs[name].mean(axis=1), runs[baseline].mean(axis=1)) for name in seeded
+    }
+    p_holm, p_seeds_holm = corrected(p), corrected(p_seeds)
 
     rows = []
     for name, values in runs.items():
         mean, low, high = mean_interval(values.mean(axis=0), level)
-        difference, least, most = mean_interval(values.mean(axis=0) - runs[baseline].mean(axis=0), level)
-        better = (difference > 0) == higher_is_better
+        pairs = paired(values.mean(axis=0), runs[baseline].mean(axis=0))
         rows.append(
             Difference(
                 name=name,
                 mean=mean,
                 interval=(low, high),
                 seed_interval=mean_interval(values.mean(axis=1), level)[1:] if len(values) > 1 else None,
-                difference=difference,
-                difference_interval=(least, most),
+                difference=pairs.mean,
+                difference_interval=pairs.interval(level),
                 n_seeds=len(values),
                 p=p.get(name),
                 p_holm=p_holm.get(name),
                 p_seeds=p_seeds.get(name),
                 p_seeds_holm=p_seeds_holm.get(name),
-                mark=("+" if better else "-") * _strength(p_holm.get(name), marks),
+                mark=mark(pairs.mean, p_holm.get(name), higher_is_better, marks),
             )
         )
     return rows
 
 
-def _strength(p: float | None, marks: Mapping[float, int]) -> int:
-    return max((signs for threshold, signs in marks.items() if p is not None and p < threshold), default=0)
-
-
-def _holm_by_name(p_values: Mapping[str, float]) -> dict[str, float]:
-    return dict(zip(p_values, holm(list(p_values.values())).tolist(), strict=True))
-
-
-def _same_queries(per_query: Mapping[str, ArrayLike]) -> dict[str, NDArray[np.float64]]:
+def _same_queries(per_query: Mapping[str, ArrayLike]) -> dict[str, Vector]:
     """Values [seeds, queries] of each ranker without the queries that are left out for all of them."""
     runs = {name: np.atleast_2d(np.asarray(values, dtype=np.float64)) for name, values in per_query.items()}
     first, reference = next(iter(runs.items()))
@@ -187,16 +231,7 @@ def _same_queries(per_query: Mapping[str, ArrayLike]) -> dict[str, NDArray[np.fl
     return {name: values[:, ~left_out] for name, values in runs.items()}
 
 
-def _paired(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
-    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if first.shape != second.shape or first.ndim != 1:
-        raise ValueError(f"paired values must be two rows of equal length, got shapes {first.shape} and {second.shape}")
-    if (np.isnan(first) != np.isnan(second)).any():
-        raise ValueError("a query is left out (NaN) on one side only: evaluate both with the same `undefined`")
-    return _counted(first - second)
-
-
-def _counted(values: ArrayLike) -> NDArray[np.float64]:
+def _counted(values: ArrayLike) -> Vector:
     array = np.asarray(values, dtype=np.float64)
     counted = array[~np.isnan(array)]
     if len(counted) == 0:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
-from unskew.comparison.statistics import Paired, Table, corrected
+from unskew.comparison.statistics import Table
+from unskew.evaluation.differences import Paired, corrected
 from unskew.metrics import metric
 from unskew.papers.settings import Claim
 from unskew.reporting.page import FAILS, HOLDS, UNDECIDED, UNTESTED, ClaimResult
@@ -80,37 +80,29 @@ def _differences(rule: Callable[[Paired, int, float], tuple[float, float]]) -> J
         for setting in settings:
             for other in claim.than:
                 pair = table.paired(setting, claim.label, other, name)
-                if pair is not None and len(pair.units) > 1:
+                if pair is not None and len(pair.units.values) > 1:
                     where = f"{setting + ': ' if setting else ''}{claim.label} − {other}"
-                    text = f"{where} {signed(pair.mean)} {name} ({interval_text(*pair.interval())})"
-                    found.append(Comparison(text, *rule(pair, sign, claim.margin)))
+                    text = f"{where} {signed(pair.units.mean)} {name} ({interval_text(*pair.units.interval())})"
+                    found.append(Comparison(text, *rule(pair.units, sign, claim.margin)))
         return found
 
     return judge_differences
 
 
-def _above(pair: Paired, threshold: float) -> float:
-    """One-sided p of the mean difference being above a threshold, over units."""
-    error = pair.units.std(ddof=1) * np.sqrt(1 / len(pair.units) + pair.overlap)
-    if error == 0:
-        return 0.5 - 0.5 * float(np.sign(pair.mean - threshold))
-    return float(stats.t.sf((pair.mean - threshold) / error, df=len(pair.units) - 1))
-
-
 def _better(pair: Paired, sign: int, margin: float) -> tuple[float, float]:
     del margin
-    p = min(1.0, 2 * _above(pair, 0.0)), min(1.0, 2 * (1 - _above(pair, 0.0)))  # two-sided, as the tables
+    p = min(1.0, 2 * pair.p_above(0.0)), min(1.0, 2 * (1 - pair.p_above(0.0)))  # two-sided, as the tables
     return p if sign > 0 else (p[1], p[0])
 
 
 def _similar(pair: Paired, sign: int, margin: float) -> tuple[float, float]:
     del sign
-    within = max(_above(pair, -margin), 1 - _above(pair, margin))
-    return within, min(_above(pair, margin), 1 - _above(pair, -margin))
+    within = max(pair.p_above(-margin), 1 - pair.p_above(margin))
+    return within, min(pair.p_above(margin), 1 - pair.p_above(-margin))
 
 
 def _no_worse(pair: Paired, sign: int, margin: float) -> tuple[float, float]:
-    p = _above(pair, -margin) if sign > 0 else 1 - _above(pair, margin)
+    p = pair.p_above(-margin) if sign > 0 else 1 - pair.p_above(margin)
     return p, 1 - p
 
 
@@ -131,7 +123,7 @@ def _trend(sign: int) -> Judge:
         curves = np.array([[units[unit].mean() for units in by_setting.values()] for unit in common])
         slopes = np.polyfit(np.arange(curves.shape[1]), curves.T, 1)[0]
         places = list(by_setting)
-        pair = Paired(slopes, slopes, table.overlap(places[0], claim.label))
+        pair = Paired(slopes, table.overlap(places[0], claim.label))
         ends = curves.mean(axis=0)
         text = f"{claim.label}: {ends[0]:.4f} at {places[0]}, {ends[-1]:.4f} at {places[-1]} ({name})"
         return [Comparison(text, *_better(pair, sign, 0.0))]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from unskew.comparison.run import Result, Results
 from unskew.comparison.settings import Experiment
-from unskew.evaluation.differences import holm, mean_interval, paired_t
+from unskew.evaluation.differences import corrected, paired
 from unskew.papers.few_labels import CHOSEN, TUNED, UNLABELLED, USES
 from unskew.reporting.drawing import line_figure
 from unskew.reporting.sheets import NOTHING, Field, Sheet, p_value, signed
@@ -91,24 +91,23 @@ def _use_sheet(experiment: Experiment, setting: str, found: Sequence[Result], da
 def _tests(setting: str, found: Sequence[Result]) -> list[tuple[Field, ...]]:
     numbers, draws = _numbers(found), _draws(found)
     others = [use for use in USES if use not in OURS]
-    rows, p_values = [], []
+    rows = []
     for use, n in product(OURS, numbers):
         rival = max(others, key=lambda other, n=n: _mean(draws[other, n]))  # type: ignore[misc]
         both = zip(draws[use, n], draws[rival, n], strict=True)
         ours, theirs = map(_by_seed, zip(*(_on_same(own, other) for own, other in both), strict=True))
-        rows.append((n, use, rival, mean_interval(ours - theirs)))
-        p_values.append(paired_t(ours, theirs) if len(ours) > 1 else np.nan)
-    corrected = holm(p_values) if np.isfinite(p_values).all() else p_values
+        rows.append((n, use, rival, paired(ours, theirs)))
+    p_values = corrected({str(number): pairs.p() for number, (*_, pairs) in enumerate(rows)})
     return [
         (
             Field(f"{setting}, {n}"),
             Field(use),
             Field(rival),
-            Field(signed(mean), mean),
-            Field(f"{signed(low)} to {signed(high)}" if np.isfinite(low) else NOTHING),
-            p_value(float(p)),
+            Field(signed(pairs.mean), pairs.mean),
+            Field("{} to {}".format(*map(signed, pairs.interval())) if len(found) > 1 else NOTHING),
+            p_value(p_values.get(str(number))),
         )
-        for (n, use, rival, (mean, low, high)), p in zip(rows, corrected, strict=True)
+        for number, (n, use, rival, pairs) in enumerate(rows)
     ]
 
 
