@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from unskew.data.clicks.batches import ClickBatches, ShardBatches
+from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.feedback import Feedback, feedback_of
+from unskew.data.clicks.shard_batches import ShardBatches
 from unskew.data.clicks.source import ClickSource, SourceBatches
 from unskew.data.clicks.storage import LogFolder
 from unskew.data.clicks.vocabulary import Vocabulary
@@ -33,6 +34,7 @@ from unskew.diagnosis.estimators.propensities import estimate_by, estimate_prope
 from unskew.methods import METHODS, Method
 from unskew.model import Model
 from unskew.networks.registry import Network, Problem
+from unskew.processes import alone, once
 from unskew.recipe import Recipe
 from unskew.training.debiased_trees import boost_debiased
 from unskew.training.train import Progress, Source, train
@@ -96,14 +98,15 @@ def fit(
         torch.manual_seed(recipe.settings.seed)
         method = recipe.method_class(problem, **hyper)
     started = {} if start is None else {"started_from": carry_over(start, method, problem)}
-    logs = dict(method.prepare(logs))
+    with alone():
+        logs = dict(method.prepare(logs))
     held_out = None if held_out is None else feedback.of(held_out)
     criterion = _criterion(logs.get("validation"), held_out, transform, recipe.settings.metric, vocabulary, start)
     same = {"hyper_parameters": json.loads(json.dumps(hyper)), "features": _checksum(logs)}
     if start is not None:
         same["start"] = array_digest([tensor.cpu().numpy() for tensor in start.method.state_dict().values()])
     history = train(method, logs, recipe.settings, criterion, progress, checkpoint, same, watch)
-    method.finish(logs)
+    once(lambda: _finish(method, logs), method)
     method.to("cpu")  # where the transform is, and where saved models stand
     trees = _trees(recipe, method, learning, names, feedback) if recipe.ranker == "trees" else None
     return Model(
@@ -130,6 +133,11 @@ def _check_fixed(recipe: Recipe, validate: JudgedSet | float | None, start: Mode
         raise ValueError(f"{recipe.method} looks at a log as a whole: simulate one, it cannot learn from fresh clicks")
     if isinstance(validate, Real) or start is not None:
         raise ValueError("fresh clicks cannot be held out, nor go on from a model: validate on judged data, or not")
+
+
+def _finish(method: Method, logs: Mapping[str, Source]) -> float:
+    method.finish(logs)
+    return 0.0
 
 
 def _started(recipe: Recipe, start: Model, log: ClickLog | LogFolder | None) -> Recipe:
@@ -198,6 +206,7 @@ def _transformed_sources(
             seed=settings.seed,
             detail=detail,
             together=settings.together,
+            lanes=settings.lanes,
             prepare=prepared,
         )
     elif log is not None:

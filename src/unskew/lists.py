@@ -10,7 +10,7 @@ Most lists of a query show the same documents in another order. A batch of them 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+MOST_PLACES = 1 << 24  # of a list, so that no two places of a batch have the same key
 Outputs = TypeVar("Outputs", Tensor, tuple[Tensor, ...])
 
 
@@ -39,6 +40,12 @@ class Distinct:
 
     rows: Tensor  # [rows, features] float32; the last is 0 and stands for padding, if there is any
     places: Tensor  # [batch, docs] int64, numbers of rows
+    keys: Tensor | None = None  # [rows] int64, what a row is, in whatever batch; None: its number
+
+    @property
+    def row_keys(self) -> Tensor:
+        """What a row draws random numbers by, `[rows]`."""
+        return torch.arange(len(self.rows), device=self.rows.device) if self.keys is None else self.keys
 
     @cached_property
     def features(self) -> Tensor:
@@ -55,7 +62,8 @@ class Distinct:
         return F.embedding(self.places, values.flatten(1)).view(*self.places.shape, *values.shape[1:])
 
     def to(self, device: torch.device | str) -> Distinct:
-        return Distinct(self.rows.to(device), self.places.to(device))
+        keys = None if self.keys is None else self.keys.to(device)
+        return Distinct(self.rows.to(device), self.places.to(device), keys)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +149,18 @@ class ClickedLists(Lists):
     seen: Tensor | None = None  # [batch, docs] float32, sessions in which a look at it was recorded
     seen_sessions: Tensor | None = None  # [batch] float32, sessions in which looks were recorded
     pairs: Tensor | None = None  # [batch, docs, docs]: sessions in which i was clicked and j was not
+    keys: Tensor | None = None  # [batch] int64, which row of the global batch it is; None: its number
+
+    @property
+    def row_keys(self) -> Tensor:
+        """What a row draws random numbers by, `[batch]`."""
+        return torch.arange(self.n_lists, device=self.mask.device) if self.keys is None else self.keys
+
+    @property
+    def place_keys(self) -> Tensor:
+        """The same of each place of the rows, `[batch · docs]`."""
+        places = torch.arange(self.n_docs, device=self.mask.device)
+        return (self.row_keys.unsqueeze(-1) * MOST_PLACES + places).flatten()
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +168,62 @@ class JudgedLists(Lists):
     """Documents with their judged relevance."""
 
     grades: Tensor  # [batch, docs] float32; 0 in padding
+
+
+def join_lists(parts: Sequence[ClickedLists]) -> ClickedLists:
+    """The rows of several batches as one; shorter lists are padded."""
+    wide = [_widened(part, max(part.n_docs for part in parts)) for part in parts]
+    joined: dict[str, Any] = {"features": None}
+    for name in (entry.name for entry in fields(ClickedLists) if entry.name not in joined):
+        values = [getattr(part, name) for part in wide]
+        if isinstance(values[0], Mapping):
+            joined[name] = {key: torch.cat([value[key] for value in values]) for key in values[0]}
+        elif isinstance(values[0], Tensor):
+            joined[name] = torch.cat(values)
+    if all(part.distinct is None for part in wide):
+        return ClickedLists(**{**joined, "features": torch.cat([part.features for part in wide])})
+    rows = [_distinct(part) for part in wide]
+    starts = np.cumsum([0, *(len(part.rows) for part in rows)]).tolist()
+    return ClickedLists(
+        **joined,
+        distinct=Distinct(
+            torch.cat([part.rows for part in rows]),
+            torch.cat([part.places + start for part, start in zip(rows, starts, strict=False)]),
+            torch.cat([part.row_keys for part in rows]),
+        ),
+    )
+
+
+def _widened(lists: ClickedLists, n_docs: int) -> ClickedLists:
+    """The same lists with padding after them."""
+    more = n_docs - lists.n_docs
+    if not more:
+        return lists
+
+    def padded(values: Tensor) -> Tensor:
+        return F.pad(values, (*(0, 0) * (values.ndim - 2), 0, more)) if values.ndim > 1 else values
+
+    changed: dict[str, Any] = {"features": None, "bias": {name: padded(each) for name, each in lists.bias.items()}}
+    for name in (entry.name for entry in fields(lists) if entry.name not in changed):
+        value = getattr(lists, name)
+        if isinstance(value, Tensor):
+            changed[name] = padded(value)
+    if lists.pairs is not None:
+        changed["pairs"] = F.pad(lists.pairs, (0, more, 0, more))
+    if lists.distinct is None:
+        return replace(lists, **{**changed, "features": padded(lists.features)})
+    rows, places = lists.distinct.rows, lists.distinct.places
+    keys = torch.cat([lists.distinct.row_keys, places.new_full((1,), -1)])
+    distinct = Distinct(F.pad(rows, (0, 0, 0, 1)), F.pad(places, (0, more), value=len(rows)), keys)
+    return replace(lists, **changed, distinct=distinct)
+
+
+def _distinct(lists: ClickedLists) -> Distinct:
+    """The rows of lists; where none is known to stand in two places, each place has its own."""
+    if lists.distinct is not None:
+        return lists.distinct
+    n_places = lists.n_lists * lists.n_docs
+    return Distinct(lists.features.flatten(0, 1), torch.arange(n_places).view(lists.mask.shape), lists.place_keys)
 
 
 def _first(values: Outputs) -> Outputs:

@@ -169,7 +169,7 @@ def test_a_numeric_column_cannot_lift_observation_above_one():
 
 def cancelled(method, lists, n_draws):
     """Whether each document's observation was cancelled, in many draws, `[draws, batch, docs]`."""
-    return torch.stack([~method._kept(lists.mask).expand_as(lists.mask) for _ in range(n_draws)])
+    return torch.stack([~method._kept(lists).expand_as(lists.mask) for _ in range(n_draws)])
 
 
 def test_documents_are_cancelled_with_the_chance_asked_for():
@@ -193,7 +193,7 @@ def test_lists_are_cancelled_as_a_whole_when_asked():
 def test_a_cancelled_document_competes_as_if_it_were_seen_surely_or_as_the_mean(monkeypatch, level):
     method, lists = new_lbd(cancel=0.5, cancel_to=level, penalty=0.0), clicked_lists()
     kept = torch.tensor([False, True, True, True]).expand_as(lists.mask)
-    monkeypatch.setattr(method, "_kept", lambda mask: kept)
+    monkeypatch.setattr(method, "_kept", lambda _: kept)
     loss = method.loss(lists)["clicks"]
 
     scores, outputs = method._forward(lists)
@@ -280,18 +280,37 @@ def test_the_estimated_penalty_and_its_gradient_are_right_on_average(share):
     assert float(error[0] / exact[0]) < 0.08  # the comparison above means something
 
 
-def test_penalized_documents_are_as_many_as_asked_for():
+def test_each_document_is_penalized_with_the_chance_asked_for():
     method = new_lbd(share=0.25)
-    mask = torch.ones(20, N_POSITIONS, dtype=torch.bool)
-    mask[:, 3] = False  # 60 documents: 15 are drawn, and each stands for 4 documents at 4 positions
+    mask = torch.ones(200, N_POSITIONS, dtype=torch.bool)
+    mask[:, 3] = False  # 600 documents: 150 are expected, standard error 10.6; each stands for 4 at 4 positions
     lists = replace(
-        clicked_lists(20), mask=mask, features=torch.arange(80.0).view(20, N_POSITIONS, 1), sessions=torch.ones(20)
+        clicked_lists(200), mask=mask, features=torch.arange(800.0).view(200, N_POSITIONS, 1), sessions=torch.ones(200)
     )
+    torch.manual_seed(0)
     chosen = penalized_pairs(lists, lists.bias, N_POSITIONS, share=method.share, exact=method.exact)
     rows = chosen.features.squeeze(-1).long()
-    assert chosen.weights.tolist() == [16.0] * 15
-    assert len(set(rows.tolist())) == len(chosen.positions) == 15
+    assert set(chosen.weights.tolist()) == {16.0}
+    assert abs(len(rows) - 150) < 40
+    assert len(set(rows.tolist())) == len(chosen.positions) == len(rows)
+    assert set(chosen.positions.tolist()) == set(range(N_POSITIONS))
     assert bool(mask.flatten()[rows].all())
+
+
+def test_what_is_drawn_for_a_row_does_not_change_with_the_rows_beside_it():
+    method, lists = new_lbd(cancel=0.3), clicked_lists(50)
+    torch.manual_seed(1)
+    whole = cancelled(method, lists, 10)
+    torch.manual_seed(1)
+    last = ClickedLists(
+        lists.features[30:],
+        mask=lists.mask[30:],
+        positions=lists.positions[30:],
+        clicks=lists.clicks[30:],
+        sessions=lists.sessions[30:],
+        keys=torch.arange(30, 50),
+    )
+    assert torch.equal(cancelled(method, last, 10), whole[:, 30:])
 
 
 def test_a_document_of_several_lists_is_penalized_once_with_all_its_showings():

@@ -27,8 +27,10 @@ from unskew.data.column_table import grouped
 from unskew.data.files import check_folder
 from unskew.model import Model, curve_rows
 from unskew.parts import load_part
+from unskew.processes import is_first
 from unskew.serving.model_files import ABOUT
 from unskew.terminal import console, parse_options, show_json, show_table
+from unskew.training.distributed import joined
 
 
 @command
@@ -88,19 +90,21 @@ def train(
     if stream and (since, until, half_life) != (None, None, None):
         raise ValueError("--since, --until and --half-life cut a log in memory: leave out --stream")
     checkpoint = out.with_name(f".{out.name}.checkpoint")
-    model = unskew.fit(
-        recipe,
-        unskew.open_log(log) if stream else window(unskew.read_log(log), since, until, half_life),
-        judged=judged,
-        interventions=interventions,
-        validate=_share_or_name(validate),
-        progress=not (quiet or json),
-        checkpoint=checkpoint,
-        start=first,
-    )
-    unskew.save_model(model, out, overwrite=overwrite)
-    checkpoint.unlink(missing_ok=True)
-    _show_model(model, out, json)
+    with joined():
+        model = unskew.fit(
+            recipe,
+            unskew.open_log(log) if stream else window(unskew.read_log(log), since, until, half_life),
+            judged=judged,
+            interventions=interventions,
+            validate=_share_or_name(validate),
+            progress=is_first() and not (quiet or json),
+            checkpoint=checkpoint,
+            start=first,
+        )
+        if is_first():
+            unskew.save_model(model, out, overwrite=overwrite)
+            checkpoint.unlink(missing_ok=True)
+            _show_model(model, out, json)
 
 
 def _share_or_name(text: str | None) -> float | str | None:

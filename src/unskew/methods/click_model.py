@@ -20,7 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unskew.data.clicks.batches import ClickBatches, ShardBatches
+from unskew.data.clicks.batches import ClickBatches
+from unskew.data.clicks.shard_batches import ShardBatches
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.click_parts import DocumentPart, PartsRanker

@@ -13,6 +13,7 @@ from unskew import losses
 from unskew.lists import JudgedLists
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.registry import Problem
+from unskew.processes import total
 
 GAINS = {"grade": lambda grades: grades.clamp(min=0.0), "exponential": lambda grades: grades.clamp(min=0.0).exp2() - 1}
 
@@ -42,6 +43,7 @@ class Labelled(Method):
         scores = lists.apply(self.relevance)
         gains = self.gain(lists.grades).masked_fill(~lists.mask, 0.0)
         # One unit of gain a list, as of clicks a session: else steps and clipping depend on the scale of grades.
-        total = gains.sum()
-        unit = torch.where(total > 0, len(gains) / total, 0.0)  # without relevant documents there is nothing to learn
+        n_lists, all_gains = total(torch.stack([gains.new_tensor(len(gains)), gains.sum()]))
+        # Without relevant documents there is nothing to learn.
+        unit = torch.where(all_gains > 0, n_lists / all_gains, 0.0)
         return {"grades": losses.softmax(scores, gains * unit, lists.mask)}

@@ -169,7 +169,7 @@ class LBD(Method):
         scores, outputs = self._forward(lists)
         centre = self._centre_of(outputs, lists)
         log_seen = self._log_seen(outputs, centre, lists)
-        kept = self._kept(lists.mask).to(scores.dtype)
+        kept = self._kept(lists).to(scores.dtype)
         logits = scores + kept * (log_seen - self.level(log_seen, showings(lists)))
         terms = {"clicks": losses.softmax(logits, lists.clicks, lists.mask)}
         if self.penalty:
@@ -211,11 +211,11 @@ class LBD(Method):
 
         return (chosen.weights * slope_lengths(seen, inputs(chosen.features))).sum()
 
-    def _kept(self, mask: Tensor) -> Tensor:
+    def _kept(self, lists: ClickedLists) -> Tensor:
         r"""$\gamma$: False where observation is cancelled."""
         if not self.training:
-            return mask
-        return draw_kept(mask, self.cancel, self.cancel_by)
+            return lists.mask
+        return draw_kept(lists, self.cancel, self.cancel_by)
 
     def _forward(self, lists: ClickedLists) -> tuple[Tensor, Tensor]:
         """Scores `[batch, docs]` and the outputs of observation `[batch, docs, positions]`."""

@@ -15,9 +15,11 @@ is slow from there, and counted clicks are steady enough for larger steps.
 from __future__ import annotations
 
 import torch
+from scipy.stats import binom
 from torch import Tensor
 
 from unskew import losses
+from unskew.draws import new_salt, uniform
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Terms
 from unskew.networks.registry import Problem
@@ -60,7 +62,7 @@ class RegressionEM(Method):
             unclicked = lists.sessions.unsqueeze(-1) - lists.clicks
             share = ((relevant - lists.clicks) / unclicked.clamp(min=SMALLEST)).clamp(0, 1)
             draws = unclicked.ceil().clamp(min=1)  # weighted sessions need not be whole
-            relevant = lists.clicks + torch.binomial(draws, share) * unclicked / draws
+            relevant = lists.clicks + _binomial(draws, share, lists) * unclicked / draws
         return {"relevance": losses.sigmoid(scores, relevant, lists.sessions, lists.mask)}
 
     def posteriors(self, scores: Tensor, lists: ClickedLists) -> tuple[Tensor, Tensor]:
@@ -90,3 +92,11 @@ class RegressionEM(Method):
         total = sum_per_position(shown, lists.positions, lists.mask, n_positions)
         mean = sum_per_position(seen, lists.positions, lists.mask, n_positions) / total
         self.seen.update(mean.clamp(SMALLEST, 1 - SMALLEST), total > 0)
+
+
+def _binomial(draws: Tensor, share: Tensor, lists: ClickedLists) -> Tensor:
+    """Successes of so many draws, by the row of the global batch."""
+    places = torch.arange(lists.n_docs, device=share.device)
+    quantile = uniform(new_salt(), lists.row_keys.unsqueeze(-1), places)
+    found = binom.ppf(quantile.cpu().numpy(), draws.cpu().numpy(), share.cpu().double().numpy())
+    return torch.as_tensor(found).clamp(min=0.0).to(share)

@@ -38,6 +38,7 @@ from unskew.networks.documents import Ranker, mlp
 from unskew.networks.embeddings import RelevanceEmbedding, observation_embedding, starting_at
 from unskew.networks.registry import Problem
 from unskew.networks.running import RunningEstimate
+from unskew.processes import total
 
 LARGEST_LOG_VARIANCE = 4.0  # of either sign; embeddings are of order 1, and σ stays between e^-2 and e^2
 BASE_SIZES = (256, 64)  # the paper's base network
@@ -243,7 +244,7 @@ def _moments(relevance: Tensor, lists: ClickedLists) -> Tensor:
     """Mean of [r, 1] [r, 1]^T over impressions, `[d + 1, d + 1]`."""
     weights = (lists.sessions.unsqueeze(-1) * lists.mask).reshape(-1, 1)
     vectors = F.pad(relevance, (0, 1), value=1.0).flatten(0, 1)
-    return (weights * vectors).T @ vectors / weights.sum()
+    return total((weights * vectors).T @ vectors) / total(weights.sum())
 
 
 def _principal_direction(method: Vectorization) -> Tensor:

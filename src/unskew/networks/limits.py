@@ -7,18 +7,19 @@ that relevance learns to explain clicks without it as well.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from unskew.draws import new_salt, uniform
 from unskew.lists import ClickedLists
+from unskew.processes import total
 
-CANCELLED_TOGETHER: dict[str, Callable[[Tensor], tuple[int, ...]]] = {
-    "document": lambda mask: tuple(mask.shape),
-    "list": lambda mask: (mask.shape[0], 1),
+CANCELLED_TOGETHER: dict[str, Callable[[ClickedLists], int]] = {
+    "document": lambda lists: lists.n_docs,
+    "list": lambda _: 1,
 }
 
 
@@ -28,8 +29,9 @@ def showings(lists: ClickedLists) -> Tensor:
 
 
 def weighted_mean(values: Tensor, weights: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """The mean over these dimensions; 0 where there are no weights."""
-    return (weights * values).sum(dims) / weights.sum(dims).clamp(min=torch.finfo(values.dtype).tiny)
+    """The mean over these dimensions, the batch among them, of all processes; 0 where there are no weights."""
+    sums, total_weight = total((weights * values).sum(dims)), total(weights.sum(dims))
+    return sums / total_weight.clamp(min=torch.finfo(values.dtype).tiny)
 
 
 @dataclass(frozen=True)
@@ -47,35 +49,37 @@ def penalized_pairs(
 ) -> Penalized:
     """All pairs of a document and a position if `exact`, else one position of a share of the documents at random.
 
-    A document that stands in several lists counts once, with all its showings. Where bias columns tell these apart an
-    exact sum takes every one, a random one draws one of them; pass no `bias` where slopes do not depend on it.
+    Each document is drawn by itself, with a chance of `share`. One that stands in several lists counts once, with all
+    its showings. Where bias columns tell these apart an exact sum takes every one, a random one draws one of them; pass
+    no `bias` where slopes do not depend on it.
     """
     shown = showings(lists).flatten()
     if lists.distinct is None or (exact and bias):
         features, weights = lists.features.flatten(0, 1), shown
         real = lists.mask.flatten().nonzero().squeeze(-1)
         showing = torch.arange(len(shown), device=shown.device)
+        keys = lists.place_keys
     else:
         features, numbers = lists.distinct.rows, lists.distinct.places.flatten()
         weights = shown.new_zeros(len(features)).index_add(0, numbers, shown)
         real = numbers[lists.mask.flatten()].unique()
-        showing = _one_each(numbers, shown, len(features)) if bias else torch.zeros_like(numbers)
+        showing = _one_each(numbers, shown, len(features), lists.place_keys) if bias else torch.zeros_like(numbers)
+        keys = lists.distinct.row_keys
     if exact:
         times = 1.0
         chosen = real.repeat_interleave(n_positions)
         positions = torch.arange(n_positions, device=real.device).repeat(len(real))
     else:
-        n_drawn = math.ceil(share * len(real))
-        times = n_positions * len(real) / max(n_drawn, 1)
-        chosen = real[torch.randperm(len(real), device=real.device)[:n_drawn]]
-        positions = torch.randint(n_positions, (n_drawn,), device=real.device)
+        times = n_positions / share
+        chosen = real[uniform(new_salt(), keys[real]) < share]
+        positions = (n_positions * uniform(new_salt(), keys[chosen])).long()
     levels = {name: values.flatten()[showing[chosen]] for name, values in bias.items()}
     return Penalized(features[chosen], positions, times * weights[chosen], levels)
 
 
-def _one_each(numbers: Tensor, weights: Tensor, n: int) -> Tensor:
+def _one_each(numbers: Tensor, weights: Tensor, n: int, keys: Tensor) -> Tensor:
     """A place of each number, drawn in proportion to its weight, `[n]`."""
-    race = weights / torch.empty_like(weights).exponential_()
+    race = weights / -torch.log1p(-uniform(new_salt(), keys)).clamp(max=-torch.finfo(torch.float64).tiny)
     fastest = race.new_zeros(n).scatter_reduce(0, numbers, race, "amax")
     wins = (race == fastest[numbers]).nonzero().squeeze(-1)
     return torch.zeros(n, dtype=torch.long, device=numbers.device).index_copy(0, numbers[wins], wins)
@@ -89,6 +93,7 @@ def slope_lengths(function: Callable[[Tensor], Tensor], features: Tensor) -> Ten
     return torch.linalg.vector_norm(slopes, dim=-1)
 
 
-def draw_kept(mask: Tensor, cancel: float, together: str) -> Tensor:
+def draw_kept(lists: ClickedLists, cancel: float, together: str) -> Tensor:
     """False where observation is cancelled, each with chance `cancel`; fits `[batch, docs]`."""
-    return torch.rand(CANCELLED_TOGETHER[together](mask), device=mask.device) >= cancel
+    parts = torch.arange(CANCELLED_TOGETHER[together](lists), device=lists.mask.device)
+    return uniform(new_salt(), lists.row_keys.unsqueeze(-1), parts) >= cancel

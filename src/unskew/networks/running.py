@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from unskew.processes import total
+
 
 class RunningEstimate(nn.Module):
     """An exponential average that is saved, loaded and moved with the method, as BatchNorm's statistics are."""
@@ -27,6 +29,6 @@ class RunningEstimate(nn.Module):
 
 
 def sum_per_position(values: Tensor, positions: Tensor, mask: Tensor, n_positions: int) -> Tensor:
-    """Sums of values `[batch, docs]` over the documents at each position, `[positions]`."""
+    """Sums of values `[batch, docs]` over the documents of all processes at each position, `[positions]`."""
     places = positions.clamp(max=n_positions - 1)[mask]
-    return torch.zeros(n_positions, dtype=values.dtype, device=values.device).index_add(0, places, values[mask])
+    return total(torch.zeros(n_positions, dtype=values.dtype, device=values.device).index_add(0, places, values[mask]))

@@ -15,7 +15,7 @@ from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn, count_patterns
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.lists import ClickedLists, Distinct, JudgedLists
+from unskew.lists import ClickedLists, JudgedLists
 from unskew.methods.method import Method
 
 N_DOCS, N_FEATURES = 5, 4
@@ -116,7 +116,7 @@ def in_double(lists: Any) -> Any:
         if isinstance(value, Tensor) and value.is_floating_point()
     }
     if lists.distinct is not None:
-        doubled |= {"features": None, "distinct": Distinct(lists.distinct.rows.double(), lists.distinct.places)}
+        doubled |= {"features": None, "distinct": replace(lists.distinct, rows=lists.distinct.rows.double())}
     return replace(lists, **doubled)
 
 

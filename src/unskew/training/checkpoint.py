@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from unskew.data.files import array_digest, json_digest, new_file
+from unskew.processes import is_first
 from unskew.training.history import History, MeanTerms
 
 VERSION = 2
@@ -44,7 +45,9 @@ class RunState:
 def save_checkpoint(
     path: Path, run: RunState, method: nn.Module, optimizer: torch.optim.Optimizer, fingerprint: dict[str, Any]
 ) -> None:
-    """Write where the run stands, atomically."""
+    """Write where the run stands, atomically; of several processes the first does."""
+    if not is_first():
+        return
     tensors = {f"method.{name}": value for name, value in method.state_dict().items()}
     for kept in KEPT:
         tensors |= {f"{kept}.{name}": value for name, value in (getattr(run, kept) or {}).items()}

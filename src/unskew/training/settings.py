@@ -39,6 +39,7 @@ class Settings:
     steps: Count = 1_000  # over all stages
     batch_size: Count = 128  # lists: smaller batches learn as much per step, in half the time
     together: Count = TOGETHER  # lists of a query that stay together in a batch; 1: each is shuffled by itself
+    lanes: Count = 1  # shards of a streamed log that a batch has lists of; several processes share them
     optimizer: str = "adagrad"
     learning_rate: Positive = 0.1
     schedule: str = "constant"  # or "cosine": the learning rate falls to 0 at the end of each stage
@@ -92,6 +93,6 @@ class Settings:
 
     def to_json(self) -> dict[str, Any]:
         """All settings; those that older files do not know are left out where they change nothing."""
-        usual = {"together": TOGETHER, "average": None, "schedule": "constant", "warm_up": 0}
+        usual = {"together": TOGETHER, "lanes": 1, "average": None, "schedule": "constant", "warm_up": 0}
         usual |= {"grade": None, "sum_grades": False}
         return {name: value for name, value in asdict(self).items() if name not in usual or value != usual[name]}

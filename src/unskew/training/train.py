@@ -2,7 +2,7 @@
 
 A stage is run to its end before the next begins. Everything that a stage does not train is frozen. Loss terms are
 sums over sessions and are divided once, here, by the sessions of the batch. Every network is clipped by itself: with a
-joint norm one term would starve the other.
+joint norm one term would starve the other. Several processes (`distributed`) take one step together.
 """
 
 from __future__ import annotations
@@ -11,23 +11,26 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from unskew.data.clicks.batches import ClickBatches, JudgedBatches, ShardBatches
+from unskew.data.clicks.batches import ClickBatches, JudgedBatches
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.shard_batches import ShardBatches
 from unskew.data.clicks.source import SourceBatches
 from unskew.data.files import array_digest, sole_writer
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage
 from unskew.networks.tables import decays
+from unskew.processes import is_first, largest, once, share, state_from_first, total
 from unskew.training.averaging import UNVALIDATED, AveragedMethod
 from unskew.training.checkpoint import RunState, load_checkpoint, restore_optimizer, save_checkpoint
+from unskew.training.distributed import add_up, file_of_first
 from unskew.training.history import History, Report
 from unskew.training.settings import Settings
 from unskew.training.stopping import Stopped, stop_requests
@@ -61,6 +64,7 @@ def train(
         watch: told after every step, and again when that step was validated.
     """
     method.to(settings.torch_device())
+    state_from_first(method)
     plan = plan_stages(method.stages(), settings.steps)
     sources = {stage.source: _batches(stage, logs, method, settings) for stage, _ in plan}
     trainable = [parameter.requires_grad for parameter in method.parameters()]
@@ -70,7 +74,7 @@ def train(
             place = Path(checkpoint) if checkpoint else None
             if place is None:
                 return _run(method, plan, sources, settings, validate, progress, None, same, lambda: None, watch)
-            with sole_writer(place), stop_requests() as stop_requested:
+            with _writer(place), stop_requests() as stop_requested:
                 return _run(method, plan, sources, settings, validate, progress, place, same, stop_requested, watch)
     finally:
         for parameter, flag in zip(method.parameters(), trainable, strict=True):
@@ -102,8 +106,10 @@ def _run(
 ) -> History:
     run = RunState()
     saved: dict[str, dict[str, Any]] = {}
-    if checkpoint is not None and checkpoint.exists():
-        run, saved = load_checkpoint(checkpoint, method, fingerprint)
+    if checkpoint is not None:
+        with file_of_first(checkpoint) as written:
+            if written is not None:
+                run, saved = load_checkpoint(written, method, fingerprint)
     started, first_step = time.monotonic(), run.step
     earlier = run.history.seconds
     total = sum(n for _, n in plan)
@@ -121,27 +127,26 @@ def _run(
             run.means.add(terms)
             run.step += 1
             run.stage_step += 1
-            if watch is not None:
+            if watch is not None and is_first():
                 watch(Report(stage.name, run.step, total, terms, None, started, first_step))
             if averaged is not None:
                 averaged.update(method)
-            number = stop_requested()
-            if number is not None and checkpoint is not None:
+            if checkpoint is not None and (number := largest(stop_requested() or 0)):
                 run.average = None if averaged is None else averaged.state()
                 save_checkpoint(checkpoint, run, method, optimizer, fingerprint)
                 raise Stopped(number, run.step)
             if run.stage_step % settings.validate_every and run.stage_step != n_steps:
                 continue
-            value = validate(chosen) if validate is not None and stage.selects else None
+            value = _validated(validate, chosen) if stage.selects else None
             method.train()  # validation may have changed that
             seconds, terms = earlier + time.monotonic() - started, run.means.take()
             row = {"step": run.step, "stage": stage.name, "seconds": seconds, **terms}
             run.history.rows.append(row if value is None else {**row, "validation": value})
             stop = value is not None and _note_best(run, chosen, value, settings.patience)
             report = Report(stage.name, run.step, total, terms, value, started, first_step)
-            if progress is not None:
+            if progress is not None and is_first():
                 progress(report)
-            if watch is not None and value is not None:
+            if watch is not None and value is not None and is_first():
                 watch(report)
             if stop:
                 break
@@ -156,6 +161,15 @@ def _run(
             nothing = torch.optim.SGD(method.parameters())  # the next stage starts with an optimizer of its own
             save_checkpoint(checkpoint, run, method, nothing, fingerprint)
     return run.history
+
+
+def _validated(validate: Callable[[Method], float] | None, method: Method) -> float | None:
+    """How good the method is by now; one process says so for all."""
+    return None if validate is None else once(lambda: validate(method), method)
+
+
+def _writer(checkpoint: Path) -> AbstractContextManager[None]:
+    return sole_writer(checkpoint) if is_first() else nullcontext()
 
 
 def _new_average(
@@ -183,26 +197,27 @@ def _step(
     run: RunState,
 ) -> dict[str, float]:
     """One update; gives the loss terms per session, nothing where they were not finite."""
-    lists = batches(run.step).to(next(method.parameters()).device)
-    n_sessions = lists.sessions.sum() if isinstance(lists, ClickedLists) else lists.n_lists
+    lists = batches(run.step, share()).to(next(method.parameters()).device)
+    n_sessions = total(lists.sessions.sum() if isinstance(lists, ClickedLists) else torch.tensor(lists.n_lists))
     terms = stage.loss(lists)
     shares = torch.stack(list(terms.values())) / n_sessions
     loss = shares.sum()
     optimizer.zero_grad(set_to_none=True)
     if loss.requires_grad:
         loss.backward()
-        if settings.max_gradient_norm is not None:
-            for parameters in networks:
-                nn.utils.clip_grad_norm_(parameters, settings.max_gradient_norm, foreach=True)
-    *values, total = torch.cat([shares.detach(), loss.detach().unsqueeze(0)]).tolist()  # a step waits here only
+    shares = add_up(shares.detach(), list(method.parameters()))
+    if loss.requires_grad and settings.max_gradient_norm is not None:
+        for parameters in networks:
+            nn.utils.clip_grad_norm_(parameters, settings.max_gradient_norm, foreach=True)
+    *values, value = torch.cat([shares, shares.sum().unsqueeze(0)]).tolist()  # a step waits here only
     named = dict(zip(terms, values, strict=True))
-    if not math.isfinite(total):
+    if not math.isfinite(value):
         _note_bad_step(run, stage, named)
         return {}
     if loss.requires_grad:
         optimizer.step()
     run.skipped = 0
-    _watch_divergence(run, total)
+    _watch_divergence(run, value)
     return named
 
 
@@ -230,7 +245,8 @@ def _watch_divergence(run: RunState, loss: float) -> None:
 
 def _warn(run: RunState, message: str) -> None:
     run.history.warnings.append(message)
-    warnings.warn(message, RuntimeWarning, stacklevel=2)
+    if is_first():
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def _note_best(run: RunState, method: Method, value: float, patience: int | None) -> bool:

@@ -2,14 +2,13 @@
 
 The order is a function of seed and epoch, so a resumed run sees exactly what an uninterrupted one would have seen.
 Batches of an epoch are of nearly equal size; all hold the counted rows of their lists. Up to `together` lists of a
-query follow one another, so that a batch holds few distinct documents and networks run once for each of them. A log
-larger than memory is shuffled shard by shard: shards come in a new order every epoch, and a batch holds lists of one.
+query follow one another, so that a batch holds few distinct documents and networks run once for each of them. Where
+several processes train together, each asks for its share of the rows. `shard_batches` has logs larger than memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, Literal
 
@@ -20,10 +19,10 @@ from torch import Tensor
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
-from unskew.data.clicks.storage import LogFolder
 from unskew.data.grouping import unique_rows
 from unskew.data.judged.judged_set import JudgedSet, ragged_rows
 from unskew.lists import ClickedLists, Distinct, JudgedLists, shared_tensor
+from unskew.processes import WHOLE, Share
 
 ClickDetail = Literal["counts", "pairs", "patterns"]
 TOGETHER = 16  # lists of a query that stay together in a batch
@@ -47,12 +46,13 @@ class ClickBatches:
         together: int = TOGETHER,
         stream: int = 0,
     ):
-        _check_detail(detail, joint=log.joint)
+        check_detail(detail, joint=log.joint)
         self.log = log
         self.detail = detail
         queries = log.queries if detail != "patterns" or log.patterns is None else log.queries[log.patterns.lists]
-        _check_rows(len(queries))
-        self.order = _Order(len(queries), batch_size, seed, stream, lambda: _Groups(queries, together))
+        check_rows(len(queries))
+        self.order = Order(len(queries), batch_size, seed, stream, lambda: _Groups(queries, together))
+        self._first_key = stream << 40  # no two documents of a run have the same key
         self._features = shared_tensor(log.features)
         contexts, context = unique_rows(log.context)
         self._contexts = torch.from_numpy(log.context[contexts])
@@ -70,9 +70,14 @@ class ClickBatches:
     def per_epoch(self) -> int:
         return self.order.per_epoch
 
-    def __call__(self, step: int) -> ClickedLists:
-        """The batch of this step."""
-        return self.rows(self.order(step))
+    def __call__(self, step: int, share: Share = WHOLE) -> ClickedLists:
+        """The batch of this step, or a share of it."""
+        return self.shared(self.order(step), share)
+
+    def shared(self, rows: NDArray[np.int64], share: Share, lane: int = 0) -> ClickedLists:
+        """A share of the rows of a lane of a global batch."""
+        mine = share.rows(len(rows))
+        return self.rows(rows[mine.start : mine.stop], torch.arange(mine.start, mine.stop) + (lane << 32))
 
     def all(self, batch_size: int = 1024) -> Iterator[ClickedLists]:
         """Every row once, in the log's order."""
@@ -86,8 +91,8 @@ class ClickBatches:
             rows = order[start : start + batch_size]
             yield rows, self.rows(rows)
 
-    def rows(self, rows: NDArray[np.int64]) -> ClickedLists:
-        """These rows as tensors."""
+    def rows(self, rows: NDArray[np.int64], keys: Tensor | None = None) -> ClickedLists:
+        """These rows as tensors; `keys` says which they are in the global batch."""
         log = self.log
         if self.detail == "patterns" and log.patterns is not None:
             lists = log.patterns.lists[rows]
@@ -111,6 +116,7 @@ class ClickBatches:
             seen=_part(log.seen, lists),
             seen_sessions=_part(log.seen_sessions, lists),
             pairs=self._pairs(lists) if self.detail == "pairs" else None,
+            keys=keys,
         )
 
     def _documents_of(self, lists: Tensor, mask: Tensor) -> dict[str, Any]:
@@ -120,7 +126,7 @@ class ClickBatches:
         if not self._repeats:
             return {"features": self._rows(numbers.flatten()).view(*numbers.shape, self.log.n_inputs)}
         chosen, places = numbers.unique(return_inverse=True)
-        return {"features": None, "distinct": Distinct(self._rows(chosen), places)}
+        return {"features": None, "distinct": Distinct(self._rows(chosen), places, chosen + self._first_key)}
 
     def _rows(self, numbers: Tensor) -> Tensor:
         """Features of these versions in their contexts; 0 past the last of them."""
@@ -146,116 +152,26 @@ class ClickBatches:
         return counts * (mask.unsqueeze(2) & mask.unsqueeze(1))
 
 
-class ShardBatches:
-    """Batches of a log on disk, in the memory of two shards: one in use, the next being read in the background.
-
-    Args:
-        prepare: applied to every shard that is read, e.g. a transform of its features; it must keep the lists.
-        together: rows of a query that stay together in a batch.
-    """
-
-    def __init__(
-        self,
-        folder: LogFolder,
-        batch_size: int = 256,
-        *,
-        seed: int = 0,
-        detail: ClickDetail = "counts",
-        prepare: Callable[[ClickLog], ClickLog] = lambda log: log,
-        together: int = TOGETHER,
-    ):
-        _check_detail(detail, joint=folder.joint)
-        self.folder = folder
-        self.detail = detail
-        self.prepare = prepare
-        self._batching: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "together": together}
-        self._n_rows = folder.counts("patterns" if detail == "patterns" else "lists")
-        self._filled = [number for number, n_rows in enumerate(self._n_rows) if n_rows]
-        _check_rows(len(self._filled))
-        self._shard_order = _Order(len(self._filled), 1, seed)  # stream 0; those of the shards follow
-        self._per_epoch = [batches_per_epoch(n_rows, batch_size) for n_rows in self._n_rows]
-        self.per_epoch = sum(self._per_epoch)
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="shards")
-        self._visit = (-1, -1)  # epoch and place in its order of shards
-        self._shard = -1
-        self._batches: ClickBatches | None = None
-        self._upcoming: tuple[int, Future[ClickBatches]] | None = None
-
-    def __call__(self, step: int) -> ClickedLists:
-        """The batch of this step."""
-        epoch, number = divmod(step, self.per_epoch)
-        shards = self._shards(epoch)
-        ends = np.cumsum([self._per_epoch[shard] for shard in shards])
-        place = int(np.searchsorted(ends, number, side="right"))
-        shard = shards[place]
-        batches = self._load(shard)
-        if self._visit != (epoch, place):
-            self._visit = (epoch, place)
-            self._read_ahead(shards[place + 1] if place + 1 < len(shards) else self._shards(epoch + 1)[0])
-        first = int(ends[place]) - self._per_epoch[shard]
-        return batches.rows(batches.order.of_epoch(epoch, number - first))
-
-    def all(self, batch_size: int = 1024) -> Iterator[ClickedLists]:
-        """Every row once, in the log's order."""
-        self._batches, self._shard, self._upcoming, self._visit = None, -1, None, (-1, -1)  # room for two others
-        for number in self._filled:
-            batches = self._load(number)
-            later = [other for other in self._filled if other > number]
-            if later:
-                self._read_ahead(later[0])
-            yield from batches.all(batch_size)
-
-    def _shards(self, epoch: int) -> list[int]:
-        """Shards in the order of an epoch."""
-        return [self._filled[number] for number in self._shard_order.permutation(epoch)]
-
-    def _load(self, shard: int) -> ClickBatches:
-        if self._batches is not None and self._shard == shard:
-            return self._batches
-        self._batches = None
-        if self._upcoming is None or self._upcoming[0] != shard:
-            self._read_ahead(shard)
-        assert self._upcoming is not None
-        self._batches, self._shard = self._upcoming[1].result(), shard
-        self._upcoming = None
-        return self._batches
-
-    def _read_ahead(self, shard: int) -> None:
-        if self._upcoming is not None:
-            self._upcoming[1].cancel()
-        self._upcoming = None
-        if shard != self._shard or self._batches is None:
-            self._upcoming = (shard, self._reader.submit(self._read, shard))
-
-    def _read(self, shard: int) -> ClickBatches:
-        log = self.prepare(self.folder.shard(shard))
-        batches = ClickBatches(log, detail=self.detail, stream=1 + shard, **self._batching)
-        if batches.order.n_rows != self._n_rows[shard]:
-            raise ValueError(
-                f"shard {shard} has {self._n_rows[shard]} rows, {batches.order.n_rows} after prepare: "
-                "it must keep every list"
-            )
-        return batches
-
-
 class JudgedBatches:
     """Batches of a judged set."""
 
     def __init__(self, judged: JudgedSet, batch_size: int = 256, *, seed: int = 0):
         self.judged = judged
-        _check_rows(judged.n_queries)
-        self.order = _Order(judged.n_queries, batch_size, seed)
+        check_rows(judged.n_queries)
+        self.order = Order(judged.n_queries, batch_size, seed)
 
     @property
     def per_epoch(self) -> int:
         return self.order.per_epoch
 
-    def __call__(self, step: int) -> JudgedLists:
-        """The batch of this step."""
-        return self.judged.lists(self.order(step))
+    def __call__(self, step: int, share: Share = WHOLE) -> JudgedLists:
+        """The batch of this step, or a share of it."""
+        rows = self.order(step)
+        mine = share.rows(len(rows))
+        return self.judged.lists(rows[mine.start : mine.stop])
 
 
-class _Order:
+class Order:
     """Which rows make up the batch of a step."""
 
     def __init__(
@@ -343,7 +259,7 @@ def _levels_or_numbers(column: BiasColumn, n_docs: int) -> NDArray:
     return column.per_document(n_docs).astype(np.float32 if column.levels is None else np.int64, copy=False)
 
 
-def _check_detail(detail: ClickDetail, *, joint: bool) -> None:
+def check_detail(detail: ClickDetail, *, joint: bool) -> None:
     if detail != "counts" and not joint:
         raise ValueError(
             f"this method learns from {detail} of clicks, but the log only has counts of single documents: keep "
@@ -351,6 +267,6 @@ def _check_detail(detail: ClickDetail, *, joint: bool) -> None:
         )
 
 
-def _check_rows(n_rows: int) -> None:
+def check_rows(n_rows: int) -> None:
     if n_rows == 0:
         raise ValueError("there are no lists to learn from: the log is empty")

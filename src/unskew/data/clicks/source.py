@@ -21,6 +21,7 @@ import numpy as np
 from unskew.data.clicks.batches import ClickBatches, ClickDetail
 from unskew.data.clicks.click_log import ClickLog
 from unskew.lists import ClickedLists
+from unskew.processes import WHOLE, Share
 
 
 class ClickSource(ABC):
@@ -55,7 +56,7 @@ class SourceBatches:
         self.detail: ClickDetail = detail
         self.prepare = prepare
 
-    def __call__(self, step: int) -> ClickedLists:
-        """The batch of this step."""
+    def __call__(self, step: int, share: Share = WHOLE) -> ClickedLists:
+        """The batch of this step, or a share of it."""
         batches = ClickBatches(self.prepare(self.source.lists(step, self.batch_size)), detail=self.detail)
-        return batches.rows(np.arange(batches.order.n_rows))
+        return batches.shared(np.arange(batches.order.n_rows), share)

@@ -1,0 +1,136 @@
+"""Processes of one run: sums over all of them, and what is decided once for all.
+
+Each process has its share of a global batch. What is a sum over sessions is summed over processes (`total`) before it
+is divided or transformed, so that many processes give the result of one. In one process, and where one speaks for all
+(`alone`), every sum is what it is. All processes must ask for the same sums in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, distributed, nn
+
+_ALONE: ContextVar[bool] = ContextVar("alone", default=False)
+
+
+class LostProcess(OSError):
+    """Another process of the run has ended."""
+
+
+class Share(NamedTuple):
+    """Which part of a global batch a process has: `number` of `of`, counted from 0."""
+
+    number: int
+    of: int
+
+    def rows(self, n_rows: int) -> range:
+        """The rows of this share, of nearly equal number."""
+        if n_rows < self.of:
+            raise ValueError(
+                f"a batch of {n_rows} lists cannot be shared by {self.of} processes: take a larger batch_size, or "
+                "fewer processes"
+            )
+        return range(n_rows * self.number // self.of, n_rows * (self.number + 1) // self.of)
+
+
+WHOLE = Share(0, 1)
+
+
+def share() -> Share:
+    """The share of this process."""
+    if _ALONE.get() or not (distributed.is_available() and distributed.is_initialized()):
+        return WHOLE
+    return Share(distributed.get_rank(), distributed.get_world_size())
+
+
+def several() -> bool:
+    return share().of > 1
+
+
+def is_first() -> bool:
+    """Whether this process writes files and speaks to the user."""
+    return share().number == 0
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """For what one process does by itself: nothing is summed."""
+    token = _ALONE.set(True)
+    try:
+        yield
+    finally:
+        _ALONE.reset(token)
+
+
+def total(values: Tensor) -> Tensor:
+    """The sum over all processes; gradients pass, as of one sum.
+
+    >>> total(torch.tensor([1.0, 2.0]))
+    tensor([1., 2.])
+    """
+    return _Total.apply(values) if several() else values
+
+
+class _Total(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:  # noqa: ARG004
+        summed = values.detach().clone(memory_format=torch.contiguous_format)
+        talk(lambda: distributed.all_reduce(summed))
+        return summed
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # noqa: ARG004
+        return total(gradient)  # every process's loss depends on the sum
+
+
+def largest(value: int) -> int:
+    """The largest of the numbers of all processes."""
+    if not several():
+        return value
+    found = torch.tensor(value)
+    talk(lambda: distributed.all_reduce(found, distributed.ReduceOp.MAX))
+    return int(found)
+
+
+def from_first(values: Tensor) -> Tensor:
+    """What the first process has; the others pass a tensor of the same shape and type."""
+    if several():
+        values = values.contiguous()
+        talk(lambda: distributed.broadcast(values, 0))
+    return values
+
+
+@torch.no_grad()
+def state_from_first(module: nn.Module) -> None:
+    """Give every process the parameters and buffers of the first."""
+    if several():
+        for tensor in module.state_dict().values():
+            tensor.copy_(from_first(tensor.detach().clone()))
+
+
+def once(function: Callable[[], float], module: nn.Module) -> float:
+    """A number that the first process computes for all, and what it changed in the module meanwhile."""
+    if not several():
+        return function()
+    value = torch.zeros((), dtype=torch.float64)
+    if is_first():
+        with alone():
+            value.fill_(function())
+    state_from_first(module)
+    return float(from_first(value))
+
+
+def talk(function: Callable[[], Any]) -> None:
+    """Run what waits for other processes; one that has ended is named as the reason."""
+    try:
+        function()
+    except RuntimeError as error:
+        raise LostProcess(
+            "another process of this run has ended (its own message says why), so this one ends too. The same command "
+            f"goes on from the last checkpoint, with any number of processes. ({str(error).splitlines()[0]})"
+        ) from error
