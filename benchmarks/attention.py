@@ -55,6 +55,7 @@ ROWS = {
     "false alarms .2, estimated": Row(record=ALARMS, hyper={"false_alarms": None}, interventions={"shuffle": 0.02}),
     "false alarms .2, ignored": Row(record=ALARMS),
     "interest .5": Row(record={"interest": 0.5}),
+    "interest .8": Row(record={"interest": 0.8}),
     "interest 1": Row(record={"interest": 1.0}),
     "a tenth of the sessions": Row(record={"share": 0.1}),
     "misses .2, by weights": Row(record={"misses": 0.2}, hyper={"learn": "weights"}),

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.looks import false_alarms, faults_of_looks, look_rates
+from unskew.data.clicks.looks import false_alarms, look_rates
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis.estimators.propensities import estimate_propensities
 from unskew.fitting import fit
+from unskew.methods.attention import UNSURE
 from unskew.recipe import Recipe
 from unskew.simulation.policies import Random
 from unskew.simulation.simulate import simulate
@@ -31,11 +32,11 @@ def moved(**changes):
     return ClickLog(**{**MOVED, **changes})
 
 
-def simulated(**record):
+def simulated(sessions=2_000, **record):
     rng = np.random.default_rng(0)
     judged = JudgedSet.from_arrays(rng.normal(size=(400, 3)), rng.integers(0, 5, 400), group=[10] * 40)
     user = make_user("coupled", coupling=0.3, form="logistic", crux_scale="standard", crux=(0, 1, 2))
-    return simulate(judged, Random(), user, sessions=2_000, record=record)
+    return simulate(judged, Random(), user, sessions=sessions, record=record)
 
 
 def of_queries(n):
@@ -73,19 +74,6 @@ def test_propensities_of_the_record_are_the_shares_of_looks():
     np.testing.assert_allclose(look_rates(moved()), [0.82, 0.46])
 
 
-@pytest.mark.parametrize(
-    ("seen", "fault"),
-    [
-        ([[820, 100], [820, 460]], "at least 100 clicks have no look"),
-        ([[1000, 1000], [1000, 1000]], "constant"),
-        ([[500, 600], [500, 600]], "do not fall"),
-    ],
-)
-def test_faults_of_a_record_are_named(seen, fault):
-    assert any(fault in found for found in faults_of_looks(moved(seen=np.array(seen))))
-    assert not faults_of_looks(moved())
-
-
 def test_ipw_takes_its_propensities_from_the_record():
     log = simulated().log
     model = fit(Recipe("ipw", {"estimator": "seen"}, Settings(steps=2)), log)
@@ -98,3 +86,11 @@ def test_observation_is_learnt_from_the_record():
     model = fit(Recipe("attention", settings=Settings(steps=150)), result.log)
     truth = result.truth.mean_examination(result.log)
     assert np.abs(model.method.examination().numpy() - truth / truth[0]).max() < 0.1
+
+
+def test_an_unsure_rate_of_false_alarms_is_warned_of_and_never_above_the_least_seen_position(caplog):
+    log = simulated(sessions=15, false_alarms=0.2).log
+    assert false_alarms(log).error > UNSURE
+    model = fit(Recipe("attention", {"false_alarms": None}, Settings(steps=1)), log)
+    assert "too unsure to correct for" in caplog.text
+    assert model.method.findings()["false_alarms"]["rate"] <= np.nanmin(look_rates(log)) + 1e-6

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from unskew.comparison.against_production import TO_RANK_PRODUCTION, Standing
-from unskew.comparison.choice import PLAIN, Choice, Measured, certify, choose, tried_first, tried_later
+from unskew.comparison.choice import BY_LOOKS, PLAIN, Choice, Measured, certify, choose, tried_first, tried_later
 from unskew.comparison.held_out import Case, contender_of, make_case
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import read_log
@@ -106,6 +106,7 @@ class _Runs:
     options: dict[str, Any]
     folder: Path | None
     progress: Progress | None
+    own: dict[str, dict[str, Any]] = field(default_factory=dict)  # options of single methods
     total: int = 1
     done: int = 0
 
@@ -115,7 +116,7 @@ class _Runs:
         if self.progress is not None:
             self.progress(self.done, self.total)
         place = None if self.folder is None else self.folder / f"{name}.checkpoint"
-        model = fit(Recipe.of(method, **self.options), log, checkpoint=place)
+        model = fit(Recipe.of(method, **self.options, **self.own.get(method, {})), log, checkpoint=place)
         self.done += 1
         if self.progress is not None:
             self.progress(self.done, self.total)
@@ -132,6 +133,8 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> AutoVerdict:
             f"the log lacks {what}: auto has nothing to choose from. unskew diagnose says what can be done"
         )
     able = worth_comparing(told.methods)
+    if known.false_alarms:
+        runs.own[BY_LOOKS] = {"false_alarms": None}  # estimated
     names = tried_first(able) if known.n_positions > 1 else [PLAIN]
     try:
         case = make_case(log, HELD_OUT, choosing=True)
@@ -211,7 +214,7 @@ def _surer(status: str, choice: Choice, standings: list[Standing]) -> list[str]:
     elif own is not None and own.difference and own.least is not None and own.verdict == "not told apart":
         more = ((own.difference - own.least) / own.difference) ** 2
         lines.append(f"If the difference is real, about {more:,.1f} times as many held-out queries would show it.")
-    if choice.coupling is not None and choice.coupling.found:
+    if choice.coupling is not None and choice.coupling.found and choice.method != BY_LOOKS:
         lines.append(
             "Clicks cannot tell a relevant document from one that catches the eye: judge 20 to 50 queries (low_rank, "
             "choose=judged), or log which documents were seen."

@@ -24,6 +24,7 @@ PLAIN = "naive"
 # The safe choice first: dla was within 1 % of the best in 19 of 21 worlds, lbd never more than 5.3 % below it.
 WITHOUT_COUPLING = ("dla", "two_tower", PLAIN)
 WITH_COUPLING = ("low_rank", "lbd", PLAIN)
+BY_LOOKS = "attention"  # before all others where looks are recorded and the record is consistent
 WITH_BOTH_SIGNS = ("lbd", "low_rank", PLAIN)  # coupling and trust look the same, and low_rank fails under trust
 # Documents that catch the eye matter least at the top: all that counts once position-only observation is rejected.
 IN_SPITE_OF_COUPLING = ("top_agreement",)
@@ -73,7 +74,7 @@ def coupling_test(measured: Measured) -> CouplingTest | None:
 
 
 def choose(measured: Measured, *, trust: bool | None = None) -> Choice:
-    """Choose among trained methods by held-out clicks.
+    """Choose among trained methods by held-out clicks; a method that learns from looks comes first.
 
     Args:
         trust: whether the diagnosis found the signs of trust bias; None: it could not tell.
@@ -81,7 +82,7 @@ def choose(measured: Measured, *, trust: bool | None = None) -> Choice:
     coupling = coupling_test(measured)
     coupled = coupling is not None and coupling.found
     order = WITHOUT_COUPLING if not coupled else WITH_BOTH_SIGNS if trust else WITH_COUPLING
-    pool = [name for name in order if name in measured] or list(measured)
+    pool = [name for name in (BY_LOOKS, *order) if name in measured] or list(measured)
     criterion = deciding_criterion({name: measured[name] for name in pool}, coupled=coupled)
     safe = pool[0]
     if criterion is None:
@@ -136,7 +137,7 @@ def certify(
 
 def tried_first(methods: Sequence[str]) -> list[str]:
     """Of these methods, those that the rule needs in any case."""
-    return [name for name in methods if name in (*WITHOUT_COUPLING, BY_POSITION, BY_DOCUMENT)]
+    return [name for name in methods if name in (*WITHOUT_COUPLING, BY_POSITION, BY_DOCUMENT, BY_LOOKS)]
 
 
 def tried_later(methods: Sequence[str], measured: Measured, *, trust: bool | None) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from unskew.data.clicks.looks import faults_of_looks
 from unskew.diagnosis.assemble import Diagnosis, Refusal
 from unskew.diagnosis.estimators.logger_strength import STRONG
 from unskew.diagnosis.estimators.trust import TRUST
@@ -50,6 +49,7 @@ class Facts:
     features: bool = True  # documents have features to rank by
     looks: bool = False  # what was looked at is recorded
     faulty_looks: str | None = None  # what the record says that looks cannot be
+    false_alarms: bool = False  # documents are recorded that were not looked at
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,7 @@ def facts(diagnosis: Diagnosis) -> Facts:
     links = None if isinstance(diagnosis.connectivity, Refusal) else diagnosis.connectivity
     rank = None if isinstance(diagnosis.rank, Refusal) else diagnosis.rank
     coupling = None if isinstance(diagnosis.coupling, Refusal) else diagnosis.coupling
+    looks = None if isinstance(diagnosis.looks, Refusal) else diagnosis.looks
     return Facts(
         n_positions=len(diagnosis.rates.positions),
         n_clicks=log.n_clicks,
@@ -82,8 +83,9 @@ def facts(diagnosis: Diagnosis) -> Facts:
         features_know_order=None if isinstance(diagnosis.order, Refusal) else diagnosis.order >= ORDER_IS_FEATURES,
         interventions=log.interventions is not None and bool((log.interventions.values > 0).any()),
         policy_scores=log.policy_scores is not None,
-        looks=(looks := log.seen_sessions is not None and bool(log.seen_sessions.any())),
-        faulty_looks="; ".join(faults_of_looks(log)) if looks else None,
+        looks=looks is not None,
+        faulty_looks=None if looks is None else "; ".join(looks.faults) or None,
+        false_alarms=looks is not None and looks.sure_alarms,
         joint=log.joint,
         graded=log.graded,
         clickless_missing=diagnosis.traffic.clickless_missing,
@@ -227,7 +229,9 @@ def _attention(known: Facts) -> Judged:
         return CANNOT, "it needs a record of what was looked at, and the log has none"
     if known.faulty_looks:
         return DOUBTFUL, f"it rests on the record of looks: {known.faulty_looks}"
-    return TRAIN, "looks are recorded, and the record is consistent; see the rate of false alarms"
+    if known.false_alarms:
+        return TRAIN, "looks are recorded, with false alarms: pass false_alarms=none, which estimates their rate"
+    return TRAIN, "looks are recorded, and the record is consistent"
 
 
 def _hte(known: Facts) -> Judged:

@@ -29,6 +29,7 @@ from unskew.diagnosis.estimators.logger_strength import (
     order_from_features,
     shuffled_clicks,
 )
+from unskew.diagnosis.estimators.looks import Looks, looks
 from unskew.diagnosis.estimators.position_pairs import Coverage, intervention_coverage
 from unskew.diagnosis.estimators.propensities import ESTIMATORS
 from unskew.diagnosis.estimators.single_documents import single_documents
@@ -44,7 +45,7 @@ Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 
 QUICK = "left out by --quick"
-N_PARTS = 12  # besides estimators, bias columns and fitted models
+N_PARTS = 13  # besides estimators, bias columns and fitted models
 RARE = 0.01  # significance of each test that may reject scalar examination: there are three
 BY_LIST = ("randomization",)  # estimators that ask what stood together
 
@@ -71,6 +72,7 @@ class Diagnosis(Displayed):
     connectivity: Connectivity | Refusal
     by_column: Mapping[str, Connectivity | Refusal]
     curves: Mapping[str, Curve | Refusal]
+    looks: Looks | Refusal  # the record of looks
     rank: ClickRank | Refusal
     trust: Trust | Refusal
     coupling: Coupling | Refusal
@@ -84,9 +86,14 @@ class Diagnosis(Displayed):
 
     @property
     def curve(self) -> Curve | None:
-        """The estimated curve with the narrowest interval."""
+        """The curve estimated from clicks with the narrowest interval."""
         found = [curve for curve in self.curves.values() if isinstance(curve, Curve)]
         return min(found, key=_width) if found else None
+
+    @property
+    def recorded_curve(self) -> Curve | None:
+        """Looks relative to the top; None: there is no record, or some position was never looked at."""
+        return None if isinstance(self.looks, Refusal) else self.looks.curve
 
     @property
     def verdict(self) -> Verdict:
@@ -96,9 +103,12 @@ class Diagnosis(Displayed):
         return verdict(self)
 
     def to_table(self) -> pa.Table:
-        """One row per position, from 0: impressions, click rate, and examination by every estimator, with intervals."""
+        """One row per position, from 0: impressions, click rate, and examination by every estimator, with intervals.
+
+        `seen_…` is the record of looks.
+        """
         table = pa.Table.from_pylist(self.rates.rows())
-        for name, curve in self.curves.items():
+        for name, curve in {**self.curves, "seen": self.recorded_curve}.items():
             if isinstance(curve, Curve):
                 own = {row["position"]: row for row in curve.rows()}
                 for part in ("propensity", "low", "high"):
@@ -113,11 +123,12 @@ class Diagnosis(Displayed):
         return Screen(f"Diagnosis of {self.log!r}", ("what the log says", ""), rows, self.verdict.lines, left=2)
 
     def plot(self, ax: Any = None) -> Any:
-        """Examination by every estimator with its interval, and click-through for comparison, on matplotlib axes."""
+        """Examination by every estimator with its interval, looks recorded, and click-through, on matplotlib axes."""
         axes = new_axes(ax)
         rates = self.rates
         axes.plot(rates.positions + 1, rates.rates / max(rates.rates[0], 1e-12), color="grey", label="click-through")
-        return draw_curves({name: curve for name, curve in self.curves.items() if isinstance(curve, Curve)}, axes)
+        curves = {**self.curves, "seen": self.recorded_curve}
+        return draw_curves({name: curve for name, curve in curves.items() if isinstance(curve, Curve)}, axes)
 
 
 def diagnose(
@@ -164,6 +175,7 @@ def diagnose(
             name: steps.part(partial(estimate, log if name in BY_LIST else single, seed=seed))
             for name, estimate in ESTIMATORS.items()
         },
+        looks=steps.part(lambda: looks(log, seed=seed)),
         rank=matrix
         if isinstance(matrix, Refusal)
         else steps.part(lambda: click_rank(matrix, significance=RARE, seed=seed)),

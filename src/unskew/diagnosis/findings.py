@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from unskew.data.clicks.looks import CERTAIN, false_alarms, faults_of_looks, look_rates
 from unskew.diagnosis.advice import NOTABLE_COUPLING
 from unskew.diagnosis.assemble import QUICK, Diagnosis, Refusal
 from unskew.diagnosis.estimators.trust import NONE, TRUST
@@ -88,22 +87,22 @@ def _about_learnt(diagnosis: Diagnosis) -> list[Finding]:
 
 def _about_looks(diagnosis: Diagnosis) -> list[Finding]:
     """The record of looks beside the clicks, and what is wrong with it."""
-    log = diagnosis.log
-    if log.seen is None or log.seen_sessions is None or not log.seen_sessions.any():
+    looks = diagnosis.looks
+    if isinstance(looks, Refusal):
         return []
-    shares = look_rates(log)
-    text = f"{log.seen_sessions.sum() / log.n_sessions:.0%} of the sessions; seen {shares[0]:.2f} at the top, "
-    text += f"{shares[-1] / shares[0]:.2f} of that at position {len(shares)}" if shares[0] else "never looked at"
-    faults = faults_of_looks(log)
-    found = [Finding("looks recorded", text, BAD if faults else GOOD)]
-    found += [Finding("looks consistent?", f"no: {fault}", BAD) for fault in faults]
-    try:
-        alarms = false_alarms(log)
-    except ValueError as reason:
-        return [*found, _refused("looks: false alarms", Refusal(str(reason)))]
-    sure = alarms.rate > CERTAIN * alarms.error
-    text = f"{alarms.rate:.3f} ± {alarms.error:.3f} by {alarms.n_moved:,} documents that moved"
-    return [*found, Finding("looks: false alarms", text, BAD if sure else GOOD)]
+    rates = looks.rates
+    text = (
+        f"{looks.share:.0%} of the sessions; seen {rates[0]:.2f} at the top, {rates[-1]:.2f} at position {len(rates)}"
+    )
+    if looks.blind:
+        text += f"; at least {looks.blind:.1%} of the clicks have no look"
+    found = [Finding("looks recorded", text, BAD if looks.faults else GOOD)]
+    found += [Finding("looks consistent?", f"no: {fault}", BAD) for fault in looks.faults]
+    if looks.alarms is None:
+        assert looks.alarms_refused is not None
+        return [*found, _refused("looks: false alarms", Refusal(looks.alarms_refused))]
+    text = f"{looks.alarms.rate:.3f} ± {looks.alarms.error:.3f} by {looks.alarms.n_moved:,} documents that moved"
+    return [*found, Finding("looks: false alarms", text, BAD if looks.sure_alarms else GOOD)]
 
 
 def _about_rank(diagnosis: Diagnosis) -> list[Finding]:

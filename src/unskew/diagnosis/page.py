@@ -72,23 +72,27 @@ def position_rows(diagnosis: Diagnosis) -> tuple[tuple[str, ...], list[list[str]
     columns = ["position", "shown", "clicks a showing", f"{rates.level:.0%} interval"]
     if curve is not None:
         columns += [f"seen ({curve.estimator})", f"{curve.level:.0%} interval"]
+    looked = diagnosis.recorded_curve
+    if looked is not None:
+        columns += ["looks recorded", f"{looked.level:.0%} interval"]
     if not isinstance(strength, Refusal):
         columns.append("relevance")
-    places = {} if curve is None else {int(position): number for number, position in enumerate(curve.positions)}
     rows = []
     for number, row in enumerate(rates.rows()):
         cells = [f"{row['position'] + 1}", f"{row['impressions']:,.0f}", f"{row['rate']:.4f}"]
         cells.append(_interval(row["low"], row["high"], 4))
-        if curve is not None:
-            place = places.get(row["position"])
-            cells += ["–", "–"] if place is None else _curve_cells(curve, place)
+        for known in (curve, looked):
+            cells += [] if known is None else _curve_cells(known, row["position"])
         if not isinstance(strength, Refusal):
             cells.append(f"{strength.relevance[number]:.2f}" if number < len(strength.relevance) else "–")
         rows.append(cells)
     return tuple(columns), rows
 
 
-def _curve_cells(curve: Curve, place: int) -> list[str]:
+def _curve_cells(curve: Curve, position: int) -> list[str]:
+    place = int(np.searchsorted(curve.positions, position))
+    if place == len(curve.positions) or curve.positions[place] != position:
+        return ["–", "–"]
     return [f"{curve.values[place]:.3f}", _interval(curve.low[place], curve.high[place], 3)]
 
 
@@ -100,7 +104,9 @@ def _interval(low: float, high: float, digits: int) -> str:
 def _position_sheet(diagnosis: Diagnosis) -> Sheet:
     columns, rows = position_rows(diagnosis)
     note = (
-        "Relevance: clicks a showing divided by the curve, relative to the first position." if len(columns) > 6 else ""
+        "Relevance: clicks a showing divided by the curve, relative to the first position."
+        if columns[-1] == "relevance"
+        else ""
     )
     return _sheet("positions", "Clicks, examination and relevance by position", columns, rows, note)
 
@@ -128,7 +134,8 @@ def _position_figures(diagnosis: Diagnosis) -> list[Drawn]:
 
 def _curve_figures(diagnosis: Diagnosis) -> list[Drawn]:
     """Curves of the estimators, and beside the best of them those that a model learnt."""
-    estimated = {name: curve for name, curve in diagnosis.curves.items() if isinstance(curve, Curve)}
+    looked = {} if diagnosis.recorded_curve is None else {"looks recorded": diagnosis.recorded_curve}
+    estimated = {name: curve for name, curve in diagnosis.curves.items() if isinstance(curve, Curve)} | looked
     learnt = {name: curve for name, curve in diagnosis.learnt.items() if not isinstance(curve, Refusal)}
     figures = []
     if estimated:
@@ -142,7 +149,8 @@ def _curve_figures(diagnosis: Diagnosis) -> list[Drawn]:
         lines = {name: _line(np.arange(len(curve.values)) + 1, curve.values) for name, curve in learnt.items()}
         bands = {name: _line(curve.low, curve.high) for name, curve in learnt.items()}
         best = diagnosis.curve
-        beside = {} if best is None else {best.estimator: _line(best.positions + 1, best.values)}
+        references = ({} if best is None else {best.estimator: best}) | looked
+        beside = {name: _line(curve.positions + 1, curve.values) for name, curve in references.items()}
         title = "Examination as methods learn it along with a ranker; it rests on their model"
         figures.append(Drawn("learnt", title, _curves(lines, bands, beside)))
     return figures

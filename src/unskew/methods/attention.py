@@ -15,9 +15,11 @@ record that grows with interest is relevance in part, and no click can tell.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -25,7 +27,7 @@ from torch.nn import functional as F
 from unskew import losses
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.looks import false_alarms as estimate_false_alarms
-from unskew.data.clicks.looks import recorded
+from unskew.data.clicks.looks import look_rates, recorded
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms, above_zero
 from unskew.networks.limits import showings, weighted_mean
@@ -36,6 +38,13 @@ from unskew.networks.running import RunningEstimate
 LEARN = ("product", "weights")
 HIGHEST_RATE = 0.99
 MEAN_RATE = 0.05
+UNSURE = 0.01  # standard error of the rate of false alarms from which it costs; .05 off cost .07 nDCG@10
+UNSURE_RATE = (
+    "the rate of false alarms is %.3f ± %.3f, too unsure to correct for: shuffle lists, or swap the first document "
+    "with another, in a share of the sessions (swapped neighbours tell little), or pass the rate as false_alarms"
+)
+
+logger = logging.getLogger(__name__)
 
 
 class Attention(Method):
@@ -121,7 +130,10 @@ class Attention(Method):
             if not isinstance(log, ClickLog):
                 raise ValueError("false alarms are estimated from a log in memory only: pass false_alarms=…")
             found = estimate_false_alarms(log)
-            self.rate.copy_(torch.tensor([min(max(found.rate, 0.0), HIGHEST_RATE), found.error]))
+            most = np.nanmin(look_rates(log))  # what was looked at least was recorded at least as often as that
+            if found.error > UNSURE:
+                logger.warning(UNSURE_RATE, found.rate, found.error)
+            self.rate.copy_(torch.tensor([min(max(found.rate, 0.0), most, HIGHEST_RATE), found.error]))
         return logs
 
     def findings(self) -> dict[str, Any]:

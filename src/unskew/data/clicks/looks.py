@@ -8,7 +8,7 @@ rate and record of each product come from other sessions, so that both sides, ad
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,26 +48,23 @@ def look_rates(log: ClickLog) -> NDArray[np.float64]:
         return np.bincount(places, weights=seen[log.mask]) / shown
 
 
-def faults_of_looks(log: ClickLog) -> list[str]:
-    """What the record says that looks cannot be, each in a sentence; none for a consistent one."""
-    seen, sessions = recorded(log)
-    faults = []
-    unrecorded = (log.sessions - sessions)[:, None]
-    blind = float(np.maximum(log.clicks - unrecorded - seen, 0)[log.mask].sum())
-    if blind and not log.graded:
-        faults.append(f"at least {blind:,.0f} clicks have no look: looks are missed, or recorded of something else")
-    rates = look_rates(log)
-    rates = rates[np.isfinite(rates)]
-    every = np.broadcast_to(sessions[:, None], seen.shape)[log.mask]
-    if not seen.any() or (seen[log.mask] == every).all():
-        faults.append("the record is constant: it says nothing")
-    elif len(rates) > 1 and rates[-1] >= rates[0]:
-        faults.append(f"looks do not fall with the position: {rates[0]:.2f} at the top, {rates[-1]:.2f} at the last")
-    return faults
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Counts of each version at each position where looks were recorded, version by version from the top down."""
+
+    versions: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    shown: NDArray[np.float64]  # sessions
+    recorded: NDArray[np.float64]  # sessions in which looks were recorded
+    clicks: NDArray[np.float64]  # of all sessions
+    looks: NDArray[np.float64]
+
+    def select(self, chosen: NDArray[np.bool_]) -> Cells:
+        return Cells(**{entry.name: getattr(self, entry.name)[chosen] for entry in fields(self)})
 
 
-def false_alarms(log: ClickLog) -> FalseAlarms:
-    """The rate of false alarms, from documents that were shown at several positions."""
+def cells_of(log: ClickLog) -> Cells:
+    """Clicks and looks by document and position."""
     seen, sessions = recorded(log)
     n_positions = max(log.n_positions, 1)
     chosen = log.mask & (sessions > 0)[:, None]
@@ -78,15 +75,26 @@ def false_alarms(log: ClickLog) -> FalseAlarms:
         weights = np.broadcast_to(values, chosen.shape)[chosen]
         return np.bincount(number, weights=weights, minlength=len(cells)).astype(np.float64)
 
-    shown, noted = added(log.sessions[:, None]), added(sessions[:, None])
-    versions = cells // n_positions
-    _, document, n_places = np.unique(versions, return_inverse=True, return_counts=True)
-    weight = noted / np.sqrt(np.bincount(document, weights=noted))[document]
-    clicks, looks = weight * added(log.clicks) / shown, weight * added(seen) / noted
+    return Cells(
+        versions=cells // n_positions,
+        positions=cells % n_positions,
+        shown=added(log.sessions[:, None]),
+        recorded=added(sessions[:, None]),
+        clicks=added(log.clicks),
+        looks=added(seen),
+    )
+
+
+def false_alarms(log: ClickLog) -> FalseAlarms:
+    """The rate of false alarms, from documents that were shown at several positions."""
+    cells = cells_of(log)
+    _, document, n_places = np.unique(cells.versions, return_inverse=True, return_counts=True)
+    weight = cells.recorded / np.sqrt(np.bincount(document, weights=cells.recorded))[document]
+    clicks, looks = weight * cells.clicks / cells.shown, weight * cells.looks / cells.recorded
     above = {name: _above(values, document) for name, values in (("w", weight), ("c", clicks), ("q", looks))}
     left = above["c"] * looks - clicks * above["q"]
     right = above["c"] * weight - clicks * above["w"]
-    queries = log.version_queries[versions]
+    queries = log.version_queries[cells.versions]
     left, right = (np.bincount(queries, weights=values).astype(np.float64) for values in (left, right))
     n_moved = int((n_places > 1).sum())
     if not n_moved:

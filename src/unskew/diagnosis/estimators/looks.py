@@ -1,0 +1,126 @@
+r"""The record of looks in a diagnosis: its curve, its rate of false alarms, and what it says that looks cannot be.
+
+A record that grows with interest, $q = o\,a$ rather than $o$, is clicks over again: clicks per look then hardly differ
+between documents. With $\rho_k$ the clicks per look at position $k$, `left_for_relevance` is the variance of
+$c - \rho_k q$ over documents as a share of that of $c$, both less what chance alone makes of counted sessions. It is
+1 where looks depend on the position alone, and 0 where they are in proportion to clicks.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.looks import CERTAIN, FalseAlarms, cells_of, false_alarms, look_rates, recorded
+from unskew.diagnosis.estimators.curve import Curve, NotIdentified
+from unskew.diagnosis.estimators.propensities import seen
+
+BLIND = 0.25  # share of clicks without a look: below it looks are missed now and then, which changes nothing
+CONSTANT = 0.01  # share of looks that differ from the rest
+LEAST_LEFT = 0.25  # share of the variance of clicks that the record must leave to relevance
+
+
+@dataclass(frozen=True, eq=False)
+class Looks:
+    """What the record of looks says."""
+
+    share: float  # of the sessions, those in which looks were recorded
+    rates: NDArray[np.float64]  # [positions], share of the recorded sessions in which each was looked at
+    curve: Curve | None  # relative to the top; None: some position was never looked at
+    alarms: FalseAlarms | None
+    alarms_refused: str | None  # why false alarms cannot be told
+    blind: float  # share of the clicks that have no look, at least
+    faults: tuple[str, ...]  # what the record says that looks cannot be, each in a sentence
+
+    @property
+    def sure_alarms(self) -> bool:
+        """Whether documents are recorded that were not looked at, beyond chance."""
+        return self.alarms is not None and self.alarms.rate > CERTAIN * self.alarms.error
+
+
+def looks(log: ClickLog, *, seed: int = 0) -> Looks:
+    """The record of looks, and what is wrong with it; refused where there is none."""
+    _, sessions = recorded(log)
+    alarms, refused, curve = None, None, None
+    try:
+        alarms = false_alarms(log)
+    except ValueError as reason:
+        refused = str(reason)
+    with suppress(NotIdentified):  # a position that was never looked at: `rates` shows it
+        curve = seen(log, seed=seed)
+    return Looks(
+        share=float(sessions.sum() / log.n_sessions),
+        rates=look_rates(log),
+        curve=curve,
+        alarms=alarms,
+        alarms_refused=refused,
+        blind=blind_clicks(log),
+        faults=tuple(faults_of_looks(log)),
+    )
+
+
+def blind_clicks(log: ClickLog) -> float:
+    """Share of the clicks that surely have no look: a document has more clicks than looks."""
+    seen, sessions = recorded(log)
+    if log.graded:
+        return 0.0
+    unrecorded = (log.sessions - sessions)[:, None]
+    blind = np.maximum(log.clicks - unrecorded - seen, 0)[log.mask].sum()
+    return float(blind / max(log.clicks[log.mask & (sessions > 0)[:, None]].sum(), 1))
+
+
+def faults_of_looks(log: ClickLog) -> list[str]:
+    """What the record says that looks cannot be, each in a sentence; none for a consistent one."""
+    seen, sessions = recorded(log)
+    every = float(np.broadcast_to(sessions[:, None], seen.shape)[log.mask].sum())
+    share = float(seen[log.mask].sum()) / every
+    if not CONSTANT < share < 1 - CONSTANT:
+        return [f"the record is constant: {share:.1%} of the shown documents were looked at"]
+    faults = []
+    blind = blind_clicks(log)
+    if blind > BLIND:
+        faults.append(f"at least {blind:.0%} of the clicks have no look: looks are missed, or are of something else")
+    rates = look_rates(log)
+    rates = rates[np.isfinite(rates)]
+    upper, lower = rates[: (len(rates) + 1) // 2].mean(), rates[len(rates) // 2 :].mean()
+    if len(rates) > 1 and lower >= upper:
+        faults.append(f"looks do not fall with the position: {upper:.2f} in the upper half, {lower:.2f} in the lower")
+    left = left_for_relevance(log)
+    if left is not None and left < LEAST_LEFT:
+        faults.append(
+            f"clicks per look hardly differ between documents ({left:.0%} of the variance of clicks is left): the "
+            "record grows with interest, as clicks do, or documents differ only in how well they are seen"
+        )
+    return faults
+
+
+def left_for_relevance(log: ClickLog) -> float | None:
+    """Share of the variance of click rates that the record does not explain; None: too few showings to tell."""
+    cells = cells_of(log)
+    enough = (cells.shown > 1) & (cells.recorded > 1)
+    if log.graded or not enough.any():
+        return None
+    cells = cells.select(enough)
+    place = np.unique(cells.positions, return_inverse=True)[1]
+    weights = cells.recorded
+
+    def mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """By position, for each cell."""
+        return (np.bincount(place, weights=weights * values) / np.bincount(place, weights=weights))[place]
+
+    clicks, looks = cells.clicks / cells.shown, cells.looks / cells.recorded
+    level = mean(looks)
+    ratio = np.divide(mean(clicks), level, out=np.zeros_like(level), where=level > 0)
+    chance_of_clicks = clicks * (1 - clicks) / (cells.shown - 1)
+    chance_of_looks = looks * (1 - looks) / (cells.recorded - 1)
+    # A session with a click also has a look, as a rule: what chance adds to the one it adds to the other.
+    together = np.maximum(np.minimum(clicks, looks) - clicks * looks, 0) / np.maximum(cells.shown - 1, 1)
+    of_clicks = (clicks - mean(clicks)) ** 2 - chance_of_clicks
+    rest = (clicks - ratio * looks) ** 2 - chance_of_clicks - ratio**2 * chance_of_looks + 2 * ratio * together
+    spread = float((weights * of_clicks).sum())
+    error = float(np.sqrt((weights**2 * of_clicks**2).sum()))
+    return None if spread <= CERTAIN * error else float((weights * rest).sum()) / spread
