@@ -15,6 +15,9 @@ list. `measure` computes several metrics from one sort. Conventions, the same fo
   order in a file, which often follows the grades, and a scorer that says the same for all gets what chance gets.
 * **No relevant document** (an empty list too): the value is 0.0, never NaN, and `Metric.defined` is False there.
   A mean should leave such queries out, as `unskew.evaluation.evaluate` does by default.
+* **Shown or not.** `ndcg@10:shown` looks only at the documents that the logging policy showed, `ndcg@10:never_shown` at
+  the others: is a ranker that learnt from ten of a hundred candidates any good on the ninety? Both need to be told
+  which documents those are (`shown` of `evaluate`).
 * **Padding** never counts, whatever stands in it. Scores that are not finite are an error.
 """
 
@@ -57,6 +60,7 @@ class Metric:
     relevant: float | None = None  # mrr, ap, p only: the lowest grade that is relevant; None = 1
     patience: float | None = None  # rbp only: chance to look at the next document; None = 0.8
     outside: Scored | None = field(default=None, repr=False)  # a function of your own, where it is none of METRICS
+    among: str | None = None  # "shown" or "never_shown"; None = all documents
 
     def __post_init__(self) -> None:
         if self.outside is not None:
@@ -113,10 +117,12 @@ class Metric:
             self.name
             + ("" if value is None else f"({option}={value:.15g})")
             + ("" if self.cutoff is None else f"@{self.cutoff}")
+            + ("" if self.among is None else f":{self.among}")
         )
 
 
-FORM = re.compile(r"(?P<name>\w+)(\((?P<option>\w+)=(?P<value>\d+(\.\d+)?)\))?(@(?P<cutoff>\d+))?")
+FORM = re.compile(r"(?P<name>\w+)(\((?P<option>\w+)=(?P<value>\d+(\.\d+)?)\))?(@(?P<cutoff>\d+))?(:(?P<among>\w+))?")
+AMONG = ("shown", "never_shown")
 
 
 def metric(text: str | Metric | Scored) -> Metric:
@@ -138,7 +144,10 @@ def metric(text: str | Metric | Scored) -> Metric:
             f"cannot read '{text}' as a metric: write name@cutoff, such as 'ndcg@10', 'err(max_grade=2)@5' or "
             f"'ap(relevant=2)'; names are {', '.join(METRICS)}"
         )
+    if form["among"] not in (None, *AMONG):
+        raise ValueError(f"cannot read '{text}' as a metric: after the colon stands one of {', '.join(AMONG)}")
     options: dict[str, Any] = {form["option"]: float(form["value"])} if form["option"] else {}
+    options["among"] = form["among"]
     return Metric(form["name"], int(form["cutoff"]) if form["cutoff"] else None, **options)
 
 

@@ -1,3 +1,4 @@
+from itertools import pairwise
 from math import isnan, log2
 
 import numpy as np
@@ -6,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+import unskew
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.evaluation.evaluate import evaluate
+from unskew.evaluation.evaluate import evaluate, shown_documents
 
 
 def judged_set():
@@ -23,6 +25,10 @@ def judged_set():
 
 def by_feature(features, mask):
     return features.squeeze(-1)
+
+
+def by_sum(features, mask):
+    return features.sum(-1)
 
 
 def test_each_query_has_its_value_in_the_order_of_the_set():
@@ -180,3 +186,29 @@ def test_left_out_queries_are_nan_only_in_the_table_of_queries():
     result = evaluate(by_feature, judged_set())
     assert isnan(result.values("ndcg@10")[1])
     assert not any(isnan(row.mean) for row in result.summary())
+
+
+def test_shown_and_never_shown_documents_are_measured_apart():
+    judged = JudgedSet.from_arrays([[4.0], [3.0], [2.0], [1.0]], grades=[0, 1, 0, 1], group=[4])
+    found = evaluate(
+        by_feature, judged, ["mrr", "mrr:shown", "mrr:never_shown"], shown=np.array([False, True, True, False])
+    )
+    values = {name: float(value[0]) for name, value in found.per_query.items()}
+    assert values == {"mrr": 1 / 2, "mrr:shown": 1.0, "mrr:never_shown": 1 / 2}  # of 3, 2 and of 4, 1
+
+
+def test_metrics_of_shown_documents_must_be_told_which_these_are():
+    with pytest.raises(ValueError, match="mrr:shown needs to know which documents were shown"):
+        evaluate(by_feature, judged_set(), ["mrr:shown"])
+    with pytest.raises(ValueError, match="after the colon stands one of shown, never_shown"):
+        evaluate(by_feature, judged_set(), ["mrr:liked"])
+
+
+def test_a_log_tells_which_documents_were_shown():
+    judged = unskew.load("world:tiny").train
+    log = unskew.simulate(judged, "svm", "position_based", sessions=4, n_shown=3, progress=False).log
+    found = unskew.evaluate(by_sum, judged, ["p@20:shown", "p@20"], shown=log, undefined="zero")
+    shown = shown_documents(judged, log)
+    assert shown.sum() == log.mask.sum()
+    grades = [judged.grades[a:b][shown[a:b]] for a, b in pairwise(judged.offsets)]
+    assert found.per_query["p@20:shown"] == pytest.approx([(kept >= 1).sum() / 20 for kept in grades])

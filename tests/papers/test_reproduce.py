@@ -1,11 +1,16 @@
 """From a name to a folder of results, on the smallest world."""
 
 import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+import unskew
 from unskew.cli import app
 from unskew.papers.experiment_files import load_experiment
 from unskew.papers.reproduce import _with_options, reproduce
@@ -137,3 +142,81 @@ def test_options_replace_those_of_the_experiment_wherever_they_stand():
     assert changed.training["steps"] == 7
     assert all("penalty" not in entry.grid for entry in changed.methods)
     assert all(entry.options.get("learning_rate", 0.2) == 0.2 for entry in (*changed.methods, *changed.settings))
+
+
+CAMERA_READY = """
+title = "Two methods, & a % of 100 under η_1"
+paper = "our own"
+question = "q"
+metrics = ["ndcg@10", "ndcg@10:never_shown", "rbp"]
+baseline = ["Clicks"]
+data = ["world:tiny", "world:tiny:7"]
+[simulation]
+sessions = 4
+n_shown = 5
+[training]
+steps = 4
+validate_every = 2
+hidden = [4]
+[[methods]]
+label = "Clicks"
+method = "naive"
+[[methods]]
+label = "Labels"
+method = "labelled"
+[[figures]]
+kind = "learning_curves"
+file = "learning"
+title = "Validation over steps"
+"""
+
+
+def test_a_folder_of_results_says_what_made_it_and_shards_are_put_together(tmp_path):
+    mine = tmp_path / "mine.toml"
+    mine.write_text(CAMERA_READY)
+    for part in ("1/2", "2/2"):
+        unskew.reproduce(str(mine), out=tmp_path / part[0], shard=part, seeds=2, jobs=1, progress=False)
+    halves = [tmp_path / "1", tmp_path / "2"]
+    done = unskew.reproduce(str(mine), out=tmp_path / "all", merge=halves, seeds=2, jobs=1, progress=False)
+    assert (done.results.found, len(done.results.results)) == (8, 8)  # nothing was run again
+    assert (tmp_path / "all" / "experiment.toml").read_text() == CAMERA_READY
+    about = json.loads((tmp_path / "all" / "provenance.json").read_text())
+    assert (about["runs"], about["grid_points"]) == (8, {"Clicks": 1, "Labels": 1})
+    assert about["experiment"]["simulation"]["n_shown"] == 5
+    assert {"torch", "python"} <= set(about["versions"])
+    assert (tmp_path / "all" / "learning-world-tiny.pdf").is_file()
+    table = done.shown.sheets[0].to_table()
+    assert table.column_names == ["method", "world:tiny", "world:tiny:7"]
+    assert table.column("world:tiny").type == "double"
+    again = unskew.reproduce(str(mine), out=tmp_path / "all", fresh=["Clicks"], seeds=2, jobs=1, progress=False)
+    assert again.results.found == 4  # those of Labels
+    with pytest.raises(ValueError, match="there is no method 'Click' to run again"):
+        unskew.reproduce(str(mine), out=tmp_path / "all", fresh=["Click"], seeds=2, progress=False)
+    with pytest.raises(ValueError, match="shard must be a part of all, such as 2/8, got '3/2'"):
+        unskew.reproduce(str(mine), out=tmp_path / "all", shard="3/2", progress=False)
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="LaTeX is not installed")
+def test_tables_compile_as_they_stand(tmp_path):
+    mine = tmp_path / "mine.toml"
+    mine.write_text(CAMERA_READY)
+    done = unskew.reproduce(str(mine), out=tmp_path / "out", seeds=2, jobs=1, progress=False)
+    tables = "\n".join(rf"\input{{{path.stem}}}" for path in sorted(done.out.glob("*.tex")))
+    head = "\\documentclass{article}\n\\usepackage{booktabs}\n\\begin{document}\n"
+    (done.out / "paper.tex").write_text(f"{head}{tables}\n\\end{{document}}\n")
+    made = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"],
+        cwd=done.out,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stdout[-2000:]
+
+
+def test_the_python_of_the_page_on_experiments_runs():
+    page = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text(encoding="utf-8")
+    names = {}
+    for text in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        exec(compile(text, "experiments.md", "exec"), names)
+    assert len(names["losses"]) == 10

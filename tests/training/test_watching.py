@@ -68,9 +68,11 @@ def test_tensorboard_reads_what_was_written(tmp_path):
     assert [event.step for event in found.Scalars("validation")] == [2, 4]
 
 
-def test_mlflow_keeps_what_was_logged(tmp_path):
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # MLflow's own, on its file store
+def test_mlflow_keeps_what_was_logged(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow = pytest.importorskip("mlflow", reason="the extra 'mlflow' is not installed")
-    uri = f"sqlite:///{tmp_path / 'store.db'}"
+    uri = (tmp_path / "store").as_uri()
     log = unskew.simulate(WORLD.train, sessions=8, progress=False).log
     watch = unskew.MLflow("mine", uri, every=2).of_run("DLA, seed 0")
     unskew.fit("naive", log, steps=4, validate_every=2, validate=WORLD.valid, progress=False, watch=watch)

@@ -28,6 +28,9 @@ def evaluate(
     metrics: Annotated[str, typer.Option(help="Comma-separated.")] = "ndcg@1,ndcg@3,ndcg@5,ndcg@10,err@10,arp",
     undefined: Annotated[str, typer.Option(help="Queries without a relevant document: skip, zero, one.")] = "skip",
     max_grade: Annotated[float | None, typer.Option(help="Highest possible grade, for err.")] = None,
+    shown: Annotated[
+        Path | None, typer.Option(help="Log whose shown documents metrics such as ndcg@10:shown look at.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Parquet file for the values of each query.")] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse missing values in columns that had none in training.")
@@ -41,7 +44,7 @@ def evaluate(
     if is_log(data):
         _show_clicks(model, data, [name for name in names if not name.startswith("err")], json=json)
         return
-    result = unskew.evaluate(model, data, names, undefined=undefined, max_grade=max_grade, strict=strict)
+    result = unskew.evaluate(model, data, names, undefined=undefined, max_grade=max_grade, shown=shown, strict=strict)
     if out is not None:
         write_rows(result.to_table(), out)
     if json:

@@ -3,7 +3,8 @@
 OUT/runs/                rows of finished runs; a run that is here is not run again
 OUT/results.parquet      one line per run and test query
 OUT/runs.parquet         one line per run: hyper-parameters, means, seconds, best step, learnt examination curves
-OUT/*.md, *.tex          tables        OUT/*.svg, *.png  figures        OUT/report.html  all of it on one page
+OUT/*.md, *.tex          tables        OUT/*.svg, *.png, *.pdf  figures        OUT/report.html  all of it on one page
+OUT/provenance.json      the experiment with all its settings, grid sizes, versions, machine
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pyarrow.parquet as pq
 
 from unskew.comparison.against_production import Outlook
 from unskew.comparison.plan import Group
+from unskew.comparison.provenance import grid_points, write_provenance
 from unskew.comparison.run import Fresh, Progress, Result, Results, run_plan
 from unskew.comparison.settings import Experiment
 from unskew.comparison.tasks import Task, versions
@@ -146,13 +148,14 @@ def run_experiment(
         watch=watch,
     )
     _write_results(results, out)
+    write_provenance(experiment, data, groups, results, out)
     shown = present(experiment, results, data)
     for sheet in shown.sheets:
         write_text(out / f"{sheet.name}.md", markdown(sheet))
         write_text(out / f"{sheet.name}.tex", latex(sheet))
     for figure in shown.figures:
         figure.save(out)
-    sections = _sections(experiment, data, results, shown, command)
+    sections = _sections(experiment, data, results, shown, command, grid_points(groups))
     report = write_report(out / "report.html", experiment.title, sections, shown.lead or f"Data: {data}.")
     return Finished(experiment, data, results, shown, out, report)
 
@@ -164,7 +167,14 @@ def _check_labels(fresh: Fresh, groups: Sequence[Group]) -> None:
         raise ValueError(f"there is no method '{unknown}' to run again{near(unknown, known)}: {', '.join(known)}")
 
 
-def _sections(experiment: Experiment, data: str, results: Results, shown: Presentation, command: str) -> list[Section]:
+def _sections(
+    experiment: Experiment,
+    data: str,
+    results: Results,
+    shown: Presentation,
+    command: str,
+    points: Mapping[str, int],
+) -> list[Section]:
     main = [sheet for sheet in shown.sheets if sheet.name not in DETAILS]
     details = [sheet for sheet in shown.sheets if sheet.name in DETAILS]
     sections = [Section("The question", [experiment.question.strip()])]
@@ -179,7 +189,10 @@ def _sections(experiment: Experiment, data: str, results: Results, shown: Presen
     if results.failed:
         failed = [f"{run.title}: {error}" for run, error in results.failed]
         sections.append(Section(f"Runs that failed ({len(failed)})", failed))
-    sections.append(Section("The setting", experiment.notes, _facts(experiment, data, results, shown.chosen_by)))
+    facts = _facts(experiment, data, results, shown.chosen_by)
+    if len(set(points.values())) > 1:  # a larger grid has more chances: say so
+        facts["points of each grid"] = ", ".join(f"{label} {number}" for label, number in points.items())
+    sections.append(Section("The setting", experiment.notes, facts))
     sections.append(Section("To repeat it", _provenance(results), versions(), command))
     return sections
 

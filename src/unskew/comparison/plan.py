@@ -24,6 +24,7 @@ from unskew.comparison.settings import Entry, Experiment, OptionTable, Setting, 
 from unskew.data.judged.catalogue import load, own_files
 from unskew.data.judged.catalogue_entries import CATALOGUE, FOLDS
 from unskew.methods import hyper_parameters
+from unskew.metrics import metric
 from unskew.options import options_of
 from unskew.parts import described, find, is_outside, outside_name, outside_parts
 from unskew.recipe import Recipe
@@ -230,7 +231,8 @@ def define(
         definition["data_digest"] = data_digest(tuple(files.values()))
     if own is not None:
         return definition | own
-    if recipe.method_class.learns_from == "judgements":  # from no log
+    needs_logger = any(metric(name).among for name in experiment.metrics)
+    if recipe.method_class.learns_from == "judgements" and not needs_logger:  # from no log
         return definition
     simulation = _fitted_to_grades(experiment.simulation.changed(setting.simulation), grade)
     simulation = _redrawn(simulation, repetition.seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from importlib.metadata import version
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from unskew.comparison.held_out import measure_held_out, measure_production
 from unskew.comparison.rows import Outcome
@@ -23,6 +24,7 @@ from unskew.comparison.sources import (
     intervention_log,
     judged_split,
     own_log,
+    policy_of,
     recipe_of,
     simulation_of,
 )
@@ -31,6 +33,7 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import Evaluation, evaluate
 from unskew.fitting import fit
 from unskew.methods.hte import correct_clicks, oracle_effects
+from unskew.metrics import metric
 from unskew.model import Model
 from unskew.simulation.fresh import FreshClicks
 from unskew.simulation.truth import Simulation
@@ -146,14 +149,37 @@ ORACLES: dict[str, Callable[[Simulation], ClickLog]] = {
 def evaluate_run(definition: Definition, ranker: Any, judged: JudgedSet) -> Evaluation:
     """A ranker by the metrics of a definition."""
     return evaluate(
-        ranker, judged, definition["metrics"], undefined=definition["undefined"], max_grade=definition["max_grade"]
+        ranker,
+        judged,
+        definition["metrics"],
+        undefined=definition["undefined"],
+        max_grade=definition["max_grade"],
+        shown=_shown(definition, judged, definition["metrics"]),
     )
+
+
+def _shown(definition: Definition, judged: JudgedSet, metrics: Sequence[str]) -> NDArray[np.bool_] | None:
+    """What the logger would show of these queries: its first documents; None where no metric asks."""
+    if not any(metric(name).among for name in metrics):
+        return None
+    if "simulation" not in definition:
+        raise ValueError("a log of one's own does not show test queries: leave out metrics of shown documents")
+    settings = definition["simulation"]
+    scores = policy_of(definition["data"], settings["policy"]).scores(judged)
+    owners = np.repeat(np.arange(judged.n_queries), judged.sizes)
+    places = np.arange(judged.n_documents) - judged.offsets[owners]
+    shown = np.zeros(judged.n_documents, dtype=bool)
+    for of_logger in scores.reshape(judged.n_documents, -1).T:
+        shown[np.lexsort((-of_logger, owners))[places < settings["n_shown"]]] = True
+    return shown
 
 
 def about_training(definition: Definition, model: Model) -> dict[str, Any]:
     """What is known of a training; `validation` is the number that hyper-parameters are chosen by."""
     valid = judged_split(definition, "valid")
-    chosen_by = evaluate(model.ranker(), valid, [definition["metric"]], max_grade=definition["max_grade"])
+    main = [definition["metric"]]
+    shown = _shown(definition, valid, main)
+    chosen_by = evaluate(model.ranker(), valid, main, max_grade=definition["max_grade"], shown=shown)
     steps = model.history.column("validation")
     return {
         "validation": chosen_by.mean(definition["metric"]),

@@ -12,7 +12,7 @@ ARP leaves it out in every case: there is no rank to average.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -22,6 +22,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet, padded_rows
 from unskew.display import Displayed, Screen
 from unskew.evaluation.differences import mean_interval
@@ -127,6 +128,7 @@ def evaluate(
     *,
     undefined: str = "skip",
     max_grade: float | None = None,
+    shown: ArrayLike | None = None,
 ) -> Evaluation:
     """Rank every query of a judged set and measure each.
 
@@ -136,18 +138,54 @@ def evaluate(
         metrics: Names such as "ndcg@10", or functions of your own `(scores, grades, mask) -> values [batch]`.
         undefined: What a query without a relevant document counts as: "skip", "zero" or "one".
         max_grade: The highest possible grade, for `err` where its name does not say it.
+        shown: For each document whether the logging policy showed it, for metrics such as "ndcg@10:shown".
     """
     if undefined not in UNDEFINED:
         raise ValueError(f"unknown policy undefined='{undefined}': use one of {', '.join(UNDEFINED)}")
     asked = [_with_max_grade(metric(name), max_grade) for name in metrics]
     per_query = {str(entry): np.full(judged.n_queries, UNDEFINED[undefined](entry)) for entry in asked}
+    parts = _parts(asked, shown, judged)
     with _scorer(ranker, judged) as score, torch.inference_mode():
         for queries, lists in judged.batches():
             scores = _checked(score(queries, lists), lists)
-            for name, measured in measure(asked, scores, lists.grades, lists.mask).items():
-                defined = measured.defined.numpy()
-                per_query[name][queries[defined]] = measured.values.numpy()[defined]
+            rows, _ = padded_rows(judged.offsets, queries, lists.n_docs)
+            for entries, wanted in parts:
+                mask = lists.mask if wanted is None else lists.mask & torch.from_numpy(wanted[rows])
+                for name, measured in measure(entries, scores, lists.grades, mask).items():
+                    defined = measured.defined.numpy()
+                    per_query[name][queries[defined]] = measured.values.numpy()[defined]
     return Evaluation(judged.query_ids, per_query, judged.name, max_grade, tuple(asked))
+
+
+def _parts(
+    asked: Sequence[Metric], shown: ArrayLike | None, judged: JudgedSet
+) -> list[tuple[list[Metric], NDArray[np.bool_] | None]]:
+    """Metrics that look at the same documents, and which those are; None: all."""
+    by_part: dict[str | None, list[Metric]] = {}
+    for entry in asked:
+        by_part.setdefault(entry.among, []).append(entry)
+    if shown is None:
+        if set(by_part) - {None}:
+            name = next(entry for entry in asked if entry.among)
+            raise ValueError(f"{name} needs to know which documents were shown: pass shown= (--shown LOG)")
+        return [(list(asked), None)]
+    flags = np.asarray(shown, dtype=bool)
+    if flags.shape != (judged.n_documents,):
+        raise ValueError(f"shown has shape {flags.shape}: give one value per document, {judged.n_documents}")
+    wanted = {None: None, "shown": flags, "never_shown": ~flags}
+    return [(entries, wanted[part]) for part, entries in by_part.items()]
+
+
+def shown_documents(judged: JudgedSet, log: ClickLog) -> NDArray[np.bool_]:
+    """For each document of a judged set, by the ids of query and document, whether a log shows it."""
+    numbers = np.unique(log.documents[log.mask])
+    queries = log.query_ids[log.document_queries[numbers]]
+    known = set(zip(queries.tolist(), log.document_ids[numbers].tolist(), strict=True))
+    owners = np.repeat(judged.query_ids, judged.sizes).tolist()
+    found = [pair in known for pair in zip(owners, judged.document_ids.tolist(), strict=True)]
+    if not any(found):
+        raise ValueError("the log shows none of these documents: are query and document ids written alike in both?")
+    return np.array(found)
 
 
 def score_documents(ranker: Scorer, judged: JudgedSet) -> NDArray[np.float64]:

@@ -44,6 +44,12 @@ def experiment_text(name: str) -> str:
     return known[name].read_text(encoding="utf-8")
 
 
+def experiment_source(name: str) -> str:
+    """The TOML of a shipped experiment or of a file."""
+    known = shipped()
+    return known[name].read_text(encoding="utf-8") if name in known else _text(Path(name))
+
+
 def load_experiment(name: str, *, allow_code: bool = False) -> PaperExperiment:
     """A shipped experiment by its name, or one of your own by the path of its file.
 

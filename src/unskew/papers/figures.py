@@ -8,13 +8,26 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from unskew.comparison.run import Result, Results
 from unskew.comparison.settings import Experiment
 from unskew.comparison.statistics import Cell, Table, summarize
+from unskew.evaluation.differences import mean_interval
 from unskew.papers.label_sheets import label_lines
 from unskew.papers.settings import FigureSetting
-from unskew.reporting.drawing import COLOURS, MARKERS, STYLE, WIDTH, Drawn, heatmap, line_figure, look, new_figure
+from unskew.reporting.drawing import (
+    COLOURS,
+    MARKERS,
+    STYLE,
+    WIDTH,
+    Drawn,
+    heatmap,
+    line_figure,
+    look,
+    new_figure,
+    shortened,
+)
 
 
 def draw(setting: FigureSetting, experiment: Experiment, results: Results) -> Drawn | None:
@@ -68,8 +81,8 @@ def _metric_lines(found: dict[str, list[tuple[float, Cell]]], metric: str, x_lab
     lines = {label: ([x for x, _ in points], [cell.mean for _, cell in points]) for label, points in found.items()}
     bands = {
         label: (
-            [cell.mean - (cell.deviation or 0) for _, cell in points],
-            [cell.mean + (cell.deviation or 0) for _, cell in points],
+            [cell.mean if cell.low is None else cell.low for _, cell in points],
+            [cell.mean if cell.high is None else cell.high for _, cell in points],
         )
         for label, points in found.items()
     }
@@ -82,8 +95,10 @@ def _bars(experiment: Experiment, results: Results, options: dict[str, Any]) -> 
     panels = table.settings
     figure = Figure(figsize=(WIDTH, 0.9 + 0.26 * len(table.labels())), layout="constrained")
     cells = _cells(experiment, table)
+    first = None
     for place, setting in enumerate(panels):
-        axes = figure.add_subplot(1, len(panels), place + 1)
+        axes = figure.add_subplot(1, len(panels), place + 1, sharex=first)  # panels are compared by eye
+        first = first or axes
         entries = [cells[setting, label] for label in table.labels() if (setting, label) in cells]
         for height, cell in enumerate(reversed(entries)):
             number = table.labels().index(cell.label)
@@ -92,7 +107,8 @@ def _bars(experiment: Experiment, results: Results, options: dict[str, Any]) -> 
             axes.errorbar(cell.mean, height, xerr=error, linestyle="none", capsize=3, **shape)
         axes.set_yticks(range(len(entries)), [cell.label if place == 0 else "" for cell in reversed(entries)])
         axes.set_ylim(-0.6, len(entries) - 0.4)
-        axes.set_title(setting, fontsize=9)
+        axes.set_title(shortened(setting, 42 // len(panels) + 4), fontsize=9)
+        axes.xaxis.set_major_locator(MaxNLocator(4))
         axes.set_xlabel(experiment.metric)
     return figure
 
@@ -101,13 +117,15 @@ def _curves(experiment: Experiment, results: Results, options: dict[str, Any]) -
     """Learnt examination curves relative to the top, with the truth and click rates of the log."""
     table = Table(results.results)
     setting = options.get("setting", table.settings[0])
-    lines, rates, truths = {}, [], []
+    lines, bands, rates, truths = {}, {}, [], []
     for label in options.get("labels", table.labels(setting)):
         abouts = [result.outcome.about for result in table.of(setting, label)]
         curves = [about["examination"] for about in abouts if about.get("examination")]
         if curves:
-            mean = np.mean(curves, axis=0)
-            lines[label] = (_places(mean), (mean / mean[0]).tolist())
+            relative = np.array([np.divide(curve, curve[0]) for curve in curves])
+            lines[label] = (_places(relative[0]), relative.mean(axis=0).tolist())
+            if len(curves) > 1:
+                bands[label] = _band(relative)
         rates += [about["click_rates"] for about in abouts if about.get("click_rates")]
         truths += [about["true_examination"] for about in abouts if about.get("true_examination")]
     if not lines:
@@ -118,7 +136,33 @@ def _curves(experiment: Experiment, results: Results, options: dict[str, Any]) -
             mean = np.mean(known, axis=0)
             reference[label] = (_places(mean), (mean / mean[0]).tolist())
     del experiment
-    return line_figure(lines, x_label="position", y_label="examination, relative to the top", reference=reference)
+    label = "examination, relative to the top"
+    return line_figure(lines, x_label="position", y_label=label, reference=reference, bands=bands)
+
+
+def _learning_curves(experiment: Experiment, results: Results, options: dict[str, Any]) -> Figure | None:
+    """Validation over training steps, with the 95 % interval over repetitions."""
+    table = Table(results.results)
+    setting = options.get("setting", table.settings[0])
+    lines, bands = {}, {}
+    for label in options.get("labels", table.labels(setting)):
+        abouts = [result.outcome.about for result in table.of(setting, label)]
+        curves = [dict(zip(about["steps"], about["validation_by_step"], strict=True)) for about in abouts]
+        steps = sorted(set.intersection(*map(set, curves)))  # early stopping ends some before others
+        if steps:
+            values = np.array([[curve[step] for step in steps] for curve in curves])
+            lines[label] = ([float(step) for step in steps], values.mean(axis=0).tolist())
+            if len(curves) > 1:
+                bands[label] = _band(values)
+    if not lines:
+        return None
+    return line_figure(lines, x_label="step", y_label=f"{experiment.metric}, validation", bands=bands)
+
+
+def _band(values: np.ndarray) -> tuple[list[float], list[float]]:
+    """The 95 % interval of each column."""
+    intervals = [mean_interval(column)[1:] for column in values.T]
+    return [low for low, _ in intervals], [high for _, high in intervals]
 
 
 def _heatmaps(experiment: Experiment, results: Results, options: dict[str, Any]) -> Figure | None:
@@ -141,7 +185,7 @@ def _heatmaps(experiment: Experiment, results: Results, options: dict[str, Any])
         values = np.array([[fields.get((row, column), np.nan) for column in columns] for row in rows])
         axes = figure.add_subplot(1, len(settings), place + 1)
         heatmap(axes, values, [f"{value:g}" for value in columns], [f"{value:g}" for value in rows])
-        axes.set_title(setting, fontsize=9)
+        axes.set_title(shortened(setting, 24), fontsize=9)
         axes.set_xlabel(options.get("across_label", across))
         if place == 0:
             axes.set_ylabel(options.get("down_label", down))
@@ -210,6 +254,7 @@ KINDS: dict[str, Callable[[Experiment, Results, dict[str, Any]], Figure | None]]
     "option_lines": _option_lines,
     "bars": _bars,
     "curves": _curves,
+    "learning_curves": _learning_curves,
     "heatmaps": _heatmaps,
     "click_matrix": _click_matrix,
     "embeddings": _embeddings,

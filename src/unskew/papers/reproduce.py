@@ -14,9 +14,10 @@ from unskew.comparison.run import Fresh, Progress, Results
 from unskew.comparison.settings import Experiment, Grid, OptionTable
 from unskew.comparison.statistics import Table
 from unskew.comparison.tables import data_set_sheet
+from unskew.data.files import write_text
 from unskew.data.judged.catalogue import own_name
 from unskew.papers.claims import judge
-from unskew.papers.experiment_files import load_experiment, shipped
+from unskew.papers.experiment_files import experiment_source, load_experiment, shipped
 from unskew.papers.figures import draw
 from unskew.papers.settings import PaperExperiment
 from unskew.papers.sheets import CHOSEN_BY, SHEETS
@@ -80,6 +81,8 @@ def reproduce(
     every = ", ".join(names)
     folder = writable(Path(out or f"runs/{experiment.name}-{_file_name(every)}"))
     gather_rows([Path(source) for source in merge], folder / "runs")
+    if isinstance(name, str):
+        write_text(folder / "experiment.toml", experiment_source(name))
     subject = name if isinstance(name, str) else experiment.name
     command = command_text(
         "reproduce",

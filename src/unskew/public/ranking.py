@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
+from unskew.data.clicks.click_log import ClickLog
 from unskew.data.columns import listed
 from unskew.data.files import check_place
 from unskew.data.judged.judged_set import JudgedSet
@@ -31,6 +32,7 @@ from unskew.serving.rank import MEMORY, rank_judged, rank_table
 from unskew.serving.rankings import check_ending
 from unskew.serving.saved_ranker import SavedRanker, UnknownCounts
 from unskew.serving.tree_files import FORMS as TREE_FORMS
+from unskew.simulation.truth import Simulation
 from unskew.terminal import counting_progress
 
 UNKNOWN = (
@@ -46,6 +48,7 @@ def evaluate(
     *,
     undefined: str = "skip",
     max_grade: float | None = None,
+    shown: Log | ArrayLike | None = None,
     strict: bool = False,
 ) -> Evaluation:
     """Rank every query of a judged set and measure each; `paired_differences` compares rankers on the same queries.
@@ -58,6 +61,8 @@ def evaluate(
         metrics: names as `metric` takes them, or metrics.
         undefined: what a query without a relevant document counts as: "skip", "zero" or "one".
         max_grade: the highest possible grade, for `err` where its name does not say it.
+        shown: the log whose shown documents `ndcg@10:shown` looks at, and `ndcg@10:never_shown` does not; or for each
+            document whether it was shown.
         strict: refuse missing values in columns that had none in training; otherwise they are filled, with a warning.
 
     >>> judged = JudgedSet.from_arrays([[1.0], [0.0]], grades=[0, 1], group=[2])
@@ -75,7 +80,9 @@ def evaluate(
         counts.add(queries.features)
         for name, count in counts.filled().items():
             warnings.warn(f"column '{name}' lacks {count:,} values, and lacked none in training: filled", stacklevel=2)
-    return evaluation.evaluate(scorer, queries, metrics, undefined=undefined, max_grade=max_grade)
+    if isinstance(shown, ClickLog | Simulation | str | Path):
+        shown = evaluation.shown_documents(queries, as_log(shown))
+    return evaluation.evaluate(scorer, queries, metrics, undefined=undefined, max_grade=max_grade, shown=shown)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,6 +121,11 @@ def new_figure() -> tuple[Figure, Axes]:
     """A figure of one panel."""
     figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     return figure, figure.add_subplot()
+
+
+def shortened(text: str, most: int) -> str:
+    """A title over lines of at most so many characters, so that titles of neighbours do not run into each other."""
+    return textwrap.fill(text, max(8, most))
 
 
 def look(number: int) -> dict[str, Any]:

@@ -7,6 +7,9 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
 
 NOTHING = "–"
 LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "–": "--", "±": r"$\pm$", "−": "$-$", "↑": "", "↓": ""}
@@ -42,6 +45,18 @@ class Sheet:
     def is_text(self) -> list[bool]:
         """Which columns hold no number at all."""
         return [all(row[place].value is None for row in self.rows) for place in range(len(self.columns))]
+
+    def to_table(self) -> pa.Table:
+        """The table as Arrow has it: numbers where a column has some, else the texts."""
+        columns = {}
+        for place, (name, text) in enumerate(zip(self.columns, self.is_text, strict=True)):
+            fields = [row[place] for row in self.rows]
+            columns[name] = pa.array([field.text if text else field.value for field in fields])
+        return pa.table(columns)
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas data frame."""
+        return self.to_table().to_pandas()
 
 
 def markdown(sheet: Sheet) -> str:
