@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unskew import drift, simulate, write_log
-from unskew.daily.estimates import ratio, ratio_difference
+from unskew import drift, open_log, simulate, write_log
+from unskew.daily.estimates import of_difference, of_ratio
 from unskew.data.clicks.impressions import BiasColumn
 from unskew.simulation.policies import NoisyOracle, PlackettLuce
 from unskew.simulation.users import make_user
@@ -37,7 +37,7 @@ def kinds(found):
 
 
 def test_a_ratio_of_two_queries_has_the_interval_of_their_two_means():
-    found = ratio(np.array([1.0, 3.0]), np.array([1.0, 1.0]))
+    found = of_ratio(np.array([1.0, 3.0]), np.array([1.0, 1.0])).ratio()
     assert found.value == 2.0
     assert found.high - found.value == pytest.approx(
         12.706 * 1.0, rel=1e-3
@@ -46,7 +46,7 @@ def test_a_ratio_of_two_queries_has_the_interval_of_their_two_means():
 
 def test_queries_on_both_sides_are_pairs():
     weights = np.ones(3)
-    found = ratio_difference(np.array([1.0, 5.0, 9.0]), weights, np.array([2.0, 6.0, 10.0]), weights)
+    found = of_difference(np.array([1.0, 5.0, 9.0]), weights, np.array([2.0, 6.0, 10.0]), weights).ratio_difference()
     assert (found.value, found.low, found.high, found.p) == (1.0, 1.0, 1.0, 0.0)
 
 
@@ -110,3 +110,53 @@ def test_drift_prints_what_changed(world, first, tmp_path, run):
     said = json.loads(run("drift", tmp_path / "a", tmp_path / "b", "--json"))
     assert [row["name"] for row in said["changes"] if row["changed"]] == ["f3"]
     assert "feature f3" in run("drift", tmp_path / "a", tmp_path / "b")
+
+
+def with_context(log, seed, share):
+    """The log with the category of the visitor: new or known, or not recorded in a tenth of the lists."""
+    rng = np.random.default_rng(seed)
+    visitor = np.where(rng.random(log.n_lists) < 0.1, np.nan, rng.random(log.n_lists) < share)
+    return replace(
+        log,
+        context=np.stack([visitor, rng.random(log.n_lists)], axis=1).astype(np.float32),
+        context_names=("visitor", "hour"),
+        categories={"visitor": ("known", "new")},
+    )
+
+
+def test_categories_of_the_context_are_compared_by_the_share_of_each_value(world, first):
+    before, later = with_context(first, 1, 0.5), with_context(day(world, 2), 2, 0.3)
+    found = {row.name: row for row in drift(before, later).rows if row.kind == "context"}
+    assert list(found) == ["visitor=known", "visitor=new", "hour"]
+    new = found["visitor=new"]
+    assert new.changed
+    assert not found["hour"].changed
+    assert new.low < -0.2 < new.high
+    assert new.after == pytest.approx(0.3, abs=0.02)
+    turned = replace(later, categories={"visitor": ("new", "known")})  # the same codes, other words
+    assert {row.name: row.after for row in drift(before, turned).rows}["visitor=known"] == pytest.approx(new.after)
+
+
+def test_a_share_of_missing_context_that_rose_is_named(world, first):
+    before, later = with_context(first, 1, 0.5), with_context(day(world, 2), 2, 0.5)
+    context = later.context.copy()
+    context[::2, 0] = np.nan
+    found = drift(before, replace(later, context=context))
+    assert [(row.kind, row.name) for row in found.changed] == [("missing", "visitor")]
+
+
+def test_logs_in_shards_give_the_comparisons_of_whole_ones(world, first, tmp_path, run):
+    later = with_context(day(world, 2, user=make_user("position_based", power=2.0)), 2, 0.3)
+    write_log(with_context(first, 1, 0.5), tmp_path / "a", n_shards=3)
+    write_log(later, tmp_path / "b", n_shards=2)
+    whole, parts = (
+        json.loads(run("drift", tmp_path / "a", tmp_path / "b", "--json", *words)) for words in ([], ["--stream"])
+    )
+    assert whole["coverage"] == parts["coverage"]
+    for one, other in zip(whole["changes"], parts["changes"], strict=True):
+        assert one["name"] == other["name"]
+        assert one["low"] == pytest.approx(other["low"], rel=1e-6, abs=1e-9)
+        assert one["p_holm"] == pytest.approx(other["p_holm"], rel=1e-6, abs=1e-12)
+    folders = [open_log(tmp_path / name) for name in ("a", "b")]
+    with pytest.raises(ValueError, match="share no query"):
+        drift(folders[0], replace(first, query_ids=first.query_ids.astype(str).astype(object) + "x"))

@@ -9,7 +9,7 @@ import typer
 
 from unskew.commands.app import Json, command
 from unskew.daily.drift import drift as find_drift
-from unskew.data.clicks.storage import read_log
+from unskew.data.clicks.storage import open_log, read_log
 from unskew.terminal import console, show_json, show_table
 
 
@@ -17,10 +17,14 @@ from unskew.terminal import console, show_json, show_table
 def drift(
     log_a: Annotated[Path, typer.Argument(help="The earlier click log.")],
     log_b: Annotated[Path, typer.Argument(help="The later click log, of the same site.")],
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Read the logs in parts of whole queries: they may exceed memory.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Tell what changed between two logs: features, clicks, order, traffic, bias columns, coverage."""
-    found = find_drift(read_log(log_a), read_log(log_b))
+    read = open_log if stream else read_log
+    found = find_drift(read(log_a), read(log_b))
     if json:
         show_json(found.to_json())
         return

@@ -2,47 +2,26 @@
 
 The same is compared with the same, so that one change does not look like another: features of the same documents,
 clicks on the same documents at the same positions, the order of the same documents. More traffic on some queries
-then changes none of these. All p-values are corrected together (Holm).
+then changes none of these. All p-values are corrected together (Holm). Logs may come in parts of whole queries: what is
+kept of a part are the moments of each comparison.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.daily.estimates import Estimate, ratio, ratio_difference, totals
-from unskew.daily.matched import Matched, Side, match
+from unskew.daily.compared import Change, Compared
+from unskew.daily.estimates import of_difference, of_ratio, totals
+from unskew.daily.matched import Matched, Side, match, parts
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.storage import LogFolder
 from unskew.evaluation.differences import holm
-
-THRESHOLD = 0.05  # of the corrected p
-
-Row = tuple[str, str, float | None, float | None, Estimate]
-
-
-@dataclass(frozen=True)
-class Change:
-    """One thing that was compared; `difference` is the second log minus the first."""
-
-    kind: str  # feature, missing, category, context, clicks, order, traffic or bias
-    name: str
-    before: float | None
-    after: float | None
-    difference: float
-    low: float
-    high: float
-    p: float
-    p_holm: float
-    n_queries: int
-
-    @property
-    def changed(self) -> bool:
-        return self.p_holm < THRESHOLD
 
 
 @dataclass(frozen=True)
@@ -63,34 +42,58 @@ class Drift:
         return {"coverage": self.coverage, "only_a": self.only_before, "only_b": self.only_after, "changes": rows}
 
 
-def drift(a: ClickLog, b: ClickLog) -> Drift:
+def drift(a: ClickLog | LogFolder, b: ClickLog | LogFolder) -> Drift:
     """What changed from one log to another: features, clicks, coverage, traffic, bias columns, the logger's order.
 
-    Use `diagnose` to look at one log. Logs that share no query or no document are refused.
+    Use `diagnose` to look at one log. Logs that share no query or no document are refused. Folders from `open_log` are
+    read in parts of whole queries, and may exceed memory.
     """
-    matched = match(a, b)
-    found = [
-        *_features(matched),
-        *_context(matched),
-        *_clicks(matched),
-        *_order(matched),
-        *_traffic(matched),
-        *_bias(matched),
-    ]
-    corrected = holm([row[4].p for row in found])
-    rows = [
-        Change(kind, name, before, after, each.value, each.low, each.high, each.p, float(p), each.n_queries)
-        for (kind, name, before, after, each), p in zip(found, corrected, strict=True)
-    ]
-    columns = [{*_names(log), *log.context_names, *log.bias} for log in (a, b)]
-    return Drift(rows, _coverage(matched), sorted(columns[0] - columns[1]), sorted(columns[1] - columns[0]))
+    found: dict[tuple[str, str], Compared] = {}
+    coverage: dict[str, float] = {}
+    counts: list[NDArray[np.float64]] = []  # [2, shared queries] sessions, of each part
+    columns: list[set[str]] = [set(), set()]
+    examples: list[list[object]] = [[], []]
+    for both in parts(a, b):
+        matched = match(*both)
+        for row in _compared(matched):
+            known = found.get((row.kind, row.name))
+            found[row.kind, row.name] = row if known is None else known + row
+        for name, value in _coverage(matched).items():
+            coverage[name] = coverage.get(name, 0.0) + value
+        counts.append(np.stack([side.sessions[matched.shared_queries] for side in (matched.a, matched.b)]))
+        for place, log in enumerate(both):
+            columns[place] |= {*_names(log), *log.context_names, *log.bias}
+            examples[place] += log.query_ids[:2].tolist()
+    _refuse_nothing_shared(coverage, examples)
+    rows = [*(row for row in found.values() if row.tells), _traffic(np.concatenate(counts, axis=1))]
+    corrected = holm([row.estimate().p for row in rows])
+    changes = [row.change(float(p)) for row, p in zip(rows, corrected, strict=True)]
+    return Drift(changes, _shares(coverage), sorted(columns[0] - columns[1]), sorted(columns[1] - columns[0]))
+
+
+def _compared(matched: Matched) -> Iterator[Compared]:
+    for rows in (_features, _context, _clicks, _order, _bias):
+        yield from rows(matched)
+
+
+def _refuse_nothing_shared(coverage: dict[str, float], examples: list[list[object]]) -> None:
+    if not coverage["queries_shared"]:
+        first, second = (", ".join(repr(entry) for entry in each[:2]) + ", …" for each in examples)
+        raise ValueError(
+            f"the logs share no query (the first has {first}, the second {second}): what differs between "
+            "them cannot be told from what changed. Compare logs of the same site, with the same ids"
+        )
+    if not coverage["documents_shared"]:
+        raise ValueError(
+            f"the logs share {coverage['queries_shared']:,.0f} queries but no document: were document ids made anew?"
+        )
 
 
 def _names(log: ClickLog) -> tuple[str, ...]:
     return log.feature_names or tuple(f"feature_{number}" for number in range(log.n_features))
 
 
-def _features(matched: Matched) -> Iterator[Row]:
+def _features(matched: Matched) -> Iterator[Compared]:
     """Of documents that both logs show: the mean of each column, the share that is missing, categories that changed."""
     a, b = matched.a, matched.b
     names = [name for name in _names(a.log) if name in _names(b.log)]
@@ -106,8 +109,7 @@ def _features(matched: Matched) -> Iterator[Row]:
             _document_mean((~present).astype(np.float64), weight, side, n_documents)
             for present, weight, side in zip(known, (weights_a, weights_b), (a, b), strict=True)
         ]
-        if not all(present.all() for present in known):
-            yield "missing", name, *_paired(missing[0], missing[1], matched)
+        yield _paired("missing", name, missing[0], missing[1], matched)
         if texts[0] is not None and texts[1] is not None:
             values[1] = _recoded(values[1], texts[1], texts[0])
         means = [
@@ -115,11 +117,10 @@ def _features(matched: Matched) -> Iterator[Row]:
             for column, present, weight, side in zip(values, known, (weights_a, weights_b), (a, b), strict=True)
         ]
         if texts[0] is None:
-            if (np.isfinite(means[0]) & np.isfinite(means[1])).any():
-                yield "feature", name, *_paired(means[0], means[1], matched)
+            yield _paired("feature", name, means[0], means[1], matched)
         else:
             moved = np.where(np.isfinite(means[0] + means[1]), (means[0] != means[1]).astype(np.float64), np.nan)
-            yield "category", name, *_paired(np.zeros_like(moved), moved, matched)
+            yield _paired("category", name, np.zeros_like(moved), moved, matched)
 
 
 def _version_weights(side: Side) -> NDArray[np.float64]:
@@ -138,13 +139,16 @@ def _document_mean(
     return np.divide(sums, shown, out=np.full(n_documents, np.nan), where=shown > 0)
 
 
-def _paired(before: NDArray[np.float64], after: NDArray[np.float64], matched: Matched) -> tuple[float, float, Estimate]:
+def _paired(
+    kind: str, name: str, before: NDArray[np.float64], after: NDArray[np.float64], matched: Matched
+) -> Compared:
     """Means over the documents that have both, and their difference."""
     both = np.isfinite(before) & np.isfinite(after)
     owner = matched.query_of_document[both]
     sums = totals(owner, after[both] - before[both], matched.n_queries)
     counts = np.bincount(owner, minlength=matched.n_queries).astype(np.float64)
-    return float(before[both].mean()), float(after[both].mean()), ratio(sums, counts)
+    old, new = (float(values[both].sum()) for values in (before, after))
+    return Compared(kind, name, of_ratio(sums, counts), (old, float(both.sum())), (new, float(both.sum())))
 
 
 def _recoded(codes: NDArray, have: tuple[str, ...], want: tuple[str, ...]) -> NDArray:
@@ -156,35 +160,44 @@ def _recoded(codes: NDArray, have: tuple[str, ...], want: tuple[str, ...]) -> ND
     return np.where(missing, np.nan, table[np.where(missing, 0, codes).astype(np.int64)])
 
 
-def _context(matched: Matched) -> Iterator[Row]:
-    a, b = matched.a, matched.b
-    for name in [name for name in a.log.context_names if name in b.log.context_names]:
-        if name in a.log.categories or name in b.log.categories:
+def _context(matched: Matched) -> Iterator[Compared]:
+    """The mean of a column of lists, or the share of each value of a category, and the share that is missing."""
+    sides = (matched.a, matched.b)
+    for name in [name for name in matched.a.log.context_names if name in matched.b.log.context_names]:
+        texts = [side.log.categories.get(name) for side in sides]
+        if (texts[0] is None) != (texts[1] is None):
+            raise ValueError(f"context '{name}' is text in one log and numbers in the other: ingest both alike")
+        values = [side.log.context[:, side.log.context_names.index(name)].astype(np.float64) for side in sides]
+        missing = [np.isnan(column) for column in values]
+        yield _of_lists("missing", name, matched, [gone.astype(np.float64) for gone in missing])
+        known = [~gone for gone in missing]
+        if texts[0] is None or texts[1] is None:
+            yield _of_lists("context", name, matched, [np.nan_to_num(column) for column in values], known)
             continue
-        parts = []
-        for side in (a, b):
-            values = side.log.context[:, side.log.context_names.index(name)].astype(np.float64)
-            parts += _sums(side, np.nan_to_num(values), ~np.isnan(values), matched.n_queries)
-        yield "context", name, *_difference(parts)
+        for value in dict.fromkeys((*texts[0], *texts[1])):
+            codes = [text.index(value) if value in text else -1 for text in (texts[0], texts[1])]
+            chosen = [(column == code).astype(np.float64) for column, code in zip(values, codes, strict=True)]
+            yield _of_lists("context", f"{name}={value}", matched, chosen, known)
 
 
-def _sums(
-    side: Side, values: NDArray[np.float64], known: NDArray[np.bool_], n_queries: int
-) -> list[NDArray[np.float64]]:
-    """Sum of values and of sessions of each query, over the lists that are known."""
-    weights = side.log.sessions * known
-    return [
-        totals(side.queries, values * weights, n_queries),
-        totals(side.queries, weights, n_queries),
-    ]
+def _of_lists(
+    kind: str,
+    name: str,
+    matched: Matched,
+    values: Sequence[NDArray[np.float64]],
+    known: Sequence[NDArray[np.bool_]] | None = None,
+) -> Compared:
+    """Means over sessions of a number per list `[lists]`, or over what they show of one per place `[lists, docs]`."""
+    numbers: list[NDArray[np.float64]] = []
+    for place, (side, column) in enumerate(zip((matched.a, matched.b), values, strict=True)):
+        counted = (side.log.mask if column.ndim > 1 else np.ones(len(column), bool)) if known is None else known[place]
+        sessions = side.log.sessions.reshape(-1, *[1] * (column.ndim - 1)) * counted
+        per_list = [each.reshape(len(each), -1).sum(axis=1) for each in (column * sessions, sessions)]
+        numbers += [totals(side.queries, each, matched.n_queries) for each in per_list]
+    return Compared(kind, name, of_difference(*numbers))
 
 
-def _difference(parts: list[NDArray[np.float64]]) -> tuple[float, float, Estimate]:
-    before, after = (float(parts[i].sum() / parts[i + 1].sum()) for i in (0, 2))
-    return before, after, ratio_difference(*parts)
-
-
-def _clicks(matched: Matched) -> Iterator[Row]:
+def _clicks(matched: Matched) -> Iterator[Compared]:
     """Clicks per showing of the same documents at the same position, position by position."""
     n_positions = max(side.log.n_positions for side in (matched.a, matched.b))
     counts = []
@@ -201,15 +214,17 @@ def _clicks(matched: Matched) -> Iterator[Row]:
     query, position = matched.query_of_document[cells // n_positions], cells % n_positions
     for place in np.unique(position):
         here = position == place
-        parts = [
+        sums, weights = (
             totals(query[here], values[here] * weight[here], matched.n_queries)
             for values in (rate_b - rate_a, np.ones(len(cells)))
-        ]
-        means = [float((rate[here] * weight[here]).sum() / weight[here].sum()) for rate in (rate_a, rate_b)]
-        yield "clicks", f"position {place + 1}", means[0], means[1], ratio(parts[0], parts[1])
+        )
+        total = float(weight[here].sum())
+        before, after = (float((rate[here] * weight[here]).sum()) for rate in (rate_a, rate_b))
+        name = f"position {place + 1}"
+        yield Compared("clicks", name, of_ratio(sums, weights), (before, total), (after, total))
 
 
-def _order(matched: Matched) -> Iterator[Row]:
+def _order(matched: Matched) -> Iterator[Compared]:
     """Places among the documents that both logs show: the mean squared shift, less what chance alone would give."""
     n_documents = len(matched.query_of_document)
     means, errors = [], []
@@ -225,50 +240,34 @@ def _order(matched: Matched) -> Iterator[Row]:
             errors.append(np.where(n > 1, np.maximum(second / n - mean**2, 0.0) / (n - 1), np.nan))
     shift = (means[0] - means[1]) ** 2 - errors[0] - errors[1]
     known = np.isfinite(shift)
-    if not known.any():
-        return
     owner = matched.query_of_document[known]
     sums = totals(owner, shift[known], matched.n_queries)
     counts = np.bincount(owner, minlength=matched.n_queries).astype(np.float64)
-    found = ratio(sums, counts, one_sided=True)
-    yield "order", "squared shift of places of the same documents", None, None, found
+    yield Compared("order", "squared shift of places of the same documents", of_ratio(sums, counts))
 
 
-def _traffic(matched: Matched) -> Iterator[Row]:
-    """Shares of the shared queries: their squared change, less what chance alone would give."""
-    shared = matched.shared_queries
-    counts = [side.sessions[shared] for side in (matched.a, matched.b)]
+def _traffic(counts: NDArray[np.float64]) -> Compared:
+    """Shares of the shared queries, from their sessions `[2, queries]`: squared change, less what chance would give."""
     shares = [count / count.sum() for count in counts]
     chance = sum(share * (1 - share) / (count.sum() - 1) for share, count in zip(shares, counts, strict=True))
     moved = ((shares[0] - shares[1]) ** 2 - chance) * len(counts[0]) ** 2
-    found = ratio(moved, np.ones(len(moved)), one_sided=True)
-    yield "traffic", "squared relative change of the shares of queries", None, None, found
+    return Compared("traffic", "squared relative change of the shares of queries", of_ratio(moved, np.ones(len(moved))))
 
 
-def _bias(matched: Matched) -> Iterator[Row]:
-    """The share of each level of a bias column of lists, or the mean of a numeric one."""
+def _bias(matched: Matched) -> Iterator[Compared]:
+    """The share of each level of a bias column, of lists or of what they show, or the mean of a numeric one."""
     a, b = matched.a.log.bias, matched.b.log.bias
     for name in [name for name in a if name in b]:
         columns: tuple[BiasColumn, BiasColumn] = (a[name], b[name])
-        if any(column.values.ndim > 1 for column in columns):
-            continue
         if columns[0].levels is None or columns[1].levels is None:
-            values = [column.values.astype(np.float64) for column in columns]
-            yield "bias", name, *_of_lists(matched, values)
+            yield _of_lists("bias", name, matched, [column.values.astype(np.float64) for column in columns])
             continue
         for level in dict.fromkeys((*columns[0].levels, *columns[1].levels)):
             chosen = [
                 (np.array([entry == level for entry in column.levels or ()])[column.values]).astype(np.float64)
                 for column in columns
             ]
-            yield "bias", f"{name}={level}", *_of_lists(matched, chosen)
-
-
-def _of_lists(matched: Matched, values: list[NDArray[np.float64]]) -> tuple[float, float, Estimate]:
-    parts = []
-    for side, column in zip((matched.a, matched.b), values, strict=True):
-        parts += _sums(side, column, np.ones(len(column), dtype=bool), matched.n_queries)
-    return _difference(parts)
+            yield _of_lists("bias", f"{name}={level}", matched, chosen)
 
 
 def _coverage(matched: Matched) -> dict[str, float]:
@@ -284,6 +283,15 @@ def _coverage(matched: Matched) -> dict[str, float]:
         "documents_shared": int(documents.sum()),
         "sessions_a": float(a.sessions.sum()),
         "sessions_b": float(b.sessions.sum()),
-        "sessions_b_of_known_queries": float(b.sessions[queries].sum() / b.sessions.sum()),
-        "showings_b_of_known_documents": float(b.shown[documents].sum() / b.shown.sum()),
+        "sessions_b_of_known_queries": float(b.sessions[queries].sum()),
+        "showings_b": float(b.shown.sum()),
+        "showings_b_of_known_documents": float(b.shown[documents].sum()),
     }
+
+
+def _shares(coverage: dict[str, float]) -> dict[str, float]:
+    """Coverage with what is known of the second log as shares."""
+    sessions = coverage["sessions_b_of_known_queries"] / coverage["sessions_b"]
+    showings = coverage["showings_b_of_known_documents"] / coverage["showings_b"]
+    shares = {"sessions_b_of_known_queries": sessions, "showings_b_of_known_documents": showings}
+    return {name: value for name, value in coverage.items() if name != "showings_b"} | shares

@@ -1,4 +1,7 @@
-"""Means over queries with intervals: sessions of a query are alike, so queries are what is counted."""
+"""Means over queries with intervals: sessions of a query are alike, so queries are what is counted.
+
+Logs that exceed memory come in parts of whole queries; what is kept of a part is its moments.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 Vector = NDArray[np.float64]
+ROUNDING = 1e-7  # of a value: an error below this is what is left of sums of float64
 
 
 @dataclass(frozen=True)
@@ -27,42 +31,62 @@ def totals(owner: NDArray, values: NDArray, n: int) -> Vector:
     return np.asarray(np.bincount(owner, weights=values, minlength=n), dtype=np.float64)
 
 
-def ratio(sums: Vector, weights: Vector, *, level: float = 0.95, one_sided: bool = False) -> Estimate:
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Sums over queries of some numbers per query and of their products: all that an interval needs, part by part."""
+
+    first: Vector  # [k]
+    second: Vector  # [k, k]
+    n_queries: int
+
+    @classmethod
+    def of(cls, *values: Vector, kept: NDArray[np.bool_]) -> Moments:
+        """Of numbers per query `[queries]` each, over the queries that are kept."""
+        table = np.stack(values)[:, kept]
+        return cls(table.sum(axis=1), table @ table.T, int(kept.sum()))
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(self.first + other.first, self.second + other.second, self.n_queries + other.n_queries)
+
+    def ratio(self, *, level: float = 0.95, one_sided: bool = False) -> Estimate:
+        """The first number over the second."""
+        value, influence = self._ratio(0)
+        return self._estimate(value, influence, level, one_sided=one_sided)
+
+    def ratio_difference(self, *, level: float = 0.95) -> Estimate:
+        """The third number over the fourth, minus the first over the second; a query that has both is a pair."""
+        (first, of_first), (second, of_second) = self._ratio(0), self._ratio(2)
+        return self._estimate(second - first, of_second - of_first, level, one_sided=False)
+
+    def _ratio(self, place: int) -> tuple[float, Vector]:
+        """A ratio, and how much each number moves it (the linear part of a bootstrap over queries)."""
+        total, weight = self.first[place : place + 2]
+        if not weight > 0:
+            raise ValueError("no query has what is to be averaged")
+        influence = np.zeros(len(self.first))
+        influence[place : place + 2] = 1 / weight, -total / weight**2
+        return float(total / weight), influence
+
+    def _estimate(self, value: float, influence: Vector, level: float, *, one_sided: bool) -> Estimate:
+        n = self.n_queries
+        if n < 2:
+            return Estimate(value, -np.inf, np.inf, 1.0, n)
+        variance = float(influence @ self.second @ influence) * n / (n - 1)
+        error = float(np.sqrt(max(variance, 0.0)))
+        if error <= ROUNDING * abs(value) or error == 0:
+            certain = value > 0 if one_sided else value != 0
+            return Estimate(value, value, value, 0.0 if certain else 1.0, n)
+        half = float(stats.t.isf((1 - level) / 2, n - 1)) * error
+        statistic = value / error
+        p = float(stats.t.sf(statistic, n - 1) if one_sided else 2 * stats.t.sf(abs(statistic), n - 1))
+        return Estimate(value, value - half, value + half, p, n)
+
+
+def of_ratio(sums: Vector, weights: Vector) -> Moments:
     """Sums over weights, `[queries]` each; a query without weight says nothing."""
-    kept = weights > 0
-    if not kept.any():
-        raise ValueError("no query has what is to be averaged")
-    value, influence = _ratio(sums[kept], weights[kept])
-    return _estimate(value, influence, level, one_sided=one_sided)
+    return Moments.of(sums, weights, kept=weights > 0)
 
 
-def ratio_difference(
-    sums_a: Vector, weights_a: Vector, sums_b: Vector, weights_b: Vector, *, level: float = 0.95
-) -> Estimate:
+def of_difference(sums_a: Vector, weights_a: Vector, sums_b: Vector, weights_b: Vector) -> Moments:
     """The ratio of b minus that of a, `[queries]` each; a query with weight on both sides is a pair."""
-    if not (weights_a > 0).any() or not (weights_b > 0).any():
-        raise ValueError("one side has no query with what is to be averaged")
-    kept = (weights_a > 0) | (weights_b > 0)
-    first, of_first = _ratio(sums_a[kept], weights_a[kept])
-    second, of_second = _ratio(sums_b[kept], weights_b[kept])
-    return _estimate(second - first, of_second - of_first, level, one_sided=False)
-
-
-def _ratio(sums: Vector, weights: Vector) -> tuple[float, Vector]:
-    """A ratio, and how much each query moves it (the linear part of a bootstrap over queries)."""
-    value = float(sums.sum() / weights.sum())
-    return value, (sums - value * weights) / weights.sum()
-
-
-def _estimate(value: float, influence: Vector, level: float, *, one_sided: bool) -> Estimate:
-    n = len(influence)
-    if n < 2:
-        return Estimate(value, -np.inf, np.inf, 1.0, n)
-    error = float(np.sqrt((influence**2).sum() * n / (n - 1)))
-    if error <= 1e-12 * abs(value) or error == 0:
-        certain = value > 0 if one_sided else value != 0
-        return Estimate(value, value, value, 0.0 if certain else 1.0, n)
-    half = float(stats.t.isf((1 - level) / 2, n - 1)) * error
-    statistic = value / error
-    p = float(stats.t.sf(statistic, n - 1) if one_sided else 2 * stats.t.sf(abs(statistic), n - 1))
-    return Estimate(value, value - half, value + half, p, n)
+    return Moments.of(sums_a, weights_a, sums_b, weights_b, kept=(weights_a > 0) | (weights_b > 0))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unskew.daily.estimates import totals
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.joined import join_logs
+from unskew.data.clicks.storage import LogFolder
 from unskew.data.grouping import number_ids
 
 Index = NDArray[np.int64]
@@ -50,7 +54,7 @@ class Matched:
 
 
 def match(a: ClickLog, b: ClickLog) -> Matched:
-    """Number queries and documents of both logs together, by their ids; refuses logs that share nothing."""
+    """Number queries and documents of both logs together, by their ids."""
     queries = _numbers(a.query_ids, b.query_ids)
     ids = _numbers(a.document_ids, b.document_ids)
     n_ids = int(max(part.max(initial=-1) for part in ids)) + 1
@@ -65,17 +69,7 @@ def match(a: ClickLog, b: ClickLog) -> Matched:
         _side(log, of_query, of_document, n_queries, len(known))
         for log, of_query, of_document in zip((a, b), queries, documents, strict=True)
     ]
-    matched = Matched(sides[0], sides[1], n_queries, known // n_ids)
-    if not matched.shared_queries.any():
-        raise ValueError(
-            f"the logs share no query (the first has {_example(a)}, the second {_example(b)}): what differs between "
-            "them cannot be told from what changed. Compare logs of the same site, with the same ids"
-        )
-    if not matched.shared_documents.any():
-        raise ValueError(
-            f"the logs share {matched.shared_queries.sum():,} queries but no document: were document ids made anew?"
-        )
-    return matched
+    return Matched(sides[0], sides[1], n_queries, known // n_ids)
 
 
 def _side(log: ClickLog, of_query: Index, documents: Index, n_queries: int, n_documents: int) -> Side:
@@ -93,5 +87,24 @@ def _numbers(a: NDArray, b: NDArray) -> tuple[Index, Index]:
     return numbers[: len(a)], numbers[len(a) :]
 
 
-def _example(log: ClickLog) -> str:
-    return ", ".join(repr(entry) for entry in log.query_ids[:2].tolist()) + ", …" if len(log.query_ids) else "none"
+def parts(a: ClickLog | LogFolder, b: ClickLog | LogFolder) -> Iterator[tuple[ClickLog, ClickLog]]:
+    """Both logs, or of opened folders, parts with the same queries: as many as the larger one has shards.
+
+    A query belongs to a part by a checksum of its id. Every shard is read once per part; memory holds two shards and
+    a part of each log.
+    """
+    if isinstance(a, ClickLog) and isinstance(b, ClickLog):
+        yield a, b
+        return
+    n_parts = max(1 if isinstance(log, ClickLog) else log.n_shards for log in (a, b))
+    for number in range(n_parts):
+        yield _part(a, number, n_parts), _part(b, number, n_parts)
+
+
+def _part(log: ClickLog | LogFolder, number: int, n_parts: int) -> ClickLog:
+    shards = [log] if isinstance(log, ClickLog) else log.shards()
+    chosen = []
+    for shard in shards:
+        mine = [crc32(str(query).encode()) % n_parts == number for query in shard.query_ids.tolist()]
+        chosen.append(shard.of_queries(np.array(mine, dtype=bool)))
+    return join_logs(chosen)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.daily.estimates import Estimate, ratio, ratio_difference, totals
+from unskew.daily.estimates import Estimate, of_difference, of_ratio, totals
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
 from unskew.diagnosis.estimators.curve import NotIdentified
@@ -159,7 +159,7 @@ def _arms(
 
     def outcome(name: str, per_list: NDArray) -> Outcome:
         sums = [totals(log.queries[each], per_list[each], n_queries) for each in chosen]
-        found = ratio_difference(sums[0], sessions[0], sums[1], sessions[1])
+        found = of_difference(sums[0], sessions[0], sums[1], sessions[1]).ratio_difference()
         before, after = (float(total.sum() / count.sum()) for total, count in zip(sums, sessions, strict=True))
         return _outcome(name, column, first, other, before, after, found)
 
@@ -187,7 +187,7 @@ def _teams(
     sessions = totals(log.queries, log.sessions, n_queries)
 
     def outcome(name: str, lost: NDArray, won: NDArray) -> Outcome:
-        found = ratio(totals(log.queries, won - lost, n_queries), sessions)
+        found = of_ratio(totals(log.queries, won - lost, n_queries), sessions).ratio()
         before, after = (float(each.sum() / log.n_sessions) for each in (lost, won))
         return _outcome(name, column, first, other, before, after, found)
 

@@ -13,21 +13,23 @@ from unskew.daily import tune as tuning
 from unskew.daily.drift import Drift
 from unskew.daily.readout import Readout
 from unskew.daily.tune import Plan, Tuned
+from unskew.data.clicks.storage import LogFolder
 from unskew.model import Model
-from unskew.public.inputs import Judged, Log, Place, as_judged, as_log, as_model
+from unskew.public.inputs import Judged, Log, Place, as_judged, as_log, as_log_or_folder, as_model
 
 
-def drift(a: Log, b: Log) -> Drift:
+def drift(a: Log | LogFolder, b: Log | LogFolder) -> Drift:
     """What changed from one log to another: features, clicks, order, traffic, bias columns, coverage.
 
-    Use `diagnose` to look at one log. Logs that share no query or no document are refused.
+    Use `diagnose` to look at one log. Logs that share no query or no document are refused. Logs
+    from `open_log` are read in parts, and may exceed memory.
 
     >>> import unskew
     >>> days = [unskew.simulate("world:tiny", sessions=8, seed=seed, progress=False) for seed in (1, 2)]
     >>> [row.name for row in unskew.drift(*days).changed]
     []
     """
-    return changes.drift(as_log(a), as_log(b))
+    return changes.drift(as_log_or_folder(a), as_log_or_folder(b))
 
 
 def tune(model: Model | Place, judged: Judged, **options: Any) -> Tuned:
