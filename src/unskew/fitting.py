@@ -105,7 +105,8 @@ def fit(
     same = {"hyper_parameters": json.loads(json.dumps(hyper)), "features": _checksum(logs)}
     if start is not None:
         same["start"] = array_digest([tensor.cpu().numpy() for tensor in start.method.state_dict().values()])
-    history = train(method, logs, recipe.settings, criterion, progress, checkpoint, same, watch)
+    settings = recipe.settings if start is None else recipe.settings.restarted(validated=criterion is not None)
+    history = train(method, logs, settings, criterion, progress, checkpoint, same, watch)
     once(lambda: _finish(method, logs), method)
     method.to("cpu")  # where the transform is, and where saved models stand
     trees = _trees(recipe, method, learning, names, feedback) if recipe.ranker == "trees" else None

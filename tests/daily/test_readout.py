@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unskew import ClickLog, readout, simulate, write_log
+from unskew import ClickLog, open_log, readout, simulate, write_log
 from unskew.data.clicks.impressions import BiasColumn
 from unskew.simulation.policies import Mixed, NoisyOracle, TeamDraft
 
@@ -91,3 +91,17 @@ def test_readout_on_the_command_line_with_graded_outcomes(world, tmp_path, run):
     assert {"clicks per session", "cart per session", "graded feedback per session"} <= set(names)
     assert sum(said["sessions"].values()) == log.n_sessions
     assert "A/B test" in run("readout", tmp_path / "log", "--baseline", "noisy_oracle 2")
+
+
+@pytest.mark.parametrize("policy", [Mixed(loggers=[WEAK, STRONG], arms=True), TeamDraft(loggers=[WEAK, STRONG])])
+def test_a_log_in_shards_is_read_as_the_whole_is(world, policy, tmp_path):
+    log = simulate(world.train, policy, "position_based", sessions=16, joint=True, seed=1).log
+    write_log(log, tmp_path / "log", n_shards=3)
+    curve = np.linspace(1, 0.1, 10)
+    whole, parts = readout(log, curve=curve), readout(open_log(tmp_path / "log"), curve=curve)
+    assert whole.sessions == parts.sessions
+    for one, other in zip(whole.outcomes, parts.outcomes, strict=True):
+        assert (one.name, one.ranker, one.n_queries) == (other.name, other.ranker, other.n_queries)
+        numbers = [[each.before, each.after, each.difference, each.low, each.p] for each in (one, other)]
+        assert numbers[0] == pytest.approx(numbers[1], rel=1e-9)
+    assert "in memory only" in readout(open_log(tmp_path / "log")).not_corrected

@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unskew import Recipe, fit, write_log
+from unskew import Recipe, fit, open_log, write_log
 from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.clicks.windows import DAY, window
 from unskew.evaluation.evaluate import score_documents
+from unskew.training.settings import Settings
 
 FAST = {"hidden": (8,), "validate_every": 20, "average": 0.0}
 
@@ -33,6 +34,14 @@ def test_a_start_without_a_step_that_moves_gives_the_model_again(named, model, w
     )
     np.testing.assert_allclose(again.examination(), model.examination(), atol=1e-5)
     assert again.trained_on["started_from"] == {"method": "dla", "steps": 40, "extended": []}
+
+
+def test_a_start_trains_slower_and_keeps_the_rate_for_those_after_it():
+    settings = Settings(learning_rate=0.2, restart=0.5)
+    again = settings.restarted(validated=False)
+    assert (again.learning_rate, again.average) == (0.1, 0.5)
+    assert settings.restarted(validated=True).average is None
+    assert Settings(average=0.0).restarted(validated=False).average == 0.0
 
 
 def test_columns_are_matched_by_name_whatever_their_order(named, model, world):
@@ -95,6 +104,18 @@ def test_a_window_keeps_its_days_and_a_half_life_halves_the_day_before(log):
         window(days, since="Tuesday")
 
 
+def test_a_window_of_a_log_on_disk_holds_what_that_of_the_log_in_memory_holds(named, tmp_path):
+    days = replace(named, periods=(np.arange(named.n_lists) % 3) * DAY)
+    write_log(days, tmp_path / "log", n_shards=2)
+    cut = {"since": "1970-01-02", "half_life": 2}
+    whole, folder = window(days, **cut), window(open_log(tmp_path / "log"), **cut)
+    parts = list(folder.shards())
+    assert folder.n_lists == [part.n_lists for part in parts]
+    assert folder.n_sessions == pytest.approx(whole.n_sessions)
+    assert sum(part.n_clicks for part in parts) == pytest.approx(whole.n_clicks)
+    assert folder.digest != open_log(tmp_path / "log").digest
+
+
 def test_train_goes_on_from_a_model_on_the_command_line(named, tmp_path, run):
     write_log(replace(named, periods=(np.arange(named.n_lists) % 3) * DAY), tmp_path / "log", n_shards=2)
     steps = ("--set", "steps=20", "--set", "hidden=8", "--json")
@@ -105,5 +126,8 @@ def test_train_goes_on_from_a_model_on_the_command_line(named, tmp_path, run):
     assert said["started_from"]["steps"] == 20
     assert list(said["examination_by_level"]) == ["device=desktop", "device=phone"]
     run(*again, "--out", tmp_path / "c", "--stream")
-    assert "leave out --stream" in run(*again, "--out", tmp_path / "d", "--stream", "--since", "1970-01-02", code=2)
+    cut = ("--stream", "--since", "1970-01-02", "--half-life", 2)
+    streamed = json.loads(run(*again, "--out", tmp_path / "d", *cut))
+    assert streamed["examination"] == pytest.approx(said["examination"], rel=0.2)  # batches come in another order
+    assert "no click was logged" in run(*again, "--out", tmp_path / "f", "--stream", "--since", "1980-01-01", code=2)
     assert "is two_tower, not naive" in run(*again, "--out", tmp_path / "e", "--method", "naive", code=2)

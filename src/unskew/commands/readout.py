@@ -9,7 +9,7 @@ import typer
 
 from unskew.commands.app import Json, command
 from unskew.daily.readout import readout as read_test
-from unskew.data.clicks.storage import read_log
+from unskew.data.clicks.storage import open_log, read_log
 from unskew.data.clicks.windows import window
 from unskew.serving.model_files import load_model
 from unskew.terminal import console, parse_options, show_json, show_table
@@ -27,6 +27,9 @@ def readout(
     ] = None,
     since: Annotated[str | None, typer.Option(help="Read lists shown from this day on.")] = None,
     until: Annotated[str | None, typer.Option(help="Read lists shown before this day.")] = None,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Read the log shard by shard: it may exceed memory. Needs --curve.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Tell what an A/B test or a team-draft interleaving says, with intervals over queries."""
@@ -34,7 +37,7 @@ def readout(
     if curve is not None and examination is None:
         raise ValueError(f"{curve} has no examination curve: name a model of dla, two_tower or ipw")
     weights = {kind: float(weight) for kind, weight in parse_options(grades or []).items()}
-    clicks = window(read_log(log), since, until)
+    clicks = window(open_log(log) if stream else read_log(log), since, until)
     found = read_test(clicks, arm=arm, team=team, baseline=baseline, curve=examination, grades=weights or None)
     if json:
         show_json(found.to_json())

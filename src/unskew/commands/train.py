@@ -87,13 +87,11 @@ def train(
         recipe = unskew.Recipe.of(load_part(method or "dla", allow_code=allow_code), **given)
     else:
         recipe = first.recipe.changed(method or first.recipe.method, **given)
-    if stream and (since, until, half_life) != (None, None, None):
-        raise ValueError("--since, --until and --half-life cut a log in memory: leave out --stream")
     checkpoint = out.with_name(f".{out.name}.checkpoint")
     with joined():
         model = unskew.fit(
             recipe,
-            unskew.open_log(log) if stream else window(unskew.read_log(log), since, until, half_life),
+            window(unskew.open_log(log) if stream else unskew.read_log(log), since, until, half_life),
             judged=judged,
             interventions=interventions,
             validate=_share_or_name(validate),

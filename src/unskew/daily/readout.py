@@ -8,16 +8,16 @@ examination, so that it speaks of relevance; the curve is taken as known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.daily.estimates import Estimate, of_difference, of_ratio, totals
+from unskew.daily.estimates import Estimate, Moments, of_difference, of_ratio, totals
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.storage import LogFolder
 from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.diagnosis.estimators.propensities import estimate_propensities
 
@@ -53,8 +53,43 @@ class Readout:
         return {**asdict(self), "outcomes": [asdict(each) for each in self.outcomes]}
 
 
+@dataclass(frozen=True)
+class Test:
+    """Which column tells the rankers apart, and which of them were shown."""
+
+    column: str
+    levels: tuple[str, ...]
+    baseline: int
+    others: list[int]
+    sessions: dict[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Earned:
+    """What a part of the log says of one outcome: moments over queries; of teams also what each of them earned."""
+
+    moments: Moments
+    of_teams: tuple[float, float] | None = None
+
+    def __add__(self, other: Earned) -> Earned:
+        moments = self.moments + other.moments
+        if self.of_teams is None or other.of_teams is None:
+            return Earned(moments)
+        return Earned(moments, (self.of_teams[0] + other.of_teams[0], self.of_teams[1] + other.of_teams[1]))
+
+    def estimate(self) -> Estimate:
+        return self.moments.ratio_difference() if self.of_teams is None else self.moments.ratio()
+
+    def means(self) -> tuple[float, float]:
+        """Per session, of the baseline and of the other."""
+        if self.of_teams is not None:
+            return self.of_teams[0] / self.moments.first[1], self.of_teams[1] / self.moments.first[1]
+        before, sessions, after, of_other = self.moments.first
+        return float(before / sessions), float(after / of_other)
+
+
 def readout(
-    log: ClickLog,
+    log: ClickLog | LogFolder,
     *,
     arm: str | None = None,
     team: str | None = None,
@@ -67,6 +102,7 @@ def readout(
     Use `compare` for rankers that were not shown to anybody.
 
     Args:
+        log: in memory, or from `open_log`: then it is read shard by shard, twice, and the curve must be given.
         arm: bias column of lists that names the arm; default: "arm" where there is one.
         team: bias column of documents that names the team that drew it; default: "team" where there is one.
         baseline: the arm or team that the others are compared with; default: the first level.
@@ -75,60 +111,80 @@ def readout(
     """
     if not log.n_clicks:
         raise ValueError("the log has no click: there is nothing to read")
-    by_arm, name = _which(log, arm, team)
-    column = log.bias[name]
-    levels = _levels(log, column, name, baseline, by_arm=by_arm)
+    names = _levels_by_name(log)
+    by_arm, name = _which(list(names), arm, team)
+    if names[name] is None:
+        raise ValueError(f"bias column '{name}' holds numbers: a test has named arms")
+    test = _test(log, name, names[name] or (), baseline, by_arm=by_arm)
     examination, reason = _curve(log, curve)
-    read = _arms if by_arm else _teams
-    outcomes = [each for other in levels[1:] for each in read(log, column, levels[0], other, examination, grades)]
-    values = column.values if by_arm else np.zeros(log.n_lists, dtype=np.int64)
-    names = list(column.levels or ()) if by_arm else [name]
-    counted = totals(values, log.sessions, len(names))
-    sessions = dict(zip(names, counted.tolist(), strict=True))
-    return Readout("A/B test" if by_arm else "interleaving", outcomes, sessions, reason)
+    found: dict[tuple[int, str], Earned] = {}
+    for part in _shards(log):
+        for other in test.others:
+            for key, earned in (_arms if by_arm else _teams)(part, test, other, examination, grades):
+                known = found.get((other, key))
+                found[other, key] = earned if known is None else known + earned
+    outcomes = [_outcome(key, test, other, found[other, key]) for other, key in found]
+    return Readout("A/B test" if by_arm else "interleaving", outcomes, test.sessions, reason)
 
 
-def _which(log: ClickLog, arm: str | None, team: str | None) -> tuple[bool, str]:
+def _shards(log: ClickLog | LogFolder) -> Iterable[ClickLog]:
+    return [log] if isinstance(log, ClickLog) else log.shards()
+
+
+def _levels_by_name(log: ClickLog | LogFolder) -> dict[str, tuple[str, ...] | None]:
+    if isinstance(log, ClickLog):
+        return {name: column.levels for name, column in log.bias.items()}
+    return {name: None if levels is None else tuple(levels) for name, levels in log.about["bias"].items()}
+
+
+def _which(columns: Sequence[str], arm: str | None, team: str | None) -> tuple[bool, str]:
     """Whether it is an A/B test, and the name of its column."""
     if arm is not None and team is not None:
         raise ValueError("a log is read as an A/B test (arm) or as an interleaving (team): name one of them")
     for by_arm, name in ((True, arm), (False, team)):
         if name is not None:
-            if name not in log.bias:
-                raise ValueError(f"the log has no bias column '{name}'; there are: {', '.join(log.bias) or 'none'}")
+            if name not in columns:
+                raise ValueError(f"the log has no bias column '{name}'; there are: {', '.join(columns) or 'none'}")
             return by_arm, name
-    found = [name for name in ("arm", "team") if name in log.bias]
+    found = [name for name in ("arm", "team") if name in columns]
     if len(found) != 1:
         raise ValueError(
             f"which column names the arm of a list, or the team of a document? Pass --arm or --team; bias columns of "
-            f"the log: {', '.join(log.bias) or 'none: ingest the column with --bias'}"
+            f"the log: {', '.join(columns) or 'none: ingest the column with --bias'}"
         )
     return found[0] == "arm", found[0]
 
 
-def _levels(log: ClickLog, column: BiasColumn, name: str, baseline: str | None, *, by_arm: bool) -> list[int]:
-    """Levels that occur, the baseline first."""
-    if column.levels is None:
-        raise ValueError(f"bias column '{name}' holds numbers: a test has named arms")
-    if by_arm and column.values.ndim > 1:
-        raise ValueError(f"'{name}' differs within lists: an arm belongs to a list; pass it as --team")
-    values = column.values if by_arm else column.per_document(log.n_docs)[log.mask]
-    found = np.unique(values).tolist()
-    if baseline is not None and baseline not in column.levels:
-        raise ValueError(f"there is no '{baseline}' in '{name}': choose from {', '.join(column.levels)}")
-    first = found[0] if baseline is None else column.levels.index(baseline)
+def _test(log: ClickLog | LogFolder, name: str, levels: tuple[str, ...], baseline: str | None, *, by_arm: bool) -> Test:
+    """The levels that occur, the baseline first, and their sessions."""
+    if baseline is not None and baseline not in levels:
+        raise ValueError(f"there is no '{baseline}' in '{name}': choose from {', '.join(levels)}")
+    shown, sessions = np.zeros(len(levels)), 0.0
+    for part in _shards(log):
+        column = part.bias[name]
+        if by_arm and column.values.ndim > 1:
+            raise ValueError(f"'{name}' differs within lists: an arm belongs to a list; pass it as --team")
+        values = column.values if by_arm else column.per_document(part.n_docs)[part.mask]
+        weights = part.sessions if by_arm else part.sessions[np.nonzero(part.mask)[0]]
+        shown += totals(values, weights, len(levels))
+        sessions += part.n_sessions
+    found = np.flatnonzero(shown).tolist()
+    first = (found[0] if found else 0) if baseline is None else levels.index(baseline)
     if len(found) < 2 or (not by_arm and len(found) != 2) or first not in found:
-        shown = ", ".join(column.levels[level] for level in found)
-        raise ValueError(f"'{name}' has the levels {shown}: {'at least' if by_arm else 'exactly'} two must be shown")
-    return [first, *(level for level in found if level != first)]
+        seen = ", ".join(levels[level] for level in found)
+        raise ValueError(f"'{name}' has the levels {seen}: {'at least' if by_arm else 'exactly'} two must be shown")
+    counted = dict(zip(levels, shown.tolist(), strict=True)) if by_arm else {name: sessions}
+    return Test(name, levels, first, [level for level in found if level != first], counted)
 
 
-def _curve(log: ClickLog, curve: ArrayLike | None) -> tuple[Vector | None, str | None]:
+def _curve(log: ClickLog | LogFolder, curve: ArrayLike | None) -> tuple[Vector | None, str | None]:
     if curve is not None:
         given = np.asarray(curve, dtype=np.float64)
         if given.ndim != 1 or len(given) < log.n_positions or not (np.isfinite(given) & (given > 0)).all():
             raise ValueError(f"the curve must be {log.n_positions} numbers above 0, one per position")
         return given, None
+    if isinstance(log, LogFolder):
+        return None, "a curve is estimated from a log in memory only; pass that of a model"
     if log.graded:
         return None, "no curve is estimated from graded feedback: pass one"
     try:
@@ -146,67 +202,52 @@ def _feedback(log: ClickLog, grades: Mapping[str, float] | None) -> Iterator[tup
 
 
 def _arms(
-    log: ClickLog,
-    column: BiasColumn,
-    first: int,
-    other: int,
-    examination: Vector | None,
-    grades: Mapping[str, float] | None,
-) -> Iterator[Outcome]:
+    log: ClickLog, test: Test, other: int, examination: Vector | None, grades: Mapping[str, float] | None
+) -> Iterator[tuple[str, Earned]]:
     n_queries = len(log.query_ids)
-    chosen = [column.values == level for level in (first, other)]
+    chosen = [log.bias[test.column].values == level for level in (test.baseline, other)]
     sessions = [totals(log.queries[each], log.sessions[each], n_queries) for each in chosen]
 
-    def outcome(name: str, per_list: NDArray) -> Outcome:
+    def earned(per_list: NDArray) -> Earned:
         sums = [totals(log.queries[each], per_list[each], n_queries) for each in chosen]
-        found = of_difference(sums[0], sessions[0], sums[1], sessions[1]).ratio_difference()
-        before, after = (float(total.sum() / count.sum()) for total, count in zip(sums, sessions, strict=True))
-        return _outcome(name, column, first, other, before, after, found)
+        return Earned(of_difference(sums[0], sessions[0], sums[1], sessions[1]))
 
     for name, counts in _feedback(log, grades):
-        yield outcome(f"{name} per session", counts.sum(axis=1))
+        yield f"{name} per session", earned(counts.sum(axis=1))
         if examination is not None:
             gains = 1 / (examination * np.log2(np.arange(len(examination)) + 2))
-            yield outcome(f"{name}, corrected DCG", (counts * gains[log.positions]).sum(axis=1))
+            yield f"{name}, corrected DCG", earned((counts * gains[log.positions]).sum(axis=1))
     if log.patterns is not None:
         clicked = (log.patterns.clicks > 0).any(axis=1) * log.patterns.sessions
-        yield outcome("sessions with a click", totals(log.patterns.lists, clicked, log.n_lists))
+        yield "sessions with a click", earned(totals(log.patterns.lists, clicked, log.n_lists))
 
 
 def _teams(
-    log: ClickLog,
-    column: BiasColumn,
-    first: int,
-    other: int,
-    examination: Vector | None,
-    grades: Mapping[str, float] | None,
-) -> Iterator[Outcome]:
+    log: ClickLog, test: Test, other: int, examination: Vector | None, grades: Mapping[str, float] | None
+) -> Iterator[tuple[str, Earned]]:
     n_queries = len(log.query_ids)
-    teams = column.per_document(log.n_docs)
-    sides = [log.mask & (teams == level) for level in (first, other)]
+    teams = log.bias[test.column].per_document(log.n_docs)
+    sides = [log.mask & (teams == level) for level in (test.baseline, other)]
     sessions = totals(log.queries, log.sessions, n_queries)
 
-    def outcome(name: str, lost: NDArray, won: NDArray) -> Outcome:
-        found = of_ratio(totals(log.queries, won - lost, n_queries), sessions).ratio()
-        before, after = (float(each.sum() / log.n_sessions) for each in (lost, won))
-        return _outcome(name, column, first, other, before, after, found)
+    def earned(lost: NDArray, won: NDArray) -> Earned:
+        moments = of_ratio(totals(log.queries, won - lost, n_queries), sessions)
+        return Earned(moments, (float(lost.sum()), float(won.sum())))
 
     for name, counts in _feedback(log, grades):
-        yield outcome(f"{name} per session", *((counts * side).sum(axis=1) for side in sides))
+        yield f"{name} per session", earned(*((counts * side).sum(axis=1) for side in sides))
         if examination is not None:
             weighed = counts / examination[log.positions]
-            yield outcome(f"{name}, corrected", *((weighed * side).sum(axis=1) for side in sides))
+            yield f"{name}, corrected", earned(*((weighed * side).sum(axis=1) for side in sides))
     if log.patterns is not None:
         patterns = log.patterns
         lost, won = ((patterns.clicks * side[patterns.lists]).sum(axis=1) for side in sides)
         wins = (totals(patterns.lists, won_by * patterns.sessions, log.n_lists) for won_by in (lost > won, won > lost))
-        yield outcome("sessions won", *wins)
+        yield "sessions won", earned(*wins)
 
 
-def _outcome(
-    name: str, column: BiasColumn, first: int, other: int, before: float, after: float, found: Estimate
-) -> Outcome:
-    levels = column.levels or ()
-    return Outcome(
-        name, levels[other], levels[first], before, after, found.value, found.low, found.high, found.p, found.n_queries
-    )
+def _outcome(name: str, test: Test, other: int, earned: Earned) -> Outcome:
+    found = earned.estimate()
+    before, after = earned.means()
+    numbers = (before, after, found.value, found.low, found.high, found.p, found.n_queries)
+    return Outcome(name, test.levels[other], test.levels[test.baseline], *numbers)

@@ -15,7 +15,7 @@ from unskew.daily.readout import Readout
 from unskew.daily.tune import Plan, Tuned
 from unskew.data.clicks.storage import LogFolder
 from unskew.model import Model
-from unskew.public.inputs import Judged, Log, Place, as_judged, as_log, as_log_or_folder, as_model
+from unskew.public.inputs import Judged, Log, Place, as_judged, as_log_or_folder, as_model
 
 
 def drift(a: Log | LogFolder, b: Log | LogFolder) -> Drift:
@@ -45,7 +45,7 @@ def tune(model: Model | Place, judged: Judged, **options: Any) -> Tuned:
 
 
 def readout(
-    log: Log,
+    log: Log | LogFolder,
     *,
     arm: str | None = None,
     team: str | None = None,
@@ -62,4 +62,4 @@ def readout(
         curve: examination by position; default: estimated from the log.
         grades: weights of kinds of events (`ClickLog.with_grades`), for graded outcomes.
     """
-    return online.readout(as_log(log), arm=arm, team=team, baseline=baseline, curve=curve, grades=grades)
+    return online.readout(as_log_or_folder(log), arm=arm, team=team, baseline=baseline, curve=curve, grades=grades)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Annotated, Any, get_type_hints
 
@@ -15,8 +15,10 @@ from unskew.options import Limits, check
 
 Count = Annotated[int, Limits(1)]
 Positive = Annotated[float, Limits(above=0)]
+Share = Annotated[float, Limits(above=0, most=1, words="a share above 0, at most 1")]
 ShareOfSteps = Annotated[float, Limits(0, 1, words="a share of the steps from 0 to 1")]
-NUMBERS = ("learning_rate", "weight_decay", "max_gradient_norm", "average")  # kept as floats
+RESTART_AVERAGE = 0.5  # share of the steps of a warm start that is averaged over, where nothing chooses a state
+NUMBERS = ("learning_rate", "weight_decay", "max_gradient_norm", "average", "restart")  # kept as floats
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     # With an accumulator of 0 the first steps are learning_rate * sign(gradient), and every method suffers.
@@ -54,6 +56,7 @@ class Settings:
     )
     grade: dict[str, float] | None = None  # weight of each kind of event, click among them; None: as the log says
     sum_grades: bool = False  # whether the weights of all events on a showing add up; else the strongest counts
+    restart: Share = 0.3  # of the learning rate, for training that goes on from another model
     seed: int = 0
     device: str = "auto"  # "cuda" where there is one, else "cpu"
 
@@ -65,6 +68,11 @@ class Settings:
         for name, kind in get_type_hints(type(self), include_extras=True).items():
             value = check(getattr(self, name), kind, name)
             object.__setattr__(self, name, float(value) if name in NUMBERS and value is not None else value)
+
+    def restarted(self, *, validated: bool) -> Settings:
+        """Settings of a warm start: slower, so that the first steps of a new optimizer undo nothing, and averaged."""
+        average = RESTART_AVERAGE if self.average is None and not validated else self.average
+        return replace(self, learning_rate=self.learning_rate * self.restart, average=average)
 
     def new_optimizer(self, groups: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
         """An optimizer of these parameters; on a CPU all of them are updated in one call."""
@@ -93,6 +101,12 @@ class Settings:
 
     def to_json(self) -> dict[str, Any]:
         """All settings; those that older files do not know are left out where they change nothing."""
-        usual = {"together": TOGETHER, "lanes": 1, "average": None, "schedule": "constant", "warm_up": 0}
-        usual |= {"grade": None, "sum_grades": False}
+        usual: dict[str, Any] = {
+            "together": TOGETHER,
+            "lanes": 1,
+            "average": None,
+            "schedule": "constant",
+            "warm_up": 0,
+        }
+        usual |= {"grade": None, "sum_grades": False, "restart": 0.3}
         return {name: value for name, value in asdict(self).items() if name not in usual or value != usual[name]}

@@ -29,10 +29,11 @@ def write_shard(log: ClickLog, stem: Path) -> dict[str, Any]:
     for name, columns in tables.items():
         # A dictionary of float values costs time and saves nothing; one of query ids, repeated row by row, does.
         pq.write_table(pa.table(columns), shard_file(stem, name), compression="zstd", use_dictionary=["query"])
-    return _counts(log) | {"digests": {name: file_digest(shard_file(stem, name)) for name in tables}}
+    return log_counts(log) | {"digests": {name: file_digest(shard_file(stem, name)) for name in tables}}
 
 
-def _counts(log: ClickLog) -> dict[str, Any]:
+def log_counts(log: ClickLog) -> dict[str, Any]:
+    """What `log.json` counts of a shard."""
     return {
         "versions": len(log.features),
         "documents": log.n_documents,
@@ -51,7 +52,7 @@ def read_shard(stem: Path, about: Mapping[str, Any], counts: Mapping[str, Any], 
         log = _log(tables["versions"], tables["lists"], tables.get("patterns"), about)
     except (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError, pa.ArrowException) as error:
         raise ValueError(f"{stem}.*.parquet do not fit together ({error}): write the log again") from error
-    for name, found in _counts(log).items():
+    for name, found in log_counts(log).items():
         if counts.get(name) != found:
             raise ValueError(
                 f"{stem}.*.parquet have {found} {name}, log.json says {counts.get(name)}: files of two logs are mixed, "

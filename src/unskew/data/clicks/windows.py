@@ -2,19 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.shards import log_counts
+from unskew.data.clicks.storage import LogFolder
 
 DAY = 86_400_000_000  # microseconds
 
 
-def window(
-    log: ClickLog, since: str | None = None, until: str | None = None, half_life: float | None = None
-) -> ClickLog:
+L = TypeVar("L", ClickLog, LogFolder, ClickLog | LogFolder)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of a log by time, and how much its lists count."""
+
+    since: int | None  # microseconds since 1970
+    until: int | None
+    half_life: float | None = None  # days
+    latest: int = 0  # the last time, whose lists count in full
+
+    def __call__(self, log: ClickLog) -> ClickLog:
+        cut = log.between(self.since, self.until)
+        if self.half_life is None:
+            return cut
+        return cut.weighted(0.5 ** ((self.latest - times_of(cut)) / (self.half_life * DAY)))
+
+
+@dataclass(frozen=True)
+class WindowOfFolder(LogFolder):
+    """A log on disk of which a window is read, shard by shard; its counts are those of the window."""
+
+    source: LogFolder = field(kw_only=True)
+    cut: Window = field(kw_only=True)
+
+    def shard(self, number: int) -> ClickLog:
+        return self.cut(self.source.shard(number))
+
+
+def window(log: L, since: str | None = None, until: str | None = None, half_life: float | None = None) -> L:
     """The lists shown from one day (or time) to before another; with a half-life, older lists count less.
+
+    An opened folder is read twice, shard by shard, to count what is in the window, and then gives that part of itself.
 
     Args:
         since: a day or time such as 2026-11-17 or 2026-11-17T12:00, UTC unless it names a zone.
@@ -25,18 +61,39 @@ def window(
         raise ValueError(f"half_life is {half_life}: give a number of days above 0")
     if since is None and until is None and half_life is None:
         return log
-    cut = log.between(microseconds(since, "since"), microseconds(until, "until"))
-    if not cut.n_clicks:
+    shards = [log] if isinstance(log, ClickLog) else log.shards()
+    cut, n_clicks, ends = Window(microseconds(since, "since"), microseconds(until, "until")), 0.0, []
+    latest = []
+    for shard in shards:
+        inside = cut(shard)
+        n_clicks += inside.n_clicks
+        ends += _ends(shard)
+        latest += _ends(inside)[1:]
+    if not n_clicks:
         raise ValueError(
             f"no click was logged from {since or 'the beginning'} to {until or 'the end'}; the log goes from "
-            f"{_range(log)}: choose another window"
+            f"{_range(ends)}: choose another window"
         )
-    if half_life is None:
-        return cut
-    times = cut.periods if cut.periods is not None else cut.first_shown
+    whole = replace(cut, half_life=half_life, latest=max(latest))
+    if isinstance(log, ClickLog):
+        return whole(log)
+    counted = [log_counts(whole(shard)) for shard in log.shards()]
+    about = {**log.about, "window": {"since": since, "until": until, "half_life": half_life}}
+    about["shards"] = [{**shard, **counts} for shard, counts in zip(log.about["shards"], counted, strict=True)]
+    return WindowOfFolder(log.path, about, source=log, cut=whole)
+
+
+def times_of(log: ClickLog) -> NDArray[np.int64]:
+    """The begin of the period of each list, or when it was first shown."""
+    times = log.periods if log.periods is not None else log.first_shown
     if times is None:
         raise ValueError("the log has no times: ingest it with --time and --period day, or time= and period=")
-    return cut.weighted(0.5 ** ((times.max() - times) / (half_life * DAY)))
+    return times
+
+
+def _ends(log: ClickLog) -> list[int]:
+    times = times_of(log)
+    return [int(times.min()), int(times.max())] if len(times) else []
 
 
 def microseconds(text: str | None, name: str) -> int | None:
@@ -51,11 +108,8 @@ def microseconds(text: str | None, name: str) -> int | None:
     return int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * 1_000_000
 
 
-def _range(log: ClickLog) -> str:
-    times = log.periods if log.periods is not None else log.first_shown
-    if times is None or not len(times):
+def _range(ends: Sequence[int]) -> str:
+    if not ends:
         return "nowhere"
-    first, last = (
-        datetime.fromtimestamp(float(at) / 1e6, UTC).isoformat(" ", "minutes") for at in (times.min(), times.max())
-    )
+    first, last = (datetime.fromtimestamp(at / 1e6, UTC).isoformat(" ", "minutes") for at in (min(ends), max(ends)))
     return f"{first} to {last}"
