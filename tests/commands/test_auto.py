@@ -2,12 +2,14 @@
 
 import json
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import unskew
 from unskew.cli import app
 from unskew.commands import auto as command
+from unskew.comparison import automatic
 from unskew.comparison.automatic import NOT_BETTER, AutoVerdict, Chosen
 
 FAST = ["--set", "steps=5", "--set", "hidden=[4]", "--json"]
@@ -41,3 +43,23 @@ def test_nothing_better_than_production_has_an_exit_code_of_its_own_and_force_wr
     assert (tmp_path / "model.html").exists()
     assert CliRunner().invoke(app, [*arguments, "--force"]).exit_code == 0
     assert (tmp_path / "model").exists()
+
+
+def test_auto_goes_on_from_a_model_where_its_method_is_chosen_again(folder, tmp_path, monkeypatch):
+    log = unskew.read_log(folder)
+    monkeypatch.setattr(automatic, "tried_first", lambda _: ["naive"])
+    yesterday = unskew.fit(unskew.Recipe.of("naive", steps=5, hidden=[4]), log)
+    chosen = unskew.auto(log, start=yesterday, steps=3)
+    assert chosen.model.trained_on["started_from"]["steps"] == 5
+    assert chosen.model.recipe.network.hidden == (4,)  # the model's, not the default
+    other = unskew.fit(unskew.Recipe.of("dla", steps=5, hidden=[4]), log)
+    assert "started_from" not in unskew.auto(log, start=other, steps=3, hidden=[4]).model.trained_on
+
+
+def test_auto_refuses_a_model_of_other_features_before_any_training(folder, tmp_path):
+    rng = np.random.default_rng(0)
+    few = unskew.ClickLog.from_arrays(rng.standard_normal((40, 3)), rng.integers(0, 2, 40), group=[4] * 10)
+    unskew.save_model(unskew.fit(unskew.Recipe.of("naive", steps=1, hidden=[4]), few), tmp_path / "few")
+    done = CliRunner().invoke(app, ["auto", str(folder), "--out", str(tmp_path / "m"), "--from", str(tmp_path / "few")])
+    assert done.exit_code == 2
+    assert "the model to start from 3" in " ".join(done.output.split())

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from unskew import fit, load_model, save_model, tune
+from unskew.daily.tune import train_further
 from unskew.evaluation.evaluate import evaluate, score_documents
 
 FAST = {"progress": False, "steps": 40, "hidden": (8,), "validate_every": 40, "average": 0.0}
-SHORT = {"steps": 20, "every": 10, "rates": (0.1,)}
-HARDLY = {"steps": 1, "every": 1, "rates": (1e-9,)}
+SHORT = {"progress": False, "steps": 20, "every": 10, "rates": (0.1,)}
+HARDLY = {"progress": False, "steps": 1, "every": 1, "rates": (1e-9,)}
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +82,32 @@ def test_tune_on_the_command_line(model, world, tmp_path, run):
     assert said["difference"][1] <= said["difference"][0] <= said["difference"][2]
     about = load_model(tmp_path / "tuned").trained_on["tuned"]
     assert about == {"metric": "ndcg@10", "queries": said["queries"], **said["choice"]}
+
+
+def test_a_tuning_that_was_cut_off_goes_on_and_comes_to_the_same(model, world, tmp_path, monkeypatch):
+    turned = graded_by(world.valid, -score_documents(model.ranker(), world.valid))
+    options = {**SHORT, "folds": 2}
+    whole = tune(model, turned, **options)
+    trained = []
+
+    def counted(*arguments, **more):
+        trained.append(len(trained))
+        if len(trained) == 4:
+            raise KeyboardInterrupt
+        return train_further(*arguments, **more)
+
+    monkeypatch.setattr("unskew.daily.tune.train_further", counted)
+    place, seen = tmp_path / "tuning", []
+    with pytest.raises(KeyboardInterrupt):
+        tune(model, turned, checkpoint=place, **options)
+    again = tune(
+        model, turned, checkpoint=place, **{**options, "progress": lambda done, total: seen.append((done, total))}
+    )
+    assert seen[-1] == (6, 6)  # two outer folds and the last choice, two folds each
+    assert again.difference == whole.difference
+    assert again.choice == whole.choice
+    before = len(trained)
+    tune(model, turned, checkpoint=place, **options)
+    assert len(trained) - before <= 3  # the chosen ones, not the candidates
+    place.write_text("damaged")
+    assert tune(model, turned, checkpoint=place, **options).choice == whole.choice

@@ -14,7 +14,7 @@ from unskew.comparison.auto_page import advice_sheet, write_auto
 from unskew.comparison.automatic import NOT_BETTER, Chosen
 from unskew.comparison.automatic import auto as choose_and_train
 from unskew.data.files import check_folder
-from unskew.serving.model_files import ABOUT, save_model
+from unskew.serving.model_files import ABOUT, load_model, save_model
 from unskew.terminal import console, counting_progress, parse_options, show_json, show_table
 
 NOTHING_BETTER = 3  # exit code: nothing was shown to be better than production, and no model was written
@@ -28,6 +28,9 @@ def auto(
         bool, typer.Option("--force", help="Write the model even if nothing was shown to be better than production.")
     ] = False,
     production: Production = None,
+    start: Annotated[
+        Path | None, typer.Option("--from", help="Yesterday's model: the last training goes on from it if it can.")
+    ] = None,
     grade: Grade = None,
     sum_grades: SumGrades = False,
     options: SetOptions = None,
@@ -39,7 +42,7 @@ def auto(
     """Choose a method by what the log can tell, check it against production, and train it. Exit code 3: not better."""
     given = {**grading(grade, sum_grades), **parse_options(options or [])}
     given |= {} if production is None else {"production": production}
-    run_auto(log, out, given, seed=seed, force=force, overwrite=overwrite, json=json, quiet=quiet)
+    run_auto(log, out, given, start=start, seed=seed, force=force, overwrite=overwrite, json=json, quiet=quiet)
 
 
 def run_auto(
@@ -47,6 +50,7 @@ def run_auto(
     out: Path,
     options: dict[str, Any],
     *,
+    start: Path | None = None,
     seed: int,
     force: bool,
     overwrite: bool,
@@ -57,12 +61,18 @@ def run_auto(
     check_folder(out, ABOUT, overwrite=overwrite)
     scratch = out.with_name(f".{out.name}.auto")
     with counting_progress("auto", "trainings", quiet=quiet or json) as progress:
-        chosen = choose_and_train(log, seed=seed, checkpoints=scratch, progress=progress, **options)
+        first = None if start is None else load_model(start)
+        chosen = choose_and_train(log, start=first, seed=seed, checkpoints=scratch, progress=progress, **options)
     refused = chosen.verdict.production == NOT_BETTER and not force
     if not refused:
         save_model(chosen.model, out, overwrite=overwrite)
     again = " ".join(
-        [f"unskew auto {log} --out {out}", *(f"--set {k}={v}" for k, v in options.items()), f"--seed {seed}"]
+        [
+            f"unskew auto {log} --out {out}",
+            *([] if start is None else [f"--from {start}"]),
+            *(f"--set {k}={v}" for k, v in options.items()),
+            f"--seed {seed}",
+        ]
     )
     report = write_auto(chosen.verdict, out.with_name(f"{out.name}.html"), str(log), again)
     shutil.rmtree(scratch, ignore_errors=True)
@@ -74,11 +84,14 @@ def run_auto(
 def _show(chosen: Chosen, out: Path | None, report: Path, json: bool) -> None:
     found = chosen.verdict
     if json:
-        show_json({"model": out, "report": report, **asdict(found)})
+        started = chosen.model.trained_on.get("started_from")
+        show_json({"model": out, "report": report, "started_from": started, **asdict(found)})
         return
     sheet = advice_sheet(found)
     show_table(sheet.title, sheet.columns, [[cell.text for cell in row] for row in sheet.rows], left=3)
-    written = f"{found.method} written to {out}" if out else "No model was written; --force writes it anyway"
+    started = chosen.model.trained_on.get("started_from")
+    how = "" if started is None else f", started from a model of {started['steps']:,} steps"
+    written = f"{found.method} written to {out}{how}" if out else "No model was written; --force writes it anyway"
     lines = [*found.log, found.coupling, f"{found.method}: {found.reason}.", found.against_production, *found.surer]
     for line in [*filter(None, lines), f"{written}. Report: {report}"]:
         console.print(line, markup=False, highlight=False)

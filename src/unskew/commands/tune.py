@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from unskew.commands.app import DATA_HELP, Json, Overwrite, Seed, command
+import unskew
+from unskew.commands.app import DATA_HELP, Json, Overwrite, Quiet, Seed, command
 from unskew.daily.tune import Plan, Tuned
-from unskew.daily.tune import tune as run_tuning
 from unskew.data.files import check_folder
-from unskew.data.judged.catalogue import load_split
-from unskew.serving.model_files import ABOUT, load_model, save_model
+from unskew.serving.model_files import ABOUT
 from unskew.terminal import console, show_json, show_table
 
 
@@ -27,12 +26,15 @@ def tune(
     seed: Seed = 0,
     overwrite: Overwrite = False,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Train a model further on judged queries, as far as cross-validation on them says."""
+    """Train a model further on judged queries, as far as cross-validation says. A run that was cut off goes on."""
     check_folder(out, ABOUT, overwrite=overwrite)
-    plan = Plan(metric=metric, steps=steps, folds=folds, seed=seed)
-    found = run_tuning(load_model(model), load_split(judged, "valid"), plan)
-    save_model(found.model, out, overwrite=overwrite)
+    checkpoint = out.with_name(f".{out.name}.tuning")
+    plan = {"metric": metric, "steps": steps, "folds": folds, "seed": seed}
+    found = unskew.tune(model, judged, checkpoint=checkpoint, progress=not (quiet or json), **plan)
+    unskew.save_model(found.model, out, overwrite=overwrite)
+    checkpoint.unlink(missing_ok=True)
     if json:
         show_json({"model": out, **found.to_json()})
     else:

@@ -26,6 +26,7 @@ from unskew.fitting import fit
 from unskew.model import Model
 from unskew.recipe import Recipe
 from unskew.reporting.sheets import signed
+from unskew.warm_start import check_columns
 
 HELD_OUT = 0.3  # share of the queries: half of them choose, half certify
 SAFE = "dla"  # where nothing can be tried
@@ -68,6 +69,7 @@ def auto(
     log: ClickLog | str | Path,
     *,
     production: str | None = None,
+    start: Model | None = None,
     seed: int = 0,
     checkpoints: str | Path | None = None,
     progress: Progress | None = None,
@@ -80,6 +82,8 @@ def auto(
     Args:
         log: a click log in memory, or its folder.
         production: which ranker it is, where the log has several: since=DATE, score=COLUMN or logger=COLUMN:VALUE.
+        start: yesterday's model: where its method is chosen again, the last training goes on from it. Methods are tried
+            anew, since it may have learnt from the clicks that choose.
         checkpoints: folder in which trainings are kept, and gone on with if the run is cut off.
         progress: called with trainings done and trainings in all.
         options: of training and network, for every method.
@@ -92,9 +96,11 @@ def auto(
         'unknown'
     """
     clicks = log if isinstance(log, ClickLog) else read_log(log)
+    if start is not None:
+        check_columns(start, clicks)
     runs = _Runs(clicks, {**options, "seed": seed}, None if checkpoints is None else Path(checkpoints), progress)
     found = _verdict(clicks, runs, production)
-    model = runs.train(found.method, clicks, "final")
+    model = runs.train(found.method, clicks, "final", start if start and start.recipe.method == found.method else None)
     return Chosen(replace(model, trained_on={**model.trained_on, "chosen_by": f"auto: {found.reason}"}), found)
 
 
@@ -110,13 +116,15 @@ class _Runs:
     total: int = 1
     done: int = 0
 
-    def train(self, method: str, log: ClickLog, name: str) -> Model:
+    def train(self, method: str, log: ClickLog, name: str, start: Model | None = None) -> Model:
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
         if self.progress is not None:
             self.progress(self.done, self.total)
         place = None if self.folder is None else self.folder / f"{name}.checkpoint"
-        model = fit(Recipe.of(method, **self.options, **self.own.get(method, {})), log, checkpoint=place)
+        new = Recipe.of if start is None else start.recipe.changed
+        recipe = new(method, **self.options, **self.own.get(method, {}))
+        model = fit(recipe, log, checkpoint=place, start=start)
         self.done += 1
         if self.progress is not None:
             self.progress(self.done, self.total)

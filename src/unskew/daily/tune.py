@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from unskew.daily.trials import Curve, Progress, Trials
+from unskew.data.files import array_digest, json_digest
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.transformed import transform_judged
 from unskew.evaluation.differences import mean_interval, paired
@@ -75,13 +78,22 @@ class Tuned:
         return {"metric": self.metric, **intervals, **counts, "choice": vars(self.choice)}
 
 
-def tune(model: Model, judged: JudgedSet, plan: Plan = Plan()) -> Tuned:
+def tune(
+    model: Model,
+    judged: JudgedSet,
+    plan: Plan = Plan(),
+    *,
+    progress: Progress | None = None,
+    checkpoint: str | Path | None = None,
+) -> Tuned:
     """Train a model further on judged queries, as far as cross-validation on them says.
 
     Use `fit(..., judged=...)` with `labelled` to train on judged queries alone.
 
     Args:
         plan: the metric, and the longest and fastest training that is tried.
+        progress: called with trainings of cross-validation done, and how many there are.
+        checkpoint: file that keeps the finished ones, and to go on from where it exists.
     """
     _check_model(model)
     named = judged.with_features(model.feature_names, model.categories)
@@ -95,8 +107,10 @@ def tune(model: Model, judged: JudgedSet, plan: Plan = Plan()) -> Tuned:
             f"so: cross-validation needs at least {2 * plan.folds}; judge more queries"
         )
     prepared = transform_judged(kept, model.transform)
-    before, after = _outer_folds(model, prepared, plan)
-    choice = _choose(model, prepared, plan)
+    n_trials = (plan.folds + 1) * (1 + (_judging(model) is not None)) * len(plan.rates) * plan.folds
+    with Trials.opened(checkpoint, n_trials, _digest(model, prepared, plan), progress) as trials:
+        before, after = _outer_folds(model, prepared, plan, trials)
+        choice = _choose(model, prepared, plan, trials)
     method = _tuned(model, prepared, plan, choice)
     gained = paired(after, before)
     return Tuned(
@@ -111,11 +125,18 @@ def tune(model: Model, judged: JudgedSet, plan: Plan = Plan()) -> Tuned:
     )
 
 
-def cross_validated(new: Callable[[JudgedSet], Ranker], problem: Problem, judged: JudgedSet, plan: Plan) -> Values:
+def cross_validated(
+    new: Callable[[JudgedSet], Ranker],
+    problem: Problem,
+    judged: JudgedSet,
+    plan: Plan,
+    trials: Callable[[Callable[[], Curve]], Curve] = lambda train: train(),
+) -> Values:
     """The metric on each fold, of rankers trained on the other folds, by learning rate and steps.
 
     Args:
         new: gives the ranker to start with, which may depend on the queries that it learns from.
+        trials: runs each training, or knows what came of it.
     """
     values: Values = {}
     queries, folds = np.arange(judged.n_queries), min(plan.folds, judged.n_queries)
@@ -123,7 +144,11 @@ def cross_validated(new: Callable[[JudgedSet], Ranker], problem: Problem, judged
         for fold in range(folds):
             away = queries % folds == fold
             part, held_out = judged.select(queries[~away]), judged.select(queries[away])
-            for step, value in train_further(new(part), problem, part, plan, rate, plan.steps, held_out):
+
+            def run(part: JudgedSet = part, held_out: JudgedSet = held_out, rate: float = rate) -> Curve:
+                return train_further(new(part), problem, part, plan, rate, plan.steps, held_out)
+
+            for step, value in trials(run):
                 values.setdefault((rate, step), []).append(value)
     return values
 
@@ -141,7 +166,7 @@ def train_further(
     rate: float,
     steps: int,
     held_out: JudgedSet | None = None,
-) -> list[tuple[int, float]]:
+) -> Curve:
     """Train a ranker in place; gives steps and metric on the way, where queries are held out."""
     settings = Settings(
         steps=steps,
@@ -159,6 +184,12 @@ def train_further(
     before = [] if validate is None else [(0, validate(method))]
     history = train(method, {"judgements": judged}, settings, validate)
     return [*before, *history.column("validation")]
+
+
+def _digest(model: Model, judged: JudgedSet, plan: Plan) -> str:
+    """What must be the same for a tuning to go on."""
+    weights = [tensor.cpu().numpy() for tensor in model.method.state_dict().values()]
+    return array_digest([*weights, judged.features, judged.grades, judged.offsets]) + json_digest(asdict(plan))
 
 
 def _check_model(model: Model) -> None:
@@ -206,7 +237,7 @@ def _judging(model: Model) -> Method | None:
     return method.eval()
 
 
-def _choose(model: Model, judged: JudgedSet, plan: Plan) -> Choice:
+def _choose(model: Model, judged: JudgedSet, plan: Plan, trials: Trials) -> Choice:
     numbers = (False,) if _judging(model) is None else (False, True)
     found: dict[tuple[bool, float, int], list[float]] = {}
     for number in numbers:
@@ -214,7 +245,7 @@ def _choose(model: Model, judged: JudgedSet, plan: Plan) -> Choice:
         def new(part: JudgedSet, number: bool = number) -> Ranker:
             return _start(model, part, plan.metric, number=number).ranker()
 
-        values = cross_validated(new, model.problem, judged, plan)
+        values = cross_validated(new, model.problem, judged, plan, trials)
         found |= {(number, *point): folds for point, folds in values.items()}
     # Least change first: the first of equals is taken.
     order = sorted(found, key=lambda point: (point[2], point[0], point[1]))
@@ -233,13 +264,15 @@ def _tuned(model: Model, judged: JudgedSet, plan: Plan, choice: Choice) -> Metho
     return method
 
 
-def _outer_folds(model: Model, judged: JudgedSet, plan: Plan) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _outer_folds(
+    model: Model, judged: JudgedSet, plan: Plan, trials: Trials
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The metric of each query before tuning, and after tuning on queries of the other folds."""
     fold_of = np.random.default_rng(plan.seed).permutation(judged.n_queries) % plan.folds
     before, after = np.empty(judged.n_queries), np.empty(judged.n_queries)
     for fold in range(plan.folds):
         rest, held_out = judged.select(fold_of != fold), judged.select(fold_of == fold)
-        method = _tuned(model, rest, plan, _choose(model, rest, plan))
+        method = _tuned(model, rest, plan, _choose(model, rest, plan, trials))
         for values, ranker in ((before, model.method.ranker()), (after, method.ranker())):
             values[fold_of == fold] = evaluate(ranker.eval(), held_out, [plan.metric]).values(plan.metric)
     return before, after

@@ -16,6 +16,8 @@ from unskew.daily.tune import Plan, Tuned
 from unskew.data.clicks.storage import LogFolder
 from unskew.model import Model
 from unskew.public.inputs import Judged, Log, Place, as_judged, as_log_or_folder, as_model
+from unskew.public.progress import Follow, followed
+from unskew.terminal import counting_progress
 
 
 def drift(a: Log | LogFolder, b: Log | LogFolder) -> Drift:
@@ -32,16 +34,28 @@ def drift(a: Log | LogFolder, b: Log | LogFolder) -> Drift:
     return changes.drift(as_log_or_folder(a), as_log_or_folder(b))
 
 
-def tune(model: Model | Place, judged: Judged, **options: Any) -> Tuned:
+def tune(
+    model: Model | Place,
+    judged: Judged,
+    *,
+    checkpoint: Place | None = None,
+    progress: Follow = True,
+    **options: Any,
+) -> Tuned:
     """Train a model further on judged queries, as far as cross-validation on them says; `.model` is the new one.
 
     Use `fit("labelled", judged=...)` to train on judged queries alone.
 
     Args:
         judged: judged queries, or a name of the catalogue (its valid split).
+        checkpoint: file that keeps finished trainings of cross-validation, and to go on from where it exists.
+        progress: False for none, or a function of trainings done and trainings in all.
         options: of `unskew.daily.tune.Plan`: metric, steps (the longest training tried), rates, folds, seed.
     """
-    return tuning.tune(as_model(model), as_judged(judged, "valid"), Plan(**options))
+    with followed(progress, counting_progress, "tune", "trainings") as report:
+        return tuning.tune(
+            as_model(model), as_judged(judged, "valid"), Plan(**options), progress=report, checkpoint=checkpoint
+        )
 
 
 def readout(
