@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.data.clicks.click_log import ClickLog
 from unskew.data.files import check_place
 from unskew.data.judged.catalogue import load
 from unskew.diagnosis.estimators.curve import Curve, NotIdentified
 from unskew.diagnosis.estimators.propensities import estimate_propensities
+from unskew.display import Displayed, Screen
 from unskew.evaluation.differences import paired_differences
 from unskew.evaluation.evaluate import Evaluation, evaluate
 from unskew.fitting import fit
@@ -33,8 +34,28 @@ RANDOMIZED = 0.05  # share of the sessions that are shuffled, so that the bias c
 Rows = list[list[str]]
 
 
-def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: int = 0) -> dict[str, Evaluation]:
+class Demonstration(dict[str, Evaluation], Displayed):
+    """The evaluation of production and of each trained ranker, by name."""
+
+    __repr__ = Displayed.__repr__
+
+    def to_table(self) -> pa.Table:
+        """One row per ranker and metric, as evaluations have them."""
+        tables = [
+            found.to_table().add_column(0, "ranker", pa.array([name] * len(found.to_table()), pa.string()))
+            for name, found in self.items()
+        ]
+        return pa.concat_tables(tables)
+
+    def screen(self) -> Screen:
+        columns, rows = _comparison(self)
+        return Screen("Rankers on judged test queries", columns, rows)
+
+
+def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: int = 0) -> Demonstration:
     """The main job in one go: simulate a biased log, look at it, train plain and debiased rankers, compare them.
+
+    Use `simulate`, `fit` and `evaluate` for the same with parts of your own choice.
 
     Args:
         data: a world of the catalogue.
@@ -79,20 +100,12 @@ def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: in
     ]
     write_report(out, "unskew demo: learning to rank from biased clicks", sections, lead)
     console.print(f"\nReport: {out}", highlight=False)
-    return results
-
-
-def click_rates(log: ClickLog) -> NDArray[np.float64]:
-    """Clicks a showing at each position."""
-    shown = np.where(log.mask, log.sessions[:, None], 0.0)
-    places = np.where(log.mask, log.positions, 0).ravel()
-    clicks = np.bincount(places, weights=log.clicks.ravel(), minlength=log.n_positions)
-    return clicks / np.maximum(np.bincount(places, weights=shown.ravel(), minlength=log.n_positions), 1e-9)
+    return Demonstration(results)
 
 
 def _curves(simulation: Simulation, models: Mapping[str, Model]) -> dict[str, NDArray[np.float64]]:
     """Clicks by position beside the true, the estimated and the learnt examination, all relative to the top."""
-    curves = {"clicks": click_rates(simulation.log)}
+    curves = {"clicks": simulation.log.click_rates()}
     if simulation.truth.position_curve is not None:
         curves["true"] = np.asarray(simulation.truth.position_curve, dtype=np.float64)
     try:

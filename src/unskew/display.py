@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -59,11 +59,21 @@ class Screen:
         return [f"… and {more:,} more rows: to_table() has all"] if more > 0 else []
 
 
-class Displayed:
-    """A result that shows itself on one screen, and gives its numbers as a table."""
+class OnScreen:
+    """A result that says what it is on one screen, as text and in notebooks."""
 
     def screen(self) -> Screen:
         raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self.screen().text()
+
+    def _repr_html_(self) -> str:
+        return self.screen().html()
+
+
+class Displayed(OnScreen):
+    """A result that also gives its numbers as a table."""
 
     def to_table(self) -> pa.Table:
         raise NotImplementedError
@@ -72,11 +82,12 @@ class Displayed:
         """The table of `to_table` as a pandas data frame."""
         return self.to_table().to_pandas()
 
-    def __repr__(self) -> str:
-        return self.screen().text()
 
-    def _repr_html_(self) -> str:
-        return self.screen().html()
+def rows_table(rows: Sequence[Any], kind: type) -> pa.Table:
+    """A table of dataclasses of this kind: a row each, a column for each field, also where there are none."""
+    import pyarrow as pa
+
+    return pa.table({entry.name: pa.array([getattr(row, entry.name) for row in rows]) for entry in fields(kind)})
 
 
 def new_axes(ax: Any = None) -> Any:
@@ -86,3 +97,23 @@ def new_axes(ax: Any = None) -> Any:
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=(6.4, 3.6), layout="constrained")[1]
+
+
+def draw_intervals(
+    rows: Sequence[tuple[str, float, float | None, float | None]], x_label: str, ax: Any = None, *, origin: bool = True
+) -> Any:
+    """Numbers with intervals, one line for each (label, value, low, high), the first on top.
+
+    Args:
+        origin: draw a line at 0, where there is no difference.
+    """
+    axes = new_axes(ax)
+    for place, (_, value, low, high) in enumerate(reversed(rows)):
+        if low is not None and high is not None:
+            axes.plot([low, high], [place, place], color="grey")
+        axes.plot([value], [place], "o", color="black")
+    if origin:
+        axes.axvline(0.0, color="grey", linestyle="--")
+    axes.set_yticks(range(len(rows)), [row[0] for row in reversed(rows)])
+    axes.set_xlabel(x_label)
+    return axes

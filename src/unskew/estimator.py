@@ -32,6 +32,8 @@ AUTO = "auto"
 class UnbiasedRanker(BaseEstimator):
     """A ranker learnt from clicks.
 
+    Use `fit` for logs that are made already; both train the same way.
+
     Raw features go in: the transform is chosen from the training data and carried by the model. Cross-validation slices
     `query` and `position` where it is told to: `sklearn.set_config(enable_metadata_routing=True)`, then
     `ranker.set_fit_request(query=True, position=True).set_score_request(query=True)` and, as splitter, `GroupKFold`.
@@ -48,6 +50,11 @@ class UnbiasedRanker(BaseEstimator):
         examination_: the learnt examination curve relative to the top, where the method has one.
         history_: loss terms and validation by step.
         verdict_: with `method="auto"`, what was chosen, why, and how it stands against production.
+
+    >>> X, clicks = [[0.3], [0.1], [0.7], [0.2]], [1, 0, 1, 0]
+    >>> ranker = UnbiasedRanker("naive", steps=3).fit(X, clicks, group=[2, 2])
+    >>> ranker.predict(X).shape
+    (4,)
     """
 
     def __init__(self, method: str = DEFAULT_METHOD, seed: int = 0, **hyper_parameters: Any):

@@ -128,8 +128,14 @@ AMONG = ("shown", "never_shown")
 def metric(text: str | Metric | Scored) -> Metric:
     """The metric that a text such as `"ndcg@10"`, `"arp"` or `"err(max_grade=2)@5"` names; case does not matter.
 
+    `evaluate` takes the same texts.
+
     A function of your own, `(scores, grades, mask) -> values [batch]`, is a metric too, and so is a class with such a
     `__call__`. Its name is `name`, else that of the function; `higher_is_better = False` turns it round.
+
+    >>> import unskew
+    >>> str(unskew.metric("NDCG@10")), unskew.metric("arp").higher_is_better
+    ('ndcg@10', False)
     """
     if isinstance(text, Metric):
         return text

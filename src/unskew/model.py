@@ -50,7 +50,16 @@ class ModelRanker(Ranker):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model(Displayed):
-    """A fitted method with all that is needed to serve, explain and save it."""
+    """A fitted method with all that is needed to serve, explain and save it.
+
+    `fit` and `load_model` give one; `rank`, `evaluate`, `export` and `tune` take it.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> model = unskew.fit("dla", log, steps=3, progress=False)
+    >>> model.examination().shape
+    (10,)
+    """
 
     recipe: Recipe
     problem: Problem

@@ -23,7 +23,13 @@ SETTING_NAMES = tuple(entry.name for entry in fields(Settings))
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to train and how: everything but the data."""
+    """What to train and how: everything but the data.
+
+    `fit` takes one in place of a name and options.
+
+    >>> Recipe.of("dla", learning_rate=0.05).settings.learning_rate
+    0.05
+    """
 
     method: str  # or the class of a method from outside; then this becomes its name
     hyper_parameters: Mapping[str, Any] = field(default_factory=dict)

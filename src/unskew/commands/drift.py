@@ -28,22 +28,10 @@ def drift(
     if json:
         show_json(found.to_json())
         return
-    rows = [
-        (
-            f"{row.kind} {row.name}",
-            *("" if value is None else f"{value:.4g}" for value in (row.before, row.after)),
-            f"{row.difference:+.4g}",
-            f"{row.low:.4g} to {row.high:.4g}",
-            f"{row.p_holm:.2g}",
-        )
-        for row in sorted(found.rows, key=lambda row: row.p_holm)
-        if row.changed
-    ]
-    columns = ("changed", "before", "after", "difference", "95 % interval", "p, corrected")
-    if rows:
-        show_table(f"What changed from {log_a} to {log_b}", columns, rows)
-    quiet = len(found.rows) - len(rows)
-    console.print(f"{quiet} of {len(found.rows)} comparisons found no change.", markup=False, highlight=False)
+    screen = found.screen()
+    if screen.rows:
+        show_table(f"What changed from {log_a} to {log_b}", screen.columns, screen.rows)
+    console.print(screen.notes[0], markup=False, highlight=False)
     for place, names in ((log_a, found.only_before), (log_b, found.only_after)):
         if names:
             console.print(f"Only in {place}: {', '.join(names)}", markup=False, highlight=False)

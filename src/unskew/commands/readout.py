@@ -42,18 +42,7 @@ def readout(
     if json:
         show_json(found.to_json())
         return
-    rows = [
-        (
-            f"{each.name}: {each.ranker} against {each.baseline}",
-            *(f"{value:.4f}" for value in (each.before, each.after)),
-            f"{each.difference:+.4f}",
-            f"{each.low:.4f} to {each.high:.4f}",
-            f"{each.p:.2g}",
-        )
-        for each in found.outcomes
-    ]
-    show_table(f"{found.kind} of {log}", ("outcome", "before", "after", "difference", "95 % interval", "p"), rows)
-    counts = ", ".join(f"{name} {count:,.0f}" for name, count in found.sessions.items())
-    console.print(f"Sessions: {counts}", markup=False, highlight=False)
-    if found.not_corrected is not None:
-        console.print(f"Not corrected for position: {found.not_corrected}", markup=False, highlight=False)
+    screen = found.screen()
+    show_table(f"{found.kind} of {log}", screen.columns, screen.rows)
+    for note in screen.notes:
+        console.print(note, markup=False, highlight=False)

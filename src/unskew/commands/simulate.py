@@ -10,7 +10,6 @@ import typer
 import unskew
 from unskew.commands.app import DATA_HELP, AllowCode, Json, Overwrite, Quiet, Seed, command
 from unskew.data.clicks.click_log import ClickLog
-from unskew.demonstration import click_rates
 from unskew.parts import load_part
 from unskew.simulation.policies import make_policy
 from unskew.simulation.users import make_user
@@ -74,7 +73,7 @@ def simulate(
 
 
 def _show_log(log: ClickLog, out: Path, json: bool) -> None:
-    rates = click_rates(log)
+    rates = log.click_rates()
     if json:
         show_json(
             {

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from unskew.comparison.against_production import TO_RANK_PRODUCTION, Standing
 from unskew.comparison.choice import BY_LOOKS, PLAIN, Choice, Measured, certify, choose, tried_first, tried_later
 from unskew.comparison.held_out import Case, contender_of, make_case
@@ -20,6 +22,7 @@ from unskew.diagnosis.advice import Advice, worth_comparing
 from unskew.diagnosis.advice import facts as facts_of
 from unskew.diagnosis.assemble import diagnose
 from unskew.diagnosis.verdict import verdict as verdict_of
+from unskew.display import Displayed, Screen
 from unskew.evaluation.criteria import CRITERIA, measure_all, measure_production
 from unskew.evaluation.held_out import Vector
 from unskew.fitting import fit
@@ -57,12 +60,29 @@ class AutoVerdict:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Chosen:
+@dataclass(frozen=True, eq=False, repr=False)
+class Chosen(Displayed):
     """A model trained by the method that was chosen, and the verdict."""
 
     model: Model
     verdict: AutoVerdict
+
+    def to_table(self) -> pa.Table:
+        """One row per method that was tried, with its means on the queries that chose."""
+        means = self.verdict.means
+        criteria = list(dict.fromkeys(name for values in means.values() for name in values))
+        columns = {name: pa.array([values.get(name) for values in means.values()], pa.float64()) for name in criteria}
+        return pa.table({"method": pa.array(list(means), pa.string()), **columns})
+
+    def screen(self) -> Screen:
+        table = self.to_table()
+        rows = [
+            [row["method"], *("" if row[name] is None else f"{row[name]:.4f}" for name in table.column_names[1:])]
+            for row in table.to_pylist()
+        ]
+        found = self.verdict
+        notes = [f"{found.reason}.", found.coupling, found.against_production, *found.surer]
+        return Screen(f"Chosen: {found.method}", table.column_names, rows, [note for note in notes if note])
 
 
 def auto(

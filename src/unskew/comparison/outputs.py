@@ -27,7 +27,7 @@ from unskew.comparison.run import Fresh, Progress, Result, Results, run_plan
 from unskew.comparison.settings import Experiment
 from unskew.comparison.tasks import Task, versions
 from unskew.data.files import new_file, write_text
-from unskew.display import Displayed, Screen, new_axes
+from unskew.display import Displayed, Screen, draw_intervals
 from unskew.options import near, unknown_name
 from unskew.reporting.drawing import Drawn
 from unskew.reporting.page import ClaimResult, Section, write_report
@@ -105,15 +105,9 @@ class Finished(Displayed):
         rivals = [] if outlook is None else [one for one in outlook.standings if one.difference is not None]
         if outlook is None or not rivals:
             raise ValueError(f"nothing is compared with production here; figures of an experiment are in {self.out}")
-        axes = new_axes(ax)
-        for place, one in enumerate(reversed(rivals)):
-            axes.plot([one.least, one.most], [place, place], color="grey")
-            axes.plot([one.difference], [place], "o", color="black")
-        axes.axvline(0.0, color="grey", linestyle="--")
-        axes.set_yticks(range(len(rivals)), [one.label for one in reversed(rivals)])
         better = "more" if outlook.higher_is_better else "less"
-        axes.set_xlabel(f"{outlook.measure}, difference from production ({better} is better)")
-        return axes
+        rows = [(one.label, one.difference or 0.0, one.least, one.most) for one in rivals]
+        return draw_intervals(rows, f"{outlook.measure}, difference from production ({better} is better)", ax)
 
 
 def run_experiment(

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.daily.compared import Change, Compared
@@ -21,11 +22,12 @@ from unskew.daily.matched import Matched, Side, match, parts
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.clicks.storage import LogFolder
+from unskew.display import Displayed, Screen, rows_table
 from unskew.evaluation.differences import holm
 
 
-@dataclass(frozen=True)
-class Drift:
+@dataclass(frozen=True, repr=False)
+class Drift(Displayed):
     """What was compared, what could not be, and how much the logs have in common."""
 
     rows: list[Change]
@@ -36,6 +38,29 @@ class Drift:
     @property
     def changed(self) -> list[Change]:
         return [row for row in self.rows if row.changed]
+
+    def to_table(self) -> pa.Table:
+        """One row per comparison, changed or not."""
+        return rows_table(self.rows, Change)
+
+    def screen(self) -> Screen:
+        changed = sorted(self.changed, key=lambda row: row.p_holm)
+        rows = [
+            (
+                f"{row.kind} {row.name}",
+                *("" if value is None else f"{value:.4g}" for value in (row.before, row.after)),
+                f"{row.difference:+.4g}",
+                f"{row.low:.4g} to {row.high:.4g}",
+                f"{row.p_holm:.2g}",
+            )
+            for row in changed
+        ]
+        columns = ("changed", "before", "after", "difference", "95 % interval", "p, corrected")
+        notes = [f"{len(self.rows) - len(rows)} of {len(self.rows)} comparisons found no change."]
+        sides = (("before", self.only_before), ("after", self.only_after))
+        notes += [f"Only {side}: {', '.join(names)}" for side, names in sides if names]
+        title = "What changed from one log to the other" if rows else "No change from one log to the other"
+        return Screen(title, columns if rows else (), rows, notes)
 
     def to_json(self) -> dict[str, Any]:
         rows = [{**asdict(row), "changed": row.changed} for row in self.rows]

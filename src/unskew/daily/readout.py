@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.daily.estimates import Estimate, Moments, of_difference, of_ratio, totals
@@ -20,6 +21,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import LogFolder
 from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.diagnosis.estimators.propensities import estimate_propensities
+from unskew.display import Displayed, Screen, draw_intervals, rows_table
 
 Vector = NDArray[np.float64]
 
@@ -40,8 +42,8 @@ class Outcome:
     n_queries: int
 
 
-@dataclass(frozen=True)
-class Readout:
+@dataclass(frozen=True, repr=False)
+class Readout(Displayed):
     """All outcomes of a test."""
 
     kind: str  # "A/B test" or "interleaving"
@@ -51,6 +53,39 @@ class Readout:
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "outcomes": [asdict(each) for each in self.outcomes]}
+
+    def to_table(self) -> pa.Table:
+        """One row per outcome and ranker."""
+        return rows_table(self.outcomes, Outcome)
+
+    def screen(self) -> Screen:
+        rows = [
+            (
+                _title(each),
+                *(f"{value:.4f}" for value in (each.before, each.after)),
+                f"{each.difference:+.4f}",
+                f"{each.low:.4f} to {each.high:.4f}",
+                f"{each.p:.2g}",
+            )
+            for each in self.outcomes
+        ]
+        columns = ("outcome", "before", "after", "difference", "95 % interval", "p")
+        notes = ["Sessions: " + ", ".join(f"{name} {count:,.0f}" for name, count in self.sessions.items())]
+        notes += [] if self.not_corrected is None else [f"Not corrected for position: {self.not_corrected}"]
+        return Screen(self.kind, columns, rows, notes)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Differences with their intervals, each as a share of the baseline, on matplotlib axes."""
+        known = [each for each in self.outcomes if each.before]
+        shares = [
+            (_title(each), each.difference / each.before, each.low / each.before, each.high / each.before)
+            for each in known
+        ]
+        return draw_intervals(shares, "difference, as a share of the baseline", ax)
+
+
+def _title(each: Outcome) -> str:
+    return f"{each.name}: {each.ranker} against {each.baseline}"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
@@ -22,6 +23,7 @@ from unskew.daily.trials import Curve, Progress, Trials
 from unskew.data.files import array_digest, json_digest
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.transformed import transform_judged
+from unskew.display import Displayed, Screen
 from unskew.evaluation.differences import mean_interval, paired
 from unskew.evaluation.evaluate import evaluate, score_documents
 from unskew.methods.labelled import Labelled
@@ -59,8 +61,8 @@ class Choice:
     steps: int
 
 
-@dataclass(frozen=True, eq=False)
-class Tuned:
+@dataclass(frozen=True, eq=False, repr=False)
+class Tuned(Displayed):
     """A tuned model, what was chosen, and an honest estimate of what tuning is worth."""
 
     model: Model
@@ -76,6 +78,20 @@ class Tuned:
         intervals = {name: list(getattr(self, name)) for name in ("before", "after", "difference")}
         counts = {"queries": self.n_queries, "left_out": self.left_out}
         return {"metric": self.metric, **intervals, **counts, "choice": vars(self.choice)}
+
+    def to_table(self) -> pa.Table:
+        """Before, after and the difference, each with its interval over queries."""
+        rows = [(name, *getattr(self, name)) for name in ("before", "after", "difference")]
+        return pa.table(dict(zip(("what", "mean", "low", "high"), zip(*rows, strict=True), strict=True)))
+
+    def screen(self) -> Screen:
+        rows = [
+            (row["what"], f"{row['mean']:.4f}", f"{row['low']:.4f} to {row['high']:.4f}")
+            for row in self.to_table().to_pylist()
+        ]
+        title = f"A model of {self.model.recipe.method}, tuned on {self.n_queries:,} judged queries"
+        chosen = f"Chosen: {self.choice.steps} steps at a learning rate of {self.choice.rate:g}"
+        return Screen(title, (self.metric, "mean", "95 % interval"), rows, [chosen])
 
 
 def tune(

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
+
+from unskew.display import Displayed, Screen, draw_intervals, rows_table
 
 MARKS = {0.05: 1, 0.005: 2}  # p below -> signs: "+" and "++" (better), "-" and "--" (worse), as the LBD paper prints
 CHUNK = 4_000_000  # numbers held at once while resampling
@@ -161,6 +165,35 @@ class Difference:
     mark: str  # "+", "++", "-", "--" or "", from p_holm: plus is better, whatever the direction
 
 
+class Differences(list[Difference], Displayed):
+    """One row per ranker, each compared with the baseline."""
+
+    __repr__ = Displayed.__repr__
+
+    def to_table(self) -> pa.Table:
+        """One row per ranker; intervals are pairs."""
+        return rows_table(self, Difference)
+
+    def screen(self) -> Screen:
+        rows = [
+            (
+                row.name,
+                f"{row.mean:.4f} {row.mark}".rstrip(),
+                f"{row.interval[0]:.4f} to {row.interval[1]:.4f}",
+                "" if row.p is None else f"{row.difference:+.4f}",
+                "" if row.p_holm is None else f"{row.p_holm:.2g}",
+            )
+            for row in self
+        ]
+        columns = ("ranker", "mean", "95 % interval", "difference", "p (Holm)")
+        return Screen("Differences from the baseline, paired by query", columns, rows)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Differences from the baseline with their intervals, on matplotlib axes."""
+        others = [(row.name, row.difference, *row.difference_interval) for row in self if row.p is not None]
+        return draw_intervals(others, "difference from the baseline", ax)
+
+
 def paired_differences(
     per_query: Mapping[str, ArrayLike],
     baseline: str,
@@ -169,14 +202,21 @@ def paired_differences(
     test: Test = paired_t,
     level: float = 0.95,
     marks: Mapping[float, int] = MARKS,
-) -> list[Difference]:
-    """One row a ranker, in the order given, each compared with the baseline.
+) -> Differences:
+    """One row per ranker, in the order given, each compared with the baseline.
+
+    `Evaluation.values` gives what it takes; `compare` does it all for methods on a log.
 
     Args:
         per_query: For each ranker the values of one metric, `[seeds, queries]` or `[queries]`.
         test: A paired two-sided test that gives p, such as
             `lambda a, b: randomization_test(a, b, numpy.random.default_rng(1))`.
         marks: How many signs a Holm-corrected p below each threshold earns.
+
+    >>> import unskew
+    >>> found = unskew.paired_differences({"old": [0.1, 0.2, 0.4], "new": [0.2, 0.4, 0.5]}, baseline="old")
+    >>> [(row.name, round(row.difference, 2), round(row.p, 2)) for row in found if row.p is not None]
+    [('new', 0.13, 0.06)]
     """
     if baseline not in per_query:
         raise ValueError(f"there is no baseline '{baseline}' among {', '.join(per_query)}")
@@ -189,7 +229,7 @@ def paired_differences(
     }
     p_holm, p_seeds_holm = corrected(p), corrected(p_seeds)
 
-    rows = []
+    rows = Differences()
     for name, values in runs.items():
         mean, low, high = mean_interval(values.mean(axis=0), level)
         pairs = paired(values.mean(axis=0), runs[baseline].mean(axis=0))

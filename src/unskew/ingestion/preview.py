@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import ibis.expr.types as ir
+import pyarrow as pa
 
+from unskew.display import Displayed, Screen, rows_table
 from unskew.ingestion.columns import FORMS, Columns
 from unskew.ingestion.engines import Engine
 from unskew.ingestion.opening import Listed, Opened, Options, Tables, open_tables, running_engine
@@ -35,8 +37,8 @@ class ListedColumn:
     example: str
 
 
-@dataclass(frozen=True)
-class Preview:
+@dataclass(frozen=True, repr=False)
+class Preview(Displayed):
     """What an ingestion would read."""
 
     roles: Sequence[tuple[str, str, str]]  # role, column, whether it was named or guessed
@@ -49,6 +51,16 @@ class Preview:
     examples: Mapping[str, str]
     remarks: Sequence[str]
     other_kinds: Mapping[str, int]  # events that are neither impressions nor feedback
+
+    def to_table(self) -> pa.Table:
+        """One row per column of the tables, and what it was taken for."""
+        return rows_table(self.columns, ListedColumn)
+
+    def screen(self) -> Screen:
+        rows = [(*entry[:2], entry[2]) for entry in self.roles]
+        counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in self.counts.items())
+        features = f"Features: {', '.join(self.features) or 'none'}"
+        return Screen("What would be read", ("role", "column", ""), rows, [counts, features, *self.remarks], left=3)
 
     def to_json(self) -> dict[str, Any]:
         """As one JSON document."""

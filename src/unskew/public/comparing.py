@@ -65,6 +65,12 @@ def compare(
         seeds: trainings of each method; log and held-out queries stay.
         out: folder for results; what is there already is not run again, unless `fresh` (all, or labels of methods).
         progress: False for none, or a function that is called with a `State` on the way.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> found = unskew.compare(log, ["naive", "dla"], options={"steps": 3}, out="comparison", jobs=1, progress=False)
+    >>> found.to_table()["method"].to_pylist()
+    ['production', 'naive', 'dla']
     """
     if isinstance(log, str | Path):
         place = Path(log)
@@ -110,7 +116,12 @@ class DataSets(Displayed):
 
 
 def data_sets() -> DataSets:
-    """The data sets of the catalogue, and which of them are here; `load` reads one, `unskew data` shows them."""
+    """The data sets of the catalogue, and which of them are here; `load` reads one, `unskew data` shows them.
+
+    >>> import unskew
+    >>> "world:tiny" in unskew.data_sets().to_table()["name"].to_pylist()
+    True
+    """
     return DataSets(tuple(listing()))
 
 

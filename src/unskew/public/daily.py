@@ -51,6 +51,13 @@ def tune(
         checkpoint: file that keeps finished trainings of cross-validation, and to go on from where it exists.
         progress: False for none, or a function of trainings done and trainings in all.
         options: of `unskew.daily.tune.Plan`: metric, steps (the longest training tried), rates, folds, seed.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> model = unskew.fit("naive", log, steps=3, progress=False)
+    >>> tuned = unskew.tune(model, "world:tiny", steps=2, rates=(0.01,))
+    >>> tuned.model.recipe.method
+    'naive'
     """
     with followed(progress, counting_progress, "tune", "trainings") as report:
         return tuning.tune(
@@ -75,5 +82,14 @@ def readout(
         baseline: the arm or team that the others are compared with; default: the first level.
         curve: examination by position; default: estimated from the log.
         grades: weights of kinds of events (`ClickLog.with_grades`), for graded outcomes.
+
+    >>> import pyarrow as pa
+    >>> import unskew
+    >>> shown = {"session": [1, 2, 3, 4], "query": ["a", "a", "b", "b"], "document": ["x", "x", "y", "y"]}
+    >>> told = {"position": [0] * 4, "price": [1.0] * 4, "click": [0, 1, 0, 1], "arm": ["old", "new"] * 2}
+    >>> rows = pa.table(shown | told)
+    >>> test = unskew.readout(unskew.ClickLog.from_table(rows, bias=["arm"]), baseline="old", curve=[1.0])
+    >>> test.outcomes[0].name, test.outcomes[0].difference
+    ('clicks per session', 1.0)
     """
     return online.readout(as_log_or_folder(log), arm=arm, team=team, baseline=baseline, curve=curve, grades=grades)

@@ -119,10 +119,18 @@ def weights(
 ) -> DebiasedRows:
     """Debiased targets and weights that LightGBM and XGBoost take as they are, for those who stay with trees.
 
+    `fit(..., ranker="trees")` trains the trees as well.
+
     Args:
         out: parquet file for the rows; None: they are kept in memory.
         method: one with an examination curve.
         options: as `fit` takes them.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> rows = unskew.weights(log, method="two_tower", steps=3, progress=False).to_table()
+    >>> {"target", "grade", "weight"} <= set(rows.column_names)
+    True
     """
     if out is not None:
         check_place(Path(out), overwrite=overwrite)
@@ -175,12 +183,19 @@ def diagnose(
 ) -> Diagnosis:
     """Look at a click log from all sides: what it can tell, and which methods are worth training on it.
 
+    `drift` compares two logs, `estimate_propensities` gives the curve alone.
+
     Args:
         out: HTML file for a report with plots, all tables and all reasons.
         quick: leave out what needs a model to be trained.
         users: the bias column that names users; they are counted, and the column is no bias.
         cap: sessions that a user may have; what is beyond weighs nothing, and is counted.
         progress: False for none, or a function of parts done and parts in all.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> unskew.diagnose(log, quick=True, progress=False).to_table().num_rows
+    10
     """
     if out is not None:
         check_place(Path(out), overwrite=True)

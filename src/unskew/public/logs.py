@@ -19,7 +19,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import read_log
 from unskew.data.files import check_folder, check_place, new_file
 from unskew.data.public_logs.forms import CLICKS, KINDS
-from unskew.display import Displayed, Screen
+from unskew.display import Displayed, OnScreen, Screen
 from unskew.ingestion import run
 from unskew.ingestion.columns import Columns, named_columns, read_columns
 from unskew.ingestion.event_table import feature_table, write_event_table
@@ -205,7 +205,15 @@ def preview_ingest(
     columns: Columns | Mapping[str, Any] | Place | None = None,
     **options: Any,
 ) -> Preview:
-    """What `ingest` would read: columns with their roles, the first rows, and counts. Nothing is written."""
+    """What `ingest` would read: columns with their roles, the first rows, and counts. Nothing is written.
+
+    >>> import pyarrow as pa
+    >>> import unskew
+    >>> rows = {"session": [1, 1], "query": ["q", "q"], "document": ["a", "b"], "pos": [1, 2], "click": [0, 1]}
+    >>> found = unskew.preview_ingest(pa.table(rows | {"price": [1.0, 2.0]}))
+    >>> [column for role, column, _ in found.roles if role == "position"], list(found.features)
+    (['pos'], ['price'])
+    """
     events, features, options = _of_form(events, features, options)
     tables, chosen, how = _settings(columns, options)
     with _tables(events, features, queries, clicks, **tables) as places:
@@ -242,8 +250,8 @@ def shop(out: Place | None = None, *, sessions: int = 5_000, seed: int = 0, over
     return made
 
 
-@dataclass(frozen=True)
-class EventFiles:
+@dataclass(frozen=True, repr=False)
+class EventFiles(OnScreen):
     """Where the events of a log were written."""
 
     events: Path
@@ -251,9 +259,9 @@ class EventFiles:
     features: Path | None = None
     documents: int | None = None
 
-    def __str__(self) -> str:
+    def screen(self) -> Screen:
         beside = "" if self.features is None else f"; features of {self.documents:,} documents in {self.features}"
-        return f"{self.impressions:,} impressions in {self.events}{beside}"
+        return Screen(f"{self.impressions:,} impressions in {self.events}{beside}")
 
 
 def events(
@@ -265,6 +273,11 @@ def events(
         out: parquet file for the events.
         features: parquet file for the features of the documents.
         seed: of the order of sessions, which a log of counts does not know.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> unskew.events(log, "events.parquet").impressions == int(log.by_position()[0].sum())
+    True
     """
     places = [Path(place) for place in (out, features) if place is not None]
     for place in places:
@@ -284,9 +297,16 @@ def judgements(
 ) -> Judgements:
     """Ratings of all shown documents by clicks that are corrected for position, with intervals, and COEC beside them.
 
+    Use `fit` for a ranker that also knows documents that were never shown.
+
     Args:
         out: a `.csv` file, or `.json` for OpenSearch's Search Relevance Workbench; None: ratings stay in memory.
         curve: the examination of each position; default: estimated from the log.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> unskew.judgements(log, curve=[1.0] * 10).to_table().column_names[:3]
+    ['query', 'document', 'rating']
     """
     if out is not None:
         if Path(out).suffix not in (".csv", ".json"):

@@ -141,6 +141,8 @@ def rank(
 ) -> Ranking:
     """Score and rank documents, keyed by their query and document ids; features are found by name.
 
+    `evaluate` measures the ranking of judged queries; `export` takes the ranker to another program.
+
     Args:
         ranker: a model, a fitted `UnbiasedRanker`, or the path of a saved model or of an `.onnx` file.
         data: candidates as a table of pandas, polars or pyarrow, or as parquet files (file, folder or glob) that may
@@ -151,6 +153,12 @@ def rank(
         memory: limit for sorting; more goes to disk.
         strict: refuse missing values in columns that had none in training; otherwise they are filled and counted.
         progress: False for none, or a function of documents done and documents in all.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> model = unskew.fit("naive", log, steps=3, progress=False)
+    >>> unskew.rank(model, "world:tiny", progress=False).to_table().column_names
+    ['query', 'document', 'score', 'rank']
     """
     with tempfile.TemporaryDirectory(prefix="unskew-") as scratch:
         target = Path(scratch) / "ranking.parquet" if out is None else Path(out)
@@ -203,6 +211,12 @@ def export(
         judged: labelled queries, to measure model and trees on.
         seed: of the random lists on which the file is compared with torch.
         options: of the form, as `serving.export.export_model` and `serving.distillation.export_trees` take them.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> model = unskew.fit("naive", log, network="linear", transform="standard", steps=3, progress=False)
+    >>> unskew.export(model, "model.json", form="linear").path.name
+    'model.json'
     """
     fitted = as_model(model)
     if form not in TREE_FORMS:

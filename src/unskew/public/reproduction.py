@@ -35,6 +35,8 @@ def reproduce(
 ) -> Finished:
     """Run an experiment of a paper and write tables, figures and a report; it goes on where it was cut off.
 
+    `compare` does the same for methods on a log of your own.
+
     Args:
         name: of a shipped experiment (`unskew reproduce --list`), or the path of a TOML file.
         data: a data set of the catalogue, or files of your own; several make one table of data sets and methods.
@@ -49,6 +51,11 @@ def reproduce(
         merge: result folders whose finished runs are taken over first.
         watch: a callable that is told every step and validation of every run, such as `unskew.TensorBoard(folder)`.
         progress: False for none, or a function that is called with a `State` on the way.
+
+    >>> import unskew
+    >>> found = unskew.reproduce("data-statistics", data="world:tiny", jobs=1, out="runs", progress=False)
+    >>> found.report.name
+    'report.html'
     """
     label = name if isinstance(name, str) else name.name
     with followed(progress, experiment_progress, label) as report:

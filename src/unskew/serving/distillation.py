@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.files import check_place, write_file
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.display import OnScreen, Screen
 from unskew.evaluation.evaluate import evaluate, score_documents
 from unskew.evaluation.held_out import HeldOut
 from unskew.evaluation.order_agreement import grades_of, kendall
@@ -58,16 +59,16 @@ class TreeAgreement:
         return text
 
 
-@dataclass(frozen=True)
-class ExportedTrees:
+@dataclass(frozen=True, repr=False)
+class ExportedTrees(OnScreen):
     """What was written, and how well it agrees with the teacher."""
 
     path: Path
     agreement: TreeAgreement
     note: str
 
-    def __str__(self) -> str:
-        return f"{self.path}: {self.note}; {self.agreement}"
+    def screen(self) -> Screen:
+        return Screen(f"{self.path}: {self.note}; {self.agreement}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,11 +19,13 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+import pyarrow as pa
 import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.display import Displayed, Screen, draw_intervals, rows_table
 from unskew.evaluation.differences import mean_interval
 from unskew.evaluation.evaluate import Scorer, evaluate, score_documents
 from unskew.evaluation.order_agreement import kendall
@@ -44,8 +46,8 @@ class Importance:
     high: float
 
 
-@dataclass(frozen=True)
-class Explanation:
+@dataclass(frozen=True, repr=False)
+class Explanation(Displayed):
     """Features by importance, the most important first."""
 
     measure: str
@@ -59,9 +61,18 @@ class Explanation:
         """Feature, importance, interval, as text."""
         return [(row.feature, f"{row.mean:.4f}", f"{row.low:.4f} to {row.high:.4f}") for row in self.features]
 
-    def __repr__(self) -> str:
-        lines = [f"{feature}  {mean}  ({interval})" for feature, mean, interval in self.rows()]
-        return "\n".join([f"Importance by {self.measure} on {self.n_queries:,} queries", *lines])
+    def to_table(self) -> pa.Table:
+        """One row per feature, the most important first."""
+        return rows_table(self.features, Importance)
+
+    def screen(self) -> Screen:
+        title = f"Importance by {self.measure} on {self.n_queries:,} queries"
+        return Screen(title, ("feature", "importance", "95 % interval"), self.rows())
+
+    def plot(self, ax: Any = None) -> Any:
+        """The most important features with their intervals, on matplotlib axes."""
+        rows = [(row.feature, row.mean, row.low, row.high) for row in self.features[:SHOWN]]
+        return draw_intervals(rows, f"{self.measure} that is lost without it", ax)
 
     def drawing(self) -> Drawn:
         """A bar per feature, with its interval."""
@@ -104,6 +115,8 @@ def explain(
     seed: int = 0,
 ) -> Explanation:
     """Permutation importance of each feature; `decide` tells two documents of a query apart.
+
+    `evaluate` measures the ranker itself.
 
     Example:
         >>> import numpy as np

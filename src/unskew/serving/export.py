@@ -18,6 +18,7 @@ import numpy as np
 
 from unskew.data.files import check_place, write_file
 from unskew.data.raw_columns import missing_in_training
+from unskew.display import OnScreen, Screen
 from unskew.model import Model, ModelRanker
 from unskew.serving.agreement import Agreement, compare
 from unskew.serving.flat_onnx import INPUT, OUTPUT, check_flat, rank_profile, to_flat_onnx
@@ -28,8 +29,8 @@ from unskew.serving.solr_json import solr_network
 FORMS = {"onnx": ".onnx", "linear": ".json", "solr": ".json"}
 
 
-@dataclass(frozen=True)
-class Exported:
+@dataclass(frozen=True, repr=False)
+class Exported(OnScreen):
     """What was written, and how well it agrees with torch."""
 
     path: Path
@@ -37,8 +38,8 @@ class Exported:
     note: str
     snippet: str = ""  # for the engine's configuration
 
-    def __str__(self) -> str:
-        return f"{self.path}: {self.note}; {self.agreement}"
+    def screen(self) -> Screen:
+        return Screen(f"{self.path}: {self.note}; {self.agreement}")
 
 
 @dataclass(frozen=True)

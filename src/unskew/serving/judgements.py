@@ -22,16 +22,29 @@ from scipy.stats import gamma
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.files import new_file
 from unskew.diagnosis.estimators.propensities import estimate_propensities
+from unskew.display import MOST_ROWS, Displayed, Screen
 
 LEVEL = 0.95
 
 
-@dataclass(frozen=True, eq=False)
-class Judgements:
+@dataclass(frozen=True, eq=False, repr=False)
+class Judgements(Displayed):
     """One row for each shown query and document."""
 
     table: pa.Table  # query, document, rating, low, high, coec, clicks, impressions
     estimator: str  # of the curve
+
+    def to_table(self) -> pa.Table:
+        """Query, document, rating with its interval, COEC, clicks and impressions."""
+        return self.table
+
+    def screen(self) -> Screen:
+        rows = [
+            [f"{value:.4f}" if isinstance(value, float) else str(value) for value in row.values()]
+            for row in self.table.slice(0, MOST_ROWS).to_pylist()
+        ]
+        title = f"Ratings of {len(self.table):,} shown documents; examination: {self.estimator}"
+        return Screen(title, self.table.column_names, rows, left=2, n_rows=len(self.table))
 
 
 def judgements(log: ClickLog, curve: NDArray | None = None) -> Judgements:

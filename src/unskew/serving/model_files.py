@@ -49,7 +49,16 @@ DATA_FILES = ("weights.safetensors", "history.json", VOCABULARY, TREES)  # with 
 
 
 def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path:
-    """Write a model into a new folder, atomically."""
+    """Write a model into a new folder, atomically.
+
+    `load_model` reads it; `export` writes it for other programs.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> model = unskew.fit("naive", log, steps=3, progress=False)
+    >>> unskew.save_model(model, "model").name
+    'model'
+    """
     parts = {"method": model.method, "transform": model.transform}
     tensors = {
         f"{part}.{name}": value.detach().cpu().clone().contiguous()
@@ -76,8 +85,16 @@ def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> 
 def load_model(folder: str | Path, parts: Sequence[Any] = ()) -> Model:
     """Read a model; nothing in the folder is ever executed, and nothing is imported for it.
 
+    It reads what `save_model` wrote.
+
     Args:
         parts: classes from outside the package that the model was made with: its method, its network.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> model = unskew.fit("naive", log, steps=3, progress=False)
+    >>> unskew.load_model(unskew.save_model(model, "model")).recipe == model.recipe
+    True
     """
     path = Path(folder)
     restore(path)

@@ -20,6 +20,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from unskew.data.files import new_folder
+from unskew.display import OnScreen, Screen
 from unskew.simulation.shop import (
     CANDIDATES,
     DAYS,
@@ -55,13 +56,17 @@ SESSIONS_AT_ONCE = 20_000
 Flags = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Shop:
+@dataclass(frozen=True, repr=False)
+class Shop(OnScreen):
     """What the shop logged, judged queries that it never logged, and the truth."""
 
     events: pa.Table  # one row per impression
     judged: pa.Table  # query, product_id, grade and the features of the last day
     truth: dict
+
+    def screen(self) -> Screen:
+        rows = [("events", f"{len(self.events):,}"), ("judged", f"{len(self.judged):,}")]
+        return Screen("A simulated shop", ("table", "rows"), rows, ["`ingest` reads the events."])
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import ABOUT, write_log
 from unskew.data.files import check_folder, check_place, new_file
+from unskew.display import Displayed, Screen
 
 FORMAT = "unskew-truth"
 VERSION = 1
@@ -43,12 +44,42 @@ class Truth:
         return (weights * self.examination).sum(axis=0) / np.maximum(weights.sum(axis=0), 1)
 
 
-@dataclass(frozen=True, eq=False)
-class Simulation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Simulation(Displayed):
     """A log and the truth behind it."""
 
     log: ClickLog
     truth: Truth
+
+    def to_table(self) -> pa.Table:
+        """One row per position, counted from 0: impressions, clicks, and the mean true examination."""
+        impressions, clicks = self.log.by_position()
+        seen = self.truth.mean_examination(self.log)
+        examination = np.append(seen, np.full(self.log.n_positions - len(seen), np.nan))
+        columns = {"impressions": impressions, "clicks": clicks, "examination": examination}
+        return pa.table({"position": np.arange(self.log.n_positions), **columns})
+
+    def screen(self) -> Screen:
+        rows = [
+            (
+                f"{row['position'] + 1}",
+                f"{row['clicks'] / max(row['impressions'], 1e-9):.4f}",
+                f"{row['examination']:.4f}",
+            )
+            for row in self.to_table().to_pylist()
+        ]
+        columns = ("position", "clicks per impression", "true examination")
+        return Screen(f"Simulated {self.log!r}", columns, rows, left=0)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Clicks per impression beside the true examination, on matplotlib axes; positions count from 1."""
+        axes = self.log.plot(ax)
+        axes.lines[-1].set_label("clicks per impression")
+        curve = self.to_table()["examination"].to_numpy()
+        axes.plot(np.arange(1, len(curve) + 1), curve, "--", color="grey", label="true examination")
+        axes.set(ylabel="probability")
+        axes.legend()
+        return axes
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the log into this folder and the truth beside it; both appear whole or not at all."""

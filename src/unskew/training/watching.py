@@ -28,6 +28,8 @@ def of_run(watch: Watch | None, title: str) -> Watch | None:
 class TensorBoard:
     """Writes loss terms and validation as TensorBoard reads them (`pip install 'unskew[tensorboard]'`).
 
+    Pass it to `fit` as `watch`.
+
     Args:
         folder: for the event files; runs of an experiment have a folder each.
         every: steps between two records of the loss.
@@ -58,6 +60,8 @@ class TensorBoard:
 
 class MLflow:
     """Logs loss terms and validation to MLflow (`pip install 'unskew[mlflow]'`), one MLflow run per training.
+
+    Pass it to `fit` as `watch`.
 
     Args:
         experiment: name of MLflow's experiment.

@@ -30,6 +30,7 @@ from unskew.data.clicks.log_to_table import log_to_table
 from unskew.data.files import array_digest
 from unskew.data.grouping import unique_rows
 from unskew.data.judged.judged_set import chosen_numbers, ragged_rows
+from unskew.display import Displayed, Screen, new_axes
 
 BY_LIST = (
     *("versions", "mask", "clicks", "sessions", "positions", "context"),
@@ -38,8 +39,12 @@ BY_LIST = (
 
 
 @dataclass(frozen=True, eq=False)
-class ClickLog:
-    """Shown lists with counted clicks. Build one with `from_arrays`, `from_table`, `from_parquet` or `read_log`."""
+class ClickLog(Displayed):
+    """Shown lists with counted clicks. Build one with `from_arrays`, `from_table`, `from_parquet` or `read_log`.
+
+    >>> ClickLog.from_arrays([[0.3], [0.1], [0.7]], clicks=[1, 0, 0], group=[2, 1])
+    ClickLog(2 sessions in 2 joint lists, 1 clicks, 3 documents, 1 features, 2 positions)
+    """
 
     features: NDArray[np.float32]  # [versions, features]; NaN = missing, a category is its number in `categories`
     versions: NDArray[np.int32]  # [lists, docs], rows of `features`; 0 in padding
@@ -345,6 +350,36 @@ class ClickLog:
             f"{self.n_documents:,} documents{versions}, {self.n_features} features{more}, {self.n_positions} positions)"
         )
 
+    def by_position(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Impressions and clicks at each position, `[positions]` each."""
+        places = np.where(self.mask, self.positions, 0).ravel()
+        shown = np.where(self.mask, self.sessions[:, None], 0.0).ravel()
+        impressions, clicks = (
+            np.bincount(places, weights=values, minlength=self.n_positions).astype(np.float64)
+            for values in (shown, self.clicks.ravel())
+        )
+        return impressions, clicks
+
+    def click_rates(self) -> NDArray[np.float64]:
+        """Clicks per impression at each position, `[positions]`."""
+        impressions, clicks = self.by_position()
+        return clicks / np.maximum(impressions, 1e-9)
+
+    def screen(self) -> Screen:
+        rows = [
+            (str(place), f"{shown:,.0f}", f"{clicks:,.0f}", f"{clicks / max(shown, 1e-9):.4f}")
+            for place, (shown, clicks) in enumerate(zip(*self.by_position(), strict=True), start=1)
+        ]
+        columns = ("position", "impressions", "clicks", "clicks per impression")
+        return Screen(repr(self), columns, rows, ["Positions count from 1 here, and from 0 in the log"], left=0)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Clicks per impression at each position, on matplotlib axes; positions count from 1."""
+        axes = new_axes(ax)
+        axes.plot(np.arange(1, self.n_positions + 1), self.click_rates(), "o-", color="black")
+        axes.set(xlabel="position", ylabel="clicks per impression", ylim=(0, None))
+        return axes
+
     @classmethod
     def from_arrays(
         cls,
@@ -469,6 +504,10 @@ class ClickLog:
         not in it. `from_table(..., session="list", click="clicks", sessions="sessions")` reads it back.
         """
         return log_to_table(self, features=features)
+
+    def to_pandas(self, *, features: bool = False) -> Any:
+        """The table of `to_table` as a pandas data frame."""
+        return self.to_table(features=features).to_pandas()
 
 
 def _queries_by_lists(documents: NDArray, mask: NDArray[np.bool_], n_documents: int) -> NDArray[np.int64]:

@@ -25,7 +25,14 @@ from unskew.processes import WHOLE, Share
 
 
 class ClickSource(ABC):
-    """Gives the lists of a step."""
+    """Gives the lists of a step.
+
+    `fit` takes one in place of a log; `FreshClicks` is the one of the simulation.
+
+    >>> from unskew import FreshClicks
+    >>> issubclass(FreshClicks, ClickSource)
+    True
+    """
 
     documents: ClickLog  # all that may be shown: features, positions and bias columns are read off; clicks are not
     digest: str  # names what it gives: a run goes on only with a source of the same digest

@@ -26,6 +26,7 @@ from unskew.data.clicks.schema import LogSchema
 from unskew.data.clicks.shards import COUNTS, TABLES, read_shard, write_shard
 from unskew.data.files import json_digest, new_folder, restore
 from unskew.data.public_logs.id_pages import is_public_log, read_pages
+from unskew.display import OnScreen, Screen
 
 FORMAT = "unskew-click-log"
 VERSION = 2
@@ -33,7 +34,15 @@ ABOUT = "log.json"
 
 
 def write_log(log: ClickLog, folder: str | Path, *, n_shards: int = 1, overwrite: bool = False) -> Path:
-    """Write a log into a new folder, atomically; queries are dealt to shards in their order."""
+    """Write a log into a new folder, atomically; queries are dealt to shards in their order.
+
+    `read_log` and `open_log` read it.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> unskew.write_log(log, "log").name
+    'log'
+    """
     if n_shards < 1:
         raise ValueError(f"n_shards is {n_shards}: at least one is needed")
     n_queries = len(log.query_ids)
@@ -72,13 +81,16 @@ def write_shards(
     return target
 
 
-@dataclass(frozen=True)
-class LogFolder:
+@dataclass(frozen=True, repr=False)
+class LogFolder(OnScreen):
     """A log on disk, read shard by shard."""
 
     path: Path
     about: dict[str, Any]
     _verified: set[int] = field(default_factory=set, compare=False, repr=False)
+
+    def screen(self) -> Screen:
+        return Screen(f"A click log in {self.path}: {sum(self.n_lists):,} lists in {self.n_shards:,} shards")
 
     @property
     def n_shards(self) -> int:
@@ -145,7 +157,15 @@ class LogFolder:
 
 
 def open_log(folder: str | Path) -> LogFolder:
-    """A log folder, checked but not read."""
+    """A log folder, checked but not read.
+
+    Use `read_log` for a log that fits into memory.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> unskew.open_log(unskew.write_log(log, "log", n_shards=2)).n_shards
+    2
+    """
     path = Path(folder)
     about_path = path / ABOUT
     restore(path)
@@ -188,7 +208,15 @@ def _check_shards(about_path: Path, shards: Any) -> None:
 
 
 def read_log(folder: str | Path) -> ClickLog:
-    """A whole log in memory: of a folder, or a public log of ids by its name (`naver-clara2`, `naver-clara2@train`)."""
+    """A whole log in memory: of a folder, or a public log of ids by its name (`naver-clara2`, `naver-clara2@train`).
+
+    Use `open_log` for a log that does not fit into memory.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> unskew.read_log(unskew.write_log(log, "log")).digest == log.digest
+    True
+    """
     if is_public_log(str(folder)) and not Path(folder).exists():
         return read_pages(str(folder)).log()
     shards = list(open_log(folder).shards())

@@ -29,6 +29,7 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.letor import read_letor
 from unskew.data.judged.tables import is_table, read_judged_table
 from unskew.data.public_logs.forms import is_judged_form, read_judged_form
+from unskew.display import OnScreen, Screen
 
 WORLD = "world"
 WORLD_NAME = re.compile(rf"{WORLD}:(?P<size>\w+)(:(?P<seed>\d+))?(:features=(?P<features>[1-9]\d{{0,5}}))?")
@@ -45,7 +46,7 @@ class UnknownDataError(ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset:
+class Dataset(OnScreen):
     """A data set in three splits, each read when first asked for."""
 
     name: str
@@ -64,8 +65,10 @@ class Dataset:
     def test(self) -> JudgedSet:
         return self.read_split("test")
 
-    def __repr__(self) -> str:
-        return f"Dataset({self.name})"
+    def screen(self) -> Screen:
+        read = [split for split in SPLITS if split in vars(self)]
+        rows = [(split, f"{len(getattr(self, split).query_ids):,}") for split in read]
+        return Screen(f"Dataset({self.name})", ("split", "queries") if read else (), rows)
 
 
 OWN_FILES = re.compile(r"train=(?P<train>[^,]+),valid=(?P<valid>[^,]+),test=(?P<test>[^,]+)")
@@ -86,9 +89,15 @@ class ListingRow(NamedTuple):
 def load(name: str | Mapping[str, str | Path]) -> Dataset:
     """The data set of this name; an error if files of it are missing.
 
+    `data_sets` lists the catalogue; `read_letor` reads one file.
+
     Args:
         name: of the catalogue; or files of your own, as a table of `train`, `valid` and `test`, as the text
             `train=FILE,valid=FILE,test=FILE`, or as a folder with one file of each name.
+
+    >>> import unskew
+    >>> unskew.load("world:tiny").valid
+    JudgedSet(world:tiny@valid: 60 queries, 1,645 documents, 111 features)
     """
     text = own_name(name)
     if text in CATALOGUE:

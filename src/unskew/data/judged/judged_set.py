@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from unskew.display import Displayed, Screen
 from unskew.lists import JudgedLists, shared_tensor
 
 
 @dataclass(frozen=True, eq=False)
-class JudgedSet:
+class JudgedSet(Displayed):
     """Documents of queries, one after the other, with grades.
+
+    `load` and `read_letor` read one; a `ClickLog` has clicks in place of grades.
 
     Documents of query `q` are the rows `offsets[q]:offsets[q + 1]`. Ids are kept as they were read: integers where
     all of them are, else strings. Documents without an id are numbered within their query.
+
+    >>> JudgedSet.from_arrays([[0.3], [0.1], [0.7]], grades=[2, 0, 1], group=[2, 1])
+    JudgedSet(2 queries, 3 documents, 1 features)
     """
 
     features: NDArray[np.float32]  # [documents, features]
@@ -141,6 +149,28 @@ class JudgedSet:
         return (
             f"JudgedSet({label}{self.n_queries:,} queries, {self.n_documents:,} documents, {self.n_features} features)"
         )
+
+    def to_table(self) -> pa.Table:
+        """One row per document: query, document, grade and the features; categories as text."""
+        columns: dict[str, Any] = {
+            "query": np.repeat(self.query_ids, self.sizes),
+            "document": self.document_ids,
+            "grade": self.grades,
+        }
+        names = self.feature_names or tuple(f"feature_{number}" for number in range(self.n_features))
+        for number, name in enumerate(names):
+            values, levels = self.features[:, number], self.categories.get(name)
+            known = None if levels is None else [levels[int(code)] if code >= 0 else None for code in values]
+            columns[name] = values if known is None else pa.array(known, pa.string())
+        return pa.table(columns)
+
+    def screen(self) -> Screen:
+        grades, counts = np.unique(self.grades, return_counts=True)
+        rows = [
+            (f"{grade:g}", f"{count:,}", f"{count / self.n_documents:.1%}")
+            for grade, count in zip(grades, counts, strict=True)
+        ]
+        return Screen(repr(self), ("grade", "documents", "share"), rows, left=0)
 
     def _check_offsets(self) -> None:
         if self.features.ndim != 2:

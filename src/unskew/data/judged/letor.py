@@ -56,11 +56,19 @@ def read_letor(
 ) -> JudgedSet:
     """One judged set from a LETOR file, or from several, one after the other.
 
+    Use `load` for data sets in three splits.
+
     Args:
         n_features: Columns of the set; default: as many as the largest id asks for. Give it when files of one data
             set are read separately, because sparse files may lack the last features.
         first_feature: 0 or 1, where feature ids start; default: found out.
         cache: Whether to keep the arrays on disk and map them the next time, or the folder to keep them in.
+
+    >>> from pathlib import Path
+    >>> import unskew
+    >>> _ = Path("judged.txt").write_text("2 qid:7 1:0.5 2:0.1\\n0 qid:7 1:0.2 2:0.9\\n")
+    >>> unskew.read_letor("judged.txt", cache=False)
+    JudgedSet(1 queries, 2 documents, 2 features)
     """
     files = [Path(paths)] if isinstance(paths, str | os.PathLike) else [Path(path) for path in paths]
     if not files:
