@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from torch.nn import functional as F
 
+from click_models import page_lists
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.judged.catalogue import MissingDataError
 from unskew.data.public_logs.id_pages import SPLITS, IdPages, read_pages
-from unskew.lists import ClickedLists
 from unskew.methods import METHODS
 from unskew.networks.registry import Problem
 
@@ -33,15 +33,7 @@ def examination(name: str, learning: IdPages, pages: IdPages) -> NDArray[np.floa
     vocabulary = Vocabulary.of([log])
     method = METHODS[name](Problem(0, 10, {}, n_ids=vocabulary.sizes), **SPREADS)
     method.finish({"clicks": vocabulary.encode(log)})
-    numbers = vocabulary.numbers(np.repeat(pages.query_ids, 10), pages.document_ids.reshape(-1)).reshape(-1, 10, 3)
-    lists = ClickedLists(
-        features=torch.zeros(len(numbers), 10, 0),
-        mask=torch.ones(len(numbers), 10, dtype=torch.bool),
-        codes=torch.from_numpy(numbers),
-        positions=torch.arange(10).expand(len(numbers), -1),
-        clicks=torch.zeros(len(numbers), 10),
-        sessions=torch.ones(len(numbers)),
-    )
+    lists = page_lists(pages, vocabulary)
     with torch.inference_mode():
         log_examined = method.marginal(lists).log_click - F.logsigmoid(method.attraction.of(lists))
     return log_examined.exp().clamp(max=1.0).double().numpy()

@@ -12,6 +12,7 @@ from torch.testing import assert_close
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.vocabulary import Vocabulary
+from unskew.data.judged.catalogue import load_split
 from unskew.fitting import fit
 from unskew.lists import ClickedLists
 from unskew.methods import METHODS
@@ -21,6 +22,7 @@ from unskew.recipe import Recipe
 from unskew.serving.model_files import load_model, save_model
 from unskew.simulation.browsing import Shown
 from unskew.simulation.sequential import Cascade, DependentClick, DynamicBayesian, UserBrowsing
+from unskew.simulation.simulate import simulate
 
 CLICK_MODELS = [name for name, method in METHODS.items() if issubclass(method, ClickModel)]
 every_model = pytest.mark.parametrize("name", CLICK_MODELS)
@@ -265,6 +267,31 @@ def test_dbn_recovers_satisfaction_and_patience():
     true = user.satisfaction * user.usefulness(shown.grades)[0]
     assert np.abs(probabilities(model, model.method.satisfaction) - true).max() < 0.05
     assert abs(model.method.continuation.logits.sigmoid().item() - 0.8) < 0.02
+
+
+def test_satisfaction_is_not_lost_while_attraction_is_learnt():
+    """Queries differ in how good their documents are, so that early on clicks seem to follow each other."""
+    judged = load_split("world:tiny:100", "train")
+    user = DynamicBayesian(satisfaction=0.8)
+    log = simulate(judged, "svm", user, sessions=64, interventions={"shuffle": 0.3}).log
+    vocabulary = Vocabulary.of([log])
+    model = METHODS["dbn"](Problem(0, 10, {}, n_ids=vocabulary.sizes))
+    codes = vocabulary.encode(log).codes
+    model.finish({"clicks": replace(log, codes=codes)})
+    with torch.no_grad():
+        satisfaction = (model.satisfaction.offset + model.satisfaction.ids(torch.from_numpy(codes))).sigmoid()
+    assert satisfaction.max() > 0.8 * user.satisfaction
+    assert satisfaction.mean() > 0.1
+    assert abs(model.continuation.logits.sigmoid().item() - user.persistence) < 0.02
+
+
+@pytest.mark.parametrize("name", ["dbn", "sdbn"])
+def test_networks_of_satisfaction_wait_until_attraction_has_been_learnt(name):
+    model = METHODS[name](Problem(3, 5))
+    first, second = model.stages()
+    assert model.satisfaction not in first.trains
+    assert model.attraction in first.trains
+    assert 0 < second.trains[model.satisfaction] < second.trains[model.attraction]
 
 
 def small_log(n_sessions=400, seed=0):

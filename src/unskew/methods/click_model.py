@@ -6,6 +6,10 @@ or both (`networks.click_parts`). Networks learn in the training loop; tables, a
 fitted to the whole log at once by maximum a posteriori (`networks.whole_log`), so that a log of ids needs no steps of
 training at all.
 
+Satisfaction waits: attraction is learnt first, with satisfaction held where it starts, then all together. While
+attraction does not yet tell good lists from bad ones, clicks of a list look as if they followed each other, the
+likelihood drives satisfaction to 0, and there its gradient is gone (docs/click_models.md).
+
 Rules: positions beyond those of training count as the last one; a document that is not in the table is scored by its
 url and query as far as these are known, else by the average; the order in time of clicks is not used; a pattern that
 a model holds impossible has the smallest probability that numbers can hold, never 0 (`networks.click_sequences`).
@@ -14,7 +18,8 @@ a model holds impossible has the smallest probability that numbers can hold, nev
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -28,12 +33,15 @@ from unskew.networks.click_parts import DocumentPart, PartsRanker
 from unskew.networks.click_sequences import Chances
 from unskew.networks.documents import Ranker
 from unskew.networks.observation import PositionObservation
-from unskew.networks.whole_log import minimize_whole
+from unskew.networks.whole_log import WholeLogFit, minimize_whole
 
 MOST_PASSES = 150
 LEAST_GAIN = 0.02  # of the log-likelihood of the whole log in a step; a number's sampling error costs about 0.5
 ROWS_AT_ONCE = 8192
-TABLE_SPREAD = 3.0  # of logits by position: wide, so that only what was never seen is held
+TABLE_SPREAD = 3.0  # of logits by position and of averages: wide, so that only what was never seen is held
+WAITING_STEPS = 500  # at most half of all
+WAITING_RATE = 0.1  # share of the learning rate: what only clicks tell of learns more from noise
+COARSE = 10  # how much earlier the fit stops while a part waits
 
 
 class ClickModel(Method):
@@ -43,6 +51,7 @@ class ClickModel(Method):
     click_model = "bernoulli"
     counts_only = True
     takes_ids = True
+    most_passes = MOST_PASSES  # over the whole log, in each of at most two fits
 
     @abstractmethod
     def conditional(self, lists: ClickedLists) -> Chances:
@@ -56,6 +65,10 @@ class ClickModel(Method):
         """Parts whose product is what the model calls relevance; none: it does not tell documents apart."""
         return ()
 
+    def waiting(self) -> Sequence[nn.Module]:
+        """Parts that are held where they start until the others have been learnt; default: none."""
+        return ()
+
     def loss(self, lists: ClickedLists) -> Terms:
         chances = self.conditional(lists)
         return {"clicks": -chances.log_likelihood(lists.clicks, lists.sessions, lists.mask).sum()}
@@ -64,8 +77,17 @@ class ClickModel(Method):
         return self.marginal(lists).logits()
 
     def stages(self) -> list[Stage]:
-        # Tables alone are fitted to the whole log afterwards; one step shows that the likelihood is finite.
-        return [Stage("train", self.loss, {self: 1.0}, steps=None if self._networks() else 1)]
+        if not self._networks():
+            # Tables alone are fitted to the whole log afterwards; one step shows that the likelihood is finite.
+            return [Stage("train", self.loss, {self: 1.0}, steps=1)]
+        waiting = self.waiting()
+        if not waiting:
+            return [Stage("train", self.loss, {self: 1.0})]
+        first = {part: 1.0 for part in self.children() if part not in waiting}
+        return [
+            Stage("attraction", self.loss, first, steps=WAITING_STEPS),
+            Stage("train", self.loss, {**first, **dict.fromkeys(waiting, WAITING_RATE)}),
+        ]
 
     def finish(self, logs: Mapping[str, Any]) -> None:
         if self.uses_ids or not self._networks():
@@ -89,15 +111,12 @@ class ClickModel(Method):
         """Minus the log-density of the prior, up to a constant."""
         ids = sum((part.ids.penalty() for part in self._parts() if part.ids is not None), start=torch.zeros(()))
         tables = [module for module in self.modules() if isinstance(module, PositionObservation)]
-        places = [entry for table in tables for entry in table.parameters()]
-        return ids + sum((entry.square().sum() for entry in places), start=torch.zeros(())) / (2 * TABLE_SPREAD**2)
+        wide = [entry for table in tables for entry in table.parameters()] + [part.offset for part in self._parts()]
+        return ids + sum((entry.square().sum() for entry in wide), start=torch.zeros(())) / (2 * TABLE_SPREAD**2)
 
     def _fit_tables(self, source: Any) -> None:
         """Fit all numbers but those of networks to the whole log; networks are run once."""
         frozen = {id(entry) for network in self._networks() for entry in network.parameters()}
-        parameters = [entry for entry in self.parameters() if id(entry) not in frozen and entry.numel()]
-        for entry in self.parameters():
-            entry.requires_grad_(id(entry) not in frozen)
         if isinstance(source, ShardBatches) and frozen:
             raise ValueError(
                 "ids beside features are fitted to a log in memory: pass attraction=ids or features, or do not stream"
@@ -117,9 +136,20 @@ class ClickModel(Method):
             return value + sum(_backward(self.loss(lists)["clicks"]) for lists in batches())
 
         sessions = sum(float(lists.sessions.sum()) for lists in batches())
-        self.fitted = minimize_whole(
-            parameters, add_gradients, scale=sessions, most_passes=MOST_PASSES, tolerance=LEAST_GAIN / sessions
-        )
+
+        def minimize(held: Set[int], least_gain: float) -> WholeLogFit:
+            parameters = [entry for entry in self.parameters() if id(entry) not in held and entry.numel()]
+            for entry in self.parameters():
+                entry.requires_grad_(id(entry) not in held)
+            tolerance = least_gain / sessions
+            return minimize_whole(
+                parameters, add_gradients, scale=sessions, most_passes=self.most_passes, tolerance=tolerance
+            )
+
+        waiting = {id(entry) for part in self.waiting() for entry in part.parameters()}
+        coarse = minimize(frozen | waiting, COARSE * LEAST_GAIN) if waiting else None
+        fine = minimize(frozen, LEAST_GAIN)
+        self.fitted = fine if coarse is None else replace(fine, passes=coarse.passes + fine.passes)
         self.float()
         for part in self._parts():
             part.release()

@@ -20,6 +20,7 @@ from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem
 
 RANKED_BY = ("relevance", "attraction")
+UNSATISFIED = -2.0  # the logit of satisfaction at the start: few clicks end a search
 
 
 class DBN(ClickModel):
@@ -56,7 +57,7 @@ class DBN(ClickModel):
         self.rank_by = rank_by
         spreads = (spread, url_spread, query_spread)
         self.attraction = DocumentPart(problem, attraction, spreads, "attraction")
-        self.satisfaction = DocumentPart(problem, satisfaction, spreads, "satisfaction")
+        self.satisfaction = DocumentPart(problem, satisfaction, spreads, "satisfaction", start=UNSATISFIED)
         self.continuation = PositionObservation(problem if by_position else replace(problem, n_positions=1))
 
     def conditional(self, lists: ClickedLists) -> Chances:
@@ -65,6 +66,9 @@ class DBN(ClickModel):
     def marginal(self, lists: ClickedLists) -> Chances:
         attraction, after_click, after_skip = self._browsing(lists)
         return independent(attraction, downward_examination(attraction, after_click, after_skip))
+
+    def waiting(self) -> list[DocumentPart]:
+        return [self.satisfaction]
 
     def ranking_parts(self) -> list[DocumentPart]:
         return [self.attraction, self.satisfaction] if self.rank_by == "relevance" else [self.attraction]

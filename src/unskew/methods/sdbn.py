@@ -17,6 +17,7 @@ from unskew.networks.click_sequences import Chances, downward, downward_examinat
 from unskew.networks.registry import Problem
 
 RANKED_BY = ("relevance", "attraction")
+UNSATISFIED = -2.0  # the logit of satisfaction at the start: few clicks end a search
 
 
 class SDBN(ClickModel):
@@ -51,7 +52,7 @@ class SDBN(ClickModel):
         self.rank_by = rank_by
         spreads = (spread, url_spread, query_spread)
         self.attraction = DocumentPart(problem, attraction, spreads, "attraction")
-        self.satisfaction = DocumentPart(problem, satisfaction, spreads, "satisfaction")
+        self.satisfaction = DocumentPart(problem, satisfaction, spreads, "satisfaction", start=UNSATISFIED)
 
     def conditional(self, lists: ClickedLists) -> Chances:
         return downward(*self._browsing(lists), lists.clicks > 0)
@@ -59,6 +60,9 @@ class SDBN(ClickModel):
     def marginal(self, lists: ClickedLists) -> Chances:
         attraction, after_click, after_skip = self._browsing(lists)
         return independent(attraction, downward_examination(attraction, after_click, after_skip))
+
+    def waiting(self) -> list[DocumentPart]:
+        return [self.satisfaction]
 
     def ranking_parts(self) -> list[DocumentPart]:
         return [self.attraction, self.satisfaction] if self.rank_by == "relevance" else [self.attraction]

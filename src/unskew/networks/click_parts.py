@@ -45,9 +45,13 @@ class IdTables(nn.Module):
 
 
 class DocumentPart(nn.Module):
-    """Logits of documents from features, ids or both."""
+    """Logits of documents from features, ids or both.
 
-    def __init__(self, problem: Problem, kind: str, spreads: Sequence[float], name: str):
+    Args:
+        start: the logit that all documents have before training.
+    """
+
+    def __init__(self, problem: Problem, kind: str, spreads: Sequence[float], name: str, start: float = 0.0):
         super().__init__()
         if kind not in KINDS:
             raise ValueError(f"{name} must be one of {', '.join(KINDS)}, got '{kind}'")
@@ -58,7 +62,7 @@ class DocumentPart(nn.Module):
         if kind != "features" and problem.n_ids is None:
             raise ValueError(f"{name}={kind} needs the ids of documents, and there are none: pass {name}=features")
         self._held: dict[int, Tensor] = {}
-        self.offset = nn.Parameter(torch.zeros(()))
+        self.offset = nn.Parameter(torch.full((), start))
         self.network = problem.new_ranker() if kind != "ids" else None
         self.ids = IdTables(problem.n_ids or (), spreads) if kind != "features" else None
 
