@@ -1,23 +1,27 @@
 """The made-up shop through the documented commands, against LightGBM with `position` on the same raw table.
 
-    python benchmarks/shop.py --sessions 5000 --seeds 5 --method dla
+    python benchmarks/shop.py --seeds 5 --methods dla,auto --out runs/shop
 
 LightGBM gets the table as it is: missing values and categories by its own means, grades of clicks, carts and purchases,
 the position through all pages, and the best of a small grid by nDCG of held-out searches. What a robot did, and what
-was sold, is in it, since nobody prepared it. Ours is what `unskew ingest` makes of the table by flags like those of
-docs/guide.md.
+was sold, is in it, since nobody prepared it. Ours is what `unskew ingest` makes of the table by the flags of
+docs/guide.md, and `unskew train` with its defaults; `auto` chooses the method by held-out clicks. A finished number is
+kept in OUT, and not measured again.
 """
 
 from __future__ import annotations
 
 import argparse
-import tempfile
+import json
+import warnings
 from pathlib import Path
+from typing import Any
 
 import lightgbm
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
+from scipy import stats
 
 import unskew
 from unskew.data.judged.tables import read_judged_table
@@ -27,6 +31,7 @@ from unskew.ingestion.run import ingest
 from unskew.options import parse_grades
 from unskew.simulation.shop_log import EVENTS, JUDGED, make_shop, write_shop
 
+LIGHTGBM = "lightgbm"
 FEATURES = [
     *("bm25", "semantic", "price", "discount", "in_stock", "rating", "n_reviews", "age_months", "image_score"),
     *("margin", "delivery_days", "free_shipping", "brand", "colour"),
@@ -38,25 +43,32 @@ def columns() -> Columns:
     """The flags of the guide."""
     return Columns(
         page="page",
-        page_size=10,
         where="not is_sponsored",
         user="user_id",
         intervention="experiment",
         policy_score="score",
         bias=["device"],
+        context=["member"],
         grades=parse_grades("click=1,add_to_cart=3,purchase=5"),
     )
 
 
-def ours(folder: Path, method: str, seed: int) -> float:
+def ours(folder: Path, method: str, seed: int) -> dict[str, Any]:
     """nDCG@10 of a method on the log that is made of the events."""
-    ingest(Tables(folder / EVENTS), folder / "log", columns(), Options(sessions_a_user=20))
-    model = unskew.fit(unskew.Recipe.of(method, seed=seed), unskew.read_log(folder / "log"))
-    judged = read_judged_table(folder / JUDGED).with_features(model.feature_names, model.categories)
-    return unskew.evaluate(model.ranker(), judged, ["ndcg@10"]).mean("ndcg@10")
+    if not (folder / "log").exists():
+        ingest(Tables(folder / EVENTS), folder / "log", columns(), Options(sessions_a_user=20))
+    log = unskew.read_log(folder / "log")
+    if method == "auto":
+        model = unskew.auto(log, seed=seed).model
+    else:
+        model = unskew.fit(method, log, seed=seed, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # judged queries know no members
+        value = unskew.evaluate(model, folder / JUDGED, ["ndcg@10"]).mean("ndcg@10")
+    return {"ndcg@10": value, "method": model.recipe.method, "feedback": model.trained_on["feedback"]}
 
 
-def theirs(folder: Path) -> float:
+def theirs(folder: Path) -> dict[str, Any]:
     """nDCG@10 of LightGBM with `position`, the best of the grid by held-out searches."""
     events, judged = (pq.read_table(folder / name).to_pandas() for name in (EVENTS, JUDGED))
     for name in ("brand", "colour"):
@@ -84,25 +96,41 @@ def theirs(folder: Path) -> float:
         best = max(best or (value, booster), (value, booster), key=lambda pair: pair[0])
     judged["score"] = best[1].predict(judged[FEATURES])
     in_order = judged.iloc[np.argsort(pd.factorize(judged["query"])[0], kind="stable")]  # as the judged set has them
-    return unskew.evaluate(in_order.score.to_numpy(), read_judged_table(folder / JUDGED), ["ndcg@10"]).mean("ndcg@10")
+    result = unskew.evaluate(in_order.score.to_numpy(), read_judged_table(folder / JUDGED), ["ndcg@10"])
+    return {"ndcg@10": result.mean("ndcg@10"), "trees": best[1].best_iteration}
+
+
+def measure(out: Path, sessions: int, seed: int, name: str) -> float:
+    """The number of a method, or of LightGBM, on a shop; what is there already is read."""
+    folder = out / f"{sessions}-{seed}"
+    place = folder.with_name(f"{folder.name}-{name}.json")
+    if not place.exists():
+        if not folder.exists():
+            write_shop(make_shop(sessions, seed), folder)
+        place.write_text(json.dumps(theirs(folder) if name == LIGHTGBM else ours(folder, name, seed)) + "\n")
+    return json.loads(place.read_text())["ndcg@10"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=int, default=5_000)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--method", default="dla")
+    parser.add_argument("--methods", default="dla")
+    parser.add_argument("--out", type=Path, default=Path("runs/shop"))
     chosen = parser.parse_args()
-    differences = []
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    names = chosen.methods.split(",")
+    rows = []
     for seed in range(chosen.seeds):
-        with tempfile.TemporaryDirectory() as scratch:
-            folder = Path(scratch) / "shop"
-            write_shop(make_shop(chosen.sessions, seed), folder)
-            mine, other = ours(folder, chosen.method, seed), theirs(folder)
-        differences.append(mine - other)
-        print(f"seed {seed}: {chosen.method} {mine:.4f}, LightGBM position {other:.4f}", flush=True)
-    mean, error = np.mean(differences), np.std(differences, ddof=1) / np.sqrt(len(differences))
-    print(f"difference {mean:+.4f}, standard error {error:.4f} over {len(differences)} shops")
+        rows.append([measure(chosen.out, chosen.sessions, seed, name) for name in (LIGHTGBM, *names)])
+        listed = ", ".join(f"{name} {value:.4f}" for name, value in zip((LIGHTGBM, *names), rows[-1], strict=True))
+        print(f"seed {seed}: {listed}", flush=True)
+    values = np.array(rows)
+    for number, name in enumerate(names, start=1):
+        differences = values[:, number] - values[:, 0]
+        mean, error = differences.mean(), differences.std(ddof=1) / np.sqrt(len(differences))
+        reach = stats.t.ppf(0.975, len(differences) - 1) * error
+        print(f"{name} less LightGBM: {mean:+.4f}, 95 % interval {mean - reach:+.4f} to {mean + reach:+.4f}")
 
 
 if __name__ == "__main__":

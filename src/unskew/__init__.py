@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from unskew.public.comparing import compare, data_sets
     from unskew.public.daily import drift, readout, tune
     from unskew.public.learning import diagnose, estimate_propensities, fit, weights
-    from unskew.public.logs import events, ingest, judgements, preview_ingest, shop, simulate
+    from unskew.public.logs import events, forget, ingest, judgements, preview_ingest, shop, simulate
     from unskew.public.ranking import evaluate, export, rank
     from unskew.public.reproduction import reproduce
     from unskew.recipe import Recipe
@@ -65,6 +65,7 @@ PLACES = {
     "explain": "serving.explanation",
     "export": "public.ranking",
     "fit": "public.learning",
+    "forget": "public.logs",
     "ingest": "public.logs",
     "judgements": "public.logs",
     "load": "data.judged.catalogue",
@@ -112,6 +113,7 @@ __all__ = [
     "explain",
     "export",
     "fit",
+    "forget",
     "ingest",
     "judgements",
     "load",

@@ -73,6 +73,9 @@ COMMANDS = {
         "judgements:judgements",
         "Write ratings of documents, by clicks that are corrected for position, with intervals and COEC beside them.",
     ),
+    "forget": Entry(
+        "forget:forget", "Remove all rows of named users from a click log; it is replaced whole or not at all."
+    ),
     "reproduce": Entry(
         "reproduce:reproduce",
         "Run an experiment of a paper and write tables, figures and a report. Goes on where it was cut off.",

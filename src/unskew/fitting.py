@@ -28,7 +28,14 @@ from unskew.data.files import array_digest
 from unskew.data.fitted_transforms import Transform
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.raw_columns import RawColumns
-from unskew.data.transformed import feature_categories, feature_names, transform_for, transform_judged, transform_log
+from unskew.data.transformed import (
+    context_names,
+    feature_categories,
+    feature_names,
+    transform_for,
+    transform_judged,
+    transform_log,
+)
 from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.diagnosis.estimators.propensities import estimate_by, estimate_propensities, propensity_matrix
 from unskew.methods import METHODS, Method
@@ -90,7 +97,7 @@ def fit(
     feedback = Feedback() if log is None else feedback_for(recipe, log)
     logs = _transformed_sources(recipe, transform, learning, judged, interventions, vocabulary, start, feedback, steps)
     if isinstance(validate, JudgedSet):
-        named = validate.with_features(names, categories)
+        named = validate.with_features(names, categories, () if log is None else context_names(log))
         logs["validation"] = transform_judged(named, transform)
     problem = _problem(log, transform.width(n_inputs), transform.categories(), recipe.network, vocabulary, start)
     hyper = _with_estimates(recipe, learning, problem)
@@ -343,6 +350,7 @@ def _summary(
     if log is not None:
         n_lists = sum(log.n_lists) if isinstance(log, LogFolder) else log.n_lists
         summary |= {"lists": n_lists, "sessions": log.n_sessions, "clicks": log.n_clicks, "feedback": str(feedback)}
+        summary |= {"context": list(context_names(log))} if context_names(log) else {}
     if isinstance(log, ClickLog):
         shown = np.bincount(log.positions[log.mask], minlength=log.n_positions)
         if log.first_shown is not None and len(log.first_shown):

@@ -77,8 +77,8 @@ def test_both_engines_write_the_same_files(spark, tmp_path):
         "duplicate",
         "shown_again",
         "shared_position",
-        "conflict",
     }
+    assert done.versions > done.documents  # the last row changed a price
 
 
 def test_features_of_a_second_table_and_single_events_give_the_same_files_too(spark, tmp_path):
@@ -109,7 +109,7 @@ def test_text_gives_the_same_files_too(spark, tmp_path, ending):
     else:
         place.write_text("\n".join(json.dumps(row, default=int) for row in rows))
     done = both(Tables(place), Columns(bias=["device", "kind", "weather"]), tmp_path)
-    assert {"no_session", "conflict"} <= set(done.dropped)
+    assert "no_session" in done.dropped
 
 
 @pytest.mark.parametrize("shown", ["by events", "by queries"])

@@ -59,6 +59,9 @@ def ingest(
     time: Annotated[str | None, _column("time; none: do not use any")] = None,
     policy_score: Annotated[str | None, _column("score by which the document was ranked")] = None,
     intervention: Annotated[str | None, _column("name of what changed the order")] = None,
+    shuffled: Annotated[
+        Names, _names("--shuffled", "Intervention that shuffles lists: NAME, or NAME=10 for the top 10.")
+    ] = None,
     bias: Annotated[Names, _names("--bias", "Column that may change what is seen.")] = None,
     context: Annotated[Names, _names("--context", "Feature of user or moment, the same for a whole showing.")] = None,
     seen: Annotated[str | None, _column("looks: 0 or 1, or seconds in the viewport; empty: not recorded")] = None,
@@ -133,6 +136,7 @@ def ingest(
         "time": time,
         "policy_score": policy_score,
         "intervention": intervention,
+        "shuffled": shuffled,
         "user": user,
         "bias": bias,
         "context": context,

@@ -73,7 +73,9 @@ def as_method(definition: Definition, method: str) -> Definition:
 def judged_split(definition: Definition, split: str) -> JudgedSet:
     """Judged queries of a split: of the named data set, or as the definition names them one by one."""
     if "log" in definition:
-        return named_split(definition[split], {"valid": "valid", "test": "test", "judged": "train"}[split])
+        found = named_split(definition[split], {"valid": "valid", "test": "test", "judged": "train"}[split])
+        log = own_log(definition["log"]["path"])
+        return found.with_features(log.input_names, log.categories, log.context_names)
     return getattr(dataset(definition["data"]), split)
 
 

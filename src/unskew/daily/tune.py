@@ -112,7 +112,7 @@ def tune(
         checkpoint: file that keeps the finished ones, and to go on from where it exists.
     """
     _check_model(model)
-    named = judged.with_features(model.feature_names, model.categories)
+    named = judged.with_features(model.feature_names, model.categories, model.trained_on.get("context", ()))
     if named.n_features != model.n_features:
         raise ValueError(f"the judged data have {named.n_features} features, the model {model.n_features}")
     useful = _tells_apart(named)

@@ -82,6 +82,11 @@ def feature_names(source: ClickLog | LogFolder | JudgedSet) -> tuple[str, ...]:
     return source.input_names if isinstance(source, ClickLog) else source.feature_names
 
 
+def context_names(source: ClickLog | LogFolder) -> tuple[str, ...]:
+    """Names of the features of users and moments, the same for all documents of a list."""
+    return tuple(source.about["context"]) if isinstance(source, LogFolder) else source.context_names
+
+
 def feature_categories(source: ClickLog | LogFolder | JudgedSet) -> dict[str, tuple[str, ...]]:
     """Vocabularies of the columns that hold categories, by name."""
     found = source.about.get("categories", {}) if isinstance(source, LogFolder) else source.categories

@@ -21,6 +21,7 @@ from unskew.diagnosis.estimators.click_rates import ClickRates, click_rates
 from unskew.diagnosis.estimators.connectivity import Connectivity, connectivity, connectivity_by
 from unskew.diagnosis.estimators.coupling import Coupling, coupling
 from unskew.diagnosis.estimators.curve import Curve, draw_curves
+from unskew.diagnosis.estimators.harvesting import all_pairs
 from unskew.diagnosis.estimators.leaks import ClickLeaks, PositionLeaks, click_leaks, position_leaks
 from unskew.diagnosis.estimators.logger_strength import (
     LoggerStrength,
@@ -30,6 +31,7 @@ from unskew.diagnosis.estimators.logger_strength import (
     shuffled_clicks,
 )
 from unskew.diagnosis.estimators.looks import Looks, looks
+from unskew.diagnosis.estimators.pair_causes import PairCauses, pair_causes
 from unskew.diagnosis.estimators.position_pairs import Coverage, intervention_coverage
 from unskew.diagnosis.estimators.propensities import ESTIMATORS
 from unskew.diagnosis.estimators.single_documents import single_documents
@@ -73,6 +75,8 @@ class Diagnosis(Displayed):
     by_column: Mapping[str, Connectivity | Refusal]
     curves: Mapping[str, Curve | Refusal]
     looks: Looks | Refusal  # the record of looks
+    causes: PairCauses
+    across_versions: Curve | Refusal  # all_pairs with documents whose features changed, which `curves` leaves out
     rank: ClickRank | Refusal
     trust: Trust | Refusal
     coupling: Coupling | Refusal
@@ -162,6 +166,7 @@ def diagnose(
     rates = click_rates(single)
     coverage = steps.part(lambda: intervention_coverage(single))
     known = None if isinstance(coverage, Refusal) else coverage
+    causes = pair_causes(log)
     matrix = steps.part(lambda: click_matrix_without_grades(single, seed=seed))
     found = Diagnosis(
         log=log,
@@ -176,6 +181,8 @@ def diagnose(
             for name, estimate in ESTIMATORS.items()
         },
         looks=steps.part(lambda: looks(log, seed=seed)),
+        causes=causes,
+        across_versions=steps.part(lambda: _across_versions(single, causes, seed)),
         rank=matrix
         if isinstance(matrix, Refusal)
         else steps.part(lambda: click_rank(matrix, significance=RARE, seed=seed)),
@@ -197,6 +204,12 @@ def diagnose(
         found = replace(found, strength=steps.part(lambda: logger_strength(rates, curve)))
     steps.end()
     return found
+
+
+def _across_versions(single: ClickLog, causes: PairCauses, seed: int) -> Curve:
+    if not causes.features:
+        raise ValueError("no document was moved by a change of its features alone")
+    return all_pairs(single, seed=seed, across_versions=True)
 
 
 class _Steps:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from unskew.diagnosis.advice import NOTABLE_COUPLING
 from unskew.diagnosis.assemble import QUICK, Diagnosis, Refusal
+from unskew.diagnosis.estimators.curve import Curve
 from unskew.diagnosis.estimators.trust import NONE, TRUST
 
 GOOD, PLAIN, BAD, UNKNOWN = "good", "plain", "bad", "unknown"
@@ -63,6 +66,30 @@ def _about_identification(diagnosis: Diagnosis) -> list[Finding]:
         else:
             found.append(Finding(asked, f"no: {other.factor} fall into {len(other.groups)} groups", BAD))
     return found
+
+
+def _about_causes(diagnosis: Diagnosis) -> list[Finding]:
+    """What moved documents, and what changed features would make of the curve."""
+    causes = diagnosis.causes
+    counts = f"{causes.randomization:,} by randomization, {causes.ranker:,} by a change of ranker"
+    if not causes.features:
+        return [Finding("pairs of positions", counts)] if causes.randomization + causes.ranker else []
+    text = f"{counts}; {causes.features:,} by changed features, which are not compared"
+    found = [Finding("pairs of positions", text)]
+    curve, other = diagnosis.curves.get("all_pairs"), diagnosis.across_versions
+    if isinstance(other, Refusal):
+        return found
+    if not isinstance(curve, Curve):
+        text = "they would link all positions, but a price that moved a document changed its relevance, too"
+        return [*found, Finding("with changed features", f"{text}; on request: across_versions=True", UNKNOWN)]
+    _, here, there = np.intersect1d(curve.positions, other.positions, return_indices=True)
+    apart = (other.low[there] > curve.high[here]) | (other.high[there] < curve.low[here])
+    if not apart.any():
+        return [*found, Finding("with changed features", "the curve is the same within its interval", GOOD)]
+    at = int(np.flatnonzero(apart)[-1])
+    one, two = curve.spelled(int(here[at])), other.spelled(int(there[at]))
+    text = f"another curve: {two} at position {curve.positions[here[at]] + 1}, and {one} within versions. The features "
+    return [*found, Finding("with changed features", text + "that moved documents changed their relevance", BAD)]
 
 
 def _about_curves(diagnosis: Diagnosis) -> list[Finding]:
@@ -247,6 +274,7 @@ def _refused(question: str, refusal: Refusal) -> Finding:
 
 QUESTIONS: tuple[Callable[[Diagnosis], list[Finding]], ...] = (
     _about_identification,
+    _about_causes,
     _about_curves,
     _about_learnt,
     _about_looks,

@@ -84,6 +84,7 @@ class Columns(ImpressionColumns):
     row_size: int | None = None  # places in a row; None: the most that occur
     page_size: int | None = None
     where: str | None = None  # a condition on rows
+    shuffled: Sequence[str] = ()  # interventions that shuffle: NAME, or NAME=TOP
     user: str | None = None  # it serves to cap heavy users
     grades: dict[str, float] = field(default_factory=dict)  # weight by kind of feedback: column or kind of event
     event: str | None = None

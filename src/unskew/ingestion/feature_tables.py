@@ -143,8 +143,12 @@ def with_versions(
     none = ibis.literal(0, type="int64")
     stable = same.anti_join(unclear, KEYS).mutate(version=none).select(versions.columns)
     others = impressions.anti_join(unclear, KEYS).mutate(version=none).drop(*names)
-    changed = changing.select(others.columns).cast(dict(others.schema()))  # a kept table may name its types otherwise
-    return others.union(changed), stable.union(versions)
+    return others.union(_as(changing.select(others.columns), others)), stable.union(_as(versions, stable))
+
+
+def _as(table: ir.Table, other: ir.Table) -> ir.Table:
+    """The table with the types of another: an engine may name those of a kept table otherwise."""
+    return table.cast(dict(other.schema()))
 
 
 def missing_values(engine: Engine, gathered: ir.Table, features: Sequence[str]) -> dict[str, int]:

@@ -17,6 +17,7 @@ import ibis.expr.types as ir
 import numpy as np
 
 from unskew.data.checks import LAST_POSITION
+from unskew.data.clicks.shuffles import parse_shuffled
 from unskew.ingestion.columns import Columns, value_at
 from unskew.ingestion.engines import Engine
 from unskew.ingestion.report import Dropped
@@ -48,6 +49,7 @@ class Shape:
     time: bool = False
     score: bool = False
     intervention: bool = False
+    shuffled: Mapping[str, int] = field(default_factory=dict)  # interventions that shuffle so many positions
     context: tuple[tuple[str, bool], ...] = ()  # name, and whether its values are categories rather than numbers
     kinds: tuple[str, ...] = ()  # of feedback besides clicks; `event_0`, `event_1`, … count them
     grades: Mapping[str, float] = field(default_factory=dict)  # weights of kinds in training, that of clicks among them
@@ -143,6 +145,7 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
         time=columns.time is not None,
         score=columns.policy_score is not None,
         intervention=columns.intervention is not None,
+        shuffled=parse_shuffled(columns.shuffled),
         context=tuple(context),
         kinds=tuple(columns.kinds),
         grades=dict(columns.grades),

@@ -43,7 +43,16 @@ from unskew.ingestion.impressions import (
     reasons,
     usable_rows,
 )
-from unskew.ingestion.outcomes import find_orders, find_outcomes, order_remarks, outcome_remarks
+from unskew.ingestion.outcomes import (
+    context_remarks,
+    find_context,
+    find_orders,
+    find_outcomes,
+    find_settled,
+    order_remarks,
+    outcome_remarks,
+    settled_remarks,
+)
 from unskew.ingestion.pages import one_position, refuse_restarts
 from unskew.ingestion.report import Dropped
 from unskew.ingestion.sources import find_source
@@ -232,14 +241,14 @@ def _read_events(
         names += find_categories(engine, table, columns, taken)
     coded, vocabularies = number_categories(engine, table, names, name, missing_too=options.fill is not None)
     rows, shape = common_rows(coded, columns, names, name)
-    remarks, outcomes = _look_at_features(engine, rows, shape, columns)
-    if outcomes:
-        names = [feature for feature in names if feature not in outcomes]
+    remarks, no_such = _look_at_features(engine, rows, shape, columns)
+    if no_such:
+        names = [feature for feature in names if feature not in no_such]
         rows, shape = common_rows(coded, columns, names, name)
-    shape = replace(shape, categories=vocabularies)
-    unused = unused_columns(table, [*columns.named, *names, *outcomes])
+    shape = replace(shape, categories={name: texts for name, texts in vocabularies.items() if name in names})
+    unused = unused_columns(table, [*columns.named, *names, *no_such])
     rows, columns, about_pages = one_position(engine, rows, columns, name)
-    roles = dict.fromkeys(names, "feature") | dict.fromkeys(outcomes, "outcome") | columns.roles_by_column
+    roles = dict.fromkeys(names, "feature") | no_such | columns.roles_by_column
     said = (*category_remarks(vocabularies), *remarks, *about_pages)
     return Opened(
         rows, columns, shape, name, None, unused=tuple(unused), remarks=said, listed=(Listed(table, name, roles),)
@@ -269,13 +278,16 @@ def _only_events(engine: Engine, opened: Opened, queries: _Place | None) -> Open
 
 def _look_at_features(
     engine: Engine, rows: ir.Table, shape: Shape, columns: Columns
-) -> tuple[list[str], Sequence[str]]:
-    """What is to be said about features in the events, and the outcomes among them that nobody named."""
+) -> tuple[list[str], dict[str, str]]:
+    """What is to be said about features in the events, and what those are that are none, unless they were named."""
     named = columns.features is not None
     outcomes = find_outcomes(engine, rows, shape)
-    orders = [column for column in find_orders(engine, rows, shape) if column not in outcomes]
-    said = outcome_remarks(outcomes, named=named)
-    return [*said, *order_remarks(orders, score_named=shape.score)], [] if named else outcomes
+    settled = [] if named else find_settled(engine, rows, shape, columns.where)
+    no_such = dict.fromkeys(outcomes, "outcome") | dict.fromkeys(settled, "condition")
+    orders = [column for column in find_orders(engine, rows, shape) if column not in no_such]
+    context = [column for column in find_context(engine, rows, shape) if column not in no_such]
+    said = [*outcome_remarks(outcomes, named=named), *settled_remarks(settled), *context_remarks(context)]
+    return [*said, *order_remarks(orders, score_named=shape.score)], {} if named else no_such
 
 
 def read_impressions(engine: Engine, opened: Opened, options: Options, dropped: Dropped) -> tuple[ReadImpressions, int]:

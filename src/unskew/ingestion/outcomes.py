@@ -15,6 +15,7 @@ import ibis.expr.types as ir
 
 from unskew.ingestion.engines import Engine
 from unskew.ingestion.impressions import Shape
+from unskew.ingestion.where import columns_named
 
 CHANCE = 1e-6  # that the documents with a value were all clicked by luck: below, the value came of the click
 SESSIONS_LOOKED_AT = 2_000  # for the order of lists
@@ -41,6 +42,39 @@ def find_outcomes(engine: Engine, rows: ir.Table, shape: Shape) -> list[str]:
     sizes = engine.arrow(numbers).to_pylist()[0]
     names = dict(zip(shape.feature_names, shape.features, strict=True))
     return [names[name] for name in suspects if rate ** sizes[name] < CHANCE]
+
+
+def find_settled(engine: Engine, rows: ir.Table, shape: Shape, condition: str | None) -> list[str]:
+    """Features of the condition on rows that have one value in all rows that it keeps."""
+    named = set() if condition is None else columns_named(condition)
+    asked = {name: column for name, column in zip(shape.feature_names, shape.features, strict=True) if column in named}
+    if not asked:
+        return []
+    kept = rows.filter(rows.wanted)
+    found = engine.arrow(kept.aggregate(**{name: kept[name].nunique() for name in asked})).to_pylist()[0]
+    return [column for name, column in asked.items() if found[name] < 2]
+
+
+def find_context(engine: Engine, rows: ir.Table, shape: Shape) -> list[str]:
+    """Features that vary between showings of a query, but never within one: of the user or moment, not the document.
+
+    Looked for in some sessions.
+    """
+    if not shape.features:
+        return []
+    some = rows.filter(rows.session.notnull()).select("session").distinct().order_by("session")
+    shown = rows.semi_join(some.limit(SESSIONS_LOOKED_AT), "session")
+
+    def differs(table: ir.Table, name: str) -> Any:
+        return (table[name].max() != table[name].min()).fill_null(False)
+
+    def varying(keys: Sequence[str]) -> dict[str, bool]:
+        parts = shown.group_by(list(keys)).aggregate(**{name: differs(shown, name) for name in shape.feature_names})
+        return engine.arrow(parts.aggregate(**{name: parts[name].any() for name in shape.feature_names})).to_pylist()[0]
+
+    within, between = varying(["session", "query"]), varying(["query"])
+    names = zip(shape.feature_names, shape.features, strict=True)
+    return [column for name, column in names if between[name] and not within[name]]
 
 
 def find_orders(engine: Engine, rows: ir.Table, shape: Shape) -> list[str]:
@@ -74,6 +108,24 @@ def outcome_remarks(outcomes: Sequence[str], *, named: bool) -> list[str]:
     return [
         f"Outcomes, which are no features: {listed} (nonzero only after a click). Name them with --feature to take them"
         " all the same."
+    ]
+
+
+def settled_remarks(settled: Sequence[str]) -> list[str]:
+    """What is said about columns of which a condition leaves one value."""
+    if not settled:
+        return []
+    return [f"No features, for --where leaves one value of them: {', '.join(settled)}."]
+
+
+def context_remarks(found: Sequence[str]) -> list[str]:
+    """What is said about features that are the same for all documents of a showing."""
+    if not found:
+        return []
+    flags = " ".join(f"--context {name}" for name in found)
+    return [
+        f"The same for all documents of a showing: {', '.join(found)}. As features of the document they multiply its "
+        f"versions; {flags} stores them once per list."
     ]
 
 

@@ -165,6 +165,10 @@ def _schema(engine: Engine, patterns: ir.Table, shape: Shape, *, joint: bool) ->
         if len(found) > MAX_LEVELS:
             raise ValueError(f"column '{name}' has more than {MAX_LEVELS:,} values: is it an id?")
         levels[column] = level_names([entry for entry in found if entry is not None], column == "intervention")
+    unknown = [name for name in shape.shuffled if name not in levels.get("intervention", ())]
+    if unknown:
+        found = ", ".join(levels["intervention"]) if shape.intervention else "none, for no column is named as such"
+        raise ValueError(f"--shuffled {unknown[0]}: there is no such intervention; --intervention has: {found}")
     return Schema(shape, levels, joint)
 
 

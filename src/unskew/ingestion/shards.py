@@ -94,6 +94,7 @@ def shard_log(patterns: pa.Table, documents: pa.Table, schema: Schema, dropped: 
         interventions=BiasColumn(_one_each_list(rows, "intervention", "intervention"), column("intervention").levels)
         if shape.intervention
         else None,
+        shuffled=shape.shuffled,
         times=rows.times,
         periods=rows.periods,
         events={kind: rows.extras[f"event_{number}"] for number, kind in enumerate(shape.kinds)},

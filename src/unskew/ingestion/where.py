@@ -39,6 +39,12 @@ EXAMPLE = (
 )
 
 
+def columns_named(text: str) -> set[str]:
+    """Columns that a condition names."""
+    found = sqlglot.parse_one(text, read="duckdb").find_all(sql.Column)
+    return {".".join(part.name for part in column.parts) for column in found}
+
+
 def rows_where(table: ir.Table, text: str, name: str) -> Any:
     """The condition as an expression on the table: true, false, or null where it cannot be told."""
     try:

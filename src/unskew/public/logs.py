@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.forgetting import Forgotten
+from unskew.data.clicks.forgetting import forget as forget_users
 from unskew.data.clicks.storage import read_log
 from unskew.data.files import check_folder, check_place, new_file
 from unskew.data.public_logs.forms import CLICKS, KINDS
@@ -316,6 +318,26 @@ def judgements(
     if out is not None:
         write_judgements(found, out, name=Path(log).name if isinstance(log, str | Path) else "unskew")
     return found
+
+
+def forget(log: Place, users: Place | Sequence[str], column: str | None = None) -> Forgotten:
+    """Remove all lists of named users from a log on disk, with the queries that nobody else asked.
+
+    Args:
+        log: folder of a log that keeps users as a bias column (`ingest --bias user_id`); it is replaced whole or not
+            at all.
+        users: their names, or a text file with one per line.
+        column: the bias column; default: the one that is called as users are.
+    """
+    if isinstance(users, str | Path):
+        try:
+            users = Path(users).read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{users} is no text ({error}): write one user per line") from error
+    names = {str(name).strip() for name in users} - {""}
+    if not names:
+        raise ValueError("no user is named: write one per line")
+    return forget_users(log, names, column)
 
 
 def _of_form(events: Any, features: Any, options: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:

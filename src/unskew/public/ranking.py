@@ -74,7 +74,7 @@ def evaluate(
     scorer: Any = ranker
     if known:
         saved = as_ranker(ranker)
-        queries = queries.with_features(saved.feature_names, saved.categories)
+        queries = queries.with_features(saved.feature_names, saved.categories, saved.context)
         scorer = saved.for_judged(queries) if saved.vocabulary is None else saved.score_judged(queries).scores
         counts = UnknownCounts(saved, strict=strict)
         counts.add(queries.features)

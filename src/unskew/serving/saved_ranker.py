@@ -50,6 +50,7 @@ class SavedRanker:
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # vocabularies, by feature name
     missing_in_training: tuple[int, ...] | None = None  # columns; None: not known, as of trees, which take any value
     vocabulary: Vocabulary | None = None  # the documents that a ranker of ids knows
+    context: tuple[str, ...] = ()  # features of users and moments, which judged queries may lack
 
     def score_ids(self, queries: ArrayLike, documents: ArrayLike, features: NDArray[np.float32]) -> ScoredIds:
         """Scores of documents by their ids, one each, from a ranker that knows some of them."""
@@ -89,6 +90,7 @@ class SavedRanker:
             model.categories,
             None if known is None else tuple(known),
             model.vocabulary,
+            tuple(model.trained_on.get("context", ())),
         )
 
 

@@ -13,6 +13,7 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis.estimators import position_pairs
 from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.diagnosis.estimators.harvesting import fit_all_pairs, refit_all_pairs, surprise
+from unskew.diagnosis.estimators.pair_causes import PairCauses, pair_causes
 from unskew.diagnosis.estimators.position_pairs import count_pairs, intervention_coverage
 from unskew.diagnosis.estimators.propensities import (
     ESTIMATORS,
@@ -291,10 +292,10 @@ def test_randomization_refuses_a_log_without_shuffled_lists():
     with pytest.raises(NotIdentified, match=r"records no interventions.*assume_random=True"):
         randomization(replace(log, interventions=None))
     swapped = replace(log, interventions=BiasColumn(log.interventions.values, ("none", "swap_top")))
-    with pytest.raises(NotIdentified, match=r"called 'shuffle': there are none, swap_top"):
+    with pytest.raises(NotIdentified, match=r"marked 'shuffle': interventions are none, swap_top"):
         randomization(swapped)
     untouched = replace(log, interventions=BiasColumn(log.interventions.values * 0, ("none", "shuffle")))
-    with pytest.raises(NotIdentified, match="none of the log is marked 'shuffle'"):
+    with pytest.raises(NotIdentified, match="no list of the log is marked 'shuffle'"):
         randomization(untouched)
     assert_allclose(randomization(swapped, intervention="swap_top").values, CURVE / 0.68)
 
@@ -411,3 +412,49 @@ def test_positions_are_compared_within_a_version():
     )
     assert count_pairs(log).documents.tolist() == [[1, 0], [0, 1]]
     assert count_pairs(log, across_versions=True).documents.tolist() == [[1, 1], [1, 1]]
+
+
+class TestInterventionsByAnotherName:
+    def marked(self, name, **more):
+        """Lists in all turns, half of them marked as an experiment; below position 5 the marked ones are cut."""
+        log = rotated_log(sessions=4000.0)
+        half = BiasColumn((np.arange(log.n_lists) % 2 == 0).astype(np.int8), ("none", name))
+        return replace(log, interventions=half, **more)
+
+    def test_a_name_that_says_so_is_a_shuffle_as_far_down_as_it_says(self):
+        curve = randomization(self.marked("shuffle_top5"), n_bootstrap=0)
+        assert curve.positions.tolist() == [0, 1, 2, 3, 4]
+        assert randomization(self.marked("Randomized"), n_bootstrap=0).positions.tolist() == list(range(10))
+
+    def test_any_other_name_can_be_told_to_the_log_or_to_the_estimator(self):
+        with pytest.raises(NotIdentified, match=r"none, exploration\. If one of them shuffles, say so"):
+            randomization(self.marked("exploration"), n_bootstrap=0)
+        told = randomization(self.marked("exploration", shuffled={"exploration": 4}), n_bootstrap=0)
+        assert told.positions.tolist() == [0, 1, 2, 3]
+        asked = randomization(self.marked("exploration"), intervention="exploration", n_bootstrap=0)
+        assert len(asked.positions) == 10
+        assert (
+            estimate_propensities(self.marked("mix", shuffled={"mix": 10}), n_bootstrap=0).estimator == "randomization"
+        )
+
+
+class TestCauses:
+    def moved(self, interventions=None):
+        """One document in two versions: version 0 at positions 0 and 1, version 1 at 2."""
+        log = showings([(0, 0, 10), (0, 1, 10), (1, 2, 10)], [0.5, 0.9], queries=[0, 0])
+        return replace(
+            log, version_documents=np.zeros(2, np.int64), document_queries=np.zeros(1, np.int64),
+            document_ids=np.arange(1), interventions=interventions,
+        )  # fmt: skip
+
+    def test_pairs_are_counted_by_what_moved_the_document(self):
+        assert pair_causes(self.moved()) == PairCauses(ranker=1, randomization=0, features=2)
+        mixed = BiasColumn(np.array([0, 1, 0]), ("none", "shuffle"))
+        assert pair_causes(self.moved(mixed)) == PairCauses(ranker=0, randomization=1, features=2)
+
+    def test_pairs_of_changed_features_are_compared_on_request_only(self):
+        with pytest.raises(NotIdentified):
+            all_pairs(self.moved(), n_bootstrap=0)
+        curve = all_pairs(self.moved(), n_bootstrap=0, across_versions=True)
+        # The version at position 2 is better: what the change did is booked as examination.
+        assert curve.values[2] > CURVE[2] / CURVE[0]

@@ -55,6 +55,7 @@ class Impressions:
     grades: Mapping[str, float] = field(default_factory=dict)  # weights of kinds in training
     seen: NDArray | None = None  # [rows], looked at or not, or in how many sessions; NaN: not recorded
     interventions: BiasColumn | None = None  # [showings]
+    shuffled: Mapping[str, int] = field(default_factory=dict)  # interventions that shuffle so many positions
     times: Integers | None = None  # [showings], microseconds since 1970
     periods: Integers | None = None  # [showings], begin of the period in which it counts
     context: NDArray[np.float32] | None = None  # [showings, context]
@@ -134,6 +135,7 @@ def build_log(
         periods=None if shown.periods is None else shown.periods[first],
         events={name: in_all_sessions(values) for name, values in shown.events.items()},
         grades=shown.grades,
+        shuffled=shown.shuffled,
         seen=seen,
         seen_sessions=recorded,
         graded=graded,

@@ -64,6 +64,7 @@ class ClickLog(Displayed):
     bias: Mapping[str, BiasColumn] = field(default_factory=dict)
     policy_scores: NDArray[np.float32] | None = None  # [lists, docs]
     interventions: BiasColumn | None = None  # per list, which intervention changed it; its first level is "none"
+    shuffled: Mapping[str, int] = field(default_factory=dict)  # interventions that shuffle, and so many positions
     first_shown: NDArray[np.int64] | None = None  # [lists], microseconds since 1970
     periods: NDArray[np.int64] | None = None  # [lists], when the period of the list began, microseconds since 1970
     seen: NDArray | None = None  # [lists, docs], in how many sessions a look at the document was recorded
@@ -291,7 +292,7 @@ class ClickLog(Displayed):
         parts += [] if self.patterns is None else [self.patterns.lists, self.patterns.clicks, self.patterns.sessions]
         names = (self.input_names, dict(self.categories), [column.levels for column in columns], list(self.events))
         ids = (self.query_ids.tolist(), self.document_ids.tolist())
-        about = repr((*names, list(self.bias), *ids, self.graded, dict(self.grades)))
+        about = repr((*names, list(self.bias), *ids, self.graded, dict(self.grades), dict(self.shuffled)))
         return array_digest([part for part in parts if part is not None], [about])
 
     def with_grades(self, weights: Mapping[str, float], combine: str = "strongest") -> ClickLog:

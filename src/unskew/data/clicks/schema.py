@@ -19,7 +19,7 @@ class LogSchema:
         *("features", "categories", "context", "bias", "interventions", "events"),
         *("policy_scores", "first_shown", "periods", "seen", "joint", "graded"),
     )
-    OPTIONAL: ClassVar = ("grades",)  # which earlier logs lack
+    OPTIONAL: ClassVar = ("grades", "shuffled")  # which earlier logs lack
 
     def __init__(self, log: ClickLog):
         self._fixed = _fixed(log)
@@ -60,6 +60,7 @@ def _fixed(log: ClickLog) -> dict[str, Any]:
         "joint": log.joint,
         "graded": log.graded,
         "grades": dict(log.grades),
+        "shuffled": dict(log.shuffled),
     }
 
 

@@ -172,6 +172,7 @@ def _log(versions: pa.Table, lists: pa.Table, patterns: pa.Table | None, about: 
         events={kind: _padded(lists[f"events.{kind}"], mask) for kind in about["events"]},
         graded=about["graded"],
         grades=about.get("grades", {}),
+        shuffled=about.get("shuffled", {}),
     )
 
 

@@ -96,13 +96,33 @@ class JudgedSet(Displayed):
             categories=self.categories,
         )
 
-    def with_features(self, names: Sequence[str], categories: Mapping[str, tuple[str, ...]] | None = None) -> JudgedSet:
+    def with_features(
+        self,
+        names: Sequence[str],
+        categories: Mapping[str, tuple[str, ...]] | None = None,
+        context: Sequence[str] = (),
+    ) -> JudgedSet:
         """The set with these features, in this order, and categories numbered as these are.
 
         A set that does not name its features is given back as it is. An unknown text is -1.
+
+        Args:
+            context: features of users and moments among them: where the set has none, their values are missing (NaN).
         """
         if not names or not self.feature_names:
             return self
+        unknown = tuple(name for name in names if name in context and name not in self.feature_names)
+        if unknown:
+            empty = np.full((self.n_documents, len(unknown)), np.nan, dtype=np.float32)
+            wide = np.concatenate([self.features, empty], axis=1)
+            texts = {name: () for name in unknown if name in (categories or {})}
+            own = replace(
+                self,
+                features=wide,
+                feature_names=(*self.feature_names, *unknown),
+                categories={**self.categories, **texts},
+            )
+            return own.with_features(names, categories)
         missing = [name for name in names if name not in self.feature_names]
         if missing:
             raise ValueError(

@@ -46,6 +46,10 @@ class Curve(Displayed):
         """
         return np.exp(np.interp(np.arange(n_positions), self.positions, np.log(self.values)))
 
+    def spelled(self, place: int) -> str:
+        """The value at a place of the curve, with its interval."""
+        return f"{self.values[place]:.2f} ({self.low[place]:.2f} to {self.high[place]:.2f})"
+
     def rows(self) -> list[dict[str, float]]:
         """One row per position, as plain numbers."""
         return self.to_table().to_pylist()

@@ -37,14 +37,16 @@ def pivot(
     seed: int = 0,
     weighting: str = "documents",
     counted: NDArray[np.bool_] | None = None,
+    across_versions: bool = False,
 ) -> Curve:
     r"""Each position against the top one: $p_k / p_1 = \hat c_k^{1k} / \hat c_1^{1k}$.
 
     Args:
         weighting: documents (each counts once) or shared (each as often as it was shown where it was shown less).
         counted: impressions that count, `[lists, docs]`; default: all.
+        across_versions: compare a document with itself after its features changed, too; see `count_pairs`.
     """
-    pairs = count_pairs(log, weighting=weighting, counted=counted)
+    pairs = count_pairs(log, weighting=weighting, counted=counted, across_versions=across_versions)
     _check_links(pairs, "pivot", [(0, place) for place in range(1, pairs.n_positions)])
 
     def estimate(sums: Vector) -> Vector:
@@ -62,12 +64,13 @@ def adjacent_chain(
     seed: int = 0,
     weighting: str = "documents",
     counted: NDArray[np.bool_] | None = None,
+    across_versions: bool = False,
 ) -> Curve:
     r"""Each position against the one above: $p_k / p_1 = \prod_{j<k} \hat c_{j+1}^{j,j+1} / \hat c_j^{j,j+1}$.
 
     Neighbours are positions without one that occurs between them. Arguments as for `pivot`.
     """
-    pairs = count_pairs(log, weighting=weighting, counted=counted)
+    pairs = count_pairs(log, weighting=weighting, counted=counted, across_versions=across_versions)
     _check_links(pairs, "adjacent_chain", [(place - 1, place) for place in range(1, pairs.n_positions)])
 
     def estimate(sums: Vector) -> Vector:
@@ -87,6 +90,7 @@ def all_pairs(
     seed: int = 0,
     weighting: str = "documents",
     counted: NDArray[np.bool_] | None = None,
+    across_versions: bool = False,
 ) -> Curve:
     r"""All pairs of positions at once, each with a relevance of its own: AllPairs intervention harvesting.
 
@@ -96,7 +100,7 @@ def all_pairs(
     """
     if log.graded:
         raise ValueError("all_pairs needs clicks that are 0 or 1, this log is graded: use pivot or adjacent_chain")
-    pairs = count_pairs(log, weighting=weighting, counted=counted)
+    pairs = count_pairs(log, weighting=weighting, counted=counted, across_versions=across_versions)
     _check_connected(pairs)
     answer = fit_all_pairs(*pairs.total())
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.shuffles import shuffled_positions
 from unskew.data.transformed import plain_numbers
 from unskew.diagnosis.estimators.click_rates import ClickRates
 from unskew.diagnosis.estimators.curve import Curve, NotIdentified
@@ -73,16 +74,20 @@ def logger_strength(rates: ClickRates, curve: Curve) -> LoggerStrength:
     return LoggerStrength(curve.estimator, rates.positions[both], relevance / top, low / top, high / top, gain, word)
 
 
-def shuffled_clicks(log: ClickLog, *, intervention: str = "shuffle", level: float = 0.95) -> ShuffledClicks:
-    """Clicks a session of lists as the logger ordered them, against lists in random order; interval over queries."""
-    levels = () if log.interventions is None else log.interventions.levels or ()
-    if log.interventions is None or intervention not in levels:
-        raise NotIdentified(f"no session is marked '{intervention}': shown and random order cannot be compared")
-    shuffled = log.interventions.values == levels.index(intervention)
+def shuffled_clicks(log: ClickLog, *, intervention: str | None = None, level: float = 0.95) -> ShuffledClicks:
+    """Clicks a session of lists as the logger ordered them, against lists in random order; interval over queries.
+
+    Where the top of lists was shuffled, clicks there are counted.
+    """
+    reach = shuffled_positions(log, intervention)
+    shuffled = reach > 0
+    if log.interventions is None or not shuffled.any():
+        raise NotIdentified("no list is marked as shuffled: shown and random order cannot be compared")
     plain = log.interventions.values == 0
     _, queries = np.unique(log.queries, return_inverse=True)
     n = int(queries.max()) + 1
-    clicks = np.where(log.mask, log.clicks, 0).sum(axis=1, dtype=np.float64)
+    counted = log.mask & (log.positions < reach[shuffled].min())
+    clicks = np.where(counted, log.clicks, 0).sum(axis=1, dtype=np.float64)
 
     def sums(chosen: NDArray[np.bool_]) -> tuple[Vector, Vector]:
         own = queries[chosen]

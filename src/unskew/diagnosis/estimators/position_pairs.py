@@ -107,7 +107,7 @@ def count_pairs(
     shared = np.diag(n_impressions)
     parts = []
     for queries, rows in _slabs(cells):
-        one, other = _pairs_of_documents(cells.documents[rows])
+        one, other = pairs_of_documents(cells.documents[rows])
         one, other = one + rows.start, other + rows.start
         pair = cells.places[one] * n_positions + cells.places[other]
         least = np.minimum(cells.shown[one], cells.shown[other])
@@ -194,7 +194,7 @@ def _n_later(documents: Index) -> Index:
     return np.repeat(new + sizes, sizes) - np.arange(len(documents)) - 1
 
 
-def _pairs_of_documents(documents: Index) -> tuple[Index, Index]:
+def pairs_of_documents(documents: Index) -> tuple[Index, Index]:
     """Every pair of rows of the same document, the upper position first."""
     later = _n_later(documents)
     one = np.repeat(np.arange(len(documents)), later)

@@ -18,6 +18,7 @@ from scipy import sparse
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.looks import recorded
+from unskew.data.clicks.shuffles import WHOLE_LIST, shuffled_positions
 from unskew.diagnosis.estimators.curve import Curve, NotIdentified, Vector, curve_of_sums
 from unskew.diagnosis.estimators.harvesting import adjacent_chain, all_pairs, pivot
 from unskew.diagnosis.estimators.position_pairs import counted_impressions, how_to_leave_out, spell
@@ -31,7 +32,7 @@ def randomization(
     n_bootstrap: int = 200,
     level: float = 0.95,
     seed: int = 0,
-    intervention: str = "shuffle",
+    intervention: str | None = None,
     assume_random: bool = False,
     counted: NDArray[np.bool_] | None = None,
 ) -> Curve:
@@ -40,12 +41,13 @@ def randomization(
     Both rates are those of the lists that reach down to $k$, for short lists may be of another kind.
 
     Args:
-        intervention: what the log calls the sessions whose whole list was shuffled.
+        intervention: what the log calls the sessions whose list, or top, was shuffled; None: as `shuffled_positions`.
         assume_random: take all lists for shuffled.
         counted: impressions that count, `[lists, docs]`; default: all.
     """
-    shuffled = _shuffled(log, intervention, assume_random)
-    chosen = counted_impressions(log, counted)[shuffled]
+    reach = _shuffled(log, intervention, assume_random)
+    shuffled = reach > 0
+    chosen = (counted_impressions(log, counted) & (log.positions < reach[:, None]))[shuffled]
     part = log.select(shuffled)
     if not chosen.any():
         raise NotIdentified("randomization: no impression of a shuffled list is counted")
@@ -203,19 +205,20 @@ def _automatic(
 def _shuffled_enough(log: ClickLog, counted: NDArray[np.bool_] | None) -> bool:
     """Whether every position has enough shuffled clicks."""
     try:
-        shuffled = _shuffled(log, "shuffle", assume_random=False)
+        reach = _shuffled(log, None, assume_random=False)
     except NotIdentified:
         return False
     chosen = counted_impressions(log, counted)
-    n_clicks = np.bincount(log.positions[shuffled][chosen[shuffled]], log.clicks[shuffled][chosen[shuffled]])
+    random = chosen & (log.positions < reach[:, None])
+    n_clicks = np.bincount(log.positions[random], log.clicks[random])
     positions = np.unique(log.positions[chosen])
     return len(n_clicks) > positions[-1] and bool((n_clicks[positions] >= ENOUGH_CLICKS).all())
 
 
-def _shuffled(log: ClickLog, intervention: str, assume_random: bool) -> NDArray[np.bool_]:
-    """Which lists were shown in random order, `[lists]`."""
+def _shuffled(log: ClickLog, intervention: str | None, assume_random: bool) -> NDArray[np.int64]:
+    """How many of the top positions of each list were shown in random order, `[lists]`."""
     if assume_random:
-        return np.ones(log.n_lists, dtype=bool)
+        return np.full(log.n_lists, WHOLE_LIST, dtype=np.int64)
     if log.interventions is None:
         raise NotIdentified(
             "randomization needs shuffled lists, and the log records no interventions: shuffle a share of the sessions "
@@ -223,15 +226,15 @@ def _shuffled(log: ClickLog, intervention: str, assume_random: bool) -> NDArray[
             "assume_random=True if all lists were shown in random order"
         )
     levels = log.interventions.levels or ()
-    if intervention not in levels:
+    reach = shuffled_positions(log, intervention)
+    if not reach.any():
+        asked = "shuffle" if intervention is None else intervention
         raise NotIdentified(
-            f"randomization needs shuffled lists, and no intervention of the log is called '{intervention}': there are "
-            f"{', '.join(levels)}. Pass intervention=… if one of them shuffles whole lists, or use all_pairs"
+            f"randomization needs shuffled lists, and no list of the log is marked '{asked}': interventions are "
+            f"{', '.join(levels)}. If one of them shuffles, say so with unskew ingest --shuffled NAME, or pass "
+            "intervention=…; or use all_pairs"
         )
-    shuffled = log.interventions.values == levels.index(intervention)
-    if not shuffled.any():
-        raise NotIdentified(f"randomization needs shuffled lists, and none of the log is marked '{intervention}'")
-    return shuffled
+    return reach
 
 
 def _matched_clicks(log: ClickLog, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int64], sparse.csr_array]:

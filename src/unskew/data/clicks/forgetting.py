@@ -1,0 +1,111 @@
+"""Rows of named users, removed from a log that keeps users as a bias column.
+
+With their lists go the queries that nobody else asked and the versions of documents that nobody else was shown, and
+the users' names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.storage import LogFolder, open_log, write_shards
+
+USERS = ("user", "user_id", "userid", "client_id", "visitor_id")
+
+
+@dataclass
+class Forgotten:
+    """What was removed."""
+
+    column: str
+    users: int = 0  # of those named, that the log had
+    not_found: int = 0
+    lists: int = 0
+    sessions: float = 0.0
+    clicks: float = 0.0
+    queries: int = 0  # that nobody else asked
+
+
+def forget(folder: str | Path, users: Collection[str], column: str | None = None) -> Forgotten:
+    """Remove all lists of these users from a log on disk, which is replaced whole or not at all."""
+    log = open_log(folder)
+    name = _user_column(log, column)
+    levels = log.about["bias"][name]
+    gone = np.isin(levels, list(users))
+    done = Forgotten(name, users=int(gone.sum()), not_found=len(set(users) - set(levels)))
+    if done.users:
+        notes = {**log.about.get("notes", {}), "forgotten_users": _forgotten_before(log) + done.users}
+        write_shards(_without(log, name, gone, done), folder, overwrite=True, notes=notes)
+    return done
+
+
+def _without(log: LogFolder, name: str, gone: NDArray[np.bool_], done: Forgotten) -> Iterator[ClickLog]:
+    left = 0
+    for shard in log.shards():
+        kept = _without_users(shard, name, gone, done)
+        if kept.n_lists:
+            left += kept.n_lists
+            yield kept
+    if not left:
+        raise ValueError(f"{log.path}: every list belongs to these users, and nothing would be left: remove the folder")
+
+
+def _without_users(shard: ClickLog, name: str, gone: NDArray[np.bool_], done: Forgotten) -> ClickLog:
+    column = shard.bias[name]
+    removed = gone[column.values.astype(np.int64)]
+    lost = shard.select(removed)
+    kept = shard.select(~removed)
+    known = np.unique(kept.queries)
+    done.lists += lost.n_lists
+    done.sessions += lost.n_sessions
+    done.clicks += lost.n_clicks
+    done.queries += len(np.setdiff1d(lost.queries, known))
+    names = tuple(level for level, is_gone in zip(column.levels or (), gone, strict=True) if not is_gone)
+    numbers = (np.cumsum(~gone) - 1)[kept.bias[name].values.astype(np.int64)]
+    kept = replace(kept, bias={**kept.bias, name: BiasColumn(numbers, names)})
+    asked = np.ones(len(shard.query_ids), dtype=bool)
+    asked[np.setdiff1d(lost.queries, known)] = False
+    return _without_versions(kept, lost).of_queries(asked)
+
+
+def _without_versions(kept: ClickLog, lost: ClickLog) -> ClickLog:
+    """Without the features of versions that only lost lists showed; what was never shown stays."""
+    only = np.setdiff1d(lost.versions[lost.mask], kept.versions[kept.mask])
+    stays = np.ones(len(kept.features), dtype=bool)
+    stays[only] = False
+    documents, of_version = np.unique(kept.version_documents[stays], return_inverse=True)
+    numbers = np.cumsum(stays) - 1
+    return replace(
+        kept,
+        features=kept.features[stays],
+        versions=np.where(kept.mask, numbers[kept.versions], 0).astype(np.int32),
+        version_documents=of_version.astype(np.int64),
+        document_ids=kept.document_ids[documents],
+        document_queries=kept.document_queries[documents],
+        codes=None,
+    )
+
+
+def _user_column(log: LogFolder, column: str | None) -> str:
+    levels = {name: names for name, names in log.about["bias"].items() if names is not None}
+    found = [name for name in levels if name.lower() in USERS] if column is None else [column]
+    if len(found) == 1 and found[0] in levels:
+        return found[0]
+    has = f"its bias columns are: {', '.join(levels)}" if levels else "it has no bias column"
+    raise ValueError(
+        f"{log.path} keeps no column '{column}' with users; {has}"
+        if column is not None
+        else f"{log.path} keeps no users that can be told apart ({has}): name the column with --column, or remove "
+        "their rows from the event table and ingest it anew"
+    )
+
+
+def _forgotten_before(log: LogFolder) -> int:
+    return int(log.about.get("notes", {}).get("forgotten_users", 0))

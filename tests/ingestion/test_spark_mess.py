@@ -1,0 +1,182 @@
+"""What a shop's table needs, on both engines, row for row: a table made for each part."""
+
+import importlib.util
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from unskew.data.clicks.storage import open_log, read_log
+from unskew.ingestion.columns import Columns
+from unskew.ingestion.opening import Options, Tables
+from unskew.ingestion.run import ingest
+from unskew.simulation.shop_log import make_shop
+
+pytestmark = [
+    pytest.mark.skipif(
+        importlib.util.find_spec("pyspark") is None,
+        reason="Spark is not in this environment, which has a newer pandas than it takes: run `make test-spark`",
+    ),
+    pytest.mark.timeout(1200),
+    pytest.mark.filterwarnings("ignore"),  # of Spark, about its own future
+]
+GRADES = {"click": 1.0, "cart": 3.0, "purchase": 5.0}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def spark():
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.sql.shuffle.partitions", "3").config("spark.sql.session.timeZone", "UTC")
+    session = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+    yield session
+    session.stop()
+
+
+def both(tables, columns, folder, **options):
+    """The log, written by both engines and compared file by file, and what was said of it."""
+    done = {
+        engine: ingest(tables, folder / engine, columns, Options(engine=engine, threads=2, **options))
+        for engine in ("duckdb", "spark")
+    }
+    assert vars(done["duckdb"]) == vars(done["spark"])
+    one, other = (open_log(folder / engine) for engine in done)
+    assert {**one.about, "digest": None} == {**other.about, "digest": None}
+    for path in sorted(one.path.glob("*.parquet")):
+        assert pq.read_table(path).equals(pq.read_table(other.path / path.name)), path.name
+    return read_log(one.path), done["duckdb"]
+
+
+def write(folder, name, rows):
+    pq.write_table(pa.Table.from_pylist(rows), folder / name)
+    return folder / name
+
+
+def shown(n_sessions=12, **changes):
+    """Sessions of one query with three documents; the price of b changes halfway."""
+    return [
+        {
+            "session": f"s{session}",
+            "query": "q",
+            "document": "abc"[place],
+            "position": place + 1,
+            "clicked": int((session + place) % 3 == 0),
+            "time": 1_700_000_000 + 20_000 * session,
+            "price": 5.0 + (place == 1 and session >= n_sessions // 2),
+            **{name: value(session, place) for name, value in changes.items()},
+        }
+        for session in range(n_sessions)
+        for place in range(3)
+    ]
+
+
+class TestImpressions:
+    def test_versions_grades_context_and_periods(self, tmp_path):
+        rows = shown(
+            cart=lambda session, place: int((session + place) % 6 == 0),
+            purchase=lambda session, place: int((session + place) % 9 == 0),
+            device=lambda session, _: ["phone", "desktop"][session % 2],
+            hour=lambda session, _: session % 3,
+            brand=lambda session, place: ["Alto", None, "Cira"][(place + session) % 3],
+        )
+        columns = Columns(grades=GRADES, context=["device", "hour"], features=["price", "brand"])
+        log, done = both(Tables(write(tmp_path, "events.parquet", rows)), columns, tmp_path, period="day")
+        assert log.features_change
+        assert log.grades == GRADES
+        assert (log.events["cart"].sum(), log.events["purchase"].sum()) == (6, 4)
+        assert log.context_names == ("device", "hour")
+        assert log.categories == {"brand": ("Alto", "Cira"), "device": ("desktop", "phone")}
+        assert len(set(log.periods.tolist())) == 3  # twelve sessions, 20,000 seconds apart
+        assert done.missing == {"brand": 3}
+
+    def test_pages_a_condition_and_a_bias_column(self, tmp_path):
+        rows = shown(page=lambda session, _: 1 + session % 2, sold=lambda session, place: place == 0 and session > 9)
+        for row in rows:
+            row["session"] = f"s{int(row['session'][1:]) // 2}"
+            row["document"] += str(row["page"])
+        columns = Columns(page="page", page_size=3, where="not sold and price > 0", bias=["page"])
+        log, done = both(Tables(write(tmp_path, "events.parquet", rows)), columns, tmp_path, joint=True)
+        assert done.dropped == {"where": 2}
+        assert log.positions.max() == 5
+
+    def test_outcomes_are_left_out_by_name(self, tmp_path):
+        rows = shown(60, dwell=lambda session, place: 7.5 if (session + place) % 3 == 0 else None)
+        for number, row in enumerate(rows):
+            row["document"] += str(number)
+        log, done = both(Tables(write(tmp_path, "events.parquet", rows)), Columns(), tmp_path)
+        assert log.feature_names == ("price",)
+        assert any("Outcomes, which are no features: dwell" in remark for remark in done.remarks)
+
+    def test_clicks_in_a_table_of_their_own(self, tmp_path):
+        rows = shown()
+        clicks = [{name: row[name] for name in ("session", "document", "time")} for row in rows if row["clicked"]]
+        (tmp_path / "clicks.jsonl").write_text("\n".join(json.dumps(row) for row in clicks))
+        for row in rows:
+            del row["clicked"]
+        tables = Tables(write(tmp_path, "events.parquet", rows), clicks=tmp_path / "clicks.jsonl")
+        log, _ = both(tables, Columns(), tmp_path)
+        assert log.n_clicks == len(clicks)
+
+    def test_features_as_of_the_showing(self, tmp_path):
+        rows = [{name: value for name, value in row.items() if name != "price"} for row in shown()]
+        times = [0, 1_700_000_000 + 100_000, 1_800_000_000]
+        history = [{"document": d, "valid_from": t, "price": float(n)} for d in "abc" for n, t in enumerate(times)]
+        tables = Tables(write(tmp_path, "events.parquet", rows), features=write(tmp_path, "features.parquet", history))
+        log, _ = both(tables, Columns(), tmp_path)
+        assert sorted(set(log.features[:, 0].tolist())) == [0.0, 1.0]  # the last holds from after all showings on
+
+
+class TestEvents:
+    def test_kinds_windows_and_repeated_events(self, tmp_path):
+        events = []
+        for row in shown():
+            keys = {name: row[name] for name in ("session", "query", "document", "price")}
+            events.append(keys | {"event": "impression", "position": row["position"], "time": row["time"]})
+            if row["clicked"]:
+                later = [("click", 5), ("click", 6), ("cart", 7), ("purchase", 90_000), ("share", 8)]
+                events += [keys | {"event": k, "position": None, "time": row["time"] + s} for k, s in later]
+        tables = Tables(write(tmp_path, "events.parquet", events))
+        log, done = both(tables, Columns(grades=GRADES), tmp_path, window=3_600)
+        assert log.n_clicks == log.events["cart"].sum() == 12
+        assert log.events["purchase"].sum() == 0
+        assert done.dropped == {"late_event": 12}
+        assert done.other_kinds == {"share": 12}
+        assert any("12 events came again" in remark for remark in done.remarks)
+
+    def test_user_behavior_insights_in_bulk_with_grades_and_context(self, tmp_path):
+        lines = []
+        for row in shown():
+            if row["position"] == 1:
+                about = {"device": ["phone", "desktop"][int(row["session"][1:]) % 2]}
+                lines += [{"index": {"_index": "ubi_queries"}}]
+                lines += [{"query_id": row["session"], "user_query": row["query"], "query_attributes": about}]
+            place = {"object": {"object_id": row["document"]}, "position": {"ordinal": row["position"]}}
+            kinds = ["impression", *["click", "cart"] * row["clicked"]]
+            for kind in kinds:
+                lines += [{"index": {"_index": "ubi_events"}}]
+                lines += [{"query_id": row["session"], "action_name": kind, "event_attributes": place}]
+        (tmp_path / "ubi.ndjson").write_text("\n".join(json.dumps(line) for line in lines))
+        columns = Columns(grades={"click": 1.0, "cart": 3.0}, context=["query_attributes.device"])
+        log, _ = both(Tables(tmp_path / "ubi.ndjson"), columns, tmp_path)
+        assert log.n_clicks == log.events["cart"].sum() == 12
+        assert log.categories["query_attributes.device"] == ("desktop", "phone")
+
+
+def test_the_table_of_the_shop(tmp_path):
+    pq.write_table(make_shop(sessions=120).events, tmp_path / "events.parquet")
+    columns = Columns(
+        page="page",
+        page_size=10,
+        where="not is_sponsored",
+        user="user_id",
+        intervention="experiment",
+        policy_score="score",
+        bias=["device"],
+        context=["member"],
+        grades={"click": 1.0, "add_to_cart": 3.0, "purchase": 5.0},
+    )
+    log, done = both(Tables(tmp_path / "events.parquet"), columns, tmp_path, sessions_a_user=3, period="week")
+    assert {"where", "capped"} <= set(done.dropped)
+    assert log.features_change
