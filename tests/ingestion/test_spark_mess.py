@@ -43,9 +43,7 @@ def both(tables, columns, folder, **options):
     }
     assert vars(done["duckdb"]) == vars(done["spark"])
     one, other = (open_log(folder / engine) for engine in done)
-    assert {**one.about, "digest": None} == {**other.about, "digest": None}
-    for path in sorted(one.path.glob("*.parquet")):
-        assert pq.read_table(path).equals(pq.read_table(other.path / path.name)), path.name
+    assert one.about == other.about  # with the SHA-256 of every file
     return read_log(one.path), done["duckdb"]
 
 
