@@ -259,6 +259,14 @@ def _check_sources(recipe: Recipe, log: ClickLog | LogFolder | None, judged: Jud
             RuntimeWarning,
             stacklevel=3,
         )
+    context = () if log is None else context_names(log)
+    if context and recipe.network.kind == "linear" and recipe.ranker == "network":
+        warnings.warn(
+            f"a linear ranker cannot use context ({', '.join(context)}): it adds the same to every document of a list. "
+            "Choose another network, or make features of document and context together",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     graded = log.about["graded"] if isinstance(log, LogFolder) else log is not None and log.graded
     if graded and recipe.method_class.counts_only:
         raise ValueError(

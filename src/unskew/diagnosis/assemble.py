@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.heavy_users import CappedUsers
+from unskew.diagnosis.estimators.by_level import LevelCurves, curves_by_level
 from unskew.diagnosis.estimators.click_kinds import click_matrix_without_grades
 from unskew.diagnosis.estimators.click_rank import ClickRank, click_rank
 from unskew.diagnosis.estimators.click_rates import ClickRates, click_rates
@@ -75,6 +76,7 @@ class Diagnosis(Displayed):
     by_column: Mapping[str, Connectivity | Refusal]
     curves: Mapping[str, Curve | Refusal]
     looks: Looks | Refusal  # the record of looks
+    by_context: Mapping[str, LevelCurves | Refusal]  # whether context features change examination
     causes: PairCauses
     across_versions: Curve | Refusal  # all_pairs with documents whose features changed, which `curves` leaves out
     rank: ClickRank | Refusal
@@ -159,7 +161,9 @@ def diagnose(
         raise ValueError(f"the log has no bias column '{users}' that names users; {has}")
     if cap is not None and users is None:
         raise ValueError("a cap on users needs the column that names them: pass users=… (--users COLUMN)")
-    steps = _Steps(progress, N_PARTS + len(log.bias) + len(ESTIMATORS) + (0 if quick else len(LEARNT) + 1))
+    steps = _Steps(
+        progress, N_PARTS + len(log.bias) + len(log.context_names) + len(ESTIMATORS) + (0 if quick else len(LEARNT) + 1)
+    )
     counted = steps.part(lambda: _counted_users(log, users, cap))
     log = _without_users(log, users, cap)
     single = single_documents(log)
@@ -181,6 +185,7 @@ def diagnose(
             for name, estimate in ESTIMATORS.items()
         },
         looks=steps.part(lambda: looks(log, seed=seed)),
+        by_context={name: steps.part(partial(curves_by_level, log, name, seed=seed)) for name in log.context_names},
         causes=causes,
         across_versions=steps.part(lambda: _across_versions(single, causes, seed)),
         rank=matrix

@@ -92,6 +92,27 @@ def _about_causes(diagnosis: Diagnosis) -> list[Finding]:
     return [*found, Finding("with changed features", text + "that moved documents changed their relevance", BAD)]
 
 
+def _about_context(diagnosis: Diagnosis) -> list[Finding]:
+    """Context features that change examination, and are no bias columns yet."""
+    found = []
+    for name, levels in diagnosis.by_context.items():
+        if isinstance(levels, Refusal) or name in diagnosis.log.bias:
+            continue
+        question = f"examination by {name}"
+        if levels.apart is None:
+            found.append(Finding(question, "the same for all levels, within the intervals", GOOD))
+            continue
+        one, other, position = levels.apart
+        texts = [
+            f"{curve.spelled(int(np.searchsorted(curve.positions, position)))} for {level}"
+            for level, curve in levels.curves.items()
+            if level in (one, other)
+        ]
+        text = f"differs: at position {position + 1} {', '.join(texts)}; ingest it with --bias {name}, too"
+        found.append(Finding(question, text, BAD))
+    return found
+
+
 def _about_curves(diagnosis: Diagnosis) -> list[Finding]:
     refused = [name for name, curve in diagnosis.curves.items() if isinstance(curve, Refusal)]
     told = [name for name in diagnosis.curves if name not in refused]
@@ -275,6 +296,7 @@ def _refused(question: str, refusal: Refusal) -> Finding:
 QUESTIONS: tuple[Callable[[Diagnosis], list[Finding]], ...] = (
     _about_identification,
     _about_causes,
+    _about_context,
     _about_curves,
     _about_learnt,
     _about_looks,

@@ -52,6 +52,7 @@ class DuckEngine:
         self._opened: list[Source] = []
         with named_errors(self._opened):
             self.connection = ibis.duckdb.connect(scratch / "scratch.duckdb", **settings)
+        self._sql("SET enable_progress_bar = false")  # there is one of our own
         self._sql("SET preserve_insertion_order = false")
         self._sql("SET TimeZone = 'UTC'")
         self.rows_at_once: int | None = max(1, int(n_bytes * SHARE_FOR_LISTS / BYTES_AN_IMPRESSION))
