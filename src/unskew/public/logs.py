@@ -328,6 +328,16 @@ def forget(log: Place, users: Place | Sequence[str], column: str | None = None) 
             at all.
         users: their names, or a text file with one per line.
         column: the bias column; default: the one that is called as users are.
+
+    `ingest` makes a log, `forget` takes people out of it.
+
+    >>> import pyarrow, tempfile, unskew
+    >>> rows = {"session": ["s", "t"], "query": ["q", "q"], "document": ["a", "a"], "position": [0, 0]}
+    >>> rows |= {"click": [1, 0], "user": ["ann", "bob"]}
+    >>> log = unskew.ClickLog.from_table(pyarrow.table(rows), bias=["user"])
+    >>> place = unskew.write_log(log, tempfile.mkdtemp() + "/log")
+    >>> unskew.forget(place, ["bob"]).sessions
+    1.0
     """
     if isinstance(users, str | Path):
         try:

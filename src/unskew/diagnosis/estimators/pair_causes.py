@@ -43,7 +43,8 @@ def pair_causes(log: ClickLog) -> PairCauses:
     versions, places = np.divmod(cells, n_positions)
     documents = log.version_documents[versions]
     order = np.lexsort((places, versions, documents))
-    versions, places, documents, of_plain = (part[order] for part in (versions, places, documents, of_plain))
+    versions, places, documents = versions[order], places[order], documents[order]
+    of_plain = of_plain[order]
     counts = np.zeros(3, dtype=np.int64)
     starts = np.searchsorted(documents, np.arange(0, log.n_documents, DOCUMENTS_AT_ONCE))
     for first, last in zip(starts, [*starts[1:], len(documents)], strict=True):
