@@ -229,14 +229,18 @@ def define(
     files = own_files(repetition.data)
     if files:
         definition["data_digest"] = data_digest(tuple(files.values()))
+    measures = [part for name in experiment.metrics if isinstance(name, str) and (part := metric(name).outside)]
     if own is not None:
-        return definition | own
+        return definition | own | _registered(measures)
     needs_logger = any(metric(name).among for name in experiment.metrics)
     if recipe.method_class.learns_from == "judgements" and not needs_logger:  # from no log
-        return definition
+        return definition | _registered(measures)
     simulation = _fitted_to_grades(experiment.simulation.changed(setting.simulation), grade)
     simulation = _redrawn(simulation, repetition.seed)
-    return definition | {
+    shows, clicks = simulation.policy["name"], simulation.user["name"]
+    named: list[Any] = [find("policy", POLICIES, shows)] if isinstance(shows, str) else []
+    named += [find("user", USERS, clicks)] if isinstance(clicks, str) else []
+    simulated = {
         "simulation": asdict(simulation),
         "policy_defaults": describe(POLICIES, make_policy(**simulation.policy)),
         "user_defaults": describe(USERS, make_user(**simulation.user)),
@@ -244,6 +248,13 @@ def define(
         "interventions": dict(entry.interventions),
         "oracle": entry.oracle,
     }
+    return definition | _registered([*measures, *named]) | simulated
+
+
+def _registered(parts: Sequence[Any]) -> OptionTable:
+    """Outside parts that stand in a definition by the name an installed package gave them: their code names the run."""
+    outside = [part for part in parts if is_outside(part)]
+    return {"registered": outside} if outside else {}
 
 
 def recipe_definition(recipe: Recipe) -> OptionTable:
