@@ -185,11 +185,12 @@ def _columns_of(file: str, ranker: SavedRanker, query: str, document: str) -> tu
             raise ValueError(f"{file}: column '{name}' is missing: name the {option}'s with --{option}; it has: {has}")
         if pa.types.is_nested(schema.field(name).type):
             raise ValueError(f"{file}: column '{name}' holds {schema.field(name).type}: ids are text or numbers")
-    features = _feature_columns(schema, ranker, (query, document), file)
+    features = feature_columns(schema, ranker, (query, document), file)
     return features, [name for name in schema.names if name not in (query, document, *features)]
 
 
-def _feature_columns(schema: pa.Schema, ranker: SavedRanker, ids: Sequence[str], place: str) -> tuple[str, ...]:
+def feature_columns(schema: pa.Schema, ranker: SavedRanker, ids: Sequence[str], place: str) -> tuple[str, ...]:
+    """The features of a ranker among the columns of a table, in its order; refused by name where one does not fit."""
     empty = schema.empty_table()
     if not ranker.feature_names:
         found = [name for name in schema.names if name not in ids and is_numeric(empty, name)]

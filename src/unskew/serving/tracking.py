@@ -1,24 +1,31 @@
-"""MLflow: a model as a run, with its parameters, curves, card and an ONNX model that MLflow serves.
+"""MLflow: a model as a run, with its parameters, curves, card and a model that MLflow serves.
 
-The ONNX model is flat where a score depends on the document alone (float32 `[documents, features]` in, `[documents, 1]`
-out), else it takes lists and a mask; its signature says which. Loss terms and validation are metrics by step, the curve
-of examination is a metric by position, counted from 1.
+An ONNX model is flat where a score depends on the document alone (float32 `[documents, features]` in, `[documents, 1]`
+out), else it takes lists and a mask; a pyfunc takes a table with the columns of the log. The signature says which. Loss
+terms and validation are metrics by step, curves of examination are metrics by position, counted from 1; of a comparison
+the table is an artifact, and the means of each method are metrics.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from unskew.display import Displayed
 from unskew.model import Model
 from unskew.serving.card import card_json, card_markdown, model_card
 from unskew.serving.export import export_model
 from unskew.serving.flat_onnx import INPUT, OUTPUT
+from unskew.serving.model_files import save_model
+from unskew.serving.pyfunc import QUERY
 
 LONGEST = 500  # characters of a parameter that every store of MLflow takes
 
@@ -27,20 +34,26 @@ def log_to_mlflow(
     model: Model,
     *,
     name: str = "model",
+    flavour: str = "onnx",
     experiment: str | None = None,
     metrics: Mapping[str, float] | None = None,
+    comparison: Displayed | None = None,
     tracking_uri: str | None = None,
 ) -> str:
     """Log a model to MLflow, within the run that is active or a new one; gives the id of the run.
 
     Args:
         name: of the logged model.
+        flavour: "onnx", or "pyfunc": a table of documents in, scores out, run by unskew.
         experiment: of a new run; default: MLflow's.
-        metrics: numbers to log beside those of training, such as means of `evaluate` or of `compare`.
+        metrics: numbers to log beside those of training, such as means of `evaluate`.
+        comparison: what `unskew.compare` gave.
         tracking_uri: where to log to; default: MLflow's own setting.
     """
     if importlib.util.find_spec("mlflow") is None:
         raise ModuleNotFoundError("logging to MLflow needs mlflow: pip install 'unskew[mlflow]'")
+    if flavour not in FLAVOURS:
+        raise ValueError(f"unknown flavour '{flavour}': choose from {', '.join(FLAVOURS)}")
     import mlflow
 
     if tracking_uri is not None:
@@ -48,29 +61,39 @@ def log_to_mlflow(
     if experiment is not None:
         mlflow.set_experiment(experiment)
     active = mlflow.active_run()
-    if active is not None:
-        _log(mlflow, model, name, metrics or {})
-        return str(active.info.run_id)
-    with mlflow.start_run() as run:
-        _log(mlflow, model, name, metrics or {})
-        return str(run.info.run_id)
+    with nullcontext(active) if active is not None else mlflow.start_run() as run:
+        _log(mlflow, model, metrics or {})
+        if comparison is not None:
+            _log_comparison(mlflow, comparison)
+        FLAVOURS[flavour](model, name)
+    return str(run.info.run_id)
 
 
-def _log(mlflow: Any, model: Model, name: str, metrics: Mapping[str, float]) -> None:
+def _log(mlflow: Any, model: Model, metrics: Mapping[str, float]) -> None:
     mlflow.log_params({key: str(value)[:LONGEST] for key, value in _parameters(model).items()})
     for row in model.history.rows:
         terms = {_key(key): float(value) for key, value in row.items() if key not in ("step", "stage", "seconds")}
         mlflow.log_metrics(terms, step=int(row["step"]))
     curve = model.examination()
-    for place, value in enumerate([] if curve is None else curve.tolist(), start=1):
-        mlflow.log_metric("examination", value, step=place)
+    curves = {} if curve is None else {"examination": curve, **model.examinations()}
+    for level, each in curves.items():
+        for place, value in enumerate(each.tolist(), start=1):
+            mlflow.log_metric(level if each is curve else f"examination/{_key(level)}", value, step=place)
     if model.history.best_value is not None:
         mlflow.log_metric("best_validation", model.history.best_value)
     mlflow.log_metrics({_key(key): float(value) for key, value in metrics.items()})
     card = model_card(model)
     mlflow.log_text(card_markdown(card), "README.md")
     mlflow.log_text(card_json(card), "card.json")
-    _log_onnx(model, name)
+
+
+def _log_comparison(mlflow: Any, comparison: Displayed) -> None:
+    """The table of a comparison, and its numbers by method."""
+    table = comparison.to_table()
+    mlflow.log_text(json.dumps(table.to_pylist(), indent=1, default=str) + "\n", "comparison.json")
+    for row in table.to_pylist():
+        numbers = {name: value for name, value in row.items() if isinstance(value, float)}
+        mlflow.log_metrics({f"compare/{_key(row['method'])}/{_key(name)}": value for name, value in numbers.items()})
 
 
 def _log_onnx(model: Model, name: str) -> None:
@@ -84,6 +107,38 @@ def _log_onnx(model: Model, name: str) -> None:
     log_model(loaded, name=name, signature=_signature(model, flat=flat))
 
 
+def _log_pyfunc(model: Model, name: str) -> None:
+    from mlflow.models import ModelSignature
+    from mlflow.pyfunc import log_model
+    from mlflow.types import ColSpec, Schema
+
+    inputs: list[Any] = [
+        ColSpec("string" if feature in model.categories else "double", feature) for feature in model.feature_names
+    ]
+    signature = None
+    if inputs:
+        inputs.append(ColSpec("string", QUERY, required=not model.ranker().pointwise))
+        signature = ModelSignature(inputs=Schema(inputs), outputs=Schema([ColSpec("double")]))
+    with tempfile.TemporaryDirectory() as folder:
+        saved = save_model(model, Path(folder) / "model")
+        log_model(
+            name=name,
+            loader_module="unskew.serving.pyfunc",
+            data_path=str(saved),
+            signature=signature or _signature_of_matrix(model),
+            pip_requirements=[f"unskew=={version('unskew')}"],
+        )
+
+
+def _signature_of_matrix(model: Model) -> Any:
+    """Of a pyfunc whose features have no names."""
+    from mlflow.models import ModelSignature
+    from mlflow.types import Schema, TensorSpec
+
+    inputs = Schema([TensorSpec(np.dtype(np.float32), (-1, model.n_features))])
+    return ModelSignature(inputs=inputs, outputs=Schema([TensorSpec(np.dtype(np.float64), (-1,))]))
+
+
 def _signature(model: Model, *, flat: bool) -> Any:
     from mlflow.models import ModelSignature
     from mlflow.types import Schema, TensorSpec
@@ -95,6 +150,9 @@ def _signature(model: Model, *, flat: bool) -> Any:
         mask = TensorSpec(np.dtype(bool), (-1, -1), "mask")
         inputs, outputs = [TensorSpec(number, (-1, -1, n), INPUT), mask], [TensorSpec(number, (-1, -1), OUTPUT)]
     return ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs))
+
+
+FLAVOURS: dict[str, Callable[[Model, str], None]] = {"onnx": _log_onnx, "pyfunc": _log_pyfunc}
 
 
 def _parameters(model: Model) -> dict[str, Any]:

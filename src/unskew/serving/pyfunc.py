@@ -1,0 +1,67 @@
+"""A model as MLflow's pyfunc: a table of documents in, one score for each out.
+
+MLflow finds `_load_pyfunc` by the name of this module, and gives it the folder of the saved model: what it stores is
+data, not pickled code. Columns are those of the log, text for categories; a `query` column says which documents make a
+list, and without one all rows are a list.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from unskew.data.columns import as_arrow, category_codes, feature_values, is_table
+from unskew.data.grouping import number_ids
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.evaluation.evaluate import score_documents
+from unskew.serving.candidates import feature_columns
+from unskew.serving.saved_ranker import SavedRanker, open_ranker
+
+QUERY = "query"
+
+
+class RankingModel:
+    """What `mlflow.pyfunc.load_model` runs."""
+
+    def __init__(self, ranker: SavedRanker):
+        self.ranker = ranker
+
+    def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> NDArray[np.float64]:  # noqa: ARG002
+        """One score per row: of a table, or of a matrix `[documents, features]` in the order of training."""
+        if not is_table(model_input):
+            features = np.asarray(model_input, dtype=np.float32)
+            return self._scores(features, np.zeros(len(features), dtype=np.int64))
+        table = as_arrow(model_input)
+        features = self._features(table)
+        lists = np.zeros(len(features), dtype=np.int64)
+        if QUERY in table.column_names:
+            lists = number_ids(table[QUERY].to_numpy(zero_copy_only=False))[1]
+        return self._scores(features, lists)
+
+    def _features(self, table: pa.Table) -> NDArray[np.float32]:
+        names = feature_columns(table.schema, self.ranker, (QUERY,), "the input")
+        known = self.ranker.categories
+        columns = [
+            category_codes(table[name], known[name]) if name in known else feature_values(table, name) for name in names
+        ]
+        return np.stack(columns, axis=1).astype(np.float32)
+
+    def _scores(self, features: NDArray[np.float32], lists: NDArray[np.int64]) -> NDArray[np.float64]:
+        order = np.argsort(lists, kind="stable")
+        sizes = np.bincount(lists)
+        judged = JudgedSet(
+            features=features[order],
+            grades=np.zeros(len(features), dtype=np.float32),  # nobody judged them, and nothing asks
+            offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        )
+        found = np.empty(len(features))
+        found[order] = score_documents(self.ranker.for_judged(judged), judged)
+        return found
+
+
+def _load_pyfunc(path: str) -> RankingModel:
+    return RankingModel(open_ranker(Path(path)))
