@@ -26,7 +26,7 @@ from unskew.simulation.policies import NoisyOracle, PlackettLuce
 Row = tuple[str, str, str]
 
 MARGIN = 0.005  # nDCG@10
-WORLDS = range(100, 116)
+WORLDS = range(100, 120)
 DAYS = 7
 STEPS = 300
 PRICE = 3  # a column that the logger does not rank by

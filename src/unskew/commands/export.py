@@ -9,7 +9,7 @@ import typer
 
 import unskew
 from unskew.commands.app import DATA_HELP, Overwrite, command
-from unskew.serving.distillation import LEAST_AGREEMENT
+from unskew.serving.distillation import FEATURES, LEAST_AGREEMENT
 from unskew.serving.export import FORMS
 from unskew.serving.flat_onnx import INPUT, OUTPUT
 from unskew.serving.tree_files import FORMS as TREE_FORMS
@@ -51,7 +51,11 @@ def export(
     """Write a model for serving, checked against torch."""
     own: dict[str, Any] = {"flat": flat, "names": (input_name, output_name)}
     if form in TREE_FORMS:
-        own = {"missing": missing, "boosting": Boosting(trees, leaves), "least_agreement": least_agreement}
+        own = {
+            "missing": missing,
+            "boosting": Boosting(trees, leaves, features=FEATURES),
+            "least_agreement": least_agreement,
+        }
     exported = unskew.export(model, to, form=form, log=log, judged=judged, overwrite=overwrite, **own)
     snippet = getattr(exported, "snippet", "")
     said = f"{exported}\nIn Vespa:\n\n{snippet}" if snippet else str(exported)

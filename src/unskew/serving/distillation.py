@@ -35,6 +35,7 @@ from unskew.training.boosting import Boosting, boost_lightgbm, boost_xgboost, ch
 
 LEAST_AGREEMENT = 0.9
 HELD_OUT = 0.2
+FEATURES = 33  # of a tree, where there are more: trees that differ agree better with a ranker of many features
 ROUNDING = 1e-4  # of the largest score: a file's float32 sums differ from the library's by less
 
 
@@ -128,7 +129,7 @@ def export_trees(
     _check_log(log, model)
     if missing is None:
         missing = 0.0 if (kind, target.suffix) == ("xgboost", ".json") else math.nan
-    settings = boosting or Boosting()
+    settings = boosting or Boosting(features=FEATURES)
     learning, held_out = _parts(documents_by_query(log), seed)
     student = _teach(model, learning, kind, missing, settings, seed)
     content = write_trees(student.booster, kind, target.suffix, missing)

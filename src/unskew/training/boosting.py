@@ -23,11 +23,16 @@ class Boosting:
     leaves: int = 63
     learning_rate: float = 0.1
     rows_in_leaf: int = 5
+    features: int | None = None  # that a tree may look at, drawn anew for each; None: all
 
     def __post_init__(self) -> None:
         for name in ("trees", "leaves", "rows_in_leaf"):
             if getattr(self, name) < (2 if name == "leaves" else 1):
                 raise ValueError(f"{name} must be at least {2 if name == 'leaves' else 1}, got {getattr(self, name)}")
+
+    def share_of_features(self, n_features: int) -> float:
+        """The share of this many features that a tree may look at."""
+        return 1.0 if self.features is None else min(1.0, self.features / max(n_features, 1))
 
 
 def need_trees(kind: str) -> None:
@@ -64,6 +69,7 @@ def boost_lightgbm(
         "num_leaves": settings.leaves,
         "learning_rate": settings.learning_rate,
         "min_data_in_leaf": settings.rows_in_leaf,
+        "feature_fraction": settings.share_of_features(len(names)),
         "num_threads": torch.get_num_threads(),
         "deterministic": True,
         "force_col_wise": True,
@@ -97,6 +103,7 @@ def boost_xgboost(
         "max_leaves": settings.leaves,
         "learning_rate": settings.learning_rate,
         "min_child_weight": settings.rows_in_leaf,
+        "colsample_bytree": settings.share_of_features(len(names)),
         "reg_lambda": 0.0,
         "nthread": torch.get_num_threads(),
         "seed": seed,
