@@ -1,5 +1,10 @@
 """Flat ONNX scores rows as torch does, takes floats only, and says who cannot be flat."""
 
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pyarrow as pa
@@ -112,3 +117,38 @@ def test_names_that_an_engine_cannot_tell_apart_are_refused(model, tmp_path):
         export_model(model, tmp_path / "model.onnx", flat=True, names=("x", "x"))
     with pytest.raises(ValueError, match="only ONNX is flat"):
         export_model(model, tmp_path / "model.json", flat=True)
+
+
+def test_categories_are_float_codes_and_context_is_repeated_in_every_row(small_log, tmp_path):
+    rng = np.random.default_rng(4)
+    features = small_log.features.copy()
+    features[:, 1] = rng.integers(0, 3, len(features))
+    log = replace(
+        small_log,
+        features=features,
+        categories={"price": ("dear", "fair", "cheap")},
+        context=rng.standard_normal((small_log.n_lists, 1)).astype(np.float32),
+        context_names=("hour",),
+    )
+    model = fit(Recipe.of("dla", **FAST), log)
+    flat = export_model(model, tmp_path / "shop.onnx", flat=True)
+    about = OnnxRanker(flat.path).metadata
+    assert json.loads(about["feature_names"]) == [*NAMES, "hour"]
+    assert json.loads(about["categories"]) == {"price": ["dear", "fair", "cheap"]}
+    assert "attribute(hour)" in flat.snippet
+    rows = np.column_stack([features[:4], np.full(4, 0.7)]).astype(np.float32)  # the hour of the query, in every row
+    rows[3, 1] = -1  # a price that training never saw
+    with torch.inference_mode():
+        expected = model.ranker()(torch.from_numpy(rows).unsqueeze(0), torch.ones(1, 4, dtype=torch.bool))[0]
+    assert_close(OnnxRanker(flat.path).score_rows(torch.from_numpy(rows)), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_configuration_of_triton_in_the_docs_has_the_names_and_types_of_the_file(exported):
+    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+    told = re.findall(r"(input|output) \[\{ name: \"(\w+)\", data_type: (\w+), dims: \[(\d+)\] \}\]", page)
+    graph = onnx.load(exported.path).graph
+    assert [(kind, name, data) for kind, name, data, _ in told] == [
+        ("input", graph.input[0].name, "TYPE_FP32"),
+        ("output", graph.output[0].name, "TYPE_FP32"),
+    ]
+    assert told[1][3] == "1"
