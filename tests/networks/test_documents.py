@@ -34,16 +34,27 @@ def test_the_default_gives_the_last_layer_the_features_beside_what_the_hidden_la
     assert layers(beside.layers) == [nn.Linear, nn.ELU]
 
 
-def test_the_default_normalizes_after_hidden_layers_only():
-    assert layers(tabular(5, (4, 3), dropout=0.1)[0].layers) == [nn.Linear, nn.ELU, nn.Dropout, nn.LayerNorm] * 2
+def test_the_default_normalizes_nothing_and_after_hidden_layers_if_asked_to():
+    assert layers(tabular(5, (4, 3), dropout=0.1)[0].layers) == [nn.Linear, nn.ELU, nn.Dropout] * 2
+    assert layers(tabular(5, (4,), norm=True)[0].layers) == [nn.Linear, nn.ELU, nn.LayerNorm]
     assert layers(tabular(5, ())) == [nn.Linear]
+
+
+@pytest.mark.parametrize(("kind", "norm", "normalizes"), [("tabular", None, 0), ("tabular", True, 1), ("mlp", None, 2)])
+def test_norms_are_as_asked_for_or_as_the_kind_has_them(kind, norm, normalizes):
+    ranker = Problem(3, 2, network=Network(kind, (4,), norm=norm)).new_ranker()
+    assert sum(isinstance(layer, nn.LayerNorm) for layer in ranker.modules()) == normalizes
+
+
+def test_before_training_the_default_ranker_prefers_no_document():
+    ranker = Problem(3, 2).new_ranker()
+    assert not ranker(torch.randn(2, 5, 3), torch.ones(2, 5, dtype=torch.bool)).any()
 
 
 def test_a_document_with_larger_features_gets_another_score():
     """LayerNorm on the input cannot tell them apart: both are (1, -1) there."""
-    ranker = Problem(2, 1).new_ranker()
-    features = torch.tensor([[[2.0, 1.0], [20.0, 10.0]]])
-    small, large = ranker(features, torch.ones(1, 2, dtype=torch.bool)).detach()[0]
+    layers = Problem(2, 1).new_layers(1)
+    small, large = layers(torch.tensor([[2.0, 1.0], [20.0, 10.0]])).detach()
     assert abs(float(small - large)) > 0.01
 
 
@@ -84,6 +95,7 @@ def test_a_linear_ranker_is_linear():
 
 def test_a_pointwise_score_does_not_depend_on_the_other_documents():
     ranker = Problem(3, 2, network=Network(hidden=(4,))).new_ranker()
+    nn.init.normal_(ranker.layers[-1].weight)  # it starts at 0
     features = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0))
     mask = torch.ones(2, 4, dtype=torch.bool)
     with torch.no_grad():

@@ -34,8 +34,8 @@ from torch.nn import functional as F
 from unskew import losses
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms
-from unskew.networks.documents import Ranker, mlp
-from unskew.networks.embeddings import RelevanceEmbedding, observation_embedding, starting_at
+from unskew.networks.documents import Ranker, mlp, starting_at
+from unskew.networks.embeddings import RelevanceEmbedding, observation_embedding
 from unskew.networks.registry import Problem
 from unskew.networks.running import RunningEstimate
 from unskew.processes import total

@@ -4,7 +4,8 @@ Weights start as torch's `nn.Linear` starts them, uniform in ±1/√inputs.
 
 `tabular`, the default, never normalizes a document's features across columns: their scale and their mean are what
 tells documents apart. The last layer sees the features beside what the hidden layers made of them, so that a network
-can always be as good as a linear ranker.
+can always be as good as a linear ranker. A ranker's last layer starts at 0: no document is better than
+another before training, and a method that learns examination beside relevance need not unlearn a random order first.
 
 `mlp` is that of the reference programs of the field: LayerNorm before every linear layer, the first and the last
 included. On the input this deletes what it should keep: of one feature nothing is left, of two only which is larger.
@@ -67,9 +68,9 @@ def tabular(
     *,
     activation: str = "elu",
     dropout: float = 0.0,
-    norm: bool = True,
+    norm: bool = False,
 ) -> nn.Sequential:
-    """[Linear, activation, dropout] for each hidden size, LayerNorm after each, then Linear on that and the inputs."""
+    """[Linear, activation, dropout] for each hidden size, perhaps LayerNorm; then Linear on that and the inputs."""
     if not hidden:
         return nn.Sequential(nn.Linear(n_inputs, n_outputs))
     layers: list[nn.Module] = []
@@ -101,6 +102,16 @@ def mlp(
         size = next_size
     layers += [nn.LayerNorm(size)] if norm and hidden else []
     return nn.Sequential(*layers, nn.Linear(size, n_outputs))
+
+
+def starting_at(start: Tensor, layers: nn.Sequential) -> nn.Sequential:
+    """These layers, whose last one gives `start` whatever it sees until it has learnt better."""
+    last = layers[-1]
+    assert isinstance(last, nn.Linear)
+    nn.init.zeros_(last.weight)
+    with torch.no_grad():
+        last.bias.copy_(start)
+    return layers
 
 
 def new_activation(name: str) -> nn.Module:

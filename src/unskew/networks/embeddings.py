@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from unskew.networks.documents import PointwiseRanker, mlp
+from unskew.networks.documents import PointwiseRanker, mlp, starting_at
 from unskew.networks.listwise import ListwiseRanker
 from unskew.networks.registry import Problem
 from unskew.networks.tables import Table
@@ -101,13 +101,3 @@ class ContextEmbedding(nn.Module):
 def observation_embedding(problem: Problem, start: Tensor) -> PositionEmbedding | ContextEmbedding:
     """A table for position alone, a network where the log has bias columns; `start` everywhere at first."""
     return ContextEmbedding(problem, start) if problem.bias else PositionEmbedding(problem, start)
-
-
-def starting_at(start: Tensor, layers: nn.Sequential) -> nn.Sequential:
-    """These layers, whose last one gives `start` whatever it sees until it has learnt better."""
-    last = layers[-1]
-    assert isinstance(last, nn.Linear)
-    nn.init.zeros_(last.weight)
-    with torch.no_grad():
-        last.bias.copy_(start)
-    return layers

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+import torch
 from torch import nn
 
-from unskew.networks.documents import PointwiseRanker, Ranker, mlp, tabular
+from unskew.networks.documents import PointwiseRanker, Ranker, mlp, starting_at, tabular
 from unskew.networks.inputs import Inputs, n_inputs
 from unskew.networks.listwise import ListwiseRanker
 from unskew.parts import find, name_of
@@ -24,7 +25,7 @@ class Network:
     hidden: tuple[int, ...] = (128, 64)  # the reference programs use (512, 256, 128)
     activation: str = "elu"
     dropout: float = 0.0
-    norm: bool = True  # LayerNorm after every hidden layer of "tabular", before every layer of "mlp", the first too
+    norm: bool | None = None  # LayerNorm: of "mlp" before every layer, of "tabular" after; None: not of "tabular"
     expand: int | None = None  # of "mlp", a linear layer to this size before all others; of "listwise", its width, 64
     layers: int = 2  # of the encoder of "listwise"
     heads: int = 4  # of attention of "listwise"; they divide `expand`
@@ -39,6 +40,11 @@ class Network:
         found = self.outside or find("network", RANKERS, self.kind)
         object.__setattr__(self, "outside", None if found in RANKERS.values() else found)
         object.__setattr__(self, "kind", name_of(RANKERS, self.kind))
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether layers are normalized: as `norm` says, else as is usual for the kind."""
+        return self.kind in ("mlp", "listwise") if self.norm is None else self.norm
 
     def to_json(self) -> dict[str, Any]:
         """Name and sizes."""
@@ -75,7 +81,7 @@ class Problem:
             hidden = () if network.kind == "linear" else network.hidden
         build = mlp if network.kind == "mlp" else tabular
         layers = build(
-            self.n_inputs, hidden, n_outputs, activation=network.activation, dropout=dropout, norm=network.norm
+            self.n_inputs, hidden, n_outputs, activation=network.activation, dropout=dropout, norm=network.normalizes
         )
         return layers.insert(0, self.new_inputs()) if self.categories else layers
 
@@ -105,7 +111,8 @@ class Problem:
 def _pointwise_ranker(problem: Problem) -> Ranker:
     network = problem.network
     if network.kind != "mlp" or not network.expand:
-        return PointwiseRanker(problem.new_layers(1, dropout=network.dropout))
+        layers = problem.new_layers(1, dropout=network.dropout)
+        return PointwiseRanker(starting_at(torch.zeros(1), layers) if network.kind == "tabular" else layers)
     wider = replace(problem, n_features=network.expand, categories=()).new_layers(1, dropout=network.dropout)
     expand = nn.Linear(problem.n_inputs, network.expand)
     return PointwiseRanker(nn.Sequential(problem.new_inputs(), expand, *wider))
@@ -123,7 +130,7 @@ def listwise_ranker(problem: Problem) -> ListwiseRanker:
         hidden=network.hidden,
         activation=network.activation,
         dropout=network.dropout,
-        norm=network.norm,
+        norm=network.normalizes,
         n_places=problem.n_positions if network.shown_order else 0,
     )
 

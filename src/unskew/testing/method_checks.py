@@ -105,8 +105,12 @@ def trained(make: Maker, seed: int = 0, **options: Any) -> Method:
 
 
 def loss_reaches_every_network(make: Maker) -> None:
-    """Loss and gradients are finite, and every network that a stage trains gets some."""
+    """Loss and gradients are finite, and every network that a stage trains gets some, away from a start at 0."""
     method = make().train()
+    draw = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for entry in method.parameters():
+            entry.add_(torch.randn(entry.shape, generator=draw).to(entry), alpha=0.1)
     lists = all_lists(method)
     for stage in method.stages():
         method.zero_grad()
