@@ -188,11 +188,11 @@ def test_missing_and_extra_columns_are_told_apart_by_name(rows, change, message)
         UnbiasedRanker("naive", **FAST).fit(table, clicks, group, eval_set=(change(table), clicks, group))
 
 
-@pytest.mark.parametrize("column", [pd.Categorical(["x", "y"] * 60)])
-def test_a_column_that_holds_no_numbers_is_named(rows, column):
+def test_text_in_columns_without_names_is_refused(rows):
     X, clicks, group, _ = rows
-    with pytest.raises(ValueError, match=r"column 'kind'"):
-        UnbiasedRanker(**FAST).fit(pd.DataFrame(X[:, :2], columns=list("ab")).assign(kind=column), clicks, group)
+    table = pd.DataFrame(X).assign(**{"3": "x"}).rename(columns={"3": 3})
+    with pytest.raises(ValueError, match="column '3' of X holds text: give the columns names"):
+        UnbiasedRanker(**FAST).fit(table, clicks, group)
 
 
 def test_an_eval_set_as_lightgbm_takes_it(rows):
@@ -310,3 +310,45 @@ def test_progress_is_reported_to_the_callers_function(rows):
     reports = []
     UnbiasedRanker("naive", **FAST).fit(X, clicks, group, position, progress=reports.append)
     assert reports[-1].step == reports[-1].steps == 20
+
+
+def brands(frame):
+    """Lists of three in which the brand alone decides the click, as this kind of table."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "brand": rng.choice(["acme", "bolt"], 180),
+            "size": pd.Categorical(rng.choice(["s", "l"], 180)),
+            "new": rng.random(180) < 0.5,
+            "price": rng.random(180),
+        }
+    )
+    return frame(table), (table.brand == "acme").to_numpy().astype(int)
+
+
+@pytest.mark.parametrize("frame", [lambda table: table, pa.Table.from_pandas, pl.from_pandas])
+def test_text_categories_and_booleans_of_a_table_are_features_as_they_are(frame):
+    X, clicks = brands(frame)
+    ranker = UnbiasedRanker("naive", steps=30, hidden=(4,)).fit(X, clicks, group=[3] * 60, progress=False)
+    assert ranker.model_.categories == {"brand": ("acme", "bolt"), "size": ("l", "s")}
+    scores = ranker.predict(X)
+    assert scores[clicks == 1].min() > scores[clicks == 0].max()
+    other_order = brands(lambda table: table)[0][["price", "new", "size", "brand"]]
+    np.testing.assert_allclose(ranker.predict(other_order), scores, rtol=1e-5)
+    assert ranker.score(X, clicks, [3] * 60) == 1.0
+
+
+def test_a_new_brand_is_ranked_and_numbers_in_place_of_text_are_refused():
+    X, clicks = brands(lambda table: table)
+    ranker = UnbiasedRanker("naive", steps=2, hidden=(4,)).fit(X, clicks, group=[3] * 60, progress=False)
+    assert np.isfinite(ranker.predict(X.assign(brand="zenith"))).all()
+    with pytest.raises(ValueError, match="'brand' holds double: the ranker was fitted on text there, such as 'acme'"):
+        ranker.predict(X.assign(brand=1.5))
+
+
+def test_judged_queries_to_validate_on_may_hold_text():
+    X, clicks = brands(lambda table: table)
+    one_brand = X.assign(brand="bolt")  # whose number must be that of the log
+    ranker = UnbiasedRanker("naive", steps=2, validate_every=1, hidden=(4,))
+    ranker.fit(X, clicks, group=[3] * 60, eval_set=(one_brand, clicks, [3] * 60), progress=False)
+    assert len(ranker.history_.column("validation")) == 2

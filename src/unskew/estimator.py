@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,7 @@ class UnbiasedRanker(BaseEstimator):
 
         Args:
             X: a row of features for each shown document (numpy, pandas, polars or pyarrow), or a ClickLog or its path.
+                Text, categorical and boolean columns of a table are taken as they are.
             clicks: 0 or 1 for each row, or counts when `sessions` says how often each list was shown.
             group: rows of each list, list after list, as in LightGBM; rows within a list in any order.
             position: 0-based place of each row; default: rows of a list stand in shown order.
@@ -134,7 +136,7 @@ class UnbiasedRanker(BaseEstimator):
                 self.method,
                 log,
                 interventions=interventions,
-                validate=None if eval_set is None else _judged(eval_set, eval_group, names),
+                validate=None if eval_set is None else _judged(eval_set, eval_group, log),
                 progress=progress,
                 watch=watch,
                 **options,
@@ -180,7 +182,7 @@ class UnbiasedRanker(BaseEstimator):
     def _matrix(self, X: Any) -> NDArray[np.float32]:
         """Features of documents to be ranked, in the order of training."""
         check_is_fitted(self, "model_")
-        matrix = _features(X, tuple(getattr(self, "feature_names_in_", ())))
+        matrix = _features(X, tuple(getattr(self, "feature_names_in_", ())), self.model_.categories)
         if matrix.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {matrix.shape[1]} features, the ranker was fitted on {self.n_features_in_}")
         self._count_missing(matrix)
@@ -209,9 +211,9 @@ class UnbiasedRanker(BaseEstimator):
         return tags
 
 
-def _features(X: Any, fitted: tuple[str, ...]) -> NDArray[np.float32]:
+def _features(X: Any, fitted: tuple[str, ...], categories: Mapping[str, tuple[str, ...]]) -> NDArray[np.float32]:
     """Features of rows, in the order of the fitted names; columns of a table are found by name."""
-    matrix, names = as_features(X)
+    matrix, names, _ = as_features(X, categories)
     check_features(matrix, names, what="row")
     if not names or not fitted or names == fitted:
         return matrix
@@ -229,7 +231,7 @@ def _features(X: Any, fitted: tuple[str, ...]) -> NDArray[np.float32]:
     return matrix[:, [names.index(name) for name in fitted]]
 
 
-def _judged(eval_set: Any, eval_group: Any, names: tuple[str, ...]) -> JudgedSet:
+def _judged(eval_set: Any, eval_group: Any, log: ClickLog) -> JudgedSet:
     if isinstance(eval_set, JudgedSet):
         return eval_set
     if isinstance(eval_set, list) and len(eval_set) == 1:  # as LightGBM takes it
@@ -243,4 +245,5 @@ def _judged(eval_set: Any, eval_group: Any, names: tuple[str, ...]) -> JudgedSet
             "eval_set must be one set of judged queries: (X, grades, group), [(X, grades)] with eval_group=[group], "
             "or a JudgedSet"
         ) from error
-    return JudgedSet.from_arrays(_features(X, names), vector(grades), vector(group))
+    matrix = _features(X, log.feature_names, log.categories)
+    return JudgedSet.from_arrays(matrix, vector(grades), vector(group))

@@ -91,7 +91,7 @@ def _features(X: Any) -> tuple[dict[str, Any], tuple[list[str], bool]]:
     if is_table(X):
         table = as_arrow(X)
         return {name: table[name] for name in table.column_names}, (table.column_names, True)
-    matrix, _ = as_features(X)
+    matrix, _, _ = as_features(X)
     names = [f"feature_{number}" for number in range(matrix.shape[1])]
     return {name: pa.array(matrix[:, number]) for number, name in enumerate(names)}, (names, False)
 

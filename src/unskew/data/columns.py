@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -157,15 +157,25 @@ def microseconds(table: pa.Table, name: str) -> NDArray[np.int64]:
     return column.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def as_features(X: Any) -> tuple[NDArray[np.float32], tuple[str, ...]]:
-    """A matrix or table of features as float32 with the names of its columns, none for a matrix."""
+Features = tuple[NDArray[np.float32], tuple[str, ...], dict[str, tuple[str, ...]]]
+
+
+def as_features(X: Any, known: Mapping[str, tuple[str, ...]] | None = None) -> Features:
+    """A matrix or table of features as float32, the names of its columns, none for a matrix, and its categories.
+
+    Args:
+        known: categories of training by name, whose numbers text becomes; default: they are found in the table.
+    """
     if is_table(X):
         table = as_arrow(X)
-        values = np.empty((table.num_rows, table.num_columns), dtype=np.float32)
-        for number, name in enumerate(table.column_names):
-            values[:, number] = feature_values(table, name)
         given = table.column_names if isinstance(X, pa.Table | pa.RecordBatch) else X.columns
-        return values, tuple(given) if all(isinstance(name, str) for name in given) else ()
+        names = tuple(given) if all(isinstance(name, str) for name in given) else ()
+        if known is not None:
+            return _known_features(table, known), names, dict(known)
+        values, categories = feature_matrix(table, table.column_names, np.arange(table.num_rows))
+        if categories and not names:
+            raise ValueError(f"{listed(list(categories))} of X holds text: give the columns names that are text too")
+        return values, names, categories
     dense = X.toarray() if hasattr(X, "toarray") else X
     if hasattr(dense, "detach"):  # a tensor, of any device
         dense = dense.detach().cpu().numpy()
@@ -176,7 +186,33 @@ def as_features(X: Any) -> tuple[NDArray[np.float32], tuple[str, ...]]:
         raise ValueError(f"X must hold numbers only ({error}): pass text and categories in a table") from error
     if matrix.ndim != 2:
         raise ValueError(f"X must be a matrix [rows, features], got shape {matrix.shape}")
-    return matrix, ()
+    return matrix, (), {}
+
+
+def _known_features(table: pa.Table, known: Mapping[str, tuple[str, ...]]) -> NDArray[np.float32]:
+    """Columns in their order, with text as the numbers of training."""
+    matrix = np.empty((table.num_rows, table.num_columns), dtype=np.float32)
+    for number, name in enumerate(table.column_names):
+        kind = table.schema.field(name).type
+        if pa.types.is_null(kind):  # no value in any row: all are missing
+            matrix[:, number] = np.nan
+        elif name not in known:
+            matrix[:, number] = feature_values(table, name)
+        elif may_be_category(kind, known[name]):
+            matrix[:, number] = category_codes(table[name], known[name])
+        else:
+            values = ", ".join(f"'{value}'" for value in known[name][:3])
+            raise ValueError(f"column '{name}' holds {kind}: the ranker was fitted on text there, such as {values}")
+    return matrix
+
+
+def may_be_category(kind: pa.DataType, vocabulary: Sequence[str]) -> bool:
+    """Text; numbers too where the values of training are numbers, as those of a categorical column can be."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)):
+        return True
+    return pa.types.is_integer(kind) and any(value.lstrip("-").isdigit() for value in vocabulary)
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:

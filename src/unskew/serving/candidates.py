@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from unskew.data.clicks.storage import ABOUT
-from unskew.data.columns import category_codes, is_numeric
+from unskew.data.columns import category_codes, is_numeric, may_be_category
 from unskew.data.judged.catalogue import is_known
 from unskew.ingestion.sources import KINDS, find_source
 from unskew.serving.saved_ranker import SavedRanker
@@ -215,19 +215,10 @@ def feature_columns(schema: pa.Schema, ranker: SavedRanker, ids: Sequence[str], 
             continue
         if name not in ranker.categories and not is_numeric(empty, name):
             raise ValueError(f"{place}: column '{name}' holds {kind}: the model was trained on numbers there")
-        if name in ranker.categories and not _may_be_category(kind, ranker.categories[name]):
+        if name in ranker.categories and not may_be_category(kind, ranker.categories[name]):
             known = _listed([f"'{value}'" for value in ranker.categories[name]])
             raise ValueError(f"{place}: column '{name}' holds {kind}: the model was trained on text there ({known})")
     return ranker.feature_names
-
-
-def _may_be_category(kind: pa.DataType, vocabulary: Sequence[str]) -> bool:
-    """Text; numbers too where the values of training are numbers, as those of a categorical column can be."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)):
-        return True
-    return pa.types.is_integer(kind) and any(value.lstrip("-").isdigit() for value in vocabulary)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -397,7 +397,7 @@ class ClickLog(Displayed):
         """A log from a row for each shown document, as LightGBM takes them; every list is a query of its own.
 
         Args:
-            X: a matrix or table of features; columns of a table name the features.
+            X: a matrix or table of features; columns of a table name the features, text in them is a category.
             clicks: 0 or 1 for each row, counts with `sessions`, feedback such as dwell time if `graded`.
             group: number of rows of each list, list after list.
             position: 0-based place of each row; default: rows of a list stand in shown order.

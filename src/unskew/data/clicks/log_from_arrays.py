@@ -27,7 +27,7 @@ def log_from_arrays(
     graded: bool,
 ) -> ClickLog:
     """The log of flat arrays; `ClickLog.from_arrays` says what the arguments hold."""
-    features, names = as_features(X)
+    features, names, categories = as_features(X)
     check_features(features, names, "row")
     ids, lists = _lists_of_rows(len(features), group, query)
     values, shown = _feedback(clicks, lists, len(ids), sessions, weight, graded=graded)
@@ -40,7 +40,9 @@ def log_from_arrays(
         sessions=shown,
         counted=sessions is not None,
     )
-    documents = Documents(features, names, document_ids=rows, document_queries=lists, query_ids=ids)
+    documents = Documents(
+        features, names, document_ids=rows, document_queries=lists, query_ids=ids, categories=categories
+    )
     return build_log(impressions, documents, joint=True, graded=graded, distinct=True)
 
 
