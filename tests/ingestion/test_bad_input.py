@@ -60,9 +60,10 @@ class TestRows:
         assert done.examples == {reason: f"{place}: the first is row 8, from 0"}
         assert (done.sessions, done.clicks) == (4, 0)
 
-    def test_a_look_of_less_than_no_seconds_is_counted_and_its_place_named(self, tmp_path):
-        looks = [(*row, 0.5) for row in ROWS]
-        place = events(tmp_path, [("s9", "shoes", "a", 1, 0, 1.0, -2.0)], [*HEADER, "look"], looks)
+    @pytest.mark.parametrize(("rest", "bad"), [(0.5, -2.0), ("0.5", "-2"), ("0.5", "long")])
+    def test_a_look_that_is_no_number_of_seconds_is_counted_and_its_place_named(self, tmp_path, rest, bad):
+        looks = [(*row, rest) for row in ROWS]
+        place = events(tmp_path, [("s9", "shoes", "a", 1, 0, 1.0, bad)], [*HEADER, "look"], looks)
         done = run(place, tmp_path, Columns(first_position=1, seen="look"))
         assert done.dropped == {"bad_look": 1}
         assert done.examples == {"bad_look": f"{place}: the first is row 8, from 0"}

@@ -326,6 +326,16 @@ class TestEvents:
         with pytest.raises(ValueError, match=r"1 clicks without an impression \(session s9.*--strict"):
             run_table(table(rows, self.HEADER), tmp_path, strict=True)
 
+    def test_views_are_looks_and_a_session_without_any_is_not_recorded(self, tmp_path):
+        again = [("s2", *row[1:]) for row in self.ROWS[:3]]
+        views = [("s1", "shoes", "b", None, "view", 11), ("s1", "hats", "z", None, "view", 11)]
+        columns = Columns(seen_events=["view"])
+        log, done = run_table(table([*self.ROWS, *again, *views], self.HEADER), tmp_path, columns)
+        assert (log.seen.tolist(), log.seen_sessions.tolist(), log.sessions.tolist()) == ([[0, 1]], [1], [2])
+        assert done.dropped == {"lone_look": 1}
+        assert done.examples == {"lone_look": "session s1, query hats, document z"}
+        assert "Looks are recorded in 1 sessions (50%); unskew diagnose checks them." in done.remarks
+
     def test_clicks_before_their_impression_are_counted(self, tmp_path):
         rows = [*self.ROWS, ("s1", "shoes", "a", None, "click", 9)]
         log, done = run_table(table(rows, self.HEADER), tmp_path)
@@ -425,6 +435,13 @@ class TestUserBehaviorInsights:
         }
         assert lists == {("c", "a"): (2, [1, 0, 0]), ("c", "a", "b"): (1, [0, 0, 1])}
         assert done.dropped == {}
+
+    def test_views_of_what_the_query_returned_are_looks(self, tmp_path):
+        events = [self.event("view", "u1", "a", second=5), self.event("click", "u1", "a", second=9)]
+        told = {"user_query": "shoes", "timestamp": "2024-01-01T00:00:00Z", "query_response_hit_ids": ["c", "a"]}
+        tables = self.write(tmp_path, events, [{"query_id": "u1", **told}])
+        log, _ = run(tables, tmp_path, Columns(seen_events=["view"]))
+        assert (log.seen.tolist(), log.seen_sessions.tolist(), log.clicks.tolist()) == ([[0, 1]], [1], [[0, 1]])
 
     def test_queries_that_say_nothing_of_what_was_shown_are_refused(self, tmp_path):
         queries = [{"query_id": "u1", "user_query": "shoes"}]

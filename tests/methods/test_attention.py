@@ -62,6 +62,22 @@ def test_where_nothing_moved_false_alarms_are_refused():
         false_alarms(moved(versions=np.array([[0, 1], [0, 1]], dtype=np.int32)))
 
 
+def test_more_false_alarms_than_looks_at_some_position_are_refused():
+    # Moved documents say (.4 · .41 - .04 · .82) / (.4 - .04) = .364; a third document is looked at in .05 at its place.
+    rows = {"clicks": [[400, 40, 9]] * 12, "seen": [[820, 410, 50]] * 12, "mask": [[True] * 3] * 12}
+    versions = np.concatenate([np.array([[0, 1, 2], [1, 0, 2]]) + 3 * query for query in range(6)]).astype(np.int32)
+    log = ClickLog(
+        features=np.zeros((18, 1), dtype=np.float32),
+        versions=versions,
+        document_queries=np.repeat(np.arange(6), 3),
+        sessions=np.full(12, 1000),
+        seen_sessions=np.full(12, 1000),
+        **{name: np.array(values) for name, values in rows.items()},
+    )
+    with pytest.raises(ValueError, match=r"come out at 0\.36 ± 0\.00, but one position was recorded in 0\.05 of"):
+        false_alarms(log)
+
+
 def test_a_log_without_looks_is_refused():
     log = replace(simulated().log, seen=None, seen_sessions=None)
     with pytest.raises(ValueError, match="no record of looks"):

@@ -77,9 +77,11 @@ def merge_events(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped)
         early=pairs.clicks.sum(where=early & ~lone),
         again=(pairs.impressions - 1).sum(where=~lone),
         clicks=pairs.clicks.sum(),
+        looks=pairs.seen.sum(where=lone) if "seen" in graded else ibis.literal(0),
     )
-    n_lone, n_early, again, clicks = (count or 0 for count in engine.arrow(counts).to_pylist()[0].values())
+    n_lone, n_early, again, clicks, n_looks = (count or 0 for count in engine.arrow(counts).to_pylist()[0].values())
     dropped.add("lone_click", n_lone, _example(engine, pairs.filter(lone)) if n_lone else "")
+    dropped.add("lone_look", n_looks, _example(engine, pairs.filter(lone & (pairs.seen > 0))) if n_looks else "")
     dropped.add("early_click", n_early, _example(engine, pairs.filter(early & ~lone)) if n_early else "")
     dropped.refuse_if_most(["lone_click", "early_click"], clicks, "clicks")
     _say_doubles(engine, pairs.filter(~lone), ["clicks", *(name for name in graded if name != "seen")], dropped)
@@ -87,8 +89,12 @@ def merge_events(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped)
     click = ((pairs.clicks > 0) & ~early).cast("int8")
     names = [*SHOWING, "position", *(name for name in shape.extras if name not in graded), *["time"] * shape.time]
     values = {name: pairs.features[name] for name in shape.feature_names}
-    values |= {name: (pairs[name] > 0).cast("float32" if name == "seen" else "int8") for name in graded}
-    return pairs.filter(~lone).select(*names, click=click, **values)
+    values |= {name: (pairs[name] > 0).cast("int8") for name in graded if name != "seen"}
+    if "seen" in graded:
+        # Where nothing was looked at, views may not have been logged; to leave all of it out only rescales.
+        logged = pairs.seen.max(where=~lone).over(ibis.window(group_by=["session", "query"])) > 0
+        values["seen"] = logged.ifelse((pairs.seen > 0).cast("float32"), ibis.null("float32"))
+    return pairs.mutate(**values, click=click).filter(~lone).select(*names, "click", *values)
 
 
 def _say_doubles(engine: Engine, pairs: ir.Table, names: Sequence[str], dropped: Dropped) -> None:
@@ -184,7 +190,7 @@ def shown_by_queries(queries: ir.Table, rows: ir.Table, name: str) -> ir.Table:
     shown = shown.mutate(position=shown.position.cast("int64"), kind=ibis.literal(IMPRESSION, type=kind))
     casts = {key: rows[key].type() for key in ("session", "query")}
     shown = shown.mutate(**{key: shown[key].cast(kind) for key, kind in casts.items()})
-    clicks = rows.filter(rows.kind == CLICK).mutate(document=rows.document.cast("string"))
+    clicks = rows.filter(rows.kind.isin([CLICK, SEEN])).mutate(document=rows.document.cast("string"))
     return clicks.select(shown.columns).union(shown)
 
 

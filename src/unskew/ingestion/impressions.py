@@ -131,9 +131,7 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
         taken[f"context_{number}"] = entry.cast("string") if is_level else feature_values(entry).fill_null(missing)
         context.append((column, is_level))
     if columns.seen is not None:
-        looked = value("seen")
-        looked = looked.cast("int8") if looked.type().is_boolean() else _finite(looked)
-        taken["seen"] = (looked > 0).cast("float32") - (looked < 0).cast("float32")  # below 0: see `reasons`
+        taken["seen"] = _looks(value("seen"))
     for number, feature in enumerate(features):
         taken[f"feature_{number}"] = feature_values(table[feature])
     for number, column in enumerate(columns.feedback):
@@ -313,6 +311,17 @@ def _clicks(value: Any, refuse: Any) -> Any:
         return ibis.cases((word.isin(CLICKED), 1), (word.isin(NOT_CLICKED), 0), else_=ibis.null("int8")).cast("int8")
     number = value if kind.is_integer() else _whole_numbers(value, refuse)
     return ibis.cases((number == 0, 0), (number >= 1, 1), else_=ibis.null("int8")).cast("int8")
+
+
+def _looks(value: Any) -> Any:
+    """1 for a look, 0 for none, null where nothing was recorded, and -1 for what is no number from 0."""
+    if value.type().is_boolean():
+        return value.cast("float32")
+    number = _finite(value)
+    bad = (number < 0).fill_null(False)
+    if value.type().is_string():
+        bad = bad | (number.isnull() & (value.strip() != "").fill_null(False))
+    return ibis.cases((bad, -1.0), (number > 0, 1.0), (number == 0, 0.0), else_=ibis.null("float64")).cast("float32")
 
 
 def _kinds(value: Any, columns: Columns) -> Any:

@@ -265,10 +265,11 @@ def _only_events(engine: Engine, opened: Opened, queries: _Place | None) -> Open
             "name the events that are impressions with --impression-event, or give what queries returned with --queries"
         )
     if not has_impressions and queries is not None:
-        if columns.where is not None or shape.extras:
+        by_event = {"seen"} if columns.seen is None else set()
+        if columns.where is not None or set(shape.extras) - by_event:
             raise ValueError(
                 f"{opened.name}: no impressions were logged, and what queries returned has no other columns: leave out "
-                "--where, --bias, --context, --grade, --policy-score and --intervention, or log impressions"
+                "--where, --bias, --context, --grade, --policy-score, --intervention and --seen, or log impressions"
             )
         rows, shape = shown_by_queries(queries.rows, rows, queries.name), replace(shape, features=())
     known = rows.filter(rows.kind != OTHER)

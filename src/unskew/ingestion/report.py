@@ -33,7 +33,9 @@ REASONS: dict[str, Reason] = {
     "bad_click": Reason(
         "rows whose click is neither yes nor no", "rows", "write 0 and 1, or name another column with --click"
     ),
-    "bad_look": Reason("rows with looks below 0", "rows", "write 0 or 1, or seconds from 0; empty where not recorded"),
+    "bad_look": Reason(
+        "rows whose look is no number from 0", "rows", "write 0 or 1, or seconds; leave it empty where not recorded"
+    ),
     "bad_time": Reason("rows without a readable time", "rows", "write ISO times or numbers since 1970, or --time none"),
     "bad_number": Reason(
         "rows without a finite number as policy score or bias value", "rows", "fill the column, or do not name it"
@@ -41,6 +43,11 @@ REASONS: dict[str, Reason] = {
     "capped": Reason("rows of sessions that are more than a user may have", "rows", "raise --cap-user"),
     "lone_click": Reason(
         "clicks without an impression", "clicks", "log the impression too, with the same session, query and document"
+    ),
+    "lone_look": Reason(
+        "looks at documents that were not shown",
+        "looks",
+        "log the impression too, with the same session, query and document",
     ),
     "early_click": Reason(
         "clicks that come before their impression", "clicks", "check the clocks, or leave times out with --time none"
@@ -136,6 +143,7 @@ class Ingested:
     unused: Sequence[str] = ()  # columns that no role and no feature took
     about_columns: Sequence[str] = ()  # sentences: outcomes, scores
     missing: Mapping[str, int] = field(default_factory=dict)  # documents in which a feature is missing
+    recorded: int | None = None  # sessions in which looks were recorded; None: no look was asked for
 
     @property
     def remarks(self) -> list[str]:
@@ -151,6 +159,11 @@ class Ingested:
             )
         if not self.features:
             found.append("There is no feature: diagnose can look at the log, but no ranker can learn from it.")
+        if self.recorded is not None:
+            share = self.recorded / max(self.sessions, 1)
+            found.append(
+                f"Looks are recorded in {self.recorded:,} sessions ({share:.0%}); unskew diagnose checks them."
+            )
         found += self.about_columns
         if self.versions > self.documents:
             found.append(

@@ -85,6 +85,7 @@ def report_of(opened: Opened, shown: ReadImpressions, n_rows: int, logs: Counted
         unused=opened.unused,
         about_columns=(*opened.remarks, *dropped.remarks),
         missing=shown.missing,
+        recorded=logs.recorded if shown.shape.seen else None,
     )
 
 
@@ -208,10 +209,12 @@ class Counted:
         self.logs = logs
         names = ("impressions", "sessions", "clicks", "lists", "queries", "documents", "versions", "shards")
         self.totals = dict.fromkeys(names, 0)
+        self.recorded = 0  # sessions with looks
 
     def __iter__(self) -> Iterator[ClickLog]:
         for log in self.logs:
             sizes = (impressions_of(log), log.n_sessions, log.n_clicks, log.n_lists, len(log.query_ids))
             found = zip(self.totals, (*sizes, log.n_documents, len(log.features), 1), strict=True)
             self.totals |= {name: self.totals[name] + round(size) for name, size in found}
+            self.recorded += 0 if log.seen_sessions is None else round(float(log.seen_sessions.sum()))
             yield log

@@ -4,6 +4,7 @@ A look that is recorded with probability $1 - m$, and with probability $f$ where
 $q_k(x) = f + (1 - m - f)\,o_k(x)$. Misses only rescale. False alarms can be told from clicks where documents moved:
 with click rates $c_k(x) = r(x)\,o_k(x)$ of one document at two positions, $c_k q_j - c_j q_k = f\,(c_k - c_j)$. Click
 rate and record of each product come from other sessions, so that both sides, added up over documents, are unbiased.
+No rate can be above the record of the position that is looked at least; a larger one says that clicks are no product.
 """
 
 from __future__ import annotations
@@ -101,8 +102,15 @@ def false_alarms(log: ClickLog) -> FalseAlarms:
         raise ValueError(f"no document was shown at two positions, so that false alarms cannot be told: {REMEDY}")
     if abs(right.sum()) <= CERTAIN * np.sqrt((right**2).sum()):
         raise ValueError(f"clicks on documents that moved hardly differ between positions: {REMEDY}")
-    rate = left.sum() / right.sum()
-    return FalseAlarms(float(rate), float(np.sqrt(((left - rate * right) ** 2).sum()) / abs(right.sum())), n_moved)
+    rate = float(left.sum() / right.sum())
+    error = float(np.sqrt(((left - rate * right) ** 2).sum()) / abs(right.sum()))
+    least = float(np.nanmin(look_rates(log)))  # what was not looked at is recorded at that rate at most
+    if rate - CERTAIN * error > least:
+        raise ValueError(
+            f"false alarms come out at {rate:.2f} ± {error:.2f}, but one position was recorded in {least:.2f} of the "
+            f"sessions only: clicks are no product of relevance and looks here, so they cannot tell: {REMEDY}"
+        )
+    return FalseAlarms(rate, error, n_moved)
 
 
 def _above(values: NDArray[np.float64], document: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -59,7 +59,7 @@ class IdPages:
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     def log(self) -> ClickLog:
-        """The pages as a log without features that knows which documents were clicked together."""
+        """The pages as a log without features: which documents were clicked together, and looks if recorded."""
         n_pages, n_positions = self.document_ids.shape
         table = {
             "session": np.repeat(np.arange(n_pages), n_positions),
@@ -68,7 +68,10 @@ class IdPages:
             "position": np.tile(np.arange(n_positions), n_pages),
             "click": self.clicks.reshape(-1),
         }
-        return ClickLog.from_table(pa.table(table), features=())
+        if self.hovered is not None:
+            table["hovered"] = self.hovered.reshape(-1)
+        seen = None if self.hovered is None else "hovered"
+        return ClickLog.from_table(pa.table(table), features=(), seen=seen)
 
     def judged(self) -> JudgedSet | None:
         """Every graded document of each query once; None: the log has no grades."""

@@ -21,7 +21,7 @@ from unskew.diagnosis.estimators.propensities import seen
 
 BLIND = 0.25  # share of clicks without a look: below it looks are missed now and then, which changes nothing
 CONSTANT = 0.01  # share of looks that differ from the rest
-LEAST_LEFT = 0.25  # share of the variance of clicks that the record must leave to relevance
+LEAST_LEFT = 0.15  # share of the variance of clicks that the record must leave to relevance
 
 
 @dataclass(frozen=True, eq=False)
