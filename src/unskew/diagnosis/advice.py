@@ -150,6 +150,8 @@ def scalar_violated(known: Facts) -> str | None:
 
 
 def _ipw(known: Facts) -> Judged:
+    if known.curve is None and known.looks and not known.faulty_looks:
+        return TRY, "no estimator can tell the curve from clicks, but the record of looks can: pass estimator=seen"
     if known.curve is None:
         return CANNOT, "no estimator can tell the curve from this log; it needs propensities from elsewhere"
     violated = scalar_violated(known)

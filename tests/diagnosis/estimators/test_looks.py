@@ -72,8 +72,8 @@ def test_clicks_per_look_tell_a_record_that_grows_with_interest(judged):
     assert "hardly differ between documents" in fault
 
 
-def word(diagnosis):
-    (advice,) = [entry for entry in advise(facts(diagnosis)) if entry.method == "attention"]
+def word(diagnosis, method="attention"):
+    (advice,) = [entry for entry in advise(facts(diagnosis)) if entry.method == method]
     return advice
 
 
@@ -86,6 +86,7 @@ def test_the_record_stands_beside_the_other_curves(judged, tmp_path):
     assert "looks recorded" in write_diagnosis(found, tmp_path / "page.html", "log", "unskew diagnose log").read_text()
     json.dumps(as_plain(found), allow_nan=False)
     assert word(found).word == TRAIN
+    assert "pass estimator=seen" in word(found, "ipw").reason
 
 
 def test_false_alarms_and_faults_change_the_advice(judged):
