@@ -26,7 +26,8 @@ WITHOUT_COUPLING = ("dla", "two_tower", PLAIN)
 WITH_COUPLING = ("low_rank", "lbd", PLAIN)
 BY_LOOKS = "attention"  # before all others where looks are recorded and the record is consistent
 WITH_BOTH_SIGNS = ("lbd", "low_rank", PLAIN)  # coupling and trust look the same, and low_rank fails under trust
-# Documents that catch the eye matter least at the top: all that counts once position-only observation is rejected.
+# Documents that catch the eye matter least at the top: all that counts once position-only observation is rejected, and
+# where looks say what was observed, so that nobody has to assume it.
 IN_SPITE_OF_COUPLING = ("top_agreement",)
 
 Measured = Mapping[str, Mapping[str, Vector]]  # method -> criterion -> one value per query
@@ -83,10 +84,11 @@ def choose(measured: Measured, *, trust: bool | None = None) -> Choice:
     coupled = coupling is not None and coupling.found
     order = WITHOUT_COUPLING if not coupled else WITH_BOTH_SIGNS if trust else WITH_COUPLING
     pool = [name for name in (BY_LOOKS, *order) if name in measured] or list(measured)
-    criterion = deciding_criterion({name: measured[name] for name in pool}, coupled=coupled)
+    criterion = deciding_criterion({name: measured[name] for name in pool}, coupled=coupled or pool[0] == BY_LOOKS)
     safe = pool[0]
     if criterion is None:
-        return Choice(safe, f"{safe} is the safe choice: no criterion can rank methods on this log", coupling)
+        why = "it learns from recorded looks" if safe == BY_LOOKS else "no criterion can rank methods on this log"
+        return Choice(safe, f"{safe} is the safe choice: {why}", coupling)
     title = CRITERIA[criterion].title
     best = max((name for name in pool), key=lambda name: np.nanmean(measured[name][criterion]))
     if best != safe:
@@ -119,7 +121,7 @@ def certify(
     Plain clicks replace it where they are better beyond the interval. Gives the choice, the criterion by which
     production could be compared (None: by none), and the standings.
     """
-    coupled = choice.coupling is not None and choice.coupling.found
+    coupled = choice.method == BY_LOOKS or (choice.coupling is not None and choice.coupling.found)
     rivals = {name: measured[name] for name in dict.fromkeys([choice.method, PLAIN]) if name in measured}
     criterion = deciding_criterion(rivals, coupled=coupled)
     if criterion is not None and choice.method != PLAIN and PLAIN in rivals:

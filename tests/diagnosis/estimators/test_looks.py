@@ -109,7 +109,9 @@ def test_auto_prefers_a_consistent_record():
     noise = 0.01 * np.random.default_rng(0).normal(size=100)
     found = {name: {"dr": 1.0 + noise} for name in ("naive", "dla", "attention")}
     assert choose(found).method == "attention"
-    assert choose({**found, "dla": {"dr": 1.5 + noise}}).method == "dla"
+    assert choose({**found, "dla": {"dr": 1.5 + noise}}).method == "attention", "dr assumes observation by position"
+    on_top = {name: {"top_agreement": 1.0 + noise} for name in found}
+    assert choose({**on_top, "dla": {"top_agreement": 1.5 + noise}}).method == "dla"
 
 
 def test_auto_tries_what_learns_from_looks(judged):
