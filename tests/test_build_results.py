@@ -84,7 +84,7 @@ def test_tables_and_verdicts_stand_on_the_page(page_builder, runs, tmp_path):
     assert f"| CDLA-LD, [cdla-table3](#cdla-table3) | {claim} | {words} | – | – | – |" in lines
     assert "| *fails* | 1 | 0 | 0 | 0 |" in lines
     assert "page context: CDLA-LD − CDLA +0.1000 ndcg@10 (+0.1000 to +0.1000): holds" in page
-    assert "Repetitions: 2. Runs: 12. Failed: 0." in page
+    assert "Repetitions: 2. Runs: 30. Failed: 0." in page
     assert "unskew reproduce cdla-table3 --data world:small --seeds 2" in lines
     assert "* `lbd-table1`: LBD, Tables 1, 3 and 4: ranking when examination depends on the document" in lines
     assert (tmp_path / "figures" / "results" / "cdla-table3-world-small-ndcg10.svg").is_file()
@@ -130,7 +130,7 @@ def test_runs_that_failed_are_counted_and_named(page_builder, runs, tmp_path):
     change(runs, failed=[{"run": "position only, CDLA, world:small, seed 1", "error": "MemoryError"}])
     page_builder.build(runs, tmp_path / "results.md", NOTES)
     page = (tmp_path / "results.md").read_text(encoding="utf-8")
-    assert "Runs: 11. Failed: 1." in page
+    assert "Runs: 29. Failed: 1." in page
     assert "* failed: position only, CDLA, world:small, seed 1: MemoryError" in page
 
 

@@ -1,11 +1,14 @@
 """Settings: strict where a typing error would cost hours, and every shipped file is sound."""
 
+from dataclasses import replace
+
 import pytest
 
 from unskew.comparison.plan import plan
 from unskew.comparison.settings import SimulationSettings
 from unskew.methods import METHODS
 from unskew.papers.experiment_files import load_experiment, parse_experiment, shipped
+from unskew.papers.reproduce import reproduce
 
 SMALLEST = """
 title = "t"
@@ -152,3 +155,44 @@ def test_code_of_ones_own_is_imported_where_it_is_allowed():
     text = "title = 't'\npaper = 'p'\nquestion = 'q'\n[[methods]]\nlabel = 'a'\nmethod = 'unskew.methods.dla:DLA'"
     (entry,) = parse_experiment(text, "x", allow_code=True).methods
     assert entry.method is METHODS["dla"]
+
+
+PAPERS = [name for name in shipped() if "paper" in load_experiment(name).variants]
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_the_papers_own_settings_can_be_planned(name):
+    experiment = load_experiment(name)
+    for variant in experiment.variants:
+        varied = experiment.varied(variant)
+        strangers = {*experiment.variants[variant].methods, *experiment.variants[variant].grids}
+        assert strangers <= {entry.label for entry in experiment.methods}
+        groups = plan(varied, "world:tiny", 1)
+        recipes = [
+            run.definition["recipe"] for group in groups for run in group.candidates if "recipe" in run.definition
+        ]
+        assert recipes
+        if not name.startswith("cdla"):
+            assert {recipe["settings"]["weight_decay"] for recipe in recipes} <= {0.0, 0.001}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAPERS)
+def test_the_papers_own_settings_run(name, tmp_path):
+    experiment = load_experiment(name).varied("paper")
+    options = {"steps": 6, "validate_every": 3, "hidden": [8], "batch_size": 16, "expand": 8}
+    few = {
+        "methods": tuple(
+            replace(entry, grid={key: values[:1] for key, values in entry.grid.items()}) for entry in experiment.methods
+        ),
+        "simulation": replace(experiment.simulation, sessions=8),
+    }
+    done = reproduce(
+        replace(experiment, **few, figures=(), variants={}),
+        data="world:tiny",
+        seeds=1,
+        jobs=1,
+        options=options,
+        out=tmp_path / "out",
+    )
+    assert [(run.title, error) for run, error in done.results.failed] == []

@@ -24,6 +24,7 @@ from unskew.comparison.rows import Outcome
 from unskew.comparison.sources import Definition, judged_split, own_log
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.feedback import feedback_of
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.criteria import Contender, measure_all
 from unskew.evaluation.evaluate import Scorer, evaluate
 from unskew.evaluation.held_out import HeldOut
@@ -32,6 +33,7 @@ from unskew.training.boosting import need_trees
 
 GRADES = 32
 TREES = 150
+PATIENCE = 30  # trees without a better validation
 LIGHTGBM = {"lightgbm": False, "lightgbm_position": True}  # label -> whether it gets the positions
 LOOKS_BETTER = (
     "{}: whether this ranker has learnt from the clicks it is compared by is not known here. If it has, it looks "
@@ -44,8 +46,12 @@ def lightgbm_rows() -> tuple[str, ...]:
     return tuple(LIGHTGBM) if importlib.util.find_spec("lightgbm") is not None else ()
 
 
-def train_lightgbm(log: ClickLog, *, position: bool, seed: int = 0) -> Scorer:
-    """LightGBM's `lambdarank` on the click rates of a log."""
+def train_lightgbm(log: ClickLog, *, position: bool, seed: int = 0, validate: JudgedSet | None = None) -> Scorer:
+    """LightGBM's `lambdarank` on the click rates of a log.
+
+    Args:
+        validate: judged queries that choose the number of trees; None: all of them are kept.
+    """
     need_trees("lightgbm")
     import lightgbm
 
@@ -70,7 +76,14 @@ def train_lightgbm(log: ClickLog, *, position: bool, seed: int = 0) -> Scorer:
         "seed": seed,
         "verbose": -1,
     }
-    return TreesRanker(from_lightgbm(lightgbm.train(options, rows, TREES).model_to_string())).eval()
+    if validate is None:
+        return TreesRanker(from_lightgbm(lightgbm.train(options, rows, TREES).model_to_string())).eval()
+    grades = np.minimum(np.floor(validate.grades), GRADES - 1).astype(np.int64)
+    judged = lightgbm.Dataset(validate.features, grades, group=validate.sizes, reference=rows, params={"verbose": -1})
+    options |= {"metric": "ndcg", "eval_at": [10]}
+    stop = lightgbm.early_stopping(PATIENCE, verbose=False)
+    booster = lightgbm.train(options, rows, TREES, valid_sets=[judged], callbacks=[stop])
+    return TreesRanker(from_lightgbm(booster.model_to_string(num_iteration=booster.best_iteration))).eval()
 
 
 def measure_lightgbm(definition: Definition) -> Outcome:

@@ -11,8 +11,10 @@ experiment gives to the policy or the user stays as it is.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
@@ -23,9 +25,9 @@ from typing import Any
 from unskew.comparison.settings import Entry, Experiment, OptionTable, Setting, SimulationSettings
 from unskew.data.judged.catalogue import load, own_files
 from unskew.data.judged.catalogue_entries import CATALOGUE, FOLDS
-from unskew.methods import hyper_parameters
+from unskew.methods import Method, hyper_parameters
 from unskew.metrics import metric
-from unskew.options import options_of
+from unskew.options import near, options_of
 from unskew.parts import described, find, is_outside, outside_name, outside_parts
 from unskew.recipe import Recipe
 from unskew.simulation.policies import POLICIES, make_policy
@@ -33,6 +35,8 @@ from unskew.simulation.users import USERS, describe, make_user
 
 WORLD_GRADE = 4.0
 FOLD_OVERLAP = 1 / 3  # of five folds three parts train and one tests
+OF_CATALOGUE = "catalogue"  # the transform that the catalogue suggests for the data
+REFERENCE_ROWS = {"logger": "Logger", "lightgbm": "LightGBM", "lightgbm_position": "LightGBM position"}
 DRAWN = {"policy": "seed", "user": "direction_seed"}  # what a repetition redraws, besides clicks and training
 WORLDS = re.compile(r"(?P<size>world:\w+):(?P<first>\d+)-(?P<last>\d+)")
 FORMAT = 2
@@ -124,7 +128,18 @@ def plan(
     for setting in experiment.settings or (Setting(""),):
         for entry in experiment.methods:
             groups += _groups(experiment, setting, entry, repetitions, own)
+        groups += [_reference_group(experiment, setting, row, repetitions) for row in _known_rows(experiment)]
     return groups
+
+
+def _known_rows(experiment: Experiment) -> list[str]:
+    """Rows besides the methods; those of LightGBM only where it is installed."""
+    trees = importlib.util.find_spec("lightgbm") is not None
+    left_out = [row for row in experiment.rows if "lightgbm" in row and not trees]
+    if left_out:
+        text = "LightGBM is not installed, its rows are left out: pip install 'unskew[trees]'"
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+    return [row for row in experiment.rows if row not in left_out]
 
 
 def repetitions_of(data: str, seeds: int | None = None, folds: Sequence[int] = ()) -> list[Repetition]:
@@ -197,6 +212,21 @@ def _groups(
     return [Group(setting.name, entry.label, tuple(candidates), again)]
 
 
+def _reference_group(experiment: Experiment, setting: Setting, row: str, repetitions: list[Repetition]) -> Group:
+    """A row that no method makes, such as the logger; it is drawn anew with every repetition."""
+    if row not in REFERENCE_ROWS:
+        raise ValueError(f"unknown row '{row}'{near(row, REFERENCE_ROWS)}: choose from {', '.join(REFERENCE_ROWS)}")
+    label = REFERENCE_ROWS[row]
+
+    def make(repetition: Repetition) -> Run:
+        simulated = _simulated(experiment, setting, repetition)
+        registered = _registered(experiment, simulated["simulation"])
+        definition = {**_measured(experiment, repetition), "task": row, "row": row} | simulated | registered
+        return Run(setting.name, label, {}, repetition, definition)
+
+    return Group(setting.name, label, (make(repetitions[0]),), lambda _: [make(entry) for entry in repetitions[1:]])
+
+
 def _with_point(label: str, point: OptionTable) -> str:
     return " ".join([label, *(f"{name}={value}" for name, value in point.items())])
 
@@ -211,50 +241,73 @@ def define(
 ) -> OptionTable:
     """The complete definition of a run."""
     options = {**experiment.training, **setting.options, **entry.options, **point}
+    if options.get("transform") == OF_CATALOGUE:
+        known = CATALOGUE.get(repetition.data)
+        options["transform"] = "automatic" if known is None else known.transform
     recipe = Recipe.of(entry.method, **{**options, "metric": experiment.metric, "seed": repetition.seed})
     recipe.settings.torch_device()  # a device that is not here is refused before any run
-    grade = highest_grade(repetition.data)
+    definition = {
+        **_measured(experiment, repetition),
+        "task": experiment.task,
+        "task_options": experiment.task_options,
+        "recipe": recipe_definition(recipe),
+    }
+    if own is not None:
+        return definition | own | _registered(experiment)
+    needs_logger = any(metric(name).among for name in experiment.metrics)
+    if recipe.method_class.learns_from == "judgements" and not needs_logger:  # from no log
+        return definition | _registered(experiment)
+    simulated = _simulated(experiment, setting, repetition)
+    if simulated["simulation"]["clicks"] == "fresh" and not _learns_fresh(recipe, entry):
+        simulated["simulation"]["clicks"] = "fixed"  # it looks at a log as a whole
+    told = {"interventions": dict(entry.interventions), "oracle": entry.oracle}
+    return definition | simulated | told | _registered(experiment, simulated["simulation"])
+
+
+def _measured(experiment: Experiment, repetition: Repetition) -> OptionTable:
+    """What decides how any row is measured."""
     definition = {
         "format": FORMAT,
         "version": version("unskew"),
-        "task": experiment.task,
-        "task_options": experiment.task_options,
         "data": repetition.data,
-        "recipe": recipe_definition(recipe),
         "metrics": list(experiment.metrics),
         "metric": experiment.metric,
         "undefined": experiment.undefined,
-        "max_grade": grade,
+        "max_grade": highest_grade(repetition.data),
     }
     files = own_files(repetition.data)
-    if files:
-        definition["data_digest"] = data_digest(tuple(files.values()))
-    measures = [part for name in experiment.metrics if isinstance(name, str) and (part := metric(name).outside)]
-    if own is not None:
-        return definition | own | _registered(measures)
-    needs_logger = any(metric(name).among for name in experiment.metrics)
-    if recipe.method_class.learns_from == "judgements" and not needs_logger:  # from no log
-        return definition | _registered(measures)
+    return definition | ({"data_digest": data_digest(tuple(files.values()))} if files else {})
+
+
+def _simulated(experiment: Experiment, setting: Setting, repetition: Repetition) -> OptionTable:
+    """What decides the log."""
+    grade = highest_grade(repetition.data)
     simulation = _fitted_to_grades(experiment.simulation.changed(setting.simulation), grade)
     simulation = _redrawn(simulation, repetition.seed)
-    shows, clicks = simulation.policy["name"], simulation.user["name"]
-    named: list[Any] = [find("policy", POLICIES, shows)] if isinstance(shows, str) else []
-    named += [find("user", USERS, clicks)] if isinstance(clicks, str) else []
-    simulated = {
+    return {
         "simulation": asdict(simulation),
         "policy_defaults": describe(POLICIES, make_policy(**simulation.policy)),
         "user_defaults": describe(USERS, make_user(**simulation.user)),
         "simulation_seed": repetition.seed,
-        "interventions": dict(entry.interventions),
-        "oracle": entry.oracle,
     }
-    return definition | _registered([*measures, *named]) | simulated
 
 
-def _registered(parts: Sequence[Any]) -> OptionTable:
+def _registered(experiment: Experiment, simulation: OptionTable | None = None) -> OptionTable:
     """Outside parts that stand in a definition by the name an installed package gave them: their code names the run."""
-    outside = [part for part in parts if is_outside(part)]
+    parts: list[Any] = [metric(name).outside for name in experiment.metrics if isinstance(name, str)]
+    for what, choices in (("policy", POLICIES), ("user", USERS)) if simulation is not None else ():
+        name = simulation[what]["name"]  # type: ignore[index]
+        parts += [find(what, choices, name)] if isinstance(name, str) else []  # type: ignore[arg-type]
+    outside = [part for part in parts if part is not None and is_outside(part)]
     return {"registered": outside} if outside else {}
+
+
+def _learns_fresh(recipe: Recipe, entry: Entry) -> bool:
+    """Whether a method can learn from clicks that are drawn anew at every step."""
+    method = recipe.method_class
+    whole = method.prepare is not Method.prepare or method.finish is not Method.finish
+    estimated = any(recipe.hyper_parameters.get(name) is None for name in method.estimated)
+    return not (whole or estimated or entry.oracle or entry.interventions)
 
 
 def recipe_definition(recipe: Recipe) -> OptionTable:

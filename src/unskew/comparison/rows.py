@@ -43,6 +43,8 @@ DECIDES = (
     "training",
     "diagnosis",
     "comparison/held_out",
+    "comparison/outside",
+    "comparison/reference_rows",
     "comparison/sources",
     "comparison/tasks",
     "papers/few_labels",

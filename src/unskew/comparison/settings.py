@@ -88,3 +88,4 @@ class Experiment:
     simulation: SimulationSettings = field(default_factory=SimulationSettings)
     settings: tuple[Setting, ...] = ()
     methods: tuple[Entry, ...] = ()
+    rows: tuple[str, ...] = ()  # besides the methods: logger, lightgbm, lightgbm_position

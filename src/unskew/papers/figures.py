@@ -147,7 +147,11 @@ def _learning_curves(experiment: Experiment, results: Results, options: dict[str
     lines, bands = {}, {}
     for label in options.get("labels", table.labels(setting)):
         abouts = [result.outcome.about for result in table.of(setting, label)]
-        curves = [dict(zip(about["steps"], about["validation_by_step"], strict=True)) for about in abouts]
+        curves = [
+            dict(zip(about["steps"], about["validation_by_step"], strict=True)) for about in abouts if "steps" in about
+        ]
+        if not curves:  # the logger does not learn
+            continue
         steps = sorted(set.intersection(*map(set, curves)))  # early stopping ends some before others
         if steps:
             values = np.array([[curve[step] for step in steps] for curve in curves])

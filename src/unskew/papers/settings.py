@@ -55,6 +55,7 @@ class Variant:
     simulation: OptionTable = field(default_factory=dict)
     grids: dict[str, Grid] = field(default_factory=dict)  # label -> grid
     options: dict[str, OptionTable] = field(default_factory=dict)  # setting -> options
+    methods: dict[str, OptionTable] = field(default_factory=dict)  # label -> options, over those of the experiment
     settings: tuple[Setting, ...] = ()  # besides those of the experiment
     seeds: int | None = None  # None: as the experiment
 
@@ -90,5 +91,12 @@ class PaperExperiment(Experiment):
                 replace(entry, options={**entry.options, **variant.options.get(entry.name, {})})
                 for entry in sorted((*self.settings, *variant.settings), key=lambda entry: entry.x or 0)
             ),
-            methods=tuple(replace(entry, grid=variant.grids.get(entry.label, entry.grid)) for entry in self.methods),
+            methods=tuple(
+                replace(
+                    entry,
+                    grid=variant.grids.get(entry.label, entry.grid),
+                    options={**entry.options, **variant.methods.get(entry.label, {})},
+                )
+                for entry in self.methods
+            ),
         )

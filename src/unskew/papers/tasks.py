@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from unskew.comparison.held_out import HELD_OUT, Case, contender_of, make_case
+from unskew.comparison.reference_rows import ROW_TASKS
 from unskew.comparison.rows import Outcome
 from unskew.comparison.sources import (
     Definition,
@@ -168,6 +169,7 @@ def _summary(values: dict[str, Vector]) -> dict[str, list[float]]:
 
 PAPER_TASKS: dict[str, Task] = {
     **TASKS,
+    **ROW_TASKS,
     "inference_time": inference_time,
     "click_matrix": click_matrix,
     "embeddings": embeddings,
