@@ -297,7 +297,7 @@ def _registered(experiment: Experiment, simulation: OptionTable | None = None) -
     parts: list[Any] = [metric(name).outside for name in experiment.metrics if isinstance(name, str)]
     for what, choices in (("policy", POLICIES), ("user", USERS)) if simulation is not None else ():
         name = simulation[what]["name"]  # type: ignore[index]
-        parts += [find(what, choices, name)] if isinstance(name, str) else []  # type: ignore[arg-type]
+        parts += [find(what, choices, name)] if isinstance(name, str) else []
     outside = [part for part in parts if part is not None and is_outside(part)]
     return {"registered": outside} if outside else {}
 
