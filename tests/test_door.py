@@ -7,8 +7,10 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +102,16 @@ PYTHON_NAMES = {"train": "fit", "methods": "METHODS", "data": "data_sets"}  # of
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_a_function_of_its_name(name: str) -> None:
     assert PYTHON_NAMES.get(name, name) in unskew.__all__
+
+
+def test_the_page_on_architecture_has_the_layers_of_the_import_contract() -> None:
+    root = Path(__file__).parents[1]
+    contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = [part.strip() for layer in contracts[0]["layers"] for part in layer.split(":")]
+    rows = re.findall(r"^\| (`[a-z_.`, ]+) \|", (root / "docs" / "architecture.md").read_text(), re.MULTILINE)
+    named = re.findall(r"`([a-z_.]+)`", " ".join(rows))
+    assert named == list(
+        dict.fromkeys(
+            "diagnosis" if part.startswith("diagnosis.") and part != "diagnosis.estimators" else part for part in layers
+        )
+    )

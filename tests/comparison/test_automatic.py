@@ -5,7 +5,7 @@ import pytest
 
 import unskew
 from unskew.comparison.automatic import UNKNOWN
-from unskew.comparison.choice import Choice, CouplingTest, certify, choose, tried_later
+from unskew.comparison.choice import Choice, CouplingTest, certify, choose_method, tried_later
 from unskew.diagnosis.advice import advise, facts, worth_comparing
 from unskew.diagnosis.assemble import diagnose
 
@@ -31,16 +31,16 @@ def measured(gain, **dr):
 
 
 def test_without_coupling_the_safe_choice_stays_unless_another_is_better_beyond_the_interval():
-    close = choose(measured(0.0, naive=1.0, dla=1.2, two_tower=1.2005, low_rank=5.0))
+    close = choose_method(measured(0.0, naive=1.0, dla=1.2, two_tower=1.2005, low_rank=5.0))
     assert close.method == "dla"
     assert not close.coupling.found
     assert "safe choice" in close.reason
-    far = choose(measured(0.0, naive=1.0, dla=1.2, two_tower=1.3, low_rank=5.0))
+    far = choose_method(measured(0.0, naive=1.0, dla=1.2, two_tower=1.3, low_rank=5.0))
     assert far.method == "two_tower"
 
 
 def test_where_position_alone_is_rejected_its_criteria_do_not_count():
-    chosen = choose(measured(0.05, naive=1.0, dla=1.2, two_tower=9.0, low_rank=0.5))
+    chosen = choose_method(measured(0.05, naive=1.0, dla=1.2, two_tower=9.0, low_rank=0.5))
     assert chosen.coupling.found
     assert (chosen.method, chosen.criterion) == ("low_rank", None)
     assert "no criterion can rank" in chosen.reason
@@ -48,7 +48,7 @@ def test_where_position_alone_is_rejected_its_criteria_do_not_count():
 
 def test_with_signs_of_trust_beside_coupling_the_safe_choice_is_another():
     found = {**measured(0.05, naive=1.0, two_tower=1.0, low_rank=1.0), "lbd": {"dr": 1.0 + NOISE[3]}}
-    assert choose(found, trust=True).method == "lbd"
+    assert choose_method(found, trust=True).method == "lbd"
     assert tried_later(["lbd"], measured(0.05, two_tower=1.0, low_rank=1.0), trust=True) == ["lbd"]
     assert tried_later(["lbd"], measured(0.0, two_tower=1.0, low_rank=1.0), trust=True) == []
 

@@ -7,36 +7,36 @@ import torch
 from torch.testing import assert_close
 
 from unskew.lists import ClickedLists, JudgedLists
-from unskew.networks.line_search import Axis, ScoredLists, choose, of_clicks, of_metric, search, spread_axes
+from unskew.networks.line_search import Axis, ScoredLists, best_with_caution, of_clicks, of_metric, search, spread_axes
 
 
 def test_without_caution_the_best_is_taken():
     values = torch.tensor([[0.5, 0.5], [0.5, 0.7], [0.4, 0.6]])
-    assert choose(values, caution=0.0)[0] == 1
+    assert best_with_caution(values, caution=0.0)[0] == 1
 
 
 def test_the_first_that_is_within_the_standard_error_is_taken():
     # Against the last, the first loses 1, 0, 0, 1 (mean .5, standard error √(1/3)/2 = .289): 1.73 errors.
     # The second loses .2, 0, 0, 0 (mean .05, standard error .1/2 = .05): one error.
     values = torch.tensor([[0.0, 1.0, 1.0, 0.0], [0.8, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]], dtype=torch.float64)
-    assert choose(values, caution=0.99)[0] == 2
-    assert choose(values, caution=1.01)[0] == 1
-    taken, plausible = choose(values, caution=1.74)
+    assert best_with_caution(values, caution=0.99)[0] == 2
+    assert best_with_caution(values, caution=1.01)[0] == 1
+    taken, plausible = best_with_caution(values, caution=1.74)
     assert taken == 0
     assert plausible.tolist() == [True, True, True]
 
 
 def test_a_sure_loss_is_not_plausible():
     values = torch.tensor([[0.1, 0.2, 0.3], [0.2, 0.3, 0.4]])
-    taken, plausible = choose(values, caution=3.0)
+    taken, plausible = best_with_caution(values, caution=3.0)
     assert taken == 1
     assert plausible.tolist() == [False, True]
 
 
 def test_one_list_decides_nothing_unless_it_is_believed():
     values = torch.tensor([[0.1], [0.9]])
-    assert choose(values, caution=1.0)[0] == 0
-    assert choose(values, caution=0.0)[0] == 1
+    assert best_with_caution(values, caution=1.0)[0] == 0
+    assert best_with_caution(values, caution=0.0)[0] == 1
 
 
 def judged(grades):

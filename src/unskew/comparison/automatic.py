@@ -1,7 +1,7 @@
 """Auto: look at a log, try the methods that can work on it, choose one, certify it, and train it on everything.
 
-Two parts of the held-out queries do two jobs: one chooses (`choice.choose`), the other certifies the choice against
-plain clicks and production. With checkpoints, a run that was cut off goes on where it was.
+Two parts of the held-out queries do two jobs: one chooses (`choice.choose_method`), the other certifies the choice
+against plain clicks and production. With checkpoints, a run that was cut off goes on where it was.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from unskew.comparison.against_production import TO_RANK_PRODUCTION, Standing
-from unskew.comparison.choice import BY_LOOKS, PLAIN, Choice, Measured, certify, choose, tried_first, tried_later
+from unskew.comparison.choice import BY_LOOKS, PLAIN, Choice, Measured, certify, choose_method, tried_first, tried_later
 from unskew.comparison.held_out import Case, contender_of, make_case
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import read_log
@@ -178,7 +178,7 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> AutoVerdict:
     runs.total += len(later)
     for measured, more in zip((choosing, certifying), _measure(later, case, runs), strict=True):
         measured.update(more)
-    choice = choose(choosing, trust=known.trust)
+    choice = choose_method(choosing, trust=known.trust)
     production, _ = measure_production(case.production, case.evidence)
     choice, criterion, standings = certify(certifying, production, choice)
     status, line = _against_production(choice, criterion, standings, case)

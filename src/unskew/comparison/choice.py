@@ -74,7 +74,7 @@ def coupling_test(measured: Measured) -> CouplingTest | None:
     return CouplingTest(pairs.mean, *pairs.interval())
 
 
-def choose(measured: Measured, *, trust: bool | None = None) -> Choice:
+def choose_method(measured: Measured, *, trust: bool | None = None) -> Choice:
     """Choose among trained methods by held-out clicks; a method that learns from looks comes first.
 
     Args:

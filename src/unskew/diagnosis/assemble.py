@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.heavy_users import CappedUsers
 from unskew.diagnosis.estimators.by_level import LevelCurves, curves_by_level
 from unskew.diagnosis.estimators.click_kinds import click_matrix_without_grades
 from unskew.diagnosis.estimators.click_rank import ClickRank, click_rank
@@ -36,7 +35,7 @@ from unskew.diagnosis.estimators.pair_causes import PairCauses, pair_causes
 from unskew.diagnosis.estimators.position_pairs import Coverage, intervention_coverage
 from unskew.diagnosis.estimators.propensities import ESTIMATORS
 from unskew.diagnosis.estimators.single_documents import single_documents
-from unskew.diagnosis.estimators.traffic import Traffic, heavy_users, scale_heavy_users, traffic
+from unskew.diagnosis.estimators.traffic import CappedUsers, Traffic, heavy_users, scale_heavy_users, traffic
 from unskew.diagnosis.estimators.trust import Trust, trust_bias
 from unskew.diagnosis.fitted import LEARNT, LearntCurve, ModelBounds, learnt_curve, model_bounds
 from unskew.display import Displayed, Screen, new_axes

@@ -74,7 +74,7 @@ def of_clicks(lists: ClickedLists) -> Callable[[Tensor], Tensor]:
     return value
 
 
-def choose(values: Tensor, caution: float) -> tuple[int, Tensor]:
+def best_with_caution(values: Tensor, caution: float) -> tuple[int, Tensor]:
     """The candidate to take, and which ones are plausible, from values `[candidates, lists]`."""
     best = int(values.mean(1).argmax())
     lost = values[best] - values
@@ -96,7 +96,7 @@ def search(parts: Sequence[ScoredLists], score: Score, axes: Sequence[Axis], cau
             trials[:, number] = axis.lengths
             values = torch.stack([_values(parts, score, trial @ directions) for trial in trials])
             if values.shape[1]:
-                taken, plausible = choose(values, caution)
+                taken, plausible = best_with_caution(values, caution)
                 within = axis.lengths[plausible]
                 lengths[:, number] = torch.stack([within.min(), axis.lengths[taken], within.max()])
     return Found(lengths[1] @ directions, lengths)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import unskew
-from unskew.comparison.choice import choose
+from unskew.comparison.choice import choose_method
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis.advice import DOUBTFUL, TRAIN, advise, facts
@@ -108,10 +108,12 @@ def test_false_alarms_and_faults_change_the_advice(judged):
 def test_auto_prefers_a_consistent_record():
     noise = 0.01 * np.random.default_rng(0).normal(size=100)
     found = {name: {"dr": 1.0 + noise} for name in ("naive", "dla", "attention")}
-    assert choose(found).method == "attention"
-    assert choose({**found, "dla": {"dr": 1.5 + noise}}).method == "attention", "dr assumes observation by position"
+    assert choose_method(found).method == "attention"
+    assert choose_method({**found, "dla": {"dr": 1.5 + noise}}).method == "attention", (
+        "dr assumes observation by position"
+    )
     on_top = {name: {"top_agreement": 1.0 + noise} for name in found}
-    assert choose({**on_top, "dla": {"top_agreement": 1.5 + noise}}).method == "dla"
+    assert choose_method({**on_top, "dla": {"top_agreement": 1.5 + noise}}).method == "dla"
 
 
 def test_auto_tries_what_learns_from_looks(judged):

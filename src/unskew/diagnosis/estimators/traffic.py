@@ -1,7 +1,7 @@
 """Traffic: how a log is made up, and whether few queries, users or robots make most of it.
 
 A log counts sessions, not people. Users are seen only where a bias column names them (`heavy_users`); before a log is
-made, `unskew.data.clicks.heavy_users.cap_heavy_users` does the same on the table of impressions.
+made, `unskew ingest --cap-user` leaves out whole sessions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.heavy_users import CappedUsers
 from unskew.data.clicks.impressions import compact_counts
 from unskew.diagnosis.estimators.curve import NotIdentified
 
@@ -72,6 +71,21 @@ def traffic(log: ClickLog) -> Traffic:
         clickless=clickless,
         everything_clicked=everything,
     )
+
+
+@dataclass(frozen=True)
+class CappedUsers:
+    """What a cap on sessions a user took off."""
+
+    n_users: int
+    n_capped: int
+    most: float | None  # sessions a user may have; None: no cap
+    sessions_dropped: float
+    impressions_dropped: float
+    clicks_dropped: float
+    heaviest: str  # the user with most sessions, before the cap
+    heaviest_share: float  # of all sessions
+    heaviest_rate: float  # clicks an impression: a robot clicks nothing, or everything
 
 
 def heavy_users(log: ClickLog, column: str, most: float | None = None) -> CappedUsers:
