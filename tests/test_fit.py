@@ -189,3 +189,14 @@ def test_positions_that_were_never_shown_are_told(log):
     moved = replace(log, positions=np.where(log.positions > 2, log.positions + 4, log.positions))
     assert fit(Recipe.of("dla", **FAST), moved).trained_on["never_shown"] == [3, 4, 5, 6]
     assert fit(Recipe.of("dla", **FAST), log).trained_on["never_shown"] == []
+
+
+@pytest.mark.parametrize("method", ["naive", "dla", "pair_debias", "vectorization", "pbm", "low_rank"])
+def test_lists_shown_more_than_2_to_the_24_times_train_the_same_ranker(method, log, world):
+    few = log.of_queries(np.arange(40))
+    many = few.weighted(np.full(few.n_lists, 2.0**24 + 1))  # no count is one of float32 any more
+    assert many.sessions.min() > 2**24
+    rankers = [fit(method, each, steps=15, hidden=(8,), progress=False).ranker() for each in (few, many)]
+    scores = [score_documents(ranker, world.test) for ranker in rankers]
+    centred = [each - each.mean() for each in scores]  # losses of whole lists leave one number open
+    np.testing.assert_allclose(*centred, atol=2e-4 * np.abs(centred[0]).max())

@@ -213,3 +213,15 @@ def test_a_log_without_features_works_like_any_other():
     assert log.to_table(features=True).num_rows == 5
     assert log.of_queries([0]).features.shape == (2, 0)
     assert log.split(0.5)[0].n_features == 0
+
+
+def test_counts_that_are_not_exact_are_refused_and_the_largest_exact_one_is_kept():
+    largest = 2**53 - 1
+    log = ClickLog.from_arrays([[1.0], [2.0]], clicks=[largest, 1], group=[2], sessions=[largest])
+    assert log.clicks.tolist() == [[largest, 1]]
+    assert log.n_sessions == largest
+    for count in (2**53, 2**53 + 1, 2**70):
+        with pytest.raises(ValueError, match=r"list 0.* sessions: counts from 2\^53 on are not exact"):
+            ClickLog.from_arrays([[1.0], [2.0]], clicks=[1, 0], group=[2], sessions=[count])
+    with pytest.raises(ValueError, match=r"'cart': counts from 2\^53 on are not exact"):
+        small_log(events={"cart": np.array([[2.0**53, 0], [0, 0], [0, 0]])})

@@ -69,6 +69,14 @@ def test_an_id_without_a_value_is_refused_by_row():
         number_ids(["a", None])
 
 
+@pytest.mark.parametrize("bad", [2.0**53, -(2.0**60), float("nan"), float("inf")])
+def test_a_fraction_that_is_no_exact_id_is_refused_by_row(bad):
+    for read in (number_ids, plain_ids):
+        with pytest.raises(ValueError, match=r"the id in row 1 is .*: not every id from 2\^53 on is exact"):
+            read(np.array([1.5, bad]))
+        assert read(np.array([1.5, 2.0**53 - 1])) is not None
+
+
 def test_equal_rows_are_found_in_order_of_first_appearance():
     first, kind = unique_rows(np.array([[2, 1], [1, 2], [2, 1], [1, 1]]))
     assert first.tolist() == [0, 1, 3]

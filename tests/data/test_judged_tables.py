@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unskew.data.judged.catalogue import load_split
+from unskew.data.judged.tables import read_judged_table
 
 ROWS = {
     "query": ["hats", "shoes", "hats"],
@@ -66,3 +67,14 @@ def test_what_is_missing_is_named(tmp_path):
     pq.write_table(pa.table(ROWS | {"rating": [1, None, 2]}), tmp_path / "judged.parquet")
     with pytest.raises(ValueError, match=r"column 'rating', row 1: no grade"):
         load_split(str(tmp_path / "judged.parquet"), "test")
+
+
+@pytest.mark.parametrize("name", ["judged.parquet", "judged.csv"])
+def test_a_damaged_table_is_refused_by_name(name, tmp_path):
+    table = pa.table({"query": ["a", "a"], "document": ["x", "y"], "grade": ["1", " "], "bm25": [0.5, 0.25]})
+    path = tmp_path / name
+    pq.write_table(table, path) if name.endswith("parquet") else pyarrow.csv.write_csv(table, path)
+    for content in (path.read_bytes(), path.read_bytes()[:-40], b"\xff" * 60):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=name):
+            read_judged_table(path)

@@ -48,7 +48,10 @@ SumGrades = Annotated[
     bool, typer.Option("--sum-grades", help="Weights of all events on a showing add up; else the strongest counts.")
 ]
 INTERRUPTED = 130  # exit code of Ctrl-C, as a shell counts
-NO_MEMORY_WORDS = ("can't allocate memory", "can't start new thread", "std::bad_alloc")  # of torch, Python, C++
+NO_MEMORY_WORDS = (  # of torch, Python, C++ and the loader of shared libraries
+    *("can't allocate memory", "cannot allocate memory", "can't start new thread", "std::bad_alloc"),
+    *("failed to map segment from shared object", "cannot create shared object descriptor"),
+)
 LESS_MEMORY = (
     "train with --stream or a smaller --set batch_size, ingest with a smaller --memory, "
     "rank a table in several files, or diagnose with --quick"
@@ -110,7 +113,7 @@ def _terminated_like_interrupted() -> Iterator[None]:
 def _refusal(error: Exception) -> str | None:
     """What a refusal says, in one line; None: a fault of ours, whose traceback must be seen."""
     name = type(error).__name__
-    no_memory = name == "OutOfMemoryException" or any(words in str(error) for words in NO_MEMORY_WORDS)
+    no_memory = name == "OutOfMemoryException" or any(words in str(error).lower() for words in NO_MEMORY_WORDS)
     if isinstance(error, MemoryError) or no_memory:
         detail = f" ({error})" if str(error) else ""
         return f"out of memory{detail}: {LESS_MEMORY}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,10 +14,12 @@ from unskew.data.clicks.storage import is_log, read_log
 from unskew.data.files import check_place
 from unskew.data.public_logs.id_pages import is_public_log, read_pages
 from unskew.evaluation.evaluate import Evaluation
+from unskew.evaluation.seen import count_text
 from unskew.serving.weights import write_rows
 from unskew.terminal import show_json, show_table
 
 GRADE_COLUMNS = ("metric", "mean", "95 % interval", "queries", "left out")
+SEEN_COLUMNS = ("metric", "in the log", "queries", "not in the log", "queries")
 POSITION_COLUMNS = ("predicted click rate", "observed click rate", "perplexity", "conditional perplexity")
 
 
@@ -29,7 +31,7 @@ def evaluate(
     undefined: Annotated[str, typer.Option(help="Queries without a relevant document: skip, zero, one.")] = "skip",
     max_grade: Annotated[float | None, typer.Option(help="Highest possible grade, for err.")] = None,
     shown: Annotated[
-        Path | None, typer.Option(help="Log whose shown documents metrics such as ndcg@10:shown look at.")
+        Path | None, typer.Option(help="The click log: queries in it stand by themselves, and ndcg@10:shown looks at its documents.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Parquet file for the values of each query.")] = None,
     strict: Annotated[
@@ -48,9 +50,23 @@ def evaluate(
     if out is not None:
         write_rows(result.to_table(), out)
     if json:
-        show_json({row.metric: {"mean": row.mean, "low": row.low, "high": row.high} for row in result.summary()})
-    else:
-        show_table(f"{model} on {result.name}", GRADE_COLUMNS, result.rows())
+        show_json(_as_json(result))
+        return
+    show_table(f"{model} on {result.name}", GRADE_COLUMNS, result.rows())
+    if result.seen is not None:
+        show_table(count_text(result.seen), SEEN_COLUMNS, result.by_seen())
+
+
+def _as_json(result: Evaluation) -> dict[str, Any]:
+    """Means and intervals by metric; where the log is known, of seen and unseen queries as well."""
+
+    def means(found: Evaluation) -> dict[str, Any]:
+        return {row.metric: {"mean": row.mean, "low": row.low, "high": row.high} for row in found.summary()}
+
+    if result.seen is None:
+        return means(result)
+    parts = {"seen": result.only(result.seen), "unseen": result.only(~result.seen)}
+    return {**means(result), **{name: {"queries": len(p.query_ids), **means(p)} for name, p in parts.items()}}
 
 
 def _show_clicks(model: Path, data: str, metrics: Sequence[str], *, json: bool) -> None:

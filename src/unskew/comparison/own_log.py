@@ -16,7 +16,7 @@ from unskew.comparison.plan import FORMAT, Group, Repetition, Run, plan, repetit
 from unskew.comparison.run import Fresh, Progress, Results
 from unskew.comparison.settings import Entry, Experiment, OptionTable
 from unskew.comparison.statistics import Table
-from unskew.comparison.tables import chosen_sheet, difference_sheet, result_sheets
+from unskew.comparison.tables import chosen_sheet, difference_sheet, result_sheets, seen_sheet
 from unskew.comparison.tasks import TASKS
 from unskew.data.clicks.storage import open_log, read_log
 from unskew.data.judged.catalogue import load_split
@@ -25,6 +25,7 @@ from unskew.diagnosis.advice import advise, facts, worth_comparing
 from unskew.diagnosis.assemble import diagnose
 from unskew.evaluation.criteria import CRITERIA
 from unskew.evaluation.production import parse_production
+from unskew.evaluation.seen import seen_queries
 from unskew.methods import METHODS, Method
 from unskew.parts import name_of
 from unskew.recipe import Recipe, find_method
@@ -95,7 +96,9 @@ def compare(
     if not open_log(path).n_clicks:
         raise ValueError(f"{path} has no click: there is nothing to learn from, and nothing to compare by")
     own: OptionTable = {"log": {"path": str(path.resolve()), "digest": _digest(path)}, "judged": judged}
+    seen: dict[str, bool] = {}
     if validate is not None and test is not None:
+        seen = _seen(path, load_split(test, "test"))
         own |= {"valid": validate, "test": test, "max_grade": _checked_grade(validate, test)}
     else:
         own["held_out"] = {"share": held_out, "choosing": bool(grids)}
@@ -134,7 +137,7 @@ def compare(
         groups,
         folder,
         tasks=TASKS | OUTSIDE_TASKS,
-        present=partial(_present, criterion=criterion),
+        present=partial(_present, criterion=criterion, seen=seen),
         command=command,
         jobs=jobs,
         fresh=fresh,
@@ -147,7 +150,15 @@ def default_methods(log: str | Path) -> list[str]:
     return worth_comparing(advise(facts(diagnose(read_log(log), quick=True))))
 
 
-def _present(experiment: Experiment, results: Results, data: str, criterion: str | None) -> Presentation:
+def _seen(path: Path, tested: JudgedSet) -> dict[str, bool]:
+    """Which test queries also occur in the log, by id."""
+    seen = seen_queries(tested, read_log(path))
+    return dict(zip(map(str, tested.query_ids.tolist()), seen.tolist(), strict=True))
+
+
+def _present(
+    experiment: Experiment, results: Results, data: str, criterion: str | None, seen: Mapping[str, bool]
+) -> Presentation:
     """Everything against production, then tables by judgements, or by the criteria of held-out clicks."""
     found = outlook(experiment, results, criterion)
     table = Table(results.results)
@@ -156,6 +167,7 @@ def _present(experiment: Experiment, results: Results, data: str, criterion: str
         sheets += criteria_sheets(results)
     else:
         sheets += [*result_sheets(experiment, table, data), difference_sheet(experiment, table)]
+        sheets.append(seen_sheet(experiment, results, seen))
     sheets.append(chosen_sheet(experiment, table))
     chosen_by = CHOSEN_BY if experiment.task == "choose" else ""
     return Presentation([sheet for sheet in sheets if sheet is not None], outlook=found, chosen_by=chosen_by)

@@ -5,8 +5,13 @@ What stands beside the results, such as numbers of a paper, is passed in as `bes
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.comparison.run import Results
 from unskew.comparison.settings import Experiment, OptionTable
 from unskew.comparison.statistics import Cell, Table, pick_baseline, summarize
 from unskew.metrics import metric
@@ -54,6 +59,33 @@ def difference_sheet(experiment: Experiment, table: Table) -> Sheet | None:
         "column is over queries: it speaks of the rankers that were trained here, not of their methods."
     )
     return Sheet("tests", f"Differences in {experiment.metric}", columns, tuple(rows), note)
+
+
+def seen_sheet(experiment: Experiment, results: Results, seen: Mapping[str, bool]) -> Sheet | None:
+    """The main metric on test queries that occur in the click log, beside those that do not; None if none does."""
+    n_seen = sum(seen.values())
+    if not n_seen:
+        return None
+    means: dict[str, list[list[float]]] = {}
+    for result in results.results:
+        ids, values = result.outcome.query_ids, result.outcome.per_query.get(experiment.metric)
+        if ids is not None and values is not None:
+            known = np.array([seen.get(str(name), False) for name in ids.tolist()], dtype=bool)
+            means.setdefault(result.run.label, []).append([_mean(values[known]), _mean(values[~known])])
+    rows = [
+        (Field(label), *(Field(NOTHING) if np.isnan(mean) else Field(f"{mean:.4f}", mean) for mean in both))
+        for label, pairs in means.items()
+        for both in [np.mean(pairs, axis=0).tolist()]
+    ]
+    columns = ("method", f"in the log ({n_seen:,})", f"not in the log ({len(seen) - n_seen:,})")
+    note = f"{n_seen:,} of {len(seen):,} test queries also occur in the click log. Means over repetitions."
+    return Sheet("seen", f"{experiment.metric} of queries in the log and of others", columns, tuple(rows), note)
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    """The mean of what is not NaN; NaN of nothing."""
+    counted = values[~np.isnan(values)]
+    return float(counted.mean()) if len(counted) else math.nan
 
 
 def data_set_sheet(experiment: Experiment, tables: Mapping[str, Table]) -> Sheet:

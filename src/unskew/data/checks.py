@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from unskew.data.clicks.click_log import ClickLog
 
 LAST_POSITION = int(np.iinfo(np.int16).max)
-LARGEST_COUNT = 2.0**53
+LARGEST_COUNT = 2.0**53  # and 2^53 + 1 is the same float64
 INFINITE = "features are finite, or missing (NaN); cut it off or leave it empty"
 NOTHING_MISSING = "here features must be finite; fill what is missing first"
 ROUNDING = 1e-6  # weighted clicks may exceed weighted sessions by this share
@@ -183,12 +183,13 @@ def _check_counts(log: ClickLog) -> None:
             raise ValueError(f"{where}: {message.format(values[tuple(place)])}")
 
     sessions, clicks = log.sessions, log.clicks
-    refuse(sessions > LARGEST_COUNT, sessions, "{} sessions: counts above 2^53 are not exact and are refused")
-    refuse(clicks > LARGEST_COUNT, clicks, "{} clicks: counts above 2^53 are not exact and are refused")
+    refuse(sessions >= LARGEST_COUNT, sessions, "{} sessions: counts from 2^53 on are not exact and are refused")
+    refuse(clicks >= LARGEST_COUNT, clicks, "{} clicks: counts from 2^53 on are not exact and are refused")
     refuse(~(np.isfinite(sessions) & (sessions > 0)), sessions, "sessions is {}, a list was shown at least once")
     refuse(~np.isfinite(clicks) | (clicks < 0), clicks, "clicks is {}, clicks are counted from 0")
     refuse((clicks != 0) & ~log.mask, clicks, "clicks is {} in padding, where no document stands")
     for kind, counts in log.events.items():
+        refuse(counts >= LARGEST_COUNT, counts, f"{{}} events '{kind}': counts from 2^53 on are not exact")
         refuse(~np.isfinite(counts) | (counts < 0), counts, f"events '{kind}' is {{}}, events are counted from 0")
         refuse((counts != 0) & ~log.mask, counts, f"events '{kind}' is {{}} in padding, where no document stands")
     unknown = [kind for kind in log.grades if kind != "click" and kind not in log.events]

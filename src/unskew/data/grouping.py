@@ -9,10 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+LARGEST_EXACT = 2.0**53  # of whole numbers in float64
+
 
 def number_ids(ids: Any) -> tuple[NDArray, NDArray[np.int64]]:
     """Distinct ids in order of first appearance, and for each row the number of its id."""
     values = as_array(ids)
+    _check_exact(values)
     if values.null_count:
         row = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
         raise ValueError(f"the id in row {row} has no value: fill it or drop the row")
@@ -28,6 +31,7 @@ def number_ids(ids: Any) -> tuple[NDArray, NDArray[np.int64]]:
 def plain_ids(ids: Any) -> NDArray:
     """Ids as a numpy array of integers where they are, else of strings (objects: one long id must not widen all)."""
     values = decoded(as_array(ids))
+    _check_exact(values)
     if pa.types.is_integer(values.type):
         return values.to_numpy(zero_copy_only=False)
     return np.asarray(as_text(values).to_numpy(zero_copy_only=False), dtype=object)
@@ -44,6 +48,18 @@ def as_array(values: Any) -> pa.Array:
             array = array.cast(pa.large_string())  # one array of plain strings ends at 2 GB
         array = array.unify_dictionaries().combine_chunks()
     return array
+
+
+def _check_exact(ids: pa.Array) -> None:
+    """Refuse fractions as ids that are missing, or so large that two ids may be the same number."""
+    if not pa.types.is_floating(ids.type):
+        return
+    bad = np.flatnonzero(~(np.abs(ids.to_numpy(zero_copy_only=False)) < LARGEST_EXACT))
+    if len(bad) and ids[int(bad[0])].is_valid:
+        raise ValueError(
+            f"the id in row {bad[0]} is {ids[int(bad[0])]}, a fraction (float): not every id from 2^53 on is exact in "
+            "it, and NaN is none; pass ids as whole numbers or as text"
+        )
 
 
 def decoded(values: pa.Array) -> pa.Array:

@@ -26,6 +26,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet, padded_rows
 from unskew.display import Displayed, Screen
 from unskew.evaluation.differences import mean_interval
+from unskew.evaluation.seen import count_text
 from unskew.lists import JudgedLists
 from unskew.metrics import Metric, Scored, measure, metric
 
@@ -62,6 +63,7 @@ class Evaluation(Displayed):
     name: str = ""
     max_grade: float | None = None
     metrics: tuple[Metric, ...] = ()  # as they were asked for
+    seen: NDArray[np.bool_] | None = None  # [queries], which occur in the click log; None: no log was given
 
     def values(self, name: str | Metric | Scored) -> NDArray[np.float64]:
         """The values of one metric `[queries]`, NaN where a query was left out."""
@@ -111,14 +113,29 @@ class Evaluation(Displayed):
             for row in self.summary()
         ]
 
+    def only(self, queries: NDArray[np.bool_]) -> Evaluation:
+        """The evaluation of some of the queries."""
+        kept = {name: values[queries] for name, values in self.per_query.items()}
+        seen = None if self.seen is None else self.seen[queries]
+        return replace(self, query_ids=self.query_ids[queries], per_query=kept, seen=seen)
+
+    def by_seen(self) -> list[tuple[str, ...]]:
+        """As text, one row a metric: mean and queries that occur in the click log, then of those that do not."""
+        if self.seen is None:
+            return []
+        parts = [self.only(self.seen).rows(), self.only(~self.seen).rows()]
+        return [(row[0], row[1], row[3], other[1], other[3]) for row, other in zip(*parts, strict=True)]
+
     def to_table(self) -> pa.Table:
-        """One row per query: its id and one column a metric, null where it was left out."""
+        """One row per query: its id and one column a metric, null where it was left out; `seen` where it is known."""
         columns = {name: pa.array(values, from_pandas=True) for name, values in self.per_query.items()}
-        return pa.table({"query": pa.array(self.query_ids), **columns})
+        seen = {} if self.seen is None else {"seen": pa.array(self.seen)}
+        return pa.table({"query": pa.array(self.query_ids), **columns, **seen})
 
     def screen(self) -> Screen:
         title = f"Evaluation of {len(self.query_ids):,} queries {self.name}".rstrip()
-        return Screen(title, ("metric", "mean", "95% interval", "queries", "left out"), self.rows())
+        notes = [] if self.seen is None else [count_text(self.seen)]
+        return Screen(title, ("metric", "mean", "95% interval", "queries", "left out"), self.rows(), notes)
 
 
 def evaluate(

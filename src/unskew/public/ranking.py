@@ -21,6 +21,7 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.display import MOST_ROWS, Displayed, Screen
 from unskew.evaluation import evaluate as evaluation
 from unskew.evaluation.evaluate import METRICS_OF_PAPERS, Evaluation, Scorer
+from unskew.evaluation.seen import seen_queries
 from unskew.metrics import Metric
 from unskew.model import Model
 from unskew.public.inputs import Judged, Log, Place, as_file, as_judged, as_log, as_model, as_ranker
@@ -61,8 +62,8 @@ def evaluate(
         metrics: names as `metric` takes them, or metrics.
         undefined: what a query without a relevant document counts as: "skip", "zero" or "one".
         max_grade: the highest possible grade, for `err` where its name does not say it.
-        shown: the log whose shown documents `ndcg@10:shown` looks at, and `ndcg@10:never_shown` does not; or for each
-            document whether it was shown.
+        shown: the log whose shown documents `ndcg@10:shown` looks at, and `ndcg@10:never_shown` does not, and whose
+            queries `seen` marks; or for each document whether it was shown.
         strict: refuse missing values in columns that had none in training; otherwise they are filled, with a warning.
 
     >>> judged = JudgedSet.from_arrays([[1.0], [0.0]], grades=[0, 1], group=[2])
@@ -80,9 +81,10 @@ def evaluate(
         counts.add(queries.features)
         for name, count in counts.filled().items():
             warnings.warn(f"column '{name}' lacks {count:,} values, and lacked none in training: filled", stacklevel=2)
-    if isinstance(shown, ClickLog | Simulation | str | Path):
-        shown = evaluation.shown_documents(queries, as_log(shown))
-    return evaluation.evaluate(scorer, queries, metrics, undefined=undefined, max_grade=max_grade, shown=shown)
+    log = as_log(shown) if isinstance(shown, ClickLog | Simulation | str | Path) else None
+    flags = shown if log is None else evaluation.shown_documents(queries, log)
+    found = evaluation.evaluate(scorer, queries, metrics, undefined=undefined, max_grade=max_grade, shown=flags)
+    return found if log is None else replace(found, seen=seen_queries(queries, log))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

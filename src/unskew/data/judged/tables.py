@@ -42,7 +42,19 @@ def read_judged_table(spec: str | Path) -> JudgedSet:
     >>> judged.feature_names, judged.categories["brand"], judged.grades.tolist()
     (('bm25', 'brand'), ('Alto',), [2.0, 0.0])
     """
-    first, *others = str(spec).split(JOINED)
+    files = str(spec).split(JOINED)
+    try:
+        return _judged_set(*files)
+    except MemoryError:
+        raise
+    except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
+        if any(file in str(error) for file in files):
+            raise
+        what = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{spec} cannot be read as judged data ({what}): correct it, or write it again") from error
+
+
+def _judged_set(first: str, *others: str) -> JudgedSet:
     table, roles = _read(first, ("query", "document", "grade"))
     for other in others:
         table = _joined(table, roles, other, first)

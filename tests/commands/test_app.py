@@ -1,0 +1,30 @@
+"""What a command says when it cannot go on."""
+
+import errno
+import os
+
+import pyarrow as pa
+import pytest
+
+from unskew.commands.app import LESS_MEMORY, _refusal
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        pa.ArrowMemoryError("malloc of size 64 failed"),
+        OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("can't start new thread"),
+        ImportError("_core.so: failed to map segment from shared object"),
+    ],
+)
+def test_lack_of_memory_is_one_line_that_says_what_to_lower(error):
+    message = _refusal(error)
+    assert message.startswith("out of memory")
+    assert LESS_MEMORY in message
+
+
+def test_a_fault_of_ours_keeps_its_traceback():
+    assert _refusal(RuntimeError("no such thing")) is None
