@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from unskew.comparison import rows
@@ -58,6 +60,16 @@ def test_a_damaged_row_is_run_again(tmp_path):
 
     results = run_here([group], tmp_path, perform)
     assert (results.found, len(results.results)) == (0, 1)
+
+
+def test_a_row_with_another_number_in_it_is_damaged(tmp_path):
+    place = write_row(tmp_path, "key", {}, Outcome({"ndcg@10": np.linspace(0.1, 0.9, 50)}, np.arange(50), {}))
+    table = pq.read_table(place)
+    other = table.set_column(1, "ndcg@10", pa.array(np.linspace(0.1, 0.8, 50)))
+    pq.write_table(other, place)
+    assert read_row(tmp_path, "key") is None
+    pq.write_table(table, place)
+    assert read_row(tmp_path, "key") is not None
 
 
 def test_what_is_on_disk_is_not_run_again_unless_asked(tmp_path):

@@ -48,6 +48,10 @@ def json_lines(n):
     return [json.dumps(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
 
 
+GZIPPED = gzip.compress(b"session,query\n" + b"".join(b"%d,q%d\n" % (n, 7 * n) for n in range(200)), mtime=0)
+DAMAGED_GZIP = GZIPPED[:12] + bytes([GZIPPED[12] ^ 0xFF]) + GZIPPED[13:]
+
+
 class TestWhatIsRefused:
     @pytest.mark.parametrize(
         ("name", "content", "message"),
@@ -58,10 +62,20 @@ class TestWhatIsRefused:
             ("events.jsonl", b"1\n2\n", "write an object per line"),
             ("events.csv", QUOTED[:-11], r"quotation mark.*never closed: the file is cut off.*copy it again"),
             ("events.csv.gz", b"session,query\n", "Not a gzipped file.*compress it again"),
+            ("events.csv.gz", DAMAGED_GZIP, r"events\.csv\.gz cannot be read .*compress it again"),
             ("events.jsonl.gz", gzip.compress(b'{"a": 1}\n' * 9999, mtime=0)[:60], "cut off or damaged.*copy it again"),
         ],
         # Ids must not show the content: two workers that collect in different seconds must see the same tests.
-        ids=["empty CSV", "empty JSON", "one array", "no objects", "open quotes", "not gzipped", "cut gzip"],
+        ids=[
+            "empty CSV",
+            "empty JSON",
+            "one array",
+            "no objects",
+            "open quotes",
+            "not gzipped",
+            "damaged gzip",
+            "cut gzip",
+        ],
     )
     def test_a_file_that_is_not_what_its_name_says(self, tmp_path, name, content, message):
         (tmp_path / name).write_bytes(content)

@@ -22,9 +22,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from unskew.data.files import new_file, write_text
+from unskew.data.files import array_digest, new_file, write_text
 
-RESULT = b"unskew-result"
+RESULT, DIGEST = b"unskew-result", b"unskew-digest"
+DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException)
 # Code that decides a number in a row.
 DECIDES = (
     "lists",
@@ -81,10 +82,11 @@ def write_row(folder: Path, key: str, definition: dict[str, Any], outcome: Outco
     for name, values in outcome.per_query.items():
         columns[name] = pa.array(values, from_pandas=True)
     result = {"definition": definition, "family": family, "about": {**outcome.about, "code": code_digest()}}
-    metadata = {RESULT: json.dumps(result, default=repr).encode()}
+    table, text = pa.table(columns), json.dumps(result, default=repr).encode()
+    metadata = {RESULT: text, DIGEST: _digest(table, text)}
     target = row_path(folder, key)
     with new_file(target) as scratch:
-        pq.write_table(pa.table(columns).replace_schema_metadata(metadata), scratch, compression="zstd")
+        pq.write_table(table.replace_schema_metadata(metadata), scratch, compression="zstd")
     error_path(folder, key).unlink(missing_ok=True)
     return target
 
@@ -96,9 +98,12 @@ def read_row(folder: Path, key: str) -> Outcome | None:
         return None
     try:
         table = pq.read_table(path)
-        about = json.loads((table.schema.metadata or {})[RESULT])["about"]
-    except (OSError, ValueError, KeyError):
-        return None  # damaged: it is run again
+        metadata = table.schema.metadata or {}
+        about = json.loads(metadata[RESULT])["about"]
+        if metadata.get(DIGEST, _digest(table, metadata[RESULT])) != _digest(table, metadata[RESULT]):
+            return None
+    except DAMAGED:
+        return None  # it is run again
     names = [name for name in table.column_names if name != "query"]
     return Outcome(
         per_query={name: table[name].to_numpy(zero_copy_only=False).astype(np.float64) for name in names},
@@ -107,11 +112,19 @@ def read_row(folder: Path, key: str) -> Outcome | None:
     )
 
 
+def _digest(table: pa.Table, text: bytes) -> bytes:
+    """SHA-256 of all that a row says; rows of earlier releases have none."""
+    columns = [column.to_numpy(zero_copy_only=False) for column in table.itercolumns()]
+    numbers = [column for column in columns if column.dtype.kind in "iuf"]
+    others = [repr(column.tolist()) for column in columns if column.dtype.kind not in "iuf"]
+    return array_digest(numbers, [*table.column_names, *others, text.decode()]).encode()
+
+
 def families_in(folder: Path) -> set[str]:
     """Families of the runs with outside parts whose rows are here."""
     found = set()
     for path in folder.glob("*.parquet"):
-        with suppress(OSError, ValueError, KeyError):  # a damaged row is nobody's
+        with suppress(*DAMAGED):  # a damaged row is nobody's
             found.add(json.loads((pq.read_metadata(path).metadata or {})[RESULT]).get("family", ""))
     return found - {""}
 

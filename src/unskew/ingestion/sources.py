@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import gzip
 import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,7 +153,7 @@ def _check_start(file: str, kind: str) -> None:
     try:
         with _opened(file) as content:
             start = content.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
-    except (EOFError, OSError) as error:
+    except (EOFError, OSError, zlib.error) as error:
         raise ValueError(f"{file} cannot be read ({str(error).rstrip('.')}): copy or compress it again") from error
     if kind == "json" and not start.startswith(b"{"):
         found = "one JSON array" if start.startswith(b"[") else f"a line that starts with {start[:10]!r}"

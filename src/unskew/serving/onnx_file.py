@@ -66,15 +66,20 @@ class OnnxRanker:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads() if threads is None else threads
         model = source if isinstance(source, bytes) else Path(source).read_bytes()
+        size = len(_digest_entry(b""))
+        is_whole = _with_digest(model[:-size]) == model
+        damaged = f"{name} is damaged, or another program wrote it (by its SHA-256 digest): export it again"
+        if b"sha256" in model[-size:] and not is_whole:  # known before onnxruntime reads it
+            raise ValueError(damaged)
         try:
             self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            self.metadata: Mapping[str, str] = self.session.get_modelmeta().custom_metadata_map
         except Exception as error:  # onnxruntime has no class of its own for what it raises
             raise ValueError(f"{name} cannot be read as ONNX ({error}): export it again") from error
-        self.metadata: Mapping[str, str] = self.session.get_modelmeta().custom_metadata_map
         if self.metadata.get("format") not in (FORMAT, FLAT_FORMAT):
             raise ValueError(f"{name} is no ranker of `unskew export`: its format is {self.metadata.get('format')!r}")
-        if _with_digest(model[: -len(_digest_entry(b""))]) != model:
-            raise ValueError(f"{name} is damaged, or another program wrote it (by its SHA-256 digest): export it again")
+        if not is_whole:
+            raise ValueError(damaged)
         self.flat = self.metadata["format"] == FLAT_FORMAT
         self.n_features = int(self.metadata["n_features"])
         self.feature_names = tuple(json.loads(self.metadata["feature_names"]))

@@ -8,6 +8,7 @@ takes such a table as it is.
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -27,6 +28,7 @@ N_BUCKETS = 10
 # Buckets of query frequency, 0 the most frequent tenth.
 SLICES: Mapping[str, range] = {"head": range(3), "middle": range(3, 7), "tail": range(7, N_BUCKETS)}
 GZIP_MAGIC = b"\x1f\x8b"
+BAD_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +119,8 @@ def numbered_lines(path: str | PathLike[str]) -> Iterator[tuple[str, str]]:
                     yield f"{file}, line {number}", line.rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"{file} is no text: {error}") from error
+    except BAD_GZIP as error:
+        raise ValueError(f"{file}: the gzip file is damaged or cut short ({error}), get it again") from error
 
 
 def parse_number(text: str, where: str, what: str) -> float:

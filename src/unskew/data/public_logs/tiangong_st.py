@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.public_logs.result_pages import (
+    BAD_GZIP,
     GZIP_MAGIC,
     JudgedQueries,
     frequency_buckets,
@@ -199,6 +200,8 @@ def _pages(path: FilePath) -> Iterator[tuple[str, ElementTree.Element]]:
                     element.clear()
         except ElementTree.ParseError as error:
             raise ValueError(f"{path} is no XML: {error}") from error
+        except BAD_GZIP as error:
+            raise ValueError(f"{path}: the gzip file is damaged or cut short ({error}), get it again") from error
 
 
 def _open(file: Path) -> BinaryIO | gzip.GzipFile:

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.data.public_logs.result_pages import BAD_GZIP
+
 FIELDS = ("session", "query", "documents", "verticals", "clicks", "grades")
 LISTS = FIELDS[2:]
 GZIP_MAGIC = b"\x1f\x8b"
@@ -43,7 +45,10 @@ def read_trec_sessions(path: str | PathLike[str]) -> TrecSessions:
     file = Path(path)
     content = file.read_bytes()
     if content.startswith(GZIP_MAGIC):
-        content = gzip.decompress(content)
+        try:
+            content = gzip.decompress(content)
+        except BAD_GZIP as error:
+            raise ValueError(f"{file}: the gzip file is damaged or cut short ({error}), get it again") from error
     pages: list[list[Any]] = []
     for number, line in enumerate(content.decode().splitlines(), start=1):
         if line.strip():
