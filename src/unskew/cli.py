@@ -96,6 +96,15 @@ def command_function(name: str) -> Any:
 class LazyGroup(TyperGroup):
     """A group that knows names and help of its commands, and loads the one that is called."""
 
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run a command; where memory does not even suffice to load what it needs, that is one line too."""
+        try:
+            return super().main(*args, **options)
+        except (MemoryError, ImportError) as error:
+            from unskew.commands.app import refuse
+
+            raise SystemExit(refuse(error)) from error
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, found, rest = super().resolve_command(ctx, args)
         if name is None or found is None:

@@ -5,7 +5,9 @@ import os
 
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
+from unskew.cli import app
 from unskew.commands.app import LESS_MEMORY, _refusal
 
 
@@ -28,3 +30,13 @@ def test_lack_of_memory_is_one_line_that_says_what_to_lower(error):
 
 def test_a_fault_of_ours_keeps_its_traceback():
     assert _refusal(RuntimeError("no such thing")) is None
+
+
+def test_memory_that_does_not_suffice_to_load_a_command_is_one_line_too(monkeypatch):
+    def no_room(name):
+        raise ImportError("_core.so: failed to map segment from shared object")
+
+    monkeypatch.setattr("unskew.cli.command_function", no_room)
+    found = CliRunner().invoke(app, ["methods"])
+    assert found.exit_code == 2
+    assert found.stderr.startswith("error: out of memory")

@@ -78,13 +78,18 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
                     raise
                 errors.print(str(error), highlight=False, markup=False, soft_wrap=True)
                 raise typer.Exit(error.exit_code) from error
-            message = _refusal(error)
-            if message is None:
-                raise
-            errors.print(f"[bold red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
-            raise typer.Exit(BAD_INPUT) from error
+            raise typer.Exit(refuse(error)) from error
 
     return guarded
+
+
+def refuse(error: Exception) -> int:
+    """Say in one line why a command cannot go on, and give its exit code; a fault of ours is raised again."""
+    message = _refusal(error)
+    if message is None:
+        raise error
+    errors.print(f"[bold red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
+    return BAD_INPUT
 
 
 def grading(grade: str | None, sum_grades: bool) -> dict[str, Any]:

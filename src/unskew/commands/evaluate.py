@@ -31,7 +31,8 @@ def evaluate(
     undefined: Annotated[str, typer.Option(help="Queries without a relevant document: skip, zero, one.")] = "skip",
     max_grade: Annotated[float | None, typer.Option(help="Highest possible grade, for err.")] = None,
     shown: Annotated[
-        Path | None, typer.Option(help="The click log: queries in it stand by themselves, and ndcg@10:shown looks at its documents.")
+        Path | None,
+        typer.Option(help="Click log: its queries stand by themselves, and ndcg@10:shown looks at documents it shows."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Parquet file for the values of each query.")] = None,
     strict: Annotated[

@@ -82,7 +82,10 @@ def evaluate(
         for name, count in counts.filled().items():
             warnings.warn(f"column '{name}' lacks {count:,} values, and lacked none in training: filled", stacklevel=2)
     log = as_log(shown) if isinstance(shown, ClickLog | Simulation | str | Path) else None
-    flags = shown if log is None else evaluation.shown_documents(queries, log)
+    metrics = list(metrics)
+    flags = None if log is not None else shown
+    if log is not None and any(str(name).endswith("shown") for name in metrics):
+        flags = evaluation.shown_documents(queries, log)
     found = evaluation.evaluate(scorer, queries, metrics, undefined=undefined, max_grade=max_grade, shown=flags)
     return found if log is None else replace(found, seen=seen_queries(queries, log))
 
