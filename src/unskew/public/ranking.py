@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -81,12 +81,14 @@ def evaluate(
         counts.add(queries.features)
         for name, count in counts.filled().items():
             warnings.warn(f"column '{name}' lacks {count:,} values, and lacked none in training: filled", stacklevel=2)
-    log = as_log(shown) if isinstance(shown, ClickLog | Simulation | str | Path) else None
-    metrics = list(metrics)
-    flags = None if log is not None else shown
-    if log is not None and any(str(name).endswith("shown") for name in metrics):
-        flags = evaluation.shown_documents(queries, log)
-    found = evaluation.evaluate(scorer, queries, metrics, undefined=undefined, max_grade=max_grade, shown=flags)
+    metrics, log, flags = list(metrics), None, shown
+    if isinstance(shown, ClickLog | Simulation | str | Path):
+        log, flags = as_log(shown), None
+        if any(str(name).endswith("shown") for name in metrics):
+            flags = evaluation.shown_documents(queries, log)
+    found = evaluation.evaluate(
+        scorer, queries, metrics, undefined=undefined, max_grade=max_grade, shown=cast(ArrayLike | None, flags)
+    )
     return found if log is None else replace(found, seen=seen_queries(queries, log))
 
 
