@@ -281,3 +281,11 @@ def test_a_log_without_clicks_can_tell_nothing():
 def test_lists_of_one_document_have_no_order():
     found = verdict(diagnose(small_log([[0], [1]], [[1], [0]], [1, 1]), quick=True))
     assert found.lines[0].startswith("Everything was shown at one position")
+
+
+def test_categories_that_no_test_looks_at_are_named(good):
+    names = tuple(f"f{number}" for number in range(good.log.n_features))
+    log = replace(good.log, feature_names=names, categories={"f0": ("a", "b")})
+    text = answer(replace(good, log=log), "categories").answer
+    assert text == "f0: coupling, leaks and order from features look at numbers only, and leave them out"
+    assert "categories" not in [finding.question for finding in findings(good)]

@@ -250,6 +250,15 @@ def _about_leaks(diagnosis: Diagnosis) -> list[Finding]:
     return found
 
 
+def _about_categories(diagnosis: Diagnosis) -> list[Finding]:
+    names = [name for name in diagnosis.log.feature_names if name in diagnosis.log.categories]
+    if not names:
+        return []
+    listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    text = f"{listed}: coupling, leaks and order from features look at numbers only, and leave them out"
+    return [Finding("categories", text, UNKNOWN)]
+
+
 def _about_traffic(diagnosis: Diagnosis) -> list[Finding]:
     made = diagnosis.traffic
     found = [
@@ -306,5 +315,6 @@ QUESTIONS: tuple[Callable[[Diagnosis], list[Finding]], ...] = (
     _about_bounds,
     _about_logger,
     _about_leaks,
+    _about_categories,
     _about_traffic,
 )
