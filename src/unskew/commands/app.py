@@ -8,6 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
@@ -133,3 +134,13 @@ def _refusal(error: Exception) -> str | None:
 def fresh_methods(labels: list[str] | None) -> bool | list[str]:
     """What `--fresh` names: everything, some methods, or nothing."""
     return "all" in labels or labels if labels else False
+
+
+def model_with_code(model: Path, *, allow_code: bool) -> Any:
+    """The model with the code that it names, where code is allowed; else the path as it is."""
+    from unskew.parts import load_part
+    from unskew.serving.model_files import ABOUT, load_model, needed_parts
+
+    if not allow_code or not (model / ABOUT).is_file():
+        return model
+    return load_model(model, [load_part(name, allow_code=True) for name in needed_parts(model)])

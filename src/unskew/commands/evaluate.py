@@ -9,12 +9,14 @@ from typing import Annotated, Any
 import typer
 
 import unskew
-from unskew.commands.app import DATA_HELP, RANKER_HELP, Json, command
+from unskew.commands.app import DATA_HELP, RANKER_HELP, AllowCode, Json, command, model_with_code
 from unskew.data.clicks.storage import is_log, read_log
 from unskew.data.files import check_place
 from unskew.data.public_logs.id_pages import is_public_log, read_pages
 from unskew.evaluation.evaluate import Evaluation
 from unskew.evaluation.seen import count_text
+from unskew.metrics import AMONG
+from unskew.parts import load_part
 from unskew.serving.weights import write_rows
 from unskew.terminal import show_json, show_table
 
@@ -38,6 +40,7 @@ def evaluate(
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse missing values in columns that had none in training.")
     ] = False,
+    allow_code: AllowCode = False,
     json: Json = False,
 ) -> None:
     """Measure a model on judged data, or by how well it predicts the clicks of a log."""
@@ -47,7 +50,11 @@ def evaluate(
     if is_log(data):
         _show_clicks(model, data, [name for name in names if not name.startswith("err")], json=json)
         return
-    result = unskew.evaluate(model, data, names, undefined=undefined, max_grade=max_grade, shown=shown, strict=strict)
+    ranker = model_with_code(model, allow_code=allow_code)
+    measures = [load_part(name, allow_code=True) if allow_code and _is_code(name) else name for name in names]
+    result = unskew.evaluate(
+        ranker, data, measures, undefined=undefined, max_grade=max_grade, shown=shown, strict=strict
+    )
     if out is not None:
         write_rows(result.to_table(), out)
     if json:
@@ -68,6 +75,11 @@ def _as_json(result: Evaluation) -> dict[str, Any]:
         return means(result)
     parts = {"seen": result.only(result.seen), "unseen": result.only(~result.seen)}
     return {**means(result), **{name: {"queries": len(p.query_ids), **means(p)} for name, p in parts.items()}}
+
+
+def _is_code(name: str) -> bool:
+    """Whether a metric is named as `module:function`; `ndcg@10:shown` is not."""
+    return ":" in name and name.rpartition(":")[2] not in AMONG
 
 
 def _show_clicks(model: Path, data: str, metrics: Sequence[str], *, json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import unskew
-from unskew.commands.app import DATA_HELP, Overwrite, command
+from unskew.commands.app import DATA_HELP, AllowCode, Overwrite, command, model_with_code
 from unskew.serving.distillation import FEATURES, LEAST_AGREEMENT
 from unskew.serving.export import FORMS
 from unskew.serving.flat_onnx import INPUT, OUTPUT
@@ -47,6 +47,7 @@ def export(
         str | None, typer.Option(help=f"Trees: labels to measure them on beside the model. {DATA_HELP}")
     ] = None,
     overwrite: Overwrite = False,
+    allow_code: AllowCode = False,
 ) -> None:
     """Write a model for serving, checked against torch."""
     own: dict[str, Any] = {"flat": flat, "names": (input_name, output_name)}
@@ -56,7 +57,9 @@ def export(
             "boosting": Boosting(trees, leaves, features=FEATURES),
             "least_agreement": least_agreement,
         }
-    exported = unskew.export(model, to, form=form, log=log, judged=judged, overwrite=overwrite, **own)
+    exported = unskew.export(
+        model_with_code(model, allow_code=allow_code), to, form=form, log=log, judged=judged, overwrite=overwrite, **own
+    )
     snippet = getattr(exported, "snippet", "")
     said = f"{exported}\nIn Vespa:\n\n{snippet}" if snippet else str(exported)
     console.print(said, markup=False, highlight=False, soft_wrap=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import unskew
-from unskew.commands.app import DATA_HELP, RANKER_HELP, Json, Overwrite, Quiet, command
+from unskew.commands.app import DATA_HELP, RANKER_HELP, AllowCode, Json, Overwrite, Quiet, command, model_with_code
 from unskew.serving.rank import MEMORY
 from unskew.terminal import console, show_filled, show_json
 
@@ -30,12 +30,13 @@ def rank(
         bool, typer.Option("--strict", help="Refuse missing values in columns that had none in training.")
     ] = False,
     overwrite: Overwrite = False,
+    allow_code: AllowCode = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Score and rank documents, keyed by their query and document ids. A table may exceed memory."""
     done = unskew.rank(
-        model,
+        model_with_code(model, allow_code=allow_code),
         data,
         out,
         query=query,

@@ -117,6 +117,13 @@ def load_model(folder: str | Path, parts: Sequence[Any] = ()) -> Model:
         raise ValueError(f"{path / ABOUT} does not describe a model ({error}): save the model again") from error
 
 
+def needed_parts(folder: str | Path) -> list[str]:
+    """The parts from outside the package that a saved model names, as `module:Class`; nothing is imported."""
+    about = _read_json(Path(folder) / ABOUT)
+    named = (about.get("method"), about.get("problem", {}).get("network", {}).get("kind"))
+    return [name for name in named if isinstance(name, str) and ":" in name]
+
+
 def _build(path: Path, about: Mapping[str, Any], tensors: Mapping[str, Tensor], outside: Mapping[str, Any]) -> Model:
     """The model that `model.json` describes, if the tensors are those of such a model."""
     method_class = _part("method", METHODS, about["method"], outside, path)
