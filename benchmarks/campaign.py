@@ -174,7 +174,7 @@ def kills(folder: Path, rng: random.Random, until: float, most: int, book: Book)
             book.add(f"kill, {name} written", "silent", f"{left} stays")
 
 
-def run(book: Book, seconds: float, seed: int, most: int, parts: tuple[str, ...] = tuple(SHARES)) -> None:
+def run_parts(book: Book, seconds: float, seed: int, most: int, parts: tuple[str, ...] = tuple(SHARES)) -> None:
     """All parts, each for its share of the time; tries of several rounds have different random numbers."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -216,7 +216,7 @@ def main() -> int:
     if chosen.folder is not None:
         chosen.folder.mkdir(parents=True, exist_ok=True)
     book = Book(chosen.folder)
-    run(book, chosen.seconds, chosen.seed, chosen.most, tuple(chosen.part or SHARES))
+    run_parts(book, chosen.seconds, chosen.seed, chosen.most, tuple(chosen.part or SHARES))
     print(book.table())
     for name, said in book.examples.items():
         print(f"\n{name}\n{said}")
