@@ -59,3 +59,20 @@ def test_a_model_without_a_ranker_is_evaluated_but_does_not_rank(place):
     result = CliRunner().invoke(app, [str(entry) for entry in arguments])
     assert result.exit_code != 0
     assert "rctr does not tell documents apart" in result.output + str(result.exception)
+
+
+def test_click_models_are_compared_on_a_public_log_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("UNSKEW_DATA", str(tmp_path))
+    (tmp_path / "sogou-mouse").mkdir()
+    rng = np.random.default_rng(0)
+    still = "\t".join(["0 0"] * 7)
+    pages = [
+        f"{query % 20}\t{query % 20} {100 + query % 20}\t{clicks}\t{still}"
+        for query, clicks in enumerate(f"{int(top)} {int(below)}" for top, below in rng.random((300, 2)) < (0.6, 0.3))
+    ]
+    for name in ("train_data", "test_data"):
+        (tmp_path / "sogou-mouse" / name).write_text("\n".join(pages) + "\n")
+    options = ("--methods", "pbm,ubm", "--seeds", 1, "--jobs", 1, "--out", tmp_path / "out", "--quiet")
+    out = run("compare", "sogou-mouse@train", *options)
+    assert "pbm" in out
+    assert "perplexity" in (tmp_path / "out" / "criteria.md").read_text()

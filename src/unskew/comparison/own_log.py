@@ -15,12 +15,14 @@ from unskew.comparison.outside import LIGHTGBM, OUTSIDE_TASKS, lightgbm_rows, sc
 from unskew.comparison.plan import FORMAT, Group, Repetition, Run, plan, repetitions_of
 from unskew.comparison.run import Fresh, Progress, Results
 from unskew.comparison.settings import Entry, Experiment, OptionTable
+from unskew.comparison.sources import own_log
 from unskew.comparison.statistics import Table
 from unskew.comparison.tables import chosen_sheet, difference_sheet, result_sheets, seen_sheet
 from unskew.comparison.tasks import TASKS
 from unskew.data.clicks.storage import open_log, read_log
 from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.public_logs.id_pages import is_public_log
 from unskew.diagnosis.advice import advise, facts, worth_comparing
 from unskew.diagnosis.assemble import diagnose
 from unskew.evaluation.criteria import CRITERIA
@@ -93,9 +95,7 @@ def compare(
     if (validate is None) != (test is None):
         raise ValueError("judged data are needed twice, to choose and to measure: pass both validate and test, or none")
     path = Path(log)
-    if not open_log(path).n_clicks:
-        raise ValueError(f"{path} has no click: there is nothing to learn from, and nothing to compare by")
-    own: OptionTable = {"log": {"path": str(path.resolve()), "digest": _digest(path)}, "judged": judged}
+    own: OptionTable = {"log": _place(path), "judged": judged}
     seen: dict[str, bool] = {}
     if validate is not None and test is not None:
         seen = _seen(path, load_split(test, "test"))
@@ -267,6 +267,17 @@ def _check_apart(validate: str, test: str, valid: JudgedSet, tested: JudgedSet) 
             f"{len(common):,} queries are the same in {validate} and {test}, by id and features ('{common[0]}' is the "
             "first): what chooses cannot measure, leave them out of one of the two"
         )
+
+
+def _place(path: Path) -> dict[str, str]:
+    """Where a log is, and a hash of what it holds: a folder, or a public log by its name."""
+    public = is_public_log(str(path)) and not path.exists()
+    known = own_log(str(path)) if public else open_log(path)
+    if not known.n_clicks:
+        raise ValueError(f"{path} has no click: there is nothing to learn from, and nothing to compare by")
+    if public:
+        return {"path": str(path), "digest": known.digest}
+    return {"path": str(path.resolve()), "digest": _digest(path)}
 
 
 def _digest(folder: Path) -> str:
