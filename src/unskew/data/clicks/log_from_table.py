@@ -183,7 +183,7 @@ def _looks(data: pa.Table, name: str | None, sessions: str | None) -> NDArray | 
     if name is None:
         return None
     values = numbers(data, name)
-    check_values(values, np.isnan(values) | (values >= 0), name, "looks are 0 or 1, or seconds above 0")
+    check_values(values, np.isnan(values) | (values >= 0), name, "looks are 0 or 1, or seconds from 0")
     return np.where(np.isnan(values), np.nan, values > 0) if sessions is None else values
 
 
