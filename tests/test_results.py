@@ -18,8 +18,14 @@ from unskew.simulation.policies import Mixed, NoisyOracle
 QUIET: dict[str, Any] = {"progress": False}
 FAST: dict[str, Any] = {"steps": 3, "hidden": (4,), **QUIET}
 EVENTS = {"session": [1, 1], "query": ["q", "q"], "document": ["a", "b"], "position": [0, 1], "click": [0, 1]}
-# Functions whose results are plain: places of files, models and parts of Python itself.
-PLAIN = {"demo", "metric", "save_model", "write_log"}  # demo takes half a minute: its result is tested by itself
+# Functions whose results are plain: places of files, a few counts, parts of Python itself.
+PLAIN = {
+    "demo",
+    "forget",
+    "metric",
+    "save_model",
+    "write_log",
+}  # demo takes half a minute: its result is tested by itself
 
 
 @pytest.fixture(scope="module")
