@@ -106,10 +106,6 @@ def test_a_streamed_log_of_many_shards_is_learnt_from(log, world, tmp_path):
     folder = open_log(write_log(log, tmp_path / "log", n_shards=5))
     model = fit(Recipe.of("two_tower", **FAST, batch_size=16), folder, validate=world.valid)
     assert model.trained_on["lists"] == log.n_lists
-    with pytest.raises(ValueError, match="validate on judged data"):
-        fit(Recipe.of("two_tower", **FAST), folder, validate=0.2)
-    with pytest.raises(ValueError, match="pass propensities="):
-        fit(Recipe.of("ipw", **FAST), folder)
 
 
 @pytest.mark.parametrize("name", ["regression_em", "affine"])

@@ -20,9 +20,10 @@ import torch
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.feedback import Feedback, feedback_of
+from unskew.data.clicks.joined import join_logs
 from unskew.data.clicks.shard_batches import ShardBatches
 from unskew.data.clicks.source import ClickSource, SourceBatches
-from unskew.data.clicks.storage import LogFolder
+from unskew.data.clicks.storage import LogFolder, all_lists, whole_log
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.files import array_digest
 from unskew.data.fitted_transforms import Transform
@@ -165,12 +166,11 @@ def feedback_for(recipe: Recipe, log: ClickLog | LogFolder) -> Feedback:
 def _trees(
     recipe: Recipe, method: Method, log: ClickLog | LogFolder | None, names: tuple[str, ...], feedback: Feedback
 ) -> str:
-    if not isinstance(log, ClickLog):
-        raise ValueError("trees learn from a click log in memory: do not stream")
+    assert log is not None
     curve = method.examination()
     assert curve is not None
     examination = curve.detach().cpu().numpy().astype(np.float64)
-    log = feedback.of(log)
+    log = feedback.of(whole_log(log) if isinstance(log, LogFolder) else log)
     return boost_debiased(log, examination, names, categorical=list(log.categories), seed=recipe.settings.seed)
 
 
@@ -180,9 +180,8 @@ def _split(
     """What is learnt from, and what is held out."""
     if not isinstance(validate, Real) or log is None:
         return log, None
-    if isinstance(log, LogFolder):
-        raise ValueError("clicks can be held out of a log in memory only: validate on judged data, or do not stream")
-    return log.split(float(validate), seed)
+    whole = whole_log(log) if isinstance(log, LogFolder) else log
+    return whole.split(float(validate), seed)
 
 
 def _transformed_sources(
@@ -224,11 +223,22 @@ def _transformed_sources(
         logs["clicks"] = clicks
         if interventions is None and clicks.interventions is not None and (clicks.interventions.values > 0).any():
             logs["interventions"] = clicks.intervened()
+    if interventions is None and isinstance(log, LogFolder) and recipe.method_class.prepare is not Method.prepare:
+        interventions = _recorded_interventions(log)
     if interventions is not None:
         logs["interventions"] = prepared(interventions)
     if judged is not None:
         logs["judgements"] = transform_judged(judged, transform)
     return logs
+
+
+def _recorded_interventions(folder: LogFolder) -> ClickLog | None:
+    """The lists of a log on disk that an intervention changed, with the documents of their queries."""
+    if folder.about["interventions"] is None:
+        return None
+    parts = [shard.intervened() for shard in folder.shards()]
+    found = [part.of_queries(np.unique(part.queries)) for part in parts if part.n_lists]
+    return join_logs(found) if found else None
 
 
 def _vocabulary(recipe: Recipe, log: ClickLog | LogFolder | None) -> Vocabulary | None:
@@ -327,9 +337,8 @@ def _with_estimates(recipe: Recipe, log: ClickLog | LogFolder | None, problem: P
     hyper = dict(recipe.hyper_parameters)
     for name in recipe.method_class.estimated:
         if hyper.get(name) is None and log is not None:
-            if isinstance(log, LogFolder):
-                raise ValueError(f"{name} are estimated from a log in memory only: pass {name}=, or do not stream")
-            hyper[name] = ESTIMATES[name](log, problem, hyper)
+            lists = all_lists(log) if isinstance(log, LogFolder) else log
+            hyper[name] = ESTIMATES[name](lists, problem, hyper)
     return hyper
 
 

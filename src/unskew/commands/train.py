@@ -25,6 +25,7 @@ from unskew.commands.auto import run_auto
 from unskew.data.clicks.windows import window
 from unskew.data.column_table import grouped
 from unskew.data.files import check_folder
+from unskew.data.object_storage import remote
 from unskew.model import Model, curve_rows
 from unskew.parts import load_part
 from unskew.processes import is_first
@@ -87,7 +88,7 @@ def train(
         recipe = unskew.Recipe.of(load_part(method or "dla", allow_code=allow_code), **given)
     else:
         recipe = first.recipe.changed(method or first.recipe.method, **given)
-    checkpoint = out.with_name(f".{out.name}.checkpoint")
+    checkpoint = (out.parent if remote(out) is None else Path()) / f".{out.name}.checkpoint"
     with joined():
         model = unskew.fit(
             recipe,

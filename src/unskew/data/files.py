@@ -31,6 +31,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.data.object_storage import check_remote, remote, sent_folder
+
 try:
     import fcntl
 except ImportError:  # Windows: writers are not told of one another
@@ -45,6 +47,9 @@ NO_SPACE_WORDS = ("No space left on device", "Disk quota exceeded", "File too la
 
 def check_place(target: Path, *, overwrite: bool) -> None:
     """Refuse a place for a file or folder that is taken or cannot be written."""
+    if (place := remote(target)) is not None:
+        check_remote(place, None, overwrite=overwrite)
+        return
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists: choose another place, or pass overwrite=True (--overwrite)")
     if not target.parent.is_dir():
@@ -57,6 +62,9 @@ def check_place(target: Path, *, overwrite: bool) -> None:
 
 def check_folder(target: Path, marker: str, *, overwrite: bool) -> None:
     """Refuse a place for a folder; what has no file of the marker's name in it is never replaced."""
+    if (place := remote(target)) is not None:
+        check_remote(place, marker, overwrite=overwrite)
+        return
     restore(target)
     check_place(target, overwrite=overwrite)
     is_ours = (target / marker).is_file() or (target.is_dir() and not any(target.iterdir()))
@@ -96,6 +104,12 @@ def new_file(target: str | Path) -> Iterator[Path]:
         ...     (Path(folder) / "notes.txt").read_text()
         'all of it'
     """
+    if (place := remote(target)) is not None:
+        with tempfile.TemporaryDirectory(prefix="unskew-") as folder:
+            here = Path(folder) / Path(target).name
+            yield here
+            place.send(here)
+        return
     target = Path(target)
     with sole_writer(target), _explained(target):
         scratch = _scratch_name(target)
@@ -129,6 +143,11 @@ def new_folder(target: Path, marker: str, *, overwrite: bool) -> Iterator[Path]:
 
     The old folder is moved aside before the new one takes its place, and moved back should that fail.
     """
+    if (place := remote(target)) is not None:
+        with sent_folder(place, marker, overwrite=overwrite) as folder:
+            folder.mkdir()
+            yield folder
+        return
     check_folder(target, marker, overwrite=overwrite)
     with scratch_folder(target) as scratch, _explained(target):
         new, old = scratch / "new", scratch / "old"
@@ -154,6 +173,10 @@ def new_folder(target: Path, marker: str, *, overwrite: bool) -> Iterator[Path]:
 @contextmanager
 def scratch_folder(target: Path) -> Iterator[Path]:
     """A hidden folder beside the target, for what is needed on the way to it; nobody else writes to the target."""
+    if remote(target) is not None:
+        with tempfile.TemporaryDirectory(prefix="unskew-") as here:
+            yield Path(here)
+        return
     with sole_writer(target):
         scratch = _scratch_name(target)
         scratch.mkdir()

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from unskew.data.checks import check_features
 from unskew.data.judged.judged_set import padded_rows
+from unskew.data.mapped import new_matrix
 
 Matrix = NDArray[np.float32]  # [documents, features]
 Offsets = NDArray[np.int64]  # [queries + 1]
@@ -60,7 +61,7 @@ class Transform(nn.Module, ABC):
         """The transformed rows of a matrix; transforms that look at whole queries need the queries' offsets."""
         self._check(matrix, offsets)
         device = next((buffer.device for buffer in self.buffers()), torch.device("cpu"))
-        changed = np.empty((len(matrix), self.width(matrix.shape[1])), np.float32)
+        changed = new_matrix(matrix, self.width(matrix.shape[1]))
         for start, stop, inner in cut(matrix, offsets if self.per_query else None):
             rows, mask = padded_rows(inner, np.arange(len(inner) - 1))
             block = matrix[start:stop].astype(np.float32, copy=False)[rows]

@@ -28,6 +28,8 @@ from unskew import losses
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.looks import false_alarms as estimate_false_alarms
 from unskew.data.clicks.looks import look_rates, recorded
+from unskew.data.clicks.shard_batches import ShardBatches
+from unskew.data.clicks.storage import all_lists
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms, above_zero
 from unskew.networks.limits import showings, weighted_mean
@@ -124,11 +126,11 @@ class Attention(Method):
 
     def prepare(self, logs: Mapping[str, Any]) -> Mapping[str, Any]:
         log = logs["clicks"]
+        if self.estimates and isinstance(log, ShardBatches):
+            log = all_lists(log.folder)
         if isinstance(log, ClickLog):
             recorded(log)
         if self.estimates:
-            if not isinstance(log, ClickLog):
-                raise ValueError("false alarms are estimated from a log in memory only: pass false_alarms=…")
             found = estimate_false_alarms(log)
             most = np.nanmin(look_rates(log))  # what was looked at least was recorded at least as often as that
             if found.error > UNSURE:

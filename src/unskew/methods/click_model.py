@@ -18,7 +18,7 @@ a model holds impossible has the smallest probability that numbers can hold, nev
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -115,21 +115,19 @@ class ClickModel(Method):
         return ids + sum((entry.square().sum() for entry in wide), start=torch.zeros(())) / (2 * TABLE_SPREAD**2)
 
     def _fit_tables(self, source: Any) -> None:
-        """Fit all numbers but those of networks to the whole log; networks are run once."""
+        """Fit all numbers but those of networks to the whole log; networks run once, or in every pass over shards."""
         frozen = {id(entry) for network in self._networks() for entry in network.parameters()}
-        if isinstance(source, ShardBatches) and frozen:
-            raise ValueError(
-                "ids beside features are fitted to a log in memory: pass attraction=ids or features, or do not stream"
-            )
         self.eval()
         streamed = isinstance(source, ShardBatches)
         kept = [] if streamed else list(ClickBatches(source, detail="patterns").all(ROWS_AT_ONCE))
         for part in self._parts():
             part.hold(kept)
         self.double()
+        for network in self._networks():
+            network.float()
 
         def batches() -> Iterable[ClickedLists]:
-            return source.all(ROWS_AT_ONCE) if streamed else kept
+            return self._held_in_turn(source) if streamed else kept
 
         def add_gradients() -> float:
             value = _backward(self.penalty())
@@ -153,6 +151,13 @@ class ClickModel(Method):
         self.float()
         for part in self._parts():
             part.release()
+
+    def _held_in_turn(self, source: ShardBatches) -> Iterator[ClickedLists]:
+        """All rows, and of those in use what networks give."""
+        for lists in source.all(ROWS_AT_ONCE):
+            for part in self._parts():
+                part.hold([lists])
+            yield lists
 
     def _parts(self) -> list[DocumentPart]:
         return [module for module in self.modules() if isinstance(module, DocumentPart)]

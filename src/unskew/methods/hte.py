@@ -29,6 +29,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from unskew import losses
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.shard_batches import ShardBatches
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Terms
 from unskew.networks.registry import Problem
@@ -72,13 +73,15 @@ class HTE(Method):
             raise ValueError(
                 f"hte learns effects of positions from interventions, and there are none: {HOW_TO_INTERVENE}"
             )
-        clicks = logs.get("clicks")
-        if not isinstance(clicks, ClickLog):
-            raise ValueError("hte corrects a click log that is in memory: read it with read_log rather than stream it")
-        effects = estimate_effects(
-            clicks, logs["interventions"], folds=self.folds, trees=self.trees, max_leaves=self.max_leaves
-        )
-        return {**logs, "clicks": correct_clicks(clicks, effects)}
+        clicks, interventions = logs["clicks"], logs["interventions"]
+        streams = isinstance(clicks, ShardBatches)
+        shown = [log.query_ids[np.unique(log.queries)] for log in (clicks.logs() if streams else [clicks])]
+        effects = Effects(interventions, np.concatenate(shown), self.folds, self.trees, self.max_leaves)
+
+        def corrected(log: ClickLog) -> ClickLog:
+            return correct_clicks(log, effects.of(log))
+
+        return {**logs, "clicks": clicks.changed(corrected) if streams else corrected(clicks)}
 
     def loss(self, lists: ClickedLists) -> Terms:
         scores = lists.apply(self.relevance)
@@ -123,49 +126,70 @@ def estimate_effects(
         interventions: a log in which documents change places with the top one; it may be a part of `log`.
         folds: parts of the queries; the effects of each come from the others.
     """
-    _check_interventions(log, interventions)
-    fold_of_list, fold_of_intervention = _folds(log, interventions, folds)
-    effects = np.zeros(log.mask.shape)
-    for fold in range(folds):
-        chosen = (log.mask & (log.positions > 0)) & (fold_of_list == fold)[:, None]
-        if not chosen.any():
-            continue
-        rates = _learn_rates(interventions.select(fold_of_intervention != fold), trees, max_leaves)
-        documents, places, member = _distinct_showings(log, chosen)
-        most = np.inf if log.graded else 1.0
-        on_top, in_place = (
-            np.minimum(rates(log.features[documents], at), most) for at in (np.zeros_like(places), places)
-        )
-        effects[chosen] = (on_top - in_place)[member]
-    return effects
+    return Effects(interventions, log.query_ids[np.unique(log.queries)], folds, trees, max_leaves).of(log)
 
 
-def _check_interventions(log: ClickLog, interventions: ClickLog) -> None:
-    if interventions.n_features != log.n_features:
-        raise ValueError(
-            f"the intervention log has {interventions.n_features} features, the click log {log.n_features}: both must "
-            "describe documents alike"
-        )
+class Effects:
+    """What positions take from clicks, learnt from interventions; for logs, or shards of one, that share no query.
+
+    Args:
+        query_ids: all queries whose clicks are to be corrected.
+    """
+
+    def __init__(self, interventions: ClickLog, query_ids: NDArray, folds: int, trees: int, max_leaves: int):
+        _check_interventions(interventions)
+        self.interventions = interventions
+        self.trees, self.max_leaves = trees, max_leaves
+        self.folds = folds
+        changed = interventions.query_ids[np.unique(interventions.queries)]
+        if len(changed) < folds:
+            raise ValueError(
+                f"the intervention log has {len(changed)} queries, too few for {folds} folds: collect more, or lower "
+                "folds"
+            )
+        # Query ids are sorted and often grouped by source: neighbours go into different folds.
+        self.distinct = np.unique(np.concatenate([query_ids, changed]))
+        self._rates: dict[int, _Rates] = {}
+
+    def of(self, log: ClickLog) -> Matrix:
+        """Effects on every shown document, `[lists, docs]`; 0 on top and in padding."""
+        if self.interventions.n_features != log.n_features:
+            raise ValueError(
+                f"the intervention log has {self.interventions.n_features} features, the click log {log.n_features}: "
+                "both must describe documents alike"
+            )
+        fold_of_list = self._fold(log)
+        effects = np.zeros(log.mask.shape)
+        for fold in range(self.folds):
+            chosen = (log.mask & (log.positions > 0)) & (fold_of_list == fold)[:, None]
+            if not chosen.any():
+                continue
+            rates = self._rates_outside(fold)
+            documents, places, member = _distinct_showings(log, chosen)
+            most = np.inf if log.graded else 1.0
+            on_top, in_place = (
+                np.minimum(rates(log.features[documents], at), most) for at in (np.zeros_like(places), places)
+            )
+            effects[chosen] = (on_top - in_place)[member]
+        return effects
+
+    def _fold(self, log: ClickLog) -> NDArray[np.int64]:
+        """The fold of each list; a query, known by its id, is in one fold everywhere."""
+        return np.searchsorted(self.distinct, log.query_ids[log.queries]) % self.folds
+
+    def _rates_outside(self, fold: int) -> _Rates:
+        if fold not in self._rates:
+            part = self.interventions.select(self._fold(self.interventions) != fold)
+            self._rates[fold] = _learn_rates(part, self.trees, self.max_leaves)
+        return self._rates[fold]
+
+
+def _check_interventions(interventions: ClickLog) -> None:
     shown = interventions.positions[interventions.mask]
     if not (shown == 0).any() or not (shown > 0).any():
         raise ValueError(f"the intervention log shows no document on top and others below: {HOW_TO_INTERVENE}")
     if not interventions.n_clicks:
         raise ValueError("the intervention log has no clicks: the effects of positions cannot be learnt from it")
-
-
-def _folds(log: ClickLog, interventions: ClickLog, folds: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The fold of each list of both logs; a query, known by its id, is in one fold everywhere."""
-    of_lists = log.query_ids[log.queries]
-    of_interventions = interventions.query_ids[interventions.queries]
-    distinct, number = np.unique(np.concatenate([of_lists, of_interventions]), return_inverse=True)
-    if len(np.unique(of_interventions)) < folds:
-        raise ValueError(
-            f"the intervention log has {len(np.unique(of_interventions))} queries, too few for {folds} folds: "
-            "collect more, or lower folds"
-        )
-    # Query ids are sorted and often grouped by source: neighbours go into different folds.
-    fold = (np.arange(len(distinct)) % folds)[number]
-    return fold[: len(of_lists)], fold[len(of_lists) :]
 
 
 @dataclass(frozen=True, eq=False)

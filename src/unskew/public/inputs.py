@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.storage import LogFolder, read_log
+from unskew.data.clicks.storage import LogFolder, read_log, whole_log
 from unskew.data.columns import as_arrow, is_table
 from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet
@@ -21,23 +21,25 @@ from unskew.serving.saved_ranker import SavedRanker, open_ranker
 from unskew.simulation.truth import Simulation
 
 Place = str | Path
-Log = ClickLog | Simulation | Place
+Log = ClickLog | LogFolder | Simulation | Place
 Judged = JudgedSet | Place
 
 
 def as_log(log: Log) -> ClickLog:
-    """A log from a log, a simulation, or the folder of one."""
+    """A whole log from a log, a simulation, or the folder of one."""
     if isinstance(log, Simulation):
         return log.log
     if isinstance(log, ClickLog):
         return log
+    if isinstance(log, LogFolder):
+        return whole_log(log)
     if isinstance(log, str | Path):
         return read_log(Path(log))
     hint = "; unskew.ingest makes a log of a table of events" if is_table(log) else ""
     raise TypeError(f"a click log or the path of its folder is needed, got {type(log).__name__}{hint}")
 
 
-def as_log_or_folder(log: Log | LogFolder) -> ClickLog | LogFolder:
+def as_log_or_folder(log: Log) -> ClickLog | LogFolder:
     """The same, or an opened folder, which is read shard by shard."""
     return log if isinstance(log, LogFolder) else as_log(log)
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from unskew import fitting
 from unskew.data.clicks.source import ClickSource
-from unskew.data.clicks.storage import LogFolder
 from unskew.data.files import check_place
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis import assemble
@@ -34,7 +33,7 @@ HELD_OUT_FOR_CURVE = 0.1  # share of the queries that chooses the state of a cli
 
 def fit(
     method: str | type[Method] | Recipe = DEFAULT_METHOD,
-    log: Log | LogFolder | ClickSource | None = None,
+    log: Log | ClickSource | None = None,
     *,
     judged: Judged | None = None,
     interventions: Log | None = None,

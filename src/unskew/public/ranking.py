@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.storage import LogFolder
 from unskew.data.columns import listed
 from unskew.data.files import check_place
 from unskew.data.judged.judged_set import JudgedSet
@@ -82,7 +83,7 @@ def evaluate(
         for name, count in counts.filled().items():
             warnings.warn(f"column '{name}' lacks {count:,} values, and lacked none in training: filled", stacklevel=2)
     metrics, log, flags = list(metrics), None, shown
-    if isinstance(shown, ClickLog | Simulation | str | Path):
+    if isinstance(shown, ClickLog | LogFolder | Simulation | str | Path):
         log, flags = as_log(shown), None
         if any(str(name).endswith("shown") for name in metrics):
             flags = evaluation.shown_documents(queries, log)

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.files import file_digest, json_digest, new_folder, restore
 from unskew.data.fitted_transforms import from_spec
+from unskew.data.object_storage import fetched, remote
 from unskew.methods import METHODS
 from unskew.model import Model
 from unskew.networks.registry import RANKERS, Problem
@@ -96,6 +97,9 @@ def load_model(folder: str | Path, parts: Sequence[Any] = ()) -> Model:
     >>> unskew.load_model(unskew.save_model(model, "model")).recipe == model.recipe
     True
     """
+    if remote(folder) is not None:
+        with fetched(folder) as local:
+            return load_model(local, parts)
     path = Path(folder)
     restore(path)
     about = _read_json(path / ABOUT)

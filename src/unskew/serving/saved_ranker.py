@@ -20,6 +20,7 @@ from torch import Tensor
 from unskew.data.checks import check_features
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.object_storage import fetched, remote
 from unskew.data.raw_columns import UNSEEN, missing_in_training
 from unskew.evaluation.evaluate import Scorer, score_documents
 from unskew.model import Model
@@ -135,6 +136,9 @@ class UnknownCounts:
 
 def open_ranker(path: str | Path) -> SavedRanker:
     """The ranker of a folder that `save_model` wrote, or of an exported `.onnx` file or trees (`.txt`, `.json`)."""
+    if remote(path) is not None:
+        with fetched(path) as local:
+            return open_ranker(local)
     place = Path(path)
     if place.suffix in TREE_ENDINGS:
         forest = read_trees(place)

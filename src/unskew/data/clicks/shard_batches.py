@@ -56,6 +56,7 @@ class ShardBatches:
         self._n_rows = folder.counts("patterns" if detail == "patterns" else "lists")
         self._filled = [number for number, n_rows in enumerate(self._n_rows) if n_rows]
         self._batching: dict[str, Any] = {"seed": seed, "together": together}
+        self._made_with: dict[str, Any] = {"batch_size": batch_size, "detail": detail, "lanes": lanes, **self._batching}
         check_rows(len(self._filled))
         dealt = _deal(self._filled, self._n_rows, min(lanes, len(self._filled), batch_size))
         sizes = _sizes(batch_size, [sum(self._n_rows[shard] for shard in shards) for shards in dealt])
@@ -82,6 +83,10 @@ class ShardBatches:
     def logs(self) -> Iterator[ClickLog]:
         """The prepared log of every shard, in their order."""
         return (batches.log for batches in self._each())
+
+    def changed(self, change: Callable[[ClickLog], ClickLog]) -> ShardBatches:
+        """The same batches of prepared logs that are changed once more; every list stays."""
+        return ShardBatches(self.folder, **self._made_with, prepare=lambda log: change(self.prepare(log)))
 
     def all(self, batch_size: int = 1024) -> Iterator[ClickedLists]:
         """Every row once, in the log's order."""

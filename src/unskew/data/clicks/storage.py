@@ -6,7 +6,8 @@
     LOG/shard-00000.patterns.parquet   a row for each click pattern; only in a joint log
 
 `docs/click_log.md` has every column. A query stands in one shard only, so every shard is a log by itself and a log
-larger than memory is read shard by shard. A folder appears whole or not at all.
+larger than memory is read shard by shard; what asks for the whole log gets its features from a file, if they are
+large (`data.mapped`). A folder appears whole or not at all.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -23,14 +26,17 @@ import numpy as np
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.joined import join_logs
 from unskew.data.clicks.schema import LogSchema
-from unskew.data.clicks.shards import COUNTS, TABLES, read_shard, write_shard
+from unskew.data.clicks.shards import COUNTS, TABLES, read_shard, shard_file, write_shard
 from unskew.data.files import json_digest, new_folder, restore
+from unskew.data.mapped import new_map
+from unskew.data.object_storage import remote
 from unskew.data.public_logs.id_pages import is_public_log, read_pages
 from unskew.display import OnScreen, Screen
 
 FORMAT = "unskew-click-log"
 VERSION = 2
 ABOUT = "log.json"
+MAPPED_BEYOND = 2**30  # bytes of features that a whole log keeps in memory
 
 
 def write_log(log: ClickLog, folder: str | Path, *, n_shards: int = 1, overwrite: bool = False) -> Path:
@@ -141,9 +147,24 @@ class LogFolder(OnScreen):
     def shard(self, number: int) -> ClickLog:
         """The log of a shard; its files are compared with their digests when they are read for the first time."""
         verify = number not in self._verified
-        log = read_shard(self.path / _shard_name(number), self.about, self.about["shards"][number], verify=verify)
+        counts = self.about["shards"][number]
+        with self._files(number) as stem:
+            log = read_shard(stem, self.about, counts, verify=verify)
         self._verified.add(number)
         return log
+
+    @contextmanager
+    def _files(self, number: int) -> Iterator[Path]:
+        """The files of a shard; those on object storage are here while they are read."""
+        place = remote(self.path)
+        if place is None:
+            yield self.path / _shard_name(number)
+            return
+        with TemporaryDirectory(prefix="unskew-") as scratch:
+            stem = Path(scratch) / _shard_name(number)
+            tables = self.about["shards"][number]["digests"]
+            place.fetch([shard_file(stem, table).name for table in tables], Path(scratch))
+            yield stem
 
     def shards(self, order: Sequence[int] | None = None) -> Iterator[ClickLog]:
         """Logs of the shards, the next one read while this one is in use: two are in memory at most."""
@@ -171,12 +192,13 @@ def open_log(folder: str | Path) -> LogFolder:
     restore(path)
     if is_public_log(str(folder)) and not path.exists():
         raise ValueError(f"{folder} is a public log, which is read as a whole: leave out --stream, or use read_log")
-    if not about_path.is_file():
+    place = remote(path)
+    if not (about_path.is_file() if place is None else place.exists(ABOUT)):
         raise FileNotFoundError(
             f"{path} is no click log: log.json is missing in it (make one with unskew ingest, or unskew simulate)"
         )
     try:
-        about = json.loads(about_path.read_text(encoding="utf-8"))
+        about = json.loads(about_path.read_text(encoding="utf-8") if place is None else place.read(ABOUT))
     except ValueError as error:
         raise ValueError(f"{about_path} is damaged ({error}): write the log again") from error
     found = about.get("format") if isinstance(about, dict) else None
@@ -219,15 +241,48 @@ def read_log(folder: str | Path) -> ClickLog:
     """
     if is_public_log(str(folder)) and not Path(folder).exists():
         return read_pages(str(folder)).log()
-    shards = list(open_log(folder).shards())
+    return whole_log(open_log(folder))
+
+
+def whole_log(folder: LogFolder, mapped_beyond: int = MAPPED_BEYOND) -> ClickLog:
+    """All shards as one log; features of more than so many bytes are in a file instead of memory."""
+    n_versions, n_features = sum(folder.counts("versions")), folder.n_features
+    if n_versions * n_features * 4 <= mapped_beyond:
+        return _joined(folder, list(folder.shards()))
+    features, start = new_map((n_versions, n_features)), 0
+    lists = []
+    for shard in folder.shards():
+        features[start : start + len(shard.features)] = shard.features
+        start += len(shard.features)
+        lists.append(_without_features(shard))
+    return replace(
+        _joined(folder, lists), features=features, feature_names=shard.feature_names, categories=shard.categories
+    )
+
+
+def all_lists(folder: LogFolder) -> ClickLog:
+    """All lists of a log as one, without the features of their documents: all that counts and curves need."""
+    return _joined(folder, [_without_features(shard) for shard in folder.shards()])
+
+
+def _without_features(log: ClickLog) -> ClickLog:
+    kept = {name: log.categories[name] for name in log.context_names if name in log.categories}
+    nothing = np.zeros((len(log.features), 0), np.float32)
+    return replace(log, features=nothing, feature_names=(), categories=kept)
+
+
+def _joined(folder: LogFolder, shards: Sequence[ClickLog]) -> ClickLog:
     try:
         return join_logs(shards)
     except ValueError as error:
-        raise ValueError(f"{folder}: {error}") from error
+        raise ValueError(f"{folder.path}: {error}") from error
 
 
 def is_log(place: str | Path) -> bool:
     """Whether this is a folder that holds a log, or the name of a public log."""
+    there = remote(place)
+    if there is not None:
+        return there.exists(ABOUT)
     restore(Path(place))
     return (Path(place) / ABOUT).is_file() or is_public_log(str(place))
 
