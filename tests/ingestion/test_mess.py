@@ -140,3 +140,17 @@ class TestClicksApart:
     def test_clicks_without_a_document_are_refused(self, tmp_path):
         with pytest.raises(ValueError, match=r"clicks\.jsonl: no column looks like the document: call it 'document'"):
             run(self.SHOWN, tmp_path, **self.write(tmp_path, {"session": "s"}))
+
+
+def test_columns_of_queries_in_a_bulk_file_reach_the_events(tmp_path):
+    about = {"query_id": "s", "user_query": "q", "query_attributes": {"device": "phone"}}
+    lines = [{"index": {"_index": "ubi_queries"}}, about]
+    for place, document in enumerate("ab", start=1):
+        shown = {"object": {"object_id": document}, "position": {"ordinal": place}}
+        lines += [{"index": {"_index": "ubi_events"}}]
+        lines += [{"query_id": "s", "action_name": "impression", "event_attributes": shown}]
+    (tmp_path / "ubi.ndjson").write_text("\n".join(json.dumps(line) for line in lines))
+    columns = Columns(context=["query_attributes.device"])
+    ingest(Tables(tmp_path / "ubi.ndjson"), tmp_path / "log", columns, Options(threads=1))
+    log = read_log(tmp_path / "log")
+    assert log.categories == {"query_attributes.device": ("phone",)}

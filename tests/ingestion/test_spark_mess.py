@@ -41,7 +41,8 @@ def both(tables, columns, folder, **options):
         engine: ingest(tables, folder / engine, columns, Options(engine=engine, threads=2, **options))
         for engine in ("duckdb", "spark")
     }
-    assert vars(done["duckdb"]) == vars(done["spark"])
+    told = [{**vars(entry), "examples": set(entry.examples)} for entry in done.values()]  # Spark knows no row numbers
+    assert told[0] == told[1]
     one, other = (open_log(folder / engine) for engine in done)
     assert one.about == other.about  # with the SHA-256 of every file
     return read_log(one.path), done["duckdb"]
@@ -86,7 +87,7 @@ class TestImpressions:
         assert (log.events["cart"].sum(), log.events["purchase"].sum()) == (6, 4)
         assert log.context_names == ("device", "hour")
         assert log.categories == {"brand": ("Alto", "Cira"), "device": ("desktop", "phone")}
-        assert len(set(log.periods.tolist())) == 3  # twelve sessions, 20,000 seconds apart
+        assert len(set(log.periods.tolist())) == 4  # twelve sessions, 20,000 seconds apart, from the evening on
         assert done.missing == {"brand": 3}
 
     def test_pages_a_condition_and_a_bias_column(self, tmp_path):

@@ -166,7 +166,8 @@ def split_bulk(table: ir.Table) -> tuple[ir.Table, ir.Table | None]:
     if not actions or not {"query_id", "action_name"} <= set(table.columns):
         return table, None
     documents = table.filter(ibis.and_(*(table[name].isnull() for name in actions))).drop(*actions)
-    events = documents.filter(documents.action_name.notnull())
+    of_queries = [name for name in ("query_attributes", *SHOWN_IDS) if name in documents.columns]
+    events = documents.filter(documents.action_name.notnull()).drop(*of_queries)  # one file has the columns of both
     queries = documents.filter(documents.action_name.isnull()) if "user_query" in table.columns else None
     return events, queries
 
