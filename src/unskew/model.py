@@ -100,9 +100,9 @@ class Model(Displayed):
 
     def predict_clicks(self, log: ClickLog) -> ClickPrediction:
         """How well the model predicts the clicks of a log: likelihood, perplexity, calibration."""
-        if self.problem.n_features != log.n_features:
+        if self.n_features != log.n_inputs:
             raise ValueError(
-                f"the log has {log.n_features} features, the model was trained on {self.problem.n_features}: "
+                f"the log has {log.n_inputs} features, the model was trained on {self.n_features}: "
                 "evaluate on a log with the same features"
             )
         return predict_clicks(self.method, self.encode(log))

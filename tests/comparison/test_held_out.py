@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from unskew.comparison import held_out
-from unskew.comparison.held_out import make_case
+from unskew.comparison.held_out import contender_of, make_case
+from unskew.evaluation.criteria import measure_all
+from unskew.fitting import fit
+from unskew.recipe import Recipe
 from unskew.simulation.simulate import simulate
 
 
@@ -45,3 +48,11 @@ def test_a_log_in_a_fixed_order_has_no_propensities_and_says_why(world):
     assert case.evidence.propensities is None
     assert case.about["propensities"].startswith("the log cannot tell propensities")
     assert case.about["production"] == "policy score"
+
+
+def test_a_log_with_context_is_measured_with_it(log):
+    device = (np.arange(log.n_lists) % 2).astype(np.float32)[:, None]
+    case = make_case(replace(log, context=device, context_names=("device",)), 0.5)
+    model = fit(Recipe.of("naive", steps=2), case.learning)
+    values, _ = measure_all(contender_of(model, case.evidence.held_out), case.evidence)
+    assert {"dr", "ips"} <= set(values)

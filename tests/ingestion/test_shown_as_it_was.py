@@ -91,6 +91,12 @@ class TestGrades:
         assert done.other_kinds == {"share": 1}
         assert any(remark.startswith("3 events came again on the same impression") for remark in done.remarks)
 
+    def test_events_without_an_impression_are_counted(self, tmp_path):
+        rows = self.events().to_pylist()
+        lone = {**rows[-1], "document": "z", "event": "cart"}
+        _, done = run(pa.Table.from_pylist([*rows, lone]), tmp_path, Columns(grades={"cart": 3}))
+        assert done.dropped == {"lone_event": 1}
+
     def test_events_after_the_window_are_left_out(self, tmp_path):
         log, done = run(self.events(), tmp_path, Columns(grades={"cart": 3}), window=parse_window("1h"))
         assert done.dropped == {"late_event": 1}

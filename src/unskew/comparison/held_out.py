@@ -66,9 +66,9 @@ def make_case(log: ClickLog, share: float = HELD_OUT, *, choosing: bool = False)
     predict = None if propensities is None else fit_relevance(learning, propensities)
 
     def evidence(part: ClickLog) -> Evidence:
-        own = part.of_queries(np.unique(part.queries))
-        relevance = None if predict is None else predict(own.features)
-        return Evidence(HeldOut(own), propensities, NO_PROPENSITIES, relevance)
+        own = HeldOut(part.of_queries(np.unique(part.queries)))
+        relevance = None if predict is None else predict(own.log.features)  # with the context among them
+        return Evidence(own, propensities, NO_PROPENSITIES, relevance)
 
     of_held_out = evidence(held_out)
     known = production_of_log(of_held_out.held_out.log)

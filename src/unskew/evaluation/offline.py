@@ -154,7 +154,7 @@ def fit_relevance(log: ClickLog, propensities: ArrayLike) -> Callable[[Vector], 
     trees = HistGradientBoostingRegressor(
         max_iter=100, max_leaf_nodes=15, max_bins=63, early_stopping=False, random_state=0
     )
-    trees.fit(log.features[shown.documents], target, sample_weight=shown.exposure)
+    trees.fit(learning.log.features[shown.documents], target, sample_weight=shown.exposure)
     return lambda features: np.maximum(trees.predict(features), 0.0)
 
 

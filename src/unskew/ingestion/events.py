@@ -72,16 +72,22 @@ def merge_events(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped)
     pairs = engine.keep("pairs", rows.group_by(SHOWING).aggregate(**parts))
     early = (pairs.click_time < pairs.time).fill_null(False) if shape.time else ibis.literal(False)
     lone = pairs.impressions == 0
+    feedback: Any = ibis.literal(0)
+    for name in graded:
+        feedback = feedback + (0 if name == "seen" else pairs[name])
     counts = pairs.aggregate(
         lone=pairs.clicks.sum(where=lone),
+        others=feedback.sum(where=lone),
         early=pairs.clicks.sum(where=early & ~lone),
         again=(pairs.impressions - 1).sum(where=~lone),
         clicks=pairs.clicks.sum(),
         looks=pairs.seen.sum(where=lone) if "seen" in graded else ibis.literal(0),
     )
-    n_lone, n_early, again, clicks, n_looks = (count or 0 for count in engine.arrow(counts).to_pylist()[0].values())
+    found = engine.arrow(counts).to_pylist()[0].values()
+    n_lone, n_others, n_early, again, clicks, n_looks = (count or 0 for count in found)
     dropped.add("lone_click", n_lone, _example(engine, pairs.filter(lone)) if n_lone else "")
     dropped.add("lone_look", n_looks, _example(engine, pairs.filter(lone & (pairs.seen > 0))) if n_looks else "")
+    dropped.add("lone_event", n_others, _example(engine, pairs.filter(lone & (feedback > 0))) if n_others else "")
     dropped.add("early_click", n_early, _example(engine, pairs.filter(early & ~lone)) if n_early else "")
     dropped.refuse_if_most(["lone_click", "early_click"], clicks, "clicks")
     _say_doubles(engine, pairs.filter(~lone), ["clicks", *(name for name in graded if name != "seen")], dropped)

@@ -49,6 +49,9 @@ REASONS: dict[str, Reason] = {
         "looks",
         "log the impression too, with the same session, query and document",
     ),
+    "lone_event": Reason(
+        "graded events without an impression", "events", "log the impression too, with the same session and document"
+    ),
     "early_click": Reason(
         "clicks that come before their impression", "clicks", "check the clocks, or leave times out with --time none"
     ),
