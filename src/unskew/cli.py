@@ -46,10 +46,7 @@ COMMANDS = {
         "Choose a method by what the log can tell, check it against production, and train it. Exit code 3: not better.",
     ),
     "train": Entry("train:train", "Train a ranker on a click log. A run that was cut off goes on where it was."),
-    "tune": Entry(
-        "tune:tune",
-        "Train a model further on judged queries, as far as cross-validation says. A run that was cut off goes on.",
-    ),
+    "tune": Entry("tune:tune", "Train a model further on judged queries, as far as cross-validation on them says."),
     "drift": Entry(
         "drift:drift",
         "Tell what changed between two logs: features, clicks, order, traffic, bias columns, coverage.",
