@@ -72,7 +72,7 @@ def merge_events(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped)
     pairs = engine.keep("pairs", rows.group_by(SHOWING).aggregate(**parts))
     early = (pairs.click_time < pairs.time).fill_null(False) if shape.time else ibis.literal(False)
     lone = pairs.impressions == 0
-    feedback: Any = ibis.literal(0)
+    feedback: Any = pairs.clicks * 0
     for name in graded:
         feedback = feedback + (0 if name == "seen" else pairs[name])
     counts = pairs.aggregate(
