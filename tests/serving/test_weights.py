@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.methods import METHODS
+from unskew.recipe import Recipe
 from unskew.serving.weights import debiased_rows
 
 # Lists of two queries that take turns; the second position is seen half as often.
@@ -18,7 +18,7 @@ LOG = ClickLog(
     document_queries=np.array([0, 0, 1, 1]),
     query_ids=np.array(["a", "b"]),
 )
-MODEL = SimpleNamespace(recipe=SimpleNamespace(method_class=METHODS["dla"]), examination=lambda: np.array([1.0, 0.5]))
+MODEL = SimpleNamespace(recipe=Recipe.of("dla"), examination=lambda: np.array([1.0, 0.5]))
 
 
 def test_targets_are_clicks_over_what_was_seen():
