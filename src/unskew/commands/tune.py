@@ -28,7 +28,10 @@ def tune(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a model further on judged queries, as far as cross-validation says. A run that was cut off goes on."""
+    """Train a model further on judged queries, as far as cross-validation on them says.
+
+    A run that was cut off goes on where it was.
+    """
     check_folder(out, ABOUT, overwrite=overwrite)
     checkpoint = out.with_name(f".{out.name}.tuning")
     plan = {"metric": metric, "steps": steps, "folds": folds, "seed": seed}
