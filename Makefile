@@ -46,7 +46,7 @@ test-slow: $(READY)  ## the slow science
 	@touch .venv-spark/.ready
 
 test-spark: .venv-spark/.ready  ## DuckDB and Spark write the same log; in a .venv-spark of its own, with Java 17
-	.venv-spark/bin/python -m pytest tests/ingestion/test_spark.py
+	.venv-spark/bin/python -m pytest tests/ingestion/test_spark.py tests/ingestion/test_spark_mess.py
 
 lint: $(READY)  ## ruff, mypy, import-linter, typos
 	$(BIN)/ruff check .
