@@ -3,7 +3,7 @@
 Every repetition is a world of its own (`world:tiny:NUMBER`) whose prices, traffic and logger change from day to day.
 Each day `dla` is trained anew, and the model of the day before goes on with a third of the steps. The verdict is one of
 non-inferiority: the 95 % interval over worlds of the mean difference in nDCG@10 must lie above `-MARGIN`. The margin
-was fixed before this run, after a look at development worlds 0 to 2, and worlds 0 to 2 served to choose how a start trains; these are others.
+was fixed before this run, after a look at worlds 0 to 2, which served to choose how a start trains; these are others.
 
 Resumable: a finished world is kept in UNSKEW_BENCH (default: a folder of its own, thrown away).
 """
