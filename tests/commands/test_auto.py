@@ -27,7 +27,10 @@ def test_auto_writes_a_model_and_a_report_and_leaves_nothing_else(folder, tmp_pa
     said = json.loads(done.stdout)
     assert said["production"] == "unknown"
     assert unskew.load_model(tmp_path / "model").recipe.method == said["method"]
-    assert "Is it better than production?" in (tmp_path / "model.html").read_text()
+    page = (tmp_path / "model.html").read_text()
+    assert "Is it better than production?" in page
+    has_curve = unskew.load_model(tmp_path / "model").examination() is not None
+    assert ("What it learnt of examination" in page) == has_curve
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.html"]
 
 

@@ -7,7 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from unskew.comparison import held_out
-from unskew.comparison.own_log import compare
+from unskew.comparison.own_log import compare, level_figures
+from unskew.comparison.plan import Repetition, Run
+from unskew.comparison.rows import Outcome
+from unskew.comparison.run import Result, Results
 from unskew.data.clicks.storage import write_log
 from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION
 from unskew.evaluation.differences import mean_interval
@@ -206,3 +209,16 @@ def test_a_log_without_clicks_is_refused_before_any_work(log, tmp_path):
     with pytest.raises(ValueError, match="has no click: there is nothing to learn from"):
         compare(write_log(silent, tmp_path / "silent"), ["naive"], out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_curves_per_level_are_drawn_in_the_report():
+    def result(label, seed, curves):
+        run = Run("", label, {}, Repetition(seed, "d", seed), {})
+        return Result(run, Outcome(about={"examination_by_level": curves}))
+
+    curves = {"device=phone": [1.0, 0.4], "device=desktop": [1.0, 0.8]}
+    found = Results((result("dla", 0, curves), result("dla", 1, curves), result("naive", 0, {})), (), (), 0, 0)
+    (drawn,) = level_figures(found)
+    assert (drawn.file, drawn.title) == ("examination-dla", "Examination by level, learnt by dla")
+    lines = drawn.figure.axes[0].get_lines()
+    assert [(line.get_label(), line.get_ydata().tolist()) for line in lines] == list(curves.items())

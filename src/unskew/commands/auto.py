@@ -74,7 +74,7 @@ def run_auto(
             f"--seed {seed}",
         ]
     )
-    report = write_auto(chosen.verdict, out.with_name(f"{out.name}.html"), str(log), again)
+    report = write_auto(chosen.verdict, out.with_name(f"{out.name}.html"), str(log), again, chosen.model)
     shutil.rmtree(scratch, ignore_errors=True)
     _show(chosen, None if refused else out, report, json)
     if refused:

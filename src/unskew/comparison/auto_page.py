@@ -6,22 +6,42 @@ from pathlib import Path
 
 from unskew.comparison.automatic import AutoVerdict
 from unskew.evaluation.criteria import CRITERIA
+from unskew.model import Model
+from unskew.reporting.drawing import Drawn, line_figure
 from unskew.reporting.page import Section, write_report
 from unskew.reporting.sheets import NOTHING, Field, Sheet
 
 
-def write_auto(found: AutoVerdict, place: Path, log: str, command: str) -> Path:
-    """Write the page."""
+def write_auto(found: AutoVerdict, place: Path, log: str, command: str, model: Model | None = None) -> Path:
+    """Write the page.
+
+    Args:
+        model: the chosen one, whose examination curves are drawn.
+    """
     sections = [
         Section("What was chosen", [f"{found.method}: {found.reason}."]),
         Section("Is it better than production?", [found.against_production]),
         Section("What the log can tell", [*found.log, *([found.coupling] if found.coupling else [])]),
         Section("What was tried", sheets=[advice_sheet(found), *([means_sheet(found)] if found.means else [])]),
     ]
+    curves = None if model is None else curve_figure(model)
+    if curves is not None:
+        sections.append(Section("What it learnt of examination", figures=[curves]))
     if found.surer:
         sections.append(Section("What would make it surer", found.surer))
     sections.append(Section("To repeat it", command=command))
     return write_report(place, "A ranker chosen without labels", sections, f"Log: {log}.")
+
+
+def curve_figure(model: Model) -> Drawn | None:
+    """The learnt examination curve, and one per level of a bias column; None where the method has none."""
+    curve = model.examination()
+    if curve is None:
+        return None
+    curves = {"all": curve, **model.examinations()}
+    lines = {name: ([float(k + 1) for k in range(len(each))], each.tolist()) for name, each in curves.items()}
+    figure = line_figure(lines, x_label="position", y_label="examination, relative to the top")
+    return Drawn("examination", f"Examination as learnt by {model.recipe.method}", figure)
 
 
 def advice_sheet(found: AutoVerdict) -> Sheet:

@@ -31,6 +31,7 @@ from unskew.evaluation.seen import seen_queries
 from unskew.methods import METHODS, Method
 from unskew.parts import name_of
 from unskew.recipe import Recipe, find_method
+from unskew.reporting.drawing import Drawn, line_figure
 from unskew.reporting.sheets import Sheet
 
 CHOSEN_BY = "the last step; hyper-parameters by other held-out clicks, first repetition"  # without judged data
@@ -170,7 +171,23 @@ def _present(
         sheets.append(seen_sheet(experiment, results, seen))
     sheets.append(chosen_sheet(experiment, table))
     chosen_by = CHOSEN_BY if experiment.task == "choose" else ""
-    return Presentation([sheet for sheet in sheets if sheet is not None], outlook=found, chosen_by=chosen_by)
+    shown = [sheet for sheet in sheets if sheet is not None]
+    return Presentation(shown, figures=level_figures(results), outlook=found, chosen_by=chosen_by)
+
+
+def level_figures(results: Results) -> list[Drawn]:
+    """Examination per level of a bias column, one picture per method that has such curves, of its first training."""
+    drawn, done = [], set()
+    for result in results.results:
+        label, curves = result.run.label, result.outcome.about.get("examination_by_level") or {}
+        if not curves or label in done:
+            continue
+        done.add(label)
+        lines = {level: ([float(k + 1) for k in range(len(curve))], curve) for level, curve in curves.items()}
+        figure = line_figure(lines, x_label="position", y_label="examination, relative to the top")
+        file = f"examination-{label.replace('+', '-')}"
+        drawn.append(Drawn(file, f"Examination by level, learnt by {label}", figure))
+    return drawn
 
 
 def _entry(method: str | type[Method], grids: Mapping[str, Mapping[str, list]]) -> Entry:
