@@ -445,5 +445,5 @@ def test_grades_weigh_events_by_kind():
 
 
 def test_counts_that_are_not_exact_are_refused():
-    with pytest.raises(ValueError, match=r"counts above 2\^53 are not exact"):
+    with pytest.raises(ValueError, match=r"counts from 2\^53 on are not exact"):
         ClickLog.from_table(table(n=[2.0**54] * 6), sessions="n")

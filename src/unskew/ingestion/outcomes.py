@@ -68,11 +68,15 @@ def find_context(engine: Engine, rows: ir.Table, shape: Shape) -> list[str]:
     def differs(table: ir.Table, name: str) -> Any:
         return (table[name].max() != table[name].min()).fill_null(False)
 
-    def varying(keys: Sequence[str]) -> dict[str, bool]:
-        parts = shown.group_by(list(keys)).aggregate(**{name: differs(shown, name) for name in shape.feature_names})
-        return engine.arrow(parts.aggregate(**{name: parts[name].any() for name in shape.feature_names})).to_pylist()[0]
+    def varying(keys: Sequence[str]) -> dict[str, Any]:
+        found = {name: differs(shown, name) for name in shape.feature_names}
+        parts = shown.group_by(list(keys)).aggregate(**found, documents_here=shown.count())
+        over_all = {name: parts[name].any() for name in shape.feature_names}
+        return engine.arrow(parts.aggregate(**over_all, documents_here=parts.documents_here.max())).to_pylist()[0]
 
     within, between = varying(["session", "query"]), varying(["query"])
+    if (within["documents_here"] or 0) < 2:  # nothing can differ within a list of one document
+        return []
     names = zip(shape.feature_names, shape.features, strict=True)
     return [column for name, column in names if between[name] and not within[name]]
 
