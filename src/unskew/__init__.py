@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unskew.comparison.automatic import auto
     from unskew.data.clicks.click_log import ClickLog
     from unskew.data.clicks.source import ClickSource
     from unskew.data.clicks.storage import open_log, read_log, write_log
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from unskew.model import Model
     from unskew.public.comparing import compare, data_sets
     from unskew.public.daily import drift, readout, tune
-    from unskew.public.learning import diagnose, estimate_propensities, fit, weights
+    from unskew.public.learning import auto, diagnose, estimate_propensities, fit, weights
     from unskew.public.logs import events, forget, ingest, judgements, preview_ingest, shop, simulate
     from unskew.public.ranking import evaluate, export, rank
     from unskew.public.reproduction import reproduce
@@ -53,7 +52,7 @@ PLACES = {
     "TensorBoard": "training.watching",
     "USERS": "simulation.users",
     "UnbiasedRanker": "estimator",
-    "auto": "comparison.automatic",
+    "auto": "public.learning",
     "compare": "public.comparing",
     "data_sets": "public.comparing",
     "demo": "demonstration",

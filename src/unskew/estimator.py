@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from unskew.comparison.automatic import BETTER, auto
+from unskew.comparison.automatic import BETTER
 from unskew.data.checks import check_features
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.columns import as_features, listed
@@ -21,7 +21,7 @@ from unskew.data.raw_columns import missing_in_training
 from unskew.evaluation.evaluate import evaluate, score_documents
 from unskew.model import Model
 from unskew.public.inputs import Log, as_log
-from unskew.public.learning import DEFAULT_METHOD, fit
+from unskew.public.learning import DEFAULT_METHOD, auto, fit
 from unskew.public.progress import Follow
 from unskew.shown_rows import ShownRows, list_of_rows, vector
 from unskew.simulation.truth import Simulation
@@ -130,7 +130,7 @@ class UnbiasedRanker(BaseEstimator):
         names = log.feature_names
         options = {**self.hyper_parameters, "seed": self.seed}
         self.model_: Model = (
-            self._chosen(log, options)
+            self._chosen(log, options, progress)
             if self.method == AUTO
             else fit(
                 self.method,
@@ -151,8 +151,8 @@ class UnbiasedRanker(BaseEstimator):
             del self.feature_names_in_
         return self
 
-    def _chosen(self, log: ClickLog, options: dict[str, Any]) -> Model:
-        chosen = auto(log, **options)
+    def _chosen(self, log: ClickLog, options: dict[str, Any], progress: Follow) -> Model:
+        chosen = auto(log, progress=progress, **options)
         self.verdict_ = chosen.verdict
         if chosen.verdict.production != BETTER:
             warnings.warn(str(chosen.verdict), RuntimeWarning, stacklevel=3)

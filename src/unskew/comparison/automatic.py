@@ -107,13 +107,6 @@ def auto(
         checkpoints: folder in which trainings are kept, and gone on with if the run is cut off.
         progress: called with trainings done and trainings in all.
         options: of training and network, for every method.
-
-    Example:
-        >>> import unskew
-        >>> log = unskew.simulate(unskew.load("world:tiny").train, "svm", "position_based", sessions=4).log
-        >>> chosen = unskew.auto(log, steps=5)
-        >>> chosen.verdict.production
-        'unknown'
     """
     clicks = log if isinstance(log, ClickLog) else read_log(log)
     if start is not None:

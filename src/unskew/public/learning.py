@@ -9,6 +9,8 @@ from typing import Any, overload
 import pyarrow as pa
 
 from unskew import fitting
+from unskew.comparison import automatic
+from unskew.comparison.automatic import Chosen
 from unskew.data.clicks.source import ClickSource
 from unskew.data.files import check_place
 from unskew.data.judged.judged_set import JudgedSet
@@ -81,6 +83,46 @@ def fit(
             checkpoint=checkpoint,
             start=None if start is None else as_model(start),
             watch=watch,
+        )
+
+
+def auto(
+    log: Log,
+    *,
+    production: str | None = None,
+    start: Model | Place | None = None,
+    seed: int = 0,
+    checkpoints: Place | None = None,
+    progress: Follow = True,
+    **options: Any,
+) -> Chosen:
+    """Choose a method for a log without a judged document, and train it on everything; the command is `unskew auto`.
+
+    `fit` trains the method you name, `compare` measures several and leaves the choice to you.
+
+    Args:
+        log: a click log, or its folder.
+        production: which ranker it is, where the log has several: since=DATE, score=COLUMN or logger=COLUMN:VALUE.
+        start: yesterday's model, or its path: where its method is chosen again, the last training goes on from it.
+            Methods are tried anew, since it may have learnt from the clicks that choose.
+        checkpoints: folder in which trainings are kept, and gone on with if the run is cut off.
+        progress: False for no bar, or a function that is called with trainings done and trainings in all.
+        options: of training and network, for every method.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, progress=False).log
+    >>> unskew.auto(log, steps=5, progress=False).verdict.production
+    'unknown'
+    """
+    with followed(progress, counting_progress, "auto", "trainings") as report:
+        return automatic.auto(
+            as_log(log),
+            production=production,
+            start=None if start is None else as_model(start),
+            seed=seed,
+            checkpoints=checkpoints,
+            progress=report,
+            **options,
         )
 
 
