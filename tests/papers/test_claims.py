@@ -34,7 +34,7 @@ def worlds(gains):
 
 
 def judged(claim, table):
-    (found,) = judge([claim], [table], "ndcg@10")
+    (found,) = judge([claim], {"d": table}, "ndcg@10")
     return found
 
 
@@ -73,7 +73,7 @@ def test_claims_of_an_experiment_are_corrected_together():
     rows = [result("clicks", QUERIES, seed) for seed in range(3)]
     rows += [result("own", QUERIES + gain, seed) for seed, gain in enumerate((0.02, 0.03, 0.04))]  # p = .037
     assert judged(one, Table(rows)).verdict == "holds"
-    assert [found.verdict for found in judge([one, one], [Table(rows)], "ndcg@10")] == ["undecided", "undecided"]
+    assert [found.verdict for found in judge([one, one], {"d": Table(rows)}, "ndcg@10")] == ["undecided", "undecided"]
 
 
 def test_a_trend_follows_the_order_of_settings_unit_by_unit():
@@ -93,3 +93,11 @@ def test_what_cannot_be_tested_says_why():
     assert judged(Claim("x", "better", "own", ("nobody",)), table).verdict == "cannot be tested here"
     alone = Table([result("clicks", QUERIES), result("own", QUERIES + 0.1)])
     assert judged(Claim("x", "better", "own", ("clicks",)), alone).verdict == "cannot be tested here"
+
+
+def test_on_several_data_sets_a_claim_holds_if_it_does_on_each_and_they_are_named():
+    claim = Claim("own beats clicks", "better", "own", ("clicks",))
+    (found,) = judge([claim], {"one": worlds((0.1,)), "other": worlds((-0.1,))}, "ndcg@10")
+    assert found.words == "fails (of 2: 1 hold, 1 fail, 0 undecided)"
+    assert "one: s0: own − clicks" in found.detail
+    assert "other: s0: own − clicks" in found.detail

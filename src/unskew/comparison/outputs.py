@@ -169,8 +169,8 @@ def _sections(
     command: str,
     points: Mapping[str, int],
 ) -> list[Section]:
-    main = [sheet for sheet in shown.sheets if sheet.name not in DETAILS]
-    details = [sheet for sheet in shown.sheets if sheet.name in DETAILS]
+    details = [sheet for sheet in shown.sheets if sheet.name.partition("-")[0] in DETAILS]
+    main = [sheet for sheet in shown.sheets if sheet not in details]
     sections = [Section("The question", [experiment.question.strip()])]
     if shown.outlook is not None:
         line = shown.outlook.line

@@ -7,8 +7,8 @@ two one-sided tests, "no_worse" is non-inferiority; both by the margin that the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,8 +31,8 @@ class Comparison:
     p_against: float  # of its opposite
 
 
-def judge(claims: Sequence[Claim], tables: Sequence[Table], main_metric: str) -> list[ClaimResult]:
-    """What results on one or several data sets say about claims."""
+def judge(claims: Sequence[Claim], tables: Mapping[str, Table], main_metric: str) -> list[ClaimResult]:
+    """What results on one or several data sets, by name, say about claims."""
     found = [_comparisons(claim, tables, main_metric) for claim in claims]
     both: dict[str, dict[str, float]] = {"p": {}, "p_against": {}}
     for side, values in both.items():
@@ -60,14 +60,15 @@ def _result(claim: Claim, some: Sequence[Comparison], verdicts: Sequence[str]) -
     return ClaimResult(claim.text, whole, detail, counts[HOLDS], counts[FAILS], len(some))
 
 
-def _comparisons(claim: Claim, tables: Sequence[Table], main_metric: str) -> list[Comparison]:
+def _comparisons(claim: Claim, tables: Mapping[str, Table], main_metric: str) -> list[Comparison]:
     if claim.relation == "untestable":
         return []
     name = claim.metric or main_metric
     found = []
-    for table in tables:
+    for data, table in tables.items():
         settings = [setting for setting in (claim.settings or table.settings) if setting in table.settings]
-        found += RELATIONS[claim.relation](claim, table, settings, name)
+        some = RELATIONS[claim.relation](claim, table, settings, name)
+        found += [replace(one, text=f"{data}: {one.text}") for one in some] if len(tables) > 1 else some
     return found
 
 

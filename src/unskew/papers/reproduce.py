@@ -167,7 +167,7 @@ def _present(experiment: Experiment, results: Results, data: str) -> Presentatio
     return Presentation(
         sheets=[sheet for sheet in sheets if sheet is not None],
         figures=[drawn for drawn in figures if drawn is not None],
-        claims=judge(experiment.claims, list(tables.values()), experiment.metric),
+        claims=judge(experiment.claims, tables, experiment.metric),
         chosen_by=CHOSEN_BY.get(experiment.task, ""),
         lead=f"{experiment.paper}. Data: {data}.",
     )
