@@ -82,7 +82,12 @@ def commands(inputs: Path) -> list[Command]:
         Command("events", ("events", *of_log, *again), "events.parquet"),
         Command("ingest", ("ingest", str(events), "--features", str(features), "--out", OUT, "--quiet", *again), "log"),
         Command("train", ("train", *of_log, "--quiet", *SMALL, *again), "model", kept=(".model.checkpoint",)),
-        Command("tune", ("tune", str(model), "--judged", str(judged), "--steps", "4", "--out", OUT, *again), "model"),
+        Command(
+            "tune",
+            ("tune", str(model), "--judged", str(judged), "--steps", "4", "--out", OUT, *again),
+            "model",
+            kept=(".model.tuning",),
+        ),
         Command("weights", ("weights", *of_log, "--quiet", *SMALL, *again), "weights.parquet"),
         Command("judgements", ("judgements", *of_log, *again), "judgements.csv"),
         Command("rank", ("rank", *ranked, "--quiet", *again), "ranking.parquet"),

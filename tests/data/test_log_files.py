@@ -406,3 +406,11 @@ def test_every_column_on_disk_is_documented(tmp_path):
     for path in (tmp_path / "log").glob("*.parquet"):
         assert all(f"`{name}`" in text for name in pq.read_schema(path).names)
     assert all(f"`{key}`" in text for key in json.loads((tmp_path / "log" / "log.json").read_text()))
+
+
+@pytest.mark.parametrize(("name", "value"), [("features", 1.5), ("features", True), ("context", 3), ("bias", [])])
+def test_an_entry_of_the_wrong_kind_is_refused_by_name_though_its_digest_is_right(tmp_path, name, value):
+    write_log(make_log(), tmp_path / "log")
+    edit_json(tmp_path / "log", **{name: value})
+    with pytest.raises(ValueError, match=rf"log.json is damaged \('{name}' is"):
+        open_log(tmp_path / "log")

@@ -214,8 +214,17 @@ def open_log(folder: str | Path) -> LogFolder:
     missing = [name for name in (*LogSchema.ENTRIES, "shards") if name not in about]
     if missing or not about["shards"]:
         raise ValueError(f"{about_path} is damaged ('{(missing or ['shards'])[0]}' is missing): write the log again")
+    _check_entries(about_path, about)
     _check_shards(about_path, about["shards"])
     return LogFolder(path, about)
+
+
+def _check_entries(about_path: Path, about: Mapping[str, Any]) -> None:
+    """Refuse entries that are not what they must be: a number or a list of features, lists and tables of names."""
+    kinds: dict[str, Any] = {"features": int | list, "context": list, "events": list, "bias": dict, "categories": dict}
+    for name, kind in kinds.items():
+        if not isinstance(about[name], kind) or isinstance(about[name], bool):
+            raise ValueError(f"{about_path} is damaged ('{name}' is {about[name]!r}): write the log again")
 
 
 def _check_shards(about_path: Path, shards: Any) -> None:
