@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from unskew.comparison.code_digest import code_digest
 from unskew.comparison.plan import Group
-from unskew.comparison.rows import code_digest
 from unskew.comparison.run import Results
 from unskew.comparison.settings import Experiment
 from unskew.comparison.tasks import versions

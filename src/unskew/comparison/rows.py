@@ -7,13 +7,11 @@ OUT/runs/KEY.error.txt  what went wrong in a run that failed; the run is tried a
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,35 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from unskew.comparison.code_digest import code_digest
 from unskew.data.files import array_digest, new_file, write_text
 
 RESULT, DIGEST = b"unskew-result", b"unskew-digest"
 DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException)
-# Code that decides a number in a row.
-DECIDES = (
-    "lists",
-    "losses",
-    "metrics",
-    "ranking",
-    "fitting",
-    "model",
-    "recipe",
-    "parts",
-    "data",
-    "simulation",
-    "networks",
-    "methods",
-    "evaluation",
-    "training",
-    "diagnosis",
-    "comparison/held_out",
-    "comparison/outside",
-    "comparison/reference_rows",
-    "comparison/sources",
-    "comparison/tasks",
-    "papers/few_labels",
-    "papers/tasks",
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,16 +125,3 @@ def write_error(folder: Path, key: str, title: str, definition: dict[str, Any], 
     about = json.dumps(definition, indent=2, sort_keys=True, default=repr)
     write_text(path, f"{title}\n\n{text}\n\nThe run was:\n{about}\n")
     return path
-
-
-@cache
-def code_digest() -> str:
-    """A hash of the code that decides results: rows of other code can be told apart."""
-    root = Path(__file__).parents[1]
-    files = [root / f"{name}.py" for name in DECIDES if (root / f"{name}.py").is_file()]
-    for name in DECIDES:
-        files += (root / name).rglob("*.py") if (root / name).is_dir() else []
-    digest = hashlib.sha256()
-    for file in sorted(files):
-        digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:12]

@@ -26,10 +26,10 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from unskew.comparison.claims import Claims
+from unskew.comparison.code_digest import code_digest
 from unskew.comparison.plan import Group, Run
 from unskew.comparison.rows import (
     Outcome,
-    code_digest,
     error_path,
     families_in,
     read_row,
