@@ -76,6 +76,11 @@ class RemotePlace:
         for file in (*files, folder / marker):
             self.send(file, file.name)
 
+    def rename(self, name: str, new: str) -> None:
+        """Give a file of a folder another name."""
+        system, path = self._opened
+        system.move(_below(path, name), _below(path, new))
+
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
         system, path = self._opened
@@ -122,6 +127,17 @@ def sent_folder(place: RemotePlace, marker: str, *, overwrite: bool) -> Iterator
         folder = Path(scratch) / "folder"
         yield folder
         place.send_folder(folder, marker)
+
+
+@contextmanager
+def filled_folder(place: RemotePlace, marker: str, *, overwrite: bool) -> Iterator[Path]:
+    """A folder there that others send files to; it counts once its marker, written in a place here, is sent last."""
+    check_remote(place, marker, overwrite=overwrite)
+    for old in (marker, *place.names()):
+        place.remove(old)
+    with tempfile.TemporaryDirectory(prefix="unskew-") as scratch:
+        yield Path(scratch)
+        place.send(Path(scratch) / marker, marker)
 
 
 @contextmanager

@@ -76,15 +76,22 @@ def write_shards(
         counts = []
         for number, log in enumerate(shards):
             schema = LogSchema(log) if schema is None else schema
-            counts.append(write_shard(schema.admit(log, number), scratch / _shard_name(number)))
+            counts.append(write_shard(schema.admit(log, number), scratch / shard_name(number)))
         if schema is None:
             raise ValueError(f"{target}: there are no shards to write")
-        about = {"format": FORMAT, "version": VERSION, **schema.about(), "shards": counts}
-        about |= {} if notes is None else {"notes": dict(notes)}
-        about = json.loads(json.dumps(about))
-        about["digest"] = json_digest(about)
-        (scratch / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        write_about(scratch, schema.about(), counts, notes)
     return target
+
+
+def write_about(
+    folder: Path, schema: Mapping[str, Any], shards: Sequence[Mapping[str, Any]], notes: Mapping[str, Any] | None
+) -> None:
+    """Write `log.json`, which makes a log of shards that stand there: what they have in common, and their counts."""
+    about = {"format": FORMAT, "version": VERSION, **schema, "shards": shards}
+    about |= {} if notes is None else {"notes": dict(notes)}
+    about = json.loads(json.dumps(about))
+    about["digest"] = json_digest(about)
+    (folder / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
 
 @dataclass(frozen=True, repr=False)
@@ -158,10 +165,10 @@ class LogFolder(OnScreen):
         """The files of a shard; those on object storage are here while they are read."""
         place = remote(self.path)
         if place is None:
-            yield self.path / _shard_name(number)
+            yield self.path / shard_name(number)
             return
         with TemporaryDirectory(prefix="unskew-") as scratch:
-            stem = Path(scratch) / _shard_name(number)
+            stem = Path(scratch) / shard_name(number)
             tables = self.about["shards"][number]["digests"]
             place.fetch([shard_file(stem, table).name for table in tables], Path(scratch))
             yield stem
@@ -296,5 +303,5 @@ def is_log(place: str | Path) -> bool:
     return (Path(place) / ABOUT).is_file() or is_public_log(str(place))
 
 
-def _shard_name(number: int) -> str:
+def shard_name(number: int) -> str:
     return f"shard-{number:05d}"
