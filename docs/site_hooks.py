@@ -1,10 +1,11 @@
-"""Pages that are made while the site is built: one per method, and the reference of all public names."""
+"""Pages generated while the site is built: one per method, one per notebook, and the reference of all public names."""
 
 from __future__ import annotations
 
 import ast
 import html
 import inspect
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
 SOURCE = Path(__file__).parent.parent / "src" / "unskew" / "__init__.py"
+TUTORIALS = sorted((SOURCE.parents[2] / "examples").glob("*.ipynb"))
 PARTS = ("METHODS", "USERS", "POLICIES", "METRICS", "__version__")  # data, described on pages of their own
 
 
@@ -24,11 +26,13 @@ def on_files(files: Files, config: Any) -> Files:
     for name, method in METHODS.items():
         files.append(File.generated(config, f"methods/{name}.md", content=method_page(name, method)))
     files.append(File.generated(config, "reference.md", content=reference_page(public_names())))
+    for path in TUTORIALS:
+        files.append(File.generated(config, f"tutorials/{path.stem}.md", content=notebook_page(path)))
     return files
 
 
 def on_nav(nav: Any, config: Any, files: Files) -> Any:
-    """Method pages stand below their index."""
+    """Put the method pages below their index."""
     from mkdocs.structure.pages import Page
 
     section = next(item for item in nav.items if item.title == "Methods")
@@ -113,6 +117,31 @@ NEEDS = {
     "patterns": "the click pattern of every session (a joint log)",
 }
 EXTRA = {"labelled": ", judged=world.train"}
+
+
+def notebook_page(path: Path) -> str:
+    """A notebook as a page: its text, its code and the outputs stored with it."""
+    parts = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            continue
+        parts.append(f"```python\n{source}\n```")
+        parts += [shown for output in cell["outputs"] if (shown := output_text(output))]
+    return "\n\n".join([*parts, f"*Run it yourself: `examples/{path.name}`.*", ""])
+
+
+def output_text(output: dict[str, Any]) -> str:
+    """An output of a cell: its picture, its HTML, or its text; progress bars are left out."""
+    data = output.get("data", {"text/plain": output.get("text", "")})
+    if "image/png" in data:
+        return f'<img alt="Output of the cell above" src="data:image/png;base64,{"".join(data["image/png"]).strip()}">'
+    if "text/html" in data:
+        return f'<div class="output">{"".join(data["text/html"])}</div>'
+    if output["output_type"] == "display_data":
+        return ""
+    return f"```text\n{''.join(data['text/plain']).rstrip()}\n```"
 
 
 def reference_page(names: list[str]) -> str:

@@ -83,20 +83,20 @@ def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: in
             models[name] = fit(Recipe.of(name, seed=seed), simulation.log, validate=world.valid, progress=report)
     curves = _curves(simulation, models)
     bias = _bias_rows(curves, simulation.log.n_positions)
-    show_table("3. The bias: what is seen at each position, from 1, relative to the top", ("position", *curves), bias)
+    show_table("3. The bias: examination by position, relative to the top", ("position", *curves), bias)
     results = {PRODUCTION: evaluate(policy.scores(world.test), world.test)}
     results |= {name: evaluate(model.ranker(), world.test) for name, model in models.items()}
     columns, table = _comparison(results)
-    show_table("4. The rankers, on judged test queries that nobody trained on", columns, table)
+    show_table("4. The rankers on judged test queries, which no training used", columns, table)
     lead = f"{world.train!r}; {simulation.log!r}; {RANDOMIZED:.0%} of the sessions shuffled; seed {seed}."
     sections = [
+        Section("The rankers", [_summary(results)], sheets=[_sheet("Judged test queries", columns, table)]),
         Section(
             "The bias",
             figures=[_figure(curves)],
-            sheets=[_sheet("Seen, relative to the top", ("position", *curves), bias)],
+            sheets=[_sheet("Examination, relative to the top", ("position", *curves), bias)],
         ),
-        Section("The rankers", sheets=[_sheet("Judged test queries", columns, table)]),
-        Section("Again", command=f"unskew demo --data {data} --seed {seed}"),
+        Section("Run it again", command=f"unskew demo --data {data} --seed {seed}"),
     ]
     write_report(out, "unskew demo: learning to rank from biased clicks", sections, lead)
     console.print(f"\nReport: {out}", highlight=False)
@@ -140,12 +140,20 @@ def _comparison(results: Mapping[str, Evaluation]) -> tuple[tuple[str, ...], Row
     return ("ranker", *metrics, "over naive", "p (Holm)"), rows
 
 
+def _summary(results: Mapping[str, Evaluation]) -> str:
+    """The best ranker, against plain clicks and production, in one sentence."""
+    means = {name: result.mean("ndcg@10") for name, result in results.items()}
+    best = max(means, key=lambda name: means[name])
+    others = ", ".join(f"{name} {mean:.4f}" for name, mean in means.items() if name != best)
+    return f"{best} ranks best: {means[best]:.4f} ndcg@10 ({others})."
+
+
 def _figure(curves: Mapping[str, NDArray[np.float64]]) -> Drawn:
     places = list(range(1, len(next(iter(curves.values()))) + 1))
     lines = {name: (places, curve.tolist()) for name, curve in curves.items()}
     truth = {"true": lines.pop("true")} if "true" in lines else None
-    figure = line_figure(lines, x_label="position", y_label="seen, relative to the top", reference=truth)
-    return Drawn("bias", "What is seen at each position: clicks alone, the truth, and what was learnt", figure)
+    figure = line_figure(lines, x_label="position", y_label="examination, relative to the top", reference=truth)
+    return Drawn("bias", "Examination by position: raw clicks, the truth, and what was learned", figure)
 
 
 def _sheet(title: str, columns: Sequence[str], rows: Rows) -> Sheet:

@@ -28,9 +28,9 @@ def test_auto_writes_a_model_and_a_report_and_leaves_nothing_else(folder, tmp_pa
     assert said["production"] == "unknown"
     assert unskew.load_model(tmp_path / "model").recipe.method == said["method"]
     page = (tmp_path / "model.html").read_text()
-    assert "Is it better than production?" in page
+    assert "Choice: " in page
     has_curve = unskew.load_model(tmp_path / "model").examination() is not None
-    assert ("What it learnt of examination" in page) == has_curve
+    assert ("Examination by position, as learned by" in page) == has_curve
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.html"]
 
 

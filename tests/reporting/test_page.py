@@ -31,7 +31,7 @@ def page(tmp_path):
         Section(
             "Results", sheets=[Sheet("results", "Rankers", ("method", "ndcg@10"), ROWS, "A note.")], figures=figures
         ),
-        Section("To repeat it", (), {"torch": "2"}, "unskew reproduce x"),
+        Section("Run it again", facts={"torch": "2"}, command="unskew reproduce x"),
     ]
     return write_report(tmp_path / "report.html", "A report", sections, "lead")
 

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.comparison.against_production import Outlook
+from unskew.comparison.against_production import PRODUCTION, Outlook
 from unskew.comparison.plan import Group
 from unskew.comparison.provenance import grid_points, write_provenance
 from unskew.comparison.run import Fresh, Progress, Result, Results, run_plan
@@ -171,30 +171,34 @@ def _sections(
 ) -> list[Section]:
     details = [sheet for sheet in shown.sheets if sheet.name.partition("-")[0] in DETAILS]
     main = [sheet for sheet in shown.sheets if sheet not in details]
-    sections = [Section("The question", [experiment.question.strip()])]
+    top = [figure for figure in shown.figures if figure.file == PRODUCTION]
+    sections = []
     if shown.outlook is not None:
         line = shown.outlook.line
-        sections.append(Section("Does anything beat production?", [f"{line[0].upper()}{line[1:]}."]))
+        sections.append(Section("Does anything beat production?", [f"{line[0].upper()}{line[1:]}."], figures=top))
     if shown.claims:
-        sections.append(Section("What held and what did not", verdicts=shown.claims))
-    sections.append(Section("Results", sheets=main, figures=shown.figures))
+        sections.append(Section("Which claims hold", verdicts=shown.claims))
+    sections.append(Section("The question", [experiment.question.strip()]))
+    others = [figure for figure in shown.figures if figure not in top]
+    sections.append(Section("Results", sheets=main, figures=others))
     if details:
         sections.append(Section("Details", sheets=details))
     if results.failed:
         failed = [f"{run.title}: {error}" for run, error in results.failed]
         sections.append(Section(f"Runs that failed ({len(failed)})", failed))
     facts = _facts(experiment, data, results, shown.chosen_by)
-    if len(set(points.values())) > 1:  # a larger grid has more chances: say so
-        facts["points of each grid"] = ", ".join(f"{label} {number}" for label, number in points.items())
-    sections.append(Section("The setting", experiment.notes, facts))
-    sections.append(Section("To repeat it", _provenance(results), versions(), command))
+    if len(set(points.values())) > 1:  # a larger grid has more chances to win: say so
+        facts["grid points per method"] = ", ".join(f"{label} {number}" for label, number in points.items())
+    sections.append(Section("The setting", experiment.notes, facts=facts))
+    sections.append(Section("Run it again", _provenance(results), facts=versions(), command=command))
     return sections
 
 
 def _facts(experiment: Experiment, data: str, results: Results, chosen_by: str) -> dict[str, str]:
     simulation = experiment.simulation
     seeds = sorted({result.run.repetition.seed for result in results.results})
-    runs = {result.run.key: result.outcome for result in (*results.results, *results.tried)}  # chosen ones are in both
+    trained = [each for each in (*results.results, *results.tried) if "recipe" in each.run.definition]
+    runs = {result.run.key: result.outcome for result in trained}  # a chosen run is in both lists
     seconds = [outcome.about["seconds"] for outcome in runs.values()]
     facts = {"data": data}
     simulated = not any("log" in result.run.definition for result in results.results)
@@ -202,7 +206,7 @@ def _facts(experiment: Experiment, data: str, results: Results, chosen_by: str) 
         facts |= {
             "shown by": options_text(simulation.policy).removeprefix("name "),
             "clicked by": options_text(simulation.user).removeprefix("name "),
-            "sessions": f"{simulation.sessions} a query, {simulation.n_shown} documents shown",
+            "sessions": f"{simulation.sessions} per query, {simulation.n_shown} documents shown",
             "settings": _settings_text(experiment),
         }
     if experiment.methods:
@@ -211,7 +215,7 @@ def _facts(experiment: Experiment, data: str, results: Results, chosen_by: str) 
             "methods": ", ".join(f"{entry.label} ({entry.method})" for entry in experiment.methods),
             "chosen by": chosen_by or f"{experiment.metric} on validation queries, first repetition",
             "seeds": ", ".join(map(str, seeds)),
-            "time of a run": f"{np.median(seconds):.1f} s (median of {len(seconds)})" if seconds else NOTHING,
+            "time per training": f"{np.median(seconds):.1f} s (median of {len(seconds)})" if seconds else NOTHING,
         }
     return {name: value for name, value in facts.items() if value}
 

@@ -8,7 +8,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from unskew.comparison.against_production import PRODUCTION, criteria_sheets, outlook, standing_sheet
+from unskew.comparison.against_production import PRODUCTION, Outlook, criteria_sheets, outlook, standing_sheet
 from unskew.comparison.held_out import HELD_OUT
 from unskew.comparison.outputs import DEFAULT_JOBS, Finished, Presentation, command_text, run_experiment, writable
 from unskew.comparison.outside import LIGHTGBM, OUTSIDE_TASKS, lightgbm_rows, scores_definition
@@ -31,7 +31,7 @@ from unskew.evaluation.seen import seen_queries
 from unskew.methods import METHODS, Method
 from unskew.parts import name_of
 from unskew.recipe import Recipe, find_method
-from unskew.reporting.drawing import Drawn, line_figure
+from unskew.reporting.drawing import Drawn, interval_figure, line_figure
 from unskew.reporting.sheets import Sheet
 
 CHOSEN_BY = "the last step; hyper-parameters by other held-out clicks, first repetition"  # without judged data
@@ -172,7 +172,19 @@ def _present(
     sheets.append(chosen_sheet(experiment, table))
     chosen_by = CHOSEN_BY if experiment.task == "choose" else ""
     shown = [sheet for sheet in sheets if sheet is not None]
-    return Presentation(shown, figures=level_figures(results), outlook=found, chosen_by=chosen_by)
+    figures = [*production_figures(found), *level_figures(results)]
+    return Presentation(shown, figures=figures, outlook=found, chosen_by=chosen_by)
+
+
+def production_figures(found: Outlook | None) -> list[Drawn]:
+    """Each method's difference from production, with its interval; none where nothing can be compared."""
+    rivals = [] if found is None else [one for one in found.standings if one.difference is not None]
+    if found is None or not rivals:
+        return []
+    rows = [(one.label, one.difference or 0.0, one.least, one.most) for one in rivals]
+    better = "higher" if found.higher_is_better else "lower"
+    title = f"Difference from production in {found.measure} ({better} is better), with intervals over queries"
+    return [Drawn(PRODUCTION, title, interval_figure(rows, f"{found.measure}, difference from production"))]
 
 
 def level_figures(results: Results) -> list[Drawn]:

@@ -1,6 +1,6 @@
-"""The report of a diagnosis: one page with the verdict, the answers, tables and plots.
+"""The report of a diagnosis: the verdict and one picture first, then answers, plots and tables.
 
-Positions count from 1 in all that people read, and from 0 in a log.
+Positions count from 1 in the report, and from 0 in a log.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ from unskew.reporting.sheets import Field, Sheet
 
 TITLES = {
     TRAIN: "Worth training",
-    TRY: "Possible, with little to gain or nothing to check it by",
-    DOUBTFUL: "Doubtful: an assumption is contradicted, or cannot be held",
+    TRY: "Possible, but with little to gain or no way to check it",
+    DOUBTFUL: "Doubtful: the log contradicts an assumption, or leaves it open",
     CANNOT: "Cannot work on this log",
 }
 MOST_IN_MATRIX = 20  # positions in a heat map
 HIGHEST = 3.0  # of a relative curve that is drawn
 SMALLEST = 1e-12
 WHAT_IT_IS = (
-    "Click-through holds both what stands at a position and what the position does. Curves are what the position does, "
-    "relative to the first one, if examination depends on the position alone; bands are intervals over queries. "
-    "Positions count from 1."
+    "Click-through mixes the relevance of the documents at a position with the effect of the position. Curves show the "
+    "effect of the position alone, relative to the first, if examination depends on the position only. Bands are "
+    "intervals over queries. Positions count from 1."
 )
 
 
 def write_diagnosis(diagnosis: Diagnosis, path: str | Path, name: str, command: str) -> Path:
-    """Write the page; it holds everything and fetches nothing."""
+    """Write the page; it is self-contained."""
     judged = verdict(diagnosis)
+    first, *others = _position_figures(diagnosis)
     sections = [
-        Section("Verdict", list(judged.lines)),
+        Section("Verdict", list(judged.lines), figures=[first]),
         Section("What the log says", facts={found.question: found.answer for found in findings(diagnosis)}),
         *(
             Section(title, facts={entry.method: entry.reason for entry in judged.methods if entry.word == word})
@@ -54,13 +55,13 @@ def write_diagnosis(diagnosis: Diagnosis, path: str | Path, name: str, command: 
             "Positions",
             [WHAT_IT_IS],
             sheets=[_position_sheet(diagnosis), *_curve_sheet(diagnosis)],
-            figures=_position_figures(diagnosis),
+            figures=others,
         ),
         *_coverage_section(diagnosis),
         *_matrix_section(diagnosis),
         *_leak_section(diagnosis),
         *_refusal_section(diagnosis),
-        Section("Again", command=command),
+        Section("Run it again", command=command),
     ]
     return write_report(path, f"Diagnosis of {name}", sections, f"{diagnosis.log!r}.")
 
@@ -69,12 +70,12 @@ def position_rows(diagnosis: Diagnosis) -> tuple[tuple[str, ...], list[list[str]
     """Columns and rows of the table of positions, as text."""
     rates, curve = diagnosis.rates, diagnosis.curve
     strength = diagnosis.strength
-    columns = ["position", "shown", "clicks a showing", f"{rates.level:.0%} interval"]
+    columns = ["position", "impressions", "click-through", f"{rates.level:.0%} interval"]
     if curve is not None:
-        columns += [f"seen ({curve.estimator})", f"{curve.level:.0%} interval"]
+        columns += [f"examination ({curve.estimator})", f"{curve.level:.0%} interval"]
     looked = diagnosis.recorded_curve
     if looked is not None:
-        columns += ["looks recorded", f"{looked.level:.0%} interval"]
+        columns += ["recorded examination", f"{looked.level:.0%} interval"]
     if not isinstance(strength, Refusal):
         columns.append("relevance")
     rows = []
@@ -97,14 +98,14 @@ def _curve_cells(curve: Curve, position: int) -> list[str]:
 
 
 def _interval(low: float, high: float, digits: int) -> str:
-    """Both ends; nothing where too little was seen to tell them."""
+    """Both ends, or a dash where there are too few impressions for an interval."""
     return f"{low:.{digits}f}–{high:.{digits}f}" if math.isfinite(low) and math.isfinite(high) else "–"
 
 
 def _position_sheet(diagnosis: Diagnosis) -> Sheet:
     columns, rows = position_rows(diagnosis)
     note = (
-        "Relevance: clicks a showing divided by the curve, relative to the first position."
+        "Relevance: click-through divided by the examination curve, relative to the first position."
         if columns[-1] == "relevance"
         else ""
     )
@@ -112,29 +113,31 @@ def _position_sheet(diagnosis: Diagnosis) -> Sheet:
 
 
 def _position_figures(diagnosis: Diagnosis) -> list[Drawn]:
+    """Plots by position; examination, where the log supports an estimate, is the first."""
     rates = diagnosis.rates
-    shown: dict[str, Line] = {"clicks a showing": ((rates.positions + 1).tolist(), rates.rates.tolist())}
-    band: dict[str, Line] = {"clicks a showing": (rates.low.tolist(), rates.high.tolist())}
+    shown: dict[str, Line] = {"click-through": ((rates.positions + 1).tolist(), rates.rates.tolist())}
+    band: dict[str, Line] = {"click-through": (rates.low.tolist(), rates.high.tolist())}
     figures = [
+        *_curve_figures(diagnosis),
         Drawn(
             "click-through",
-            "Clicks a showing at each position, with the interval over queries",
-            line_figure(shown, x_label="position", y_label="clicks a showing", bands=band),
-        )
+            "Clicks per impression at each position, with intervals over queries",
+            line_figure(shown, x_label="position", y_label="clicks per impression", bands=band),
+        ),
     ]
-    figures += _curve_figures(diagnosis)
     if not isinstance(diagnosis.strength, Refusal):
         strength = diagnosis.strength
         line: dict[str, Line] = {"relevance": ((strength.positions + 1).tolist(), strength.relevance.tolist())}
         of_line: dict[str, Line] = {"relevance": (strength.low.tolist(), np.minimum(strength.high, HIGHEST).tolist())}
         figure = line_figure(line, x_label="position", y_label="mean relevance, relative to the first", bands=of_line)
-        figures.append(Drawn("logger", "What the logger put where: click-through divided by examination", figure))
+        title = "How well the logging policy ranked: click-through divided by examination"
+        figures.append(Drawn("logger", title, figure))
     return figures
 
 
 def _curve_figures(diagnosis: Diagnosis) -> list[Drawn]:
-    """Curves of the estimators, and beside the best of them those that a model learnt."""
-    looked = {} if diagnosis.recorded_curve is None else {"looks recorded": diagnosis.recorded_curve}
+    """The estimated examination curves, and those that methods learn along with a ranker."""
+    looked = {} if diagnosis.recorded_curve is None else {"recorded": diagnosis.recorded_curve}
     estimated = {name: curve for name, curve in diagnosis.curves.items() if isinstance(curve, Curve)} | looked
     learnt = {name: curve for name, curve in diagnosis.learnt.items() if not isinstance(curve, Refusal)}
     figures = []
@@ -143,7 +146,7 @@ def _curve_figures(diagnosis: Diagnosis) -> list[Drawn]:
         bands = {name: _line(curve.low, curve.high) for name, curve in estimated.items()}
         rates = diagnosis.rates
         through = {"click-through": _line(rates.positions + 1, rates.rates / max(rates.rates[0], SMALLEST))}
-        title = "Examination by every estimator that this log supports, and click-through for comparison"
+        title = "Examination by position, from every estimator that this log supports; click-through for comparison"
         figures.append(Drawn("curves", title, _curves(lines, bands, through)))
     if learnt:
         lines = {name: _line(np.arange(len(curve.values)) + 1, curve.values) for name, curve in learnt.items()}
@@ -151,19 +154,19 @@ def _curve_figures(diagnosis: Diagnosis) -> list[Drawn]:
         best = diagnosis.curve
         references = ({} if best is None else {best.estimator: best}) | looked
         beside = {name: _line(curve.positions + 1, curve.values) for name, curve in references.items()}
-        title = "Examination as methods learn it along with a ranker; it rests on their model"
+        title = "Examination as methods learn it along with a ranker; it depends on their model of relevance"
         figures.append(Drawn("learnt", title, _curves(lines, bands, beside)))
     return figures
 
 
 def _curves(lines: dict[str, Line], bands: dict[str, Line], reference: dict[str, Line]) -> Figure:
     return line_figure(
-        lines, x_label="position", y_label="seen, relative to the first", bands=bands, reference=reference
+        lines, x_label="position", y_label="examination, relative to the first", bands=bands, reference=reference
     )
 
 
 def _line(one: np.ndarray, other: np.ndarray) -> Line:
-    """Two rows of numbers; what is beyond the page is cut off."""
+    """Two rows of numbers, clipped to what is drawn."""
     return np.asarray(one).tolist(), np.clip(np.nan_to_num(other, posinf=HIGHEST), None, HIGHEST).tolist()
 
 
@@ -175,8 +178,8 @@ def _curve_sheet(diagnosis: Diagnosis) -> list[Sheet]:
     for position in diagnosis.rates.positions.tolist():
         cells = [str(position + 1)]
         for curve in curves.values():
-            place = np.flatnonzero(curve.positions == position)
-            cells.append("{} ({})".format(*_curve_cells(curve, int(place[0]))) if len(place) else "–")
+            value, interval = _curve_cells(curve, position)
+            cells.append(value if interval == "–" else f"{value} ({interval})")
         rows.append(cells)
     return [_sheet("curves", "Examination by estimator, with intervals over queries", ("position", *curves), rows)]
 
@@ -189,13 +192,18 @@ def _coverage_section(diagnosis: Diagnosis) -> list[Section]:
     documents = coverage.documents[:n, :n].astype(np.float64)
     np.fill_diagonal(documents, np.nan)  # documents shown at one position link nothing
     text = (
-        "How many documents were shown at both positions of a pair. Without any, the two cannot be compared directly."
+        "The number of documents that were shown at both positions of a pair. Without any, the two positions cannot be "
+        "compared directly."
     )
     if not np.nansum(documents):
         return [Section("Links between positions", [text, "No document was shown at two positions."])]
     names = [str(position + 1) for position in coverage.positions[:n]]
     figure = _matrix_figure(documents, names, names, "position", 0)
-    return [Section("Links between positions", [text], figures=[Drawn("coverage", "Documents shown at both", figure)])]
+    return [
+        Section(
+            "Links between positions", [text], figures=[Drawn("coverage", "Documents shown at both positions", figure)]
+        )
+    ]
 
 
 def _matrix_section(diagnosis: Diagnosis) -> list[Section]:
@@ -205,20 +213,21 @@ def _matrix_section(diagnosis: Diagnosis) -> list[Section]:
     matrix = rank.matrix
     n = min(len(matrix.positions), MOST_IN_MATRIX)
     columns = [str(position + 1) for position in matrix.positions[:n]]
-    figure = _matrix_figure(matrix.rates[:, :n], columns, list(matrix.kinds), "kind of document", 3)
+    figure = _matrix_figure(matrix.rates[:, :n], columns, list(matrix.kinds), "group of documents", 3)
     rows = [
         [str(row["dimension"]), f"{row['rate_singular_value']:.3f}", f"{row['rate_share']:.2%}", _p(row["rate_p"])]
         for row in rank.rows()
     ]
     sheet = _sheet("rank", "Singular values of the click matrix", ("dimension", "value", "share", "p"), rows)
     text = (
-        "Documents that moved, sorted into kinds by one half of the sessions; rates by the other. If one number for "
-        "the document and one for the position were enough, the rows would be multiples of each other."
+        "Documents shown at several positions, grouped by click-through in one half of the sessions; rates are from "
+        "the other half. If clicks were a product of a document factor and a position factor, the rows would be "
+        "multiples of each other."
     )
     summary = rank.summary()
-    if rank.scalar_is_enough:  # of what this matrix can show: kinds differ in attraction, not in features
-        summary = f"The rates do not contradict it (p = {_p(rank.rates.p_values[0])}). Features are not asked here."
-    drawn = Drawn("click-matrix", "Clicks a showing by kind of document and position", figure)
+    if rank.scalar_is_enough:  # as far as this matrix can show: groups differ in click-through, not in features
+        summary = f"The rates do not contradict this (p = {_p(rank.rates.p_values[0])}). This test ignores features."
+    drawn = Drawn("click-matrix", "Clicks per impression by group of documents and position", figure)
     return [Section("The click matrix", [text, summary], sheets=[sheet], figures=[drawn])]
 
 
@@ -226,17 +235,20 @@ def _leak_section(diagnosis: Diagnosis) -> list[Section]:
     rows = []
     if not isinstance(diagnosis.position_leaks, Refusal):
         found = diagnosis.position_leaks.leaks or (diagnosis.position_leaks.closest,)
-        word = "the position" if diagnosis.position_leaks.leaks else "closest to the position"
-        rows += [[leak.feature, word, f"{leak.agreement:.3f} of pairs in its order"] for leak in found]
+        word = "encodes the position" if diagnosis.position_leaks.leaks else "closest to the position"
+        rows += [[leak.feature, word, f"{leak.agreement:.3f} of pairs in the shown order"] for leak in found]
     if not isinstance(diagnosis.click_leaks, Refusal):
         leaks = diagnosis.click_leaks
         word = "computed from clicks?" if leaks.leaks else "closest to clicks"
         for leak in leaks.leaks or (leaks.closest,):
-            rows.append([leak.feature, word, f"correlation {leak.correlation:.3f} of at most {leaks.ceiling:.3f}"])
+            rows.append([leak.feature, word, f"correlation {leak.correlation:.3f}, at most {leaks.ceiling:.3f}"])
     if not rows:
         return []
     return [
-        Section("Features", sheets=[_sheet("features", "Features that may leak", ("feature", "what", "how"), rows)])
+        Section(
+            "Features",
+            sheets=[_sheet("features", "Features that may leak", ("feature", "suspicion", "evidence"), rows)],
+        )
     ]
 
 
@@ -247,15 +259,15 @@ def _refusal_section(diagnosis: Diagnosis) -> list[Section]:
         **{f"curve, {name}": curve for name, curve in diagnosis.curves.items()},
         "click matrix": diagnosis.rank,
         "coupling": diagnosis.coupling,
-        "strength of the logger": diagnosis.strength,
+        "strength of the logging policy": diagnosis.strength,
         "shuffled lists": diagnosis.shuffled,
         **{f"learnt curve, {name}": curve for name, curve in diagnosis.learnt.items()},
         "theorems of LBD": diagnosis.bounds,
-        "features that are the position": diagnosis.position_leaks,
-        "features from clicks": diagnosis.click_leaks,
+        "features that encode the position": diagnosis.position_leaks,
+        "features computed from clicks": diagnosis.click_leaks,
     }
     refused = {name: part.reason for name, part in parts.items() if isinstance(part, Refusal)}
-    text = "In the words of the functions in Python, where positions count from 0."
+    text = "These are messages of the Python functions, which count positions from 0."
     return [Section("What this log cannot tell, and why", [text], facts=refused)] if refused else []
 
 

@@ -6,6 +6,7 @@ An engine opens sources as tables, keeps intermediate results, and gives results
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -52,7 +53,8 @@ class DuckEngine:
         self._opened: list[Source] = []
         with named_errors(self._opened):
             self.connection = ibis.duckdb.connect(scratch / "scratch.duckdb", **settings)
-        self._sql("SET enable_progress_bar = false")  # there is one of our own
+        with suppress(duckdb.InvalidInputException):  # in a notebook without ipywidgets it has no bar to turn off
+            self._sql("SET enable_progress_bar = false")  # unskew shows its own
         self._sql("SET preserve_insertion_order = false")
         self._sql("SET TimeZone = 'UTC'")
         self.rows_at_once: int | None = max(1, int(n_bytes * SHARE_FOR_LISTS / BYTES_AN_IMPRESSION))

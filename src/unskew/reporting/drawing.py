@@ -21,6 +21,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from unskew.data.files import new_file
+from unskew.display import draw_intervals
 
 Line = tuple[Sequence[float], Sequence[float]]  # x and y, or low and high
 
@@ -96,6 +97,14 @@ def line_figure(
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         _legend(figure, axes)
+        return figure
+
+
+def interval_figure(rows: Sequence[tuple[str, float, float | None, float | None]], x_label: str) -> Figure:
+    """One line per (label, value, low, high), with a mark at 0."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, 1.1 + 0.32 * len(rows)), layout="constrained")
+        draw_intervals(rows, x_label, figure.add_subplot())
         return figure
 
 

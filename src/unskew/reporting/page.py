@@ -1,6 +1,6 @@
-"""The report: one page that holds everything and fetches nothing.
+"""The report: one self-contained HTML page.
 
-`write_report` puts sections of text, tables, figures and verdicts onto a page; anything that has such parts can use it.
+`write_report` turns sections of text, verdicts, figures and tables into a page that loads nothing from elsewhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CLASSES = dict(zip(VERDICTS, ("holds", "not", "part", "untested"), strict=True))
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """What became of a claim."""
+    """A claim and its verdict."""
 
     text: str
     verdict: str  # one of VERDICTS
@@ -33,7 +33,7 @@ class ClaimResult:
 
     @property
     def words(self) -> str:
-        """The verdict, with what its comparisons said where they do not agree."""
+        """The verdict, with the counts of its comparisons where they disagree."""
         undecided = self.of - self.held - self.failed
         if max(self.held, self.failed, undecided) == self.of:
             return self.verdict
@@ -42,19 +42,19 @@ class ClaimResult:
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A part of a report; its pieces appear in the order of the fields."""
+    """A part of a report. Its pieces appear in the order of the fields: what was found and a picture, then tables."""
 
     title: str
     paragraphs: Sequence[str] = ()
-    facts: Mapping[str, str] = field(default_factory=dict)
-    command: str = ""
     verdicts: Sequence[ClaimResult] = ()
-    sheets: Sequence[Sheet] = ()
     figures: Sequence[Drawn] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+    sheets: Sequence[Sheet] = ()
+    command: str = ""
 
 
 def write_report(path: str | Path, title: str, sections: Sequence[Section], lead: str = "") -> Path:
-    """Write a self-contained page; it appears whole or not at all."""
+    """Write a self-contained page, atomically."""
     target = Path(path)
     environment = Environment(
         loader=PackageLoader("unskew.reporting", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True

@@ -1,0 +1,71 @@
+"""The picture in the README: clicks before and after correction for examination, on simulated clicks.
+
+Run it from the top of the repository. It writes `docs/figures/before_after.svg` and logs the numbers of the caption.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+import unskew
+from unskew.data.files import new_file
+from unskew.reporting.drawing import STYLE, TRUTH, look
+
+PLACE = Path(__file__).parent / "figures" / "before_after.svg"
+DATA, SESSIONS, SEED, STEPS = "world:small", 64, 1, 1000
+GRADES = {4: "grade 4 (perfect)", 2: "grade 2", 0: "grade 0 (irrelevant)"}
+ROOM = (0, 0.9)  # both panels show clicks on one scale
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    world = unskew.load(DATA)
+    log = unskew.simulate(world.train, policy="svm", user="position_based", sessions=SESSIONS, seed=SEED).log
+    models = {name: unskew.fit(name, log, steps=STEPS, seed=SEED) for name in ("naive", "dla")}
+    for name, model in models.items():
+        logging.info("%s\n%s", name, unskew.evaluate(model, world.test, ["ndcg@10"]))
+    curve = models["dla"].examination()
+    assert curve is not None
+    write(draw({grade: rates(log, world.train.grades, grade) for grade in GRADES}, curve))
+
+
+def rates(log: unskew.ClickLog, grades: np.ndarray, grade: int) -> np.ndarray:
+    """Clicks per impression of the documents with this grade, by position."""
+    chosen = log.mask & (grades[log.documents] == grade)  # documents are numbered as in the judged set
+    clicks = np.bincount(log.positions[chosen], log.clicks[chosen])
+    shown = np.bincount(log.positions[chosen], np.broadcast_to(log.sessions[:, None], chosen.shape)[chosen])
+    return clicks / shown
+
+
+def draw(by_grade: dict[int, np.ndarray], curve: np.ndarray) -> Figure:
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(9, 3.4), layout="constrained")
+        before, after = figure.subplots(1, 2, sharey=True)
+        places = np.arange(1, len(curve) + 1)
+        for number, (grade, values) in enumerate(by_grade.items()):
+            before.plot(places, values, label=GRADES[grade], **look(number))
+            after.plot(places, values / curve, label=GRADES[grade], **look(number))
+        before.plot(places, by_grade[4][0] * curve, color=TRUTH, linewidth=2.5, alpha=0.5, label="learned examination")
+        before.set_title("Before: position decides", fontsize=11)
+        after.set_title("After: relevance decides", fontsize=11)
+        before.set_ylabel("clicks per impression")
+        before.set_ylim(*ROOM)
+        for axes in (before, after):
+            axes.set_xlabel("position")
+            axes.set_xticks(places)
+        before.legend(fontsize=8)
+    return figure
+
+
+def write(figure: Figure) -> None:
+    with matplotlib.rc_context(STYLE), new_file(PLACE) as scratch:
+        figure.savefig(scratch, format="svg", metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()
