@@ -127,3 +127,17 @@ def test_users_are_told_the_grades_of_the_data(monkeypatch):
         assert run.definition["max_grade"] == highest
     real = replace(EXPERIMENT, simulation=SimulationSettings(user={"name": "real_click"}))
     assert plan(real, "mq2008/1", 1)[0].candidates[0].definition["simulation"]["user"]["rows"] == [0, 2, 4]
+
+
+def test_every_fold_draws_another_logger():
+    found = repetitions_of("mq2008", 2)
+    assert [repetition.draw for repetition in found] == list(range(10))
+    assert [repetition.draw for repetition in repetitions_of("mq2008", 1, folds=[4])] == [3]  # as among all folds
+
+
+def test_labels_of_the_shown_ten_need_the_logger():
+    entry = Entry("shown", "labelled", oracle="shown")
+    [group] = plan(replace(EXPERIMENT, methods=(entry,)), "world:tiny", 1)
+    assert "simulation" in group.candidates[0].definition
+    with pytest.raises(ValueError, match="does not go with naive"):
+        plan(replace(EXPERIMENT, methods=(replace(entry, method="naive"),)), "world:tiny", 1)

@@ -89,3 +89,9 @@ def test_rows_of_chosen_groups():
     padded, mask = padded_rows(offsets, np.array([1, 2]))
     assert mask.tolist() == [[False] * 3, [True] * 3]
     assert padded[1].tolist() == [2, 3, 4]
+
+
+def test_documents_can_be_left_out_and_with_them_their_query():
+    judged = JudgedSet.from_arrays([[1.0], [2.0], [3.0]], [0, 1, 2], [2, 1])
+    kept = judged.select_documents(np.array([False, True, False]))
+    assert (kept.n_queries, kept.features.tolist(), kept.grades.tolist()) == (1, [[2.0]], [1.0])

@@ -4,8 +4,8 @@ The definition of a run is all that decides its result, defaults included; its h
 of a setting, or of a default in the code, is another row, and an old one is never taken for it.
 
 A repetition is a fold (or a world, of `world:small:100-104`) and a seed. The seed draws all that a reader wants to
-generalize over: the logger, the direction in which a user's eye is drawn, the clicks and the training. A seed that the
-experiment gives to the policy or the user stays as it is.
+generalize over: the logger, the direction in which a user's eye is drawn, the clicks and the training. Logger and
+direction are other draws in every fold, too. A seed that the experiment gives to the policy or the user stays as it is.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from unskew.simulation.users import USERS, describe, make_user
 
 WORLD_GRADE = 4.0
 FOLD_OVERLAP = 1 / 3  # of five folds three parts train and one tests
+ONLY_SHOWN = "shown"  # an `oracle` of what learns from judgements: only of documents that the logger shows
 OF_CATALOGUE = "catalogue"  # the transform that the catalogue suggests for the data
 REFERENCE_ROWS = {"logger": "Logger", "lightgbm": "LightGBM", "lightgbm_position": "LightGBM position"}
 DRAWN = {"policy": "seed", "user": "direction_seed"}  # what a repetition redraws, besides clicks and training
@@ -52,9 +53,11 @@ class Repetition:
     seed: int
     data_set: str = ""  # the data set that it is a fold of; default: `data` itself
     overlap: float = 0.0  # of its training data with those of other folds, see `differences.Paired`
+    draw: int = -1  # of logger and direction: another one in every fold, and with every seed; default: the seed
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_set", self.data_set or self.data)
+        object.__setattr__(self, "draw", self.seed if self.draw < 0 else self.draw)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +163,10 @@ def repetitions_of(data: str, seeds: int | None = None, folds: Sequence[int] = (
     chosen = [names[fold - 1] for fold in folds] or names
     overlap = FOLD_OVERLAP if names[0] in CATALOGUE and len(names) > 1 else 0.0
     every = [(name, seed) for seed in range(seeds) for name in chosen]
-    return [Repetition(number, name, seed, data, overlap) for number, (name, seed) in enumerate(every)]
+    return [
+        Repetition(number, name, seed, data, overlap, seed * len(names) + names.index(name))
+        for number, (name, seed) in enumerate(every)
+    ]
 
 
 def folds_of(data: str) -> list[str]:
@@ -255,7 +261,11 @@ def define(
     if own is not None:
         return definition | own | _registered(experiment)
     needs_logger = any(metric(name).among for name in experiment.metrics)
-    if recipe.method_class.learns_from == "judgements" and not needs_logger:  # from no log
+    taught = recipe.method_class.learns_from == "judgements"
+    if entry.oracle and taught != (entry.oracle == ONLY_SHOWN):
+        allowed = f"'{ONLY_SHOWN}' for what learns from judgements, others for what learns from clicks"
+        raise ValueError(f"{entry.label}: oracle '{entry.oracle}' does not go with {entry.method}: {allowed}")
+    if taught and not needs_logger and not entry.oracle:  # from no log
         return definition | _registered(experiment)
     simulated = _simulated(experiment, setting, repetition)
     if simulated["simulation"]["clicks"] == "fresh" and not _learns_fresh(recipe, entry):
@@ -283,7 +293,7 @@ def _simulated(experiment: Experiment, setting: Setting, repetition: Repetition)
     """What decides the log."""
     grade = highest_grade(repetition.data)
     simulation = _fitted_to_grades(experiment.simulation.changed(setting.simulation), grade)
-    simulation = _redrawn(simulation, repetition.seed)
+    simulation = _redrawn(simulation, repetition.draw)
     return {
         "simulation": asdict(simulation),
         "policy_defaults": describe(POLICIES, make_policy(**simulation.policy)),

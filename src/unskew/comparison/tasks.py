@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from unskew.comparison.held_out import measure_held_out, measure_production
+from unskew.comparison.plan import ONLY_SHOWN
 from unskew.comparison.rows import Outcome
 from unskew.comparison.sources import (
     Definition,
@@ -110,7 +111,10 @@ def fit_model(definition: Definition) -> tuple[Model, Simulation | None]:
         judged = judged_split(definition, "judged") if taught else None
         return fit(recipe, None if judged is not None else log, judged=judged, validate=valid), None
     if taught:
-        return fit(recipe, judged=dataset(definition["data"]).train, validate=valid, watch=WATCH.get()), None
+        judged = dataset(definition["data"]).train
+        if definition.get("oracle") == ONLY_SHOWN:
+            judged = judged.select_documents(shown_by_logger(definition, judged))
+        return fit(recipe, judged=judged, validate=valid, watch=WATCH.get()), None
     simulation = simulation_of(definition)
     interventions = intervention_log(definition) if definition["interventions"] else None
     if definition["simulation"].get("clicks") == "fresh":
@@ -164,6 +168,11 @@ def _shown(definition: Definition, judged: JudgedSet, metrics: Sequence[str]) ->
         return None
     if "simulation" not in definition:
         raise ValueError("a log of one's own does not show test queries: leave out metrics of shown documents")
+    return shown_by_logger(definition, judged)
+
+
+def shown_by_logger(definition: Definition, judged: JudgedSet) -> NDArray[np.bool_]:
+    """Whether each document is among the first that the logger would show, `[documents]`."""
     settings = definition["simulation"]
     scores = policy_of(definition["data"], settings["policy"]).scores(judged)
     owners = np.repeat(np.arange(judged.n_queries), judged.sizes)

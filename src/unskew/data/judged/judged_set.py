@@ -96,6 +96,21 @@ class JudgedSet(Displayed):
             categories=self.categories,
         )
 
+    def select_documents(self, chosen: NDArray[np.bool_]) -> JudgedSet:
+        """The set with these documents only, `[documents]`; queries that lose all of theirs go, too."""
+        owners = np.repeat(np.arange(self.n_queries), self.sizes)
+        sizes = np.bincount(owners[chosen], minlength=self.n_queries)
+        return JudgedSet(
+            features=self.features[chosen],
+            grades=self.grades[chosen],
+            offsets=np.concatenate([[0], np.cumsum(sizes[sizes > 0])]).astype(np.int64),
+            query_ids=self.query_ids[sizes > 0],
+            document_ids=self.document_ids[chosen],
+            name=self.name,
+            feature_names=self.feature_names,
+            categories=self.categories,
+        )
+
     def with_features(
         self,
         names: Sequence[str],

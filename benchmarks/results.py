@@ -1,0 +1,212 @@
+"""Run the cells of the results pages, one run after the other, each a line in docs/results/runs.jsonl.
+
+    python benchmarks/results.py --plan              number of runs and their estimated time
+    python benchmarks/results.py --minutes 60        run what is missing, repetition by repetition
+
+A line holds means over test queries: tests are over repetitions, so no more is needed. Lines stay in the repository.
+Runs that are there are not run again, whichever experiment made them; all are of one state of the code that decides
+numbers, and another state adds nothing to them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import time
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from unskew.comparison.code_digest import code_digest
+from unskew.comparison.plan import Group, Run, plan
+from unskew.comparison.rows import Outcome
+from unskew.comparison.run import Result, Results, best_candidate
+from unskew.comparison.tasks import perform
+from unskew.options import build
+from unskew.papers.experiment_files import load_experiment
+from unskew.papers.settings import PaperExperiment
+from unskew.papers.tasks import PAPER_TASKS
+
+HERE = Path(__file__).parents[1] / "docs" / "results"
+KEPT = ("validation", "best_step", "seconds", "examination", "true_examination", "warnings", "chosen")
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An experiment on data."""
+
+    experiment: str
+    data: str
+    seeds: int | None = None
+    variant: str = ""
+    settings: tuple[str, ...] = ()  # empty: all
+
+    @property
+    def name(self) -> str:
+        return f"{self.experiment} on {self.data}"
+
+    def restricted(self) -> PaperExperiment:
+        """The experiment with these settings only, and the claims about them."""
+        experiment = load_experiment(self.experiment).varied(self.variant)
+        if not self.settings:
+            return experiment
+        strangers = set(self.settings) - {entry.name for entry in experiment.settings}
+        if strangers:
+            raise ValueError(f"{self.experiment} has no setting '{strangers.pop()}'")
+        claims = [
+            replace(claim, settings=tuple(name for name in claim.settings if name in self.settings))
+            for claim in experiment.claims
+            if not claim.settings or set(claim.settings) & set(self.settings)
+        ]
+        kept = tuple(entry for entry in experiment.settings if entry.name in self.settings)
+        return replace(experiment, settings=kept, claims=tuple(claims))
+
+    def groups(self) -> list[Group]:
+        return plan(self.restricted(), self.data, self.seeds)
+
+
+def read_cells(path: Path = HERE / "cells.toml") -> list[Cell]:
+    entries = tomllib.loads(path.read_text(encoding="utf-8")).get("cells", [])
+    return [build(Cell, entry, f"{path.name}, {entry.get('experiment', '')}") for entry in entries]
+
+
+def key_of(run: Run) -> str:
+    """What decides a run, but the version of the package: that is what the digest of the code is for."""
+    record = {name: value for name, value in run.record.items() if name != "version"}
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:20]
+
+
+def read_lines(path: Path) -> dict[str, Line]:
+    """Finished runs by key; ValueError if they are of several states of the code."""
+    if not path.is_file():
+        return {}
+    lines = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
+    codes = sorted({line["code"] for line in lines})
+    if len(codes) > 1:
+        raise ValueError(f"{path.name} has rows of several states of the code: {', '.join(codes)}. Keep those of one")
+    return {line["key"]: line for line in lines}
+
+
+def outcome_of(line: Line) -> Outcome:
+    """A finished run as tables take it: its means stand for its queries."""
+    per_query = {name: np.array([value]) for name, value in line["metrics"].items()}
+    return Outcome(per_query, None, {name: line[name] for name in KEPT if name in line})
+
+
+def results_of(groups: Iterable[Group], lines: Mapping[str, Line], metric: str) -> tuple[Results, int]:
+    """What is finished of a plan, and how many runs are missing; a grid is chosen from only when it is whole."""
+    chosen, tried, missing = [], [], 0
+    for group in groups:
+        finished = {run.key: outcome_of(lines[key_of(run)]) for run in group.candidates if key_of(run) in lines}
+        tried += [Result(run, finished[run.key]) for run in group.candidates if run.key in finished]
+        missing += len(group.candidates) - len(finished)
+        best = best_candidate(group, finished, metric) if len(finished) == len(group.candidates) else None
+        later = group.again(group.candidates[0] if best is None else best)
+        if best is None:
+            missing += len(later)
+            continue
+        done = [run for run in later if key_of(run) in lines]
+        missing += len(later) - len(done)
+        chosen += [Result(best, finished[best.key]), *(Result(run, outcome_of(lines[key_of(run)])) for run in done)]
+    return Results(tuple(chosen), tuple(tried), (), len(chosen), 0), missing
+
+
+def waiting(cells: Iterable[Cell], lines: Mapping[str, Line]) -> Iterator[tuple[Cell, Run]]:
+    """Runs that are missing: grids first, then one repetition of every cell after the other."""
+    later: list[tuple[Cell, Run]] = []
+    for cell in cells:
+        metric = load_experiment(cell.experiment).metric
+        for group in cell.groups():
+            yield from ((cell, run) for run in group.candidates if key_of(run) not in lines)
+            finished = {run.key: outcome_of(lines[key_of(run)]) for run in group.candidates if key_of(run) in lines}
+            best = best_candidate(group, finished, metric)
+            later += [(cell, run) for run in group.again(best or group.candidates[0])]
+    for cell, run in sorted(later, key=lambda entry: entry[1].repetition.number):
+        if key_of(run) not in lines:
+            yield cell, run
+
+
+def line_of(run: Run, cell: Cell, outcome: Outcome) -> Line:
+    about = {name: outcome.about[name] for name in KEPT if outcome.about.get(name)}
+    return {
+        "key": key_of(run),
+        "experiment": cell.experiment,
+        "setting": run.setting,
+        "label": run.label,
+        "point": run.point,
+        "data": run.repetition.data,
+        "seed": run.repetition.seed,
+        "metrics": {name: float(np.nanmean(values)) for name, values in outcome.per_query.items()},
+        **about,
+        "code": code_digest(),
+    }
+
+
+def run_missing(cells: list[Cell], path: Path, until: float) -> None:
+    """Run until nothing is missing or the time is over."""
+    lines = read_lines(path)
+    codes = {line["code"] for line in lines.values()}
+    if codes - {code_digest()}:
+        raise SystemExit(f"{path} is of code {codes.pop()}, this is {code_digest()}: check out the code that began it")
+    for cell, run in waiting(cells, lines):
+        if time.time() > until:
+            return
+        if key_of(run) in lines:
+            continue
+        try:
+            outcome = perform(PAPER_TASKS[run.definition["task"]], run.definition)
+        except Exception as error:  # the other runs go on; it is tried again next time
+            print(f"failed: {cell.name}, {run.title}: {type(error).__name__}: {error}", flush=True)
+            continue
+        lines[key_of(run)] = line_of(run, cell, outcome)
+        with path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(lines[key_of(run)]) + "\n")
+        print(f"{outcome.about['seconds']:6.1f} s  {cell.name}, {run.title}", flush=True)
+
+
+def show_plan(cells: list[Cell], path: Path) -> None:
+    """Number of runs of every cell, and their time by the mean of those of the same method that are finished."""
+    lines = read_lines(path)
+    seconds: dict[str, list[float]] = {}
+    for line in lines.values():
+        seconds.setdefault(line["label"], []).append(line["seconds"])
+    usual = float(np.mean([value for values in seconds.values() for value in values])) if seconds else float("nan")
+    totals = np.zeros(3)
+    print(f"{'cell':<46}{'runs':>7}{'missing':>9}{'minutes left':>14}")
+    for cell in cells:
+        labels = [(run.label, key_of(run)) for group in cell.groups() for run in every_run(group)]
+        missing = [label for label, key in labels if key not in lines]
+        left = sum(np.mean(seconds.get(label, [usual])) for label in missing) / 60
+        totals += len(labels), len(missing), left
+        print(f"{cell.name:<46}{len(labels):>7}{len(missing):>9}{left:>14.1f}")
+    print(f"{'all':<46}{totals[0]:>7.0f}{totals[1]:>9.0f}{totals[2]:>14.1f}")
+
+
+def every_run(group: Group) -> list[Run]:
+    return [*group.candidates, *group.again(group.candidates[0])]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--plan", action="store_true", help="print the number of runs and their time, run nothing")
+    parser.add_argument("--cells", type=Path, default=HERE / "cells.toml")
+    parser.add_argument("--runs", type=Path, default=HERE / "runs.jsonl")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after this many")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    cells = read_cells(options.cells)
+    if options.plan:
+        show_plan(cells, options.runs)
+    else:
+        run_missing(cells, options.runs, time.time() + 60 * options.minutes)
+
+
+if __name__ == "__main__":
+    main()
