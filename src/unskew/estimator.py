@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from unskew.comparison.automatic import BETTER
 from unskew.data.checks import check_features
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.columns import as_features, listed
@@ -21,13 +20,11 @@ from unskew.data.raw_columns import missing_in_training
 from unskew.evaluation.evaluate import evaluate, score_documents
 from unskew.model import Model
 from unskew.public.inputs import Log, as_log
-from unskew.public.learning import DEFAULT_METHOD, auto, fit
+from unskew.public.learning import AUTO, DEFAULT_METHOD, choose_and_fit, fit, warn_unless_better
 from unskew.public.progress import Follow
 from unskew.shown_rows import ShownRows, list_of_rows, vector
 from unskew.simulation.truth import Simulation
 from unskew.training.watching import Watch
-
-AUTO = "auto"
 
 
 class UnbiasedRanker(BaseEstimator):
@@ -40,8 +37,9 @@ class UnbiasedRanker(BaseEstimator):
     `ranker.set_fit_request(query=True, position=True).set_score_request(query=True)` and, as splitter, `GroupKFold`.
 
     Args:
-        method: name of a method; `unskew methods` lists them. "auto" chooses one by held-out clicks, and costs about as
-            much as all that it tries.
+        method: name of a method; `unskew methods` lists them. "auto", the default, chooses one by held-out clicks, at
+            the cost of all that it tries (at most six trainings), and warns where the ranker is not known to be better
+            than production. A name, such as "dla", trains once.
         seed: two fits with the same seed are the same.
         hyper_parameters: of the method (`max_weight=10`), of training (`steps`, `learning_rate`, `patience`, …), of the
             network (`hidden`, `network="linear"`, …), and `transform`.
@@ -113,35 +111,33 @@ class UnbiasedRanker(BaseEstimator):
             policy_score: the score by which each row was ranked in production.
             intervention: what changed the order on purpose ("shuffle", …; "none" where nothing did), per row or list.
             interventions: a log of changed orders, for methods that need one; default: what `intervention` marks.
-            eval_set: `(X, grades, group)` of judged queries, or a JudgedSet, to choose the best state by.
+            eval_set: `(X, grades, group)` of judged queries, or a JudgedSet, to choose the best state by. "auto" has no
+                use for it, nor for `interventions` and `watch`: with one of them it trains `dla`, and says so.
             eval_group: the sizes, where `eval_set` is `[(X, grades)]` as in LightGBM: `[group]`.
-            progress: False for no bar, or a function that is called with a `Report` on the way.
+            progress: False for no bar, or a function that is called with a `Report` on the way; of "auto", with
+                trainings done and trainings in all.
             watch: a callable that is told every step and every validation of a named method.
         """
-        if self.method == AUTO and (eval_set is not None or interventions is not None):
-            raise ValueError(
-                "auto chooses by the log's own held-out clicks: with eval_set or interventions name a method"
-            )
         if isinstance(X, ClickLog | Simulation | str | Path):
             log = as_log(X)
         else:
             known = (query, session, document, bias, policy_score, intervention)
             log = ShownRows(clicks, group, position, sessions, *known).log(X)
         names = log.feature_names
-        options = {**self.hyper_parameters, "seed": self.seed}
-        self.model_: Model = (
-            self._chosen(log, options, progress)
-            if self.method == AUTO
-            else fit(
-                self.method,
-                log,
-                interventions=interventions,
-                validate=None if eval_set is None else _judged(eval_set, eval_group, log),
-                progress=progress,
-                watch=watch,
-                **options,
-            )
-        )
+        options = {**self.hyper_parameters, "seed": self.seed, "progress": progress}
+        only_named: dict[str, Any] = {
+            "interventions": interventions,
+            "validate": None if eval_set is None else _judged(eval_set, eval_group, log),
+            "watch": watch,
+        }
+        if isinstance(self.method, str) and self.method == AUTO:
+            chosen = choose_and_fit(log, only_named=only_named, **options)
+            self.model_: Model = chosen.model
+            self.verdict_ = chosen.verdict
+            warn_unless_better(chosen)
+        else:
+            self.model_ = fit(self.method, log, **only_named, **options)
+            self.__dict__.pop("verdict_", None)
         self.history_ = self.model_.history
         self.examination_ = self.model_.examination()
         self.n_features_in_ = log.n_features
@@ -150,13 +146,6 @@ class UnbiasedRanker(BaseEstimator):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         return self
-
-    def _chosen(self, log: ClickLog, options: dict[str, Any], progress: Follow) -> Model:
-        chosen = auto(log, progress=progress, **options)
-        self.verdict_ = chosen.verdict
-        if chosen.verdict.production != BETTER:
-            warnings.warn(str(chosen.verdict), RuntimeWarning, stacklevel=3)
-        return chosen.model
 
     def predict(self, X: Any, group: ArrayLike | None = None, *, query: Any = None) -> NDArray[np.float64]:
         """A score for each row; higher ranks higher. Without `group` or `query` all rows are one list."""

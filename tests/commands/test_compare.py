@@ -45,7 +45,7 @@ def test_json_holds_the_verdict_and_every_standing(folder, tmp_path):
     against = json.loads(shown.stdout)["against_production"]
     assert [entry["label"] for entry in against["standings"]] == ["production", "naive", "dla"]
     assert against["measure"] == "IPS DCG@10"
-    assert against["production"] == "policy score"
+    assert against["production"] == "policy score, which orders 100% of shown pairs as shown"
     assert against["standings"][0]["low"] < against["standings"][0]["mean"] < against["standings"][0]["high"]
     assert "production" in against["verdict"]
 

@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from unskew.data.fitted_transforms import fit_transform
+from unskew.data.judged.catalogue import load
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.world import COLUMNS, N_FEATURES, SIZES, World, make_world
 from unskew.evaluation.evaluate import evaluate
@@ -57,6 +58,13 @@ def test_a_world_can_have_any_number_of_features(features: int):
 def test_the_one_feature_of_a_world_says_something():
     train = make_world("tiny", features=1).train
     assert abs(np.corrcoef(train.features[:, 0], train.grades)[0, 1]) > 0.1
+
+
+def test_every_query_of_a_world_can_have_a_hundred_candidates():
+    train = load("world:tiny:documents=100").train
+    assert train.sizes.tolist() == [100] * 200
+    assert train.name == "world:tiny:documents=100@train"
+    assert abs(train.grades.mean() - make_world("tiny").train.grades.mean()) < 0.1  # the same law, more documents
 
 
 def test_another_seed_gives_another_world(tiny: World):

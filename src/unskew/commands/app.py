@@ -28,7 +28,9 @@ SetOptions = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VAL
 Production = Annotated[
     str | None,
     typer.Option(
-        metavar="WHICH", help="Which ranker production is, of several: since=DATE, score=COLUMN or logger=COLUMN:VALUE."
+        metavar="WHICH",
+        help="Which ranker production is: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest that "
+        "the log shows.",
     ),
 ]
 Fresh = Annotated[

@@ -13,6 +13,7 @@ from unskew.commands.app import Grade, Json, Overwrite, Production, Quiet, Seed,
 from unskew.comparison.auto_page import advice_sheet, write_auto
 from unskew.comparison.automatic import NOT_BETTER, Chosen
 from unskew.comparison.automatic import auto as choose_and_train
+from unskew.data.clicks.click_log import ClickLog
 from unskew.data.files import check_folder
 from unskew.serving.model_files import ABOUT, load_model, save_model
 from unskew.terminal import console, counting_progress, parse_options, show_json, show_table
@@ -41,8 +42,18 @@ def auto(
 ) -> None:
     """Choose a method by what the log can tell, check it against production, and train it. Exit code 3: not better."""
     given = {**grading(grade, sum_grades), **parse_options(options or [])}
-    given |= {} if production is None else {"production": production}
-    run_auto(log, out, given, start=start, seed=seed, force=force, overwrite=overwrite, json=json, quiet=quiet)
+    run_auto(
+        log,
+        out,
+        given,
+        production=production,
+        start=start,
+        seed=seed,
+        force=force,
+        overwrite=overwrite,
+        json=json,
+        quiet=quiet,
+    )
 
 
 def run_auto(
@@ -50,6 +61,8 @@ def run_auto(
     out: Path,
     options: dict[str, Any],
     *,
+    clicks: ClickLog | None = None,
+    production: str | None = None,
     start: Path | None = None,
     seed: int,
     force: bool,
@@ -57,12 +70,24 @@ def run_auto(
     json: bool,
     quiet: bool,
 ) -> None:
-    """Choose, train, write the model and its report."""
+    """Choose, train, write the model and its report.
+
+    Args:
+        clicks: the part of the log to learn from; default: all of it.
+    """
     check_folder(out, ABOUT, overwrite=overwrite)
     scratch = out.with_name(f".{out.name}.auto")
     with counting_progress("auto", "trainings", quiet=quiet or json) as progress:
         first = None if start is None else load_model(start)
-        chosen = choose_and_train(log, start=first, seed=seed, checkpoints=scratch, progress=progress, **options)
+        chosen = choose_and_train(
+            log if clicks is None else clicks,
+            production=production,
+            start=first,
+            seed=seed,
+            checkpoints=scratch,
+            progress=progress,
+            **options,
+        )
     refused = chosen.verdict.production == NOT_BETTER and not force
     if not refused:
         save_model(chosen.model, out, overwrite=overwrite)
@@ -70,6 +95,7 @@ def run_auto(
         [
             f"unskew auto {log} --out {out}",
             *([] if start is None else [f"--from {start}"]),
+            *([] if production is None else [f"--production {production}"]),
             *(f"--set {k}={v}" for k, v in options.items()),
             f"--seed {seed}",
         ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,6 +23,7 @@ from unskew.commands.app import (
     grading,
 )
 from unskew.commands.auto import run_auto
+from unskew.comparison.automatic import SAFE
 from unskew.data.clicks.windows import window
 from unskew.data.column_table import grouped
 from unskew.data.files import check_folder
@@ -29,8 +31,9 @@ from unskew.data.object_storage import remote
 from unskew.model import Model, curve_rows
 from unskew.parts import load_part
 from unskew.processes import is_first
+from unskew.public.learning import AUTO, DEFAULT_METHOD
 from unskew.serving.model_files import ABOUT
-from unskew.terminal import console, parse_options, show_json, show_table
+from unskew.terminal import console, errors, parse_options, show_json, show_table
 from unskew.training.distributed import joined
 
 
@@ -41,7 +44,8 @@ def train(
     method: Annotated[
         str | None,
         typer.Option(
-            help="A method; `unskew methods` lists them. auto: as unskew auto --force. Default: dla, or --from's."
+            help="A method; `unskew methods` lists them. auto, the default, is unskew auto --force; with --from it is "
+            "the model's, and dla where auto has no use for an option."
         ),
     ] = None,
     ranker: Annotated[
@@ -75,19 +79,25 @@ def train(
     quiet: Quiet = False,
 ) -> None:
     """Train a ranker on a click log. A run that was cut off goes on where it was."""
-    if method == "auto":
-        if any((validate, judged, interventions, stream, start, since, until, half_life)):
-            raise ValueError("auto takes the whole log and nothing else: name a method, or leave the other options out")
-        every = {"ranker": ranker, **grading(grade, sum_grades), **parse_options(options or [])}
-        run_auto(log, out, every, seed=seed, force=True, overwrite=overwrite, json=json, quiet=quiet)
-        return
+    every = {**grading(grade, sum_grades), **parse_options(options or [])}
+    if method == AUTO or (method is None and start is None and DEFAULT_METHOD == AUTO):
+        useless = _without_use(validate, judged, interventions, stream, ranker, out)
+        if not useless:
+            clicks = window(unskew.read_log(log), since, until, half_life)
+            given: dict[str, Any] = {"seed": seed, "overwrite": overwrite, "json": json, "quiet": quiet}
+            run_auto(log, out, every, clicks=clicks, start=start, force=True, **given)
+            return
+        if method is not None:
+            raise ValueError(f"auto has no use for {useless[0]}: name a method, or leave it out")
+        if is_first():
+            errors.print(f"{SAFE} is trained: auto has no use for {' and '.join(useless)}", highlight=False)
     check_folder(out, ABOUT, overwrite=overwrite)
     first = None if start is None else unskew.load_model(start)
-    given = {"seed": seed, "ranker": ranker, **grading(grade, sum_grades), **parse_options(options or [])}
+    every = {"seed": seed, "ranker": ranker, **every}
     if first is None:
-        recipe = unskew.Recipe.of(load_part(method or "dla", allow_code=allow_code), **given)
+        recipe = unskew.Recipe.of(load_part(method or SAFE, allow_code=allow_code), **every)
     else:
-        recipe = first.recipe.changed(method or first.recipe.method, **given)
+        recipe = first.recipe.changed(method or first.recipe.method, **every)
     checkpoint = (out.parent if remote(out) is None else Path()) / f".{out.name}.checkpoint"
     with joined():
         model = unskew.fit(
@@ -104,6 +114,22 @@ def train(
             unskew.save_model(model, out, overwrite=overwrite)
             checkpoint.unlink(missing_ok=True)
             _show_model(model, out, json)
+
+
+def _without_use(
+    validate: str | None, judged: str | None, interventions: Path | None, stream: bool, ranker: str, out: Path
+) -> list[str]:
+    """Of what was asked for, what only the training of one named method can use."""
+    asked = {
+        "--validate": validate is not None,
+        "--judged": judged is not None,
+        "--interventions": interventions is not None,
+        "--stream": stream,
+        "--ranker trees": ranker == "trees",
+        "a place on object storage": remote(out) is not None,
+        "several processes": int(os.environ.get("WORLD_SIZE", "1")) > 1,
+    }
+    return [name for name, given in asked.items() if given]
 
 
 def _share_or_name(text: str | None) -> float | str | None:

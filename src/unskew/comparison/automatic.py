@@ -25,6 +25,7 @@ from unskew.diagnosis.verdict import verdict as verdict_of
 from unskew.display import Displayed, Screen
 from unskew.evaluation.criteria import CRITERIA, measure_all, measure_production
 from unskew.evaluation.held_out import Vector
+from unskew.evaluation.latest_ranker import latest_ranker
 from unskew.fitting import fit
 from unskew.model import Model
 from unskew.recipe import Recipe
@@ -32,6 +33,7 @@ from unskew.reporting.sheets import signed
 from unskew.warm_start import check_columns
 
 HELD_OUT = 0.3  # share of the queries: half of them choose, half certify
+FEWEST_QUERIES = 40  # twelve of which are held out
 SAFE = "dla"  # where nothing can be tried
 BETTER, NOT_BETTER, UNKNOWN = "better", "not better", "unknown"
 
@@ -67,6 +69,13 @@ class Chosen(Displayed):
     model: Model
     verdict: AutoVerdict
 
+    @classmethod
+    def of(cls, model: Model, found: AutoVerdict) -> Chosen:
+        """The model that keeps what was found, when it is saved too."""
+        kept = {name: getattr(found, name) for name in ("method", "reason", "production", "against_production")}
+        trained_on = {**model.trained_on, "chosen_by": f"auto: {found.reason}", "verdict": kept}
+        return cls(replace(model, trained_on=trained_on), found)
+
     def to_table(self) -> pa.Table:
         """One row per method that was tried, with its means on the queries that chose."""
         means = self.verdict.means
@@ -101,7 +110,8 @@ def auto(
 
     Args:
         log: a click log in memory, or its folder.
-        production: which ranker it is, where the log has several: since=DATE, score=COLUMN or logger=COLUMN:VALUE.
+        production: which ranker it is: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest that
+            the log shows.
         start: yesterday's model: where its method is chosen again, the last training goes on from it. Methods are tried
             anew, since it may have learnt from the clicks that choose.
         checkpoints: folder in which trainings are kept, and gone on with if the run is cut off.
@@ -114,7 +124,7 @@ def auto(
     runs = _Runs(clicks, {**options, "seed": seed}, None if checkpoints is None else Path(checkpoints), progress)
     found = _verdict(clicks, runs, production)
     model = runs.train(found.method, clicks, "final", start if start and start.recipe.method == found.method else None)
-    return Chosen(replace(model, trained_on={**model.trained_on, "chosen_by": f"auto: {found.reason}"}), found)
+    return Chosen.of(model, found)
 
 
 @dataclass
@@ -157,14 +167,14 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> AutoVerdict:
     if known.false_alarms:
         runs.own[BY_LOOKS] = {"false_alarms": None}  # estimated
     names = tried_first(able) if known.n_positions > 1 else [PLAIN]
+    if diagnosis.traffic.n_queries < FEWEST_QUERIES:
+        few = f"{diagnosis.traffic.n_queries:,} queries are too few to choose by, at least {FEWEST_QUERIES} are needed"
+        return untried(SAFE if SAFE in names else PLAIN, few, told.lines[:1])
     try:
         case = make_case(log, HELD_OUT, choosing=True)
     except ValueError as error:
-        safe = SAFE if SAFE in names else PLAIN
-        reason = f"it is the safe choice, and nothing could be tried ({error})"
-        return AutoVerdict(safe, reason, UNKNOWN, _no_verdict(), told.lines[:1], surer=(f"{TO_RANK_PRODUCTION}.",))
-    if which is not None:
-        case = case.with_production(which)
+        return untried(SAFE if SAFE in names else PLAIN, str(error), told.lines[:1])
+    case = case.with_production(which or latest_ranker(log))
     runs.total = len(names) + 1
     choosing, certifying = _measure(names, case, runs)
     later = tried_later(able, choosing, trust=known.trust)
@@ -187,6 +197,12 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> AutoVerdict:
         standings=tuple(standings),
         surer=tuple(_surer(status, choice, standings)),
     )
+
+
+def untried(method: str, why: str, log: tuple[str, ...] = ()) -> AutoVerdict:
+    """The verdict on a safe method where nothing could be tried."""
+    reason = f"it is the safe choice, and nothing could be tried ({why})"
+    return AutoVerdict(method, reason, UNKNOWN, _no_verdict(), log, surer=(f"{TO_RANK_PRODUCTION}.",))
 
 
 def _measure(names: list[str], case: Case, runs: _Runs) -> tuple[dict[str, Values], dict[str, Values]]:

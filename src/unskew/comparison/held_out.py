@@ -29,8 +29,9 @@ from unskew.evaluation.criteria import (
 from unskew.evaluation.criteria import measure_production as by_held_out_clicks
 from unskew.evaluation.evaluate import evaluate
 from unskew.evaluation.held_out import HeldOut, Vector
+from unskew.evaluation.latest_ranker import LatestRanker
 from unskew.evaluation.offline import fit_relevance
-from unskew.evaluation.production import production_of_judged, production_of_log
+from unskew.evaluation.production import Production, production_of_judged, production_of_log
 from unskew.fitting import fit
 from unskew.model import Model
 
@@ -50,10 +51,18 @@ class Case:
     about: dict[str, Any]
     choosing: Evidence | None = None  # other held-out queries, that hyper-parameters are chosen on
 
-    def with_production(self, which: str) -> Case:
-        """The case with the ranker that production is said to be."""
-        known = production_of_log(self.evidence.held_out.log, which)
-        return replace(self, production=Contender(known.scores), about={**self.about, "production": known.source})
+    def with_production(self, which: str | LatestRanker) -> Case:
+        """The case with the ranker that production is said, or was found, to be."""
+        if isinstance(which, str):
+            return self._with(production_of_log(self.evidence.held_out.log, which), "")
+        try:
+            return self._with(production_of_log(self.evidence.held_out.log, which.which), f" ({which.line})")
+        except ValueError as missing:  # nobody asked for this ranker: all sessions serve
+            return self._with(production_of_log(self.evidence.held_out.log), f" ({which.line}; {missing})")
+
+    def _with(self, known: Production, remark: str) -> Case:
+        about = {**self.about, "production": f"{known.described}{remark}"}
+        return replace(self, production=Contender(known.scores), about=about)
 
 
 def make_case(log: ClickLog, share: float = HELD_OUT, *, choosing: bool = False) -> Case:
@@ -77,7 +86,7 @@ def make_case(log: ClickLog, share: float = HELD_OUT, *, choosing: bool = False)
         "held_out_queries": of_held_out.held_out.n_queries,
         "held_out_clicks": held_out.n_clicks,
         "propensities": why_not if propensities is None else propensities.tolist(),
-        "production": known.source,
+        "production": known.described,
     }
     return Case(learning, of_held_out, Contender(known.scores), about, None if other is None else evidence(other))
 
@@ -121,6 +130,7 @@ def measure_production(definition: Definition) -> Outcome:
     if definition.get("test") is not None:
         judged = judged_split(definition, "test")
         known = production_of_judged(own_log(definition["log"]["path"]), judged, definition.get("which"))
+        remark = f" ({definition['found']})" if definition.get("found") else ""
         result = evaluate(
             known.scores,
             judged,
@@ -129,9 +139,11 @@ def measure_production(definition: Definition) -> Outcome:
             max_grade=definition["max_grade"],
         )
         values = {name: result.values(name) for name in definition["metrics"]}
-        return Outcome(values, result.query_ids, {"production": known.source})
+        return Outcome(values, result.query_ids, {"production": f"{known.described}{remark}"})
     case = own_case(definition)
-    if definition.get("which") is not None:
+    if definition.get("found") is not None:
+        case = case.with_production(LatestRanker(definition.get("which"), definition["found"]))
+    elif definition.get("which") is not None:
         case = case.with_production(definition["which"])
     values, reasons = by_held_out_clicks(case.production, case.evidence)
     return Outcome(values, case.evidence.held_out.query_ids, {"reasons": reasons, **case.about})

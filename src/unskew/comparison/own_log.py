@@ -26,6 +26,7 @@ from unskew.data.public_logs.id_pages import is_public_log
 from unskew.diagnosis.advice import advise, facts, worth_comparing
 from unskew.diagnosis.assemble import diagnose
 from unskew.evaluation.criteria import CRITERIA
+from unskew.evaluation.latest_ranker import latest_ranker
 from unskew.evaluation.production import parse_production
 from unskew.evaluation.seen import seen_queries
 from unskew.methods import METHODS, Method
@@ -77,7 +78,8 @@ def compare(
         options: of training and network, for every method.
         baseline: method that the others are tested against; default: the first. With judged data only.
         criterion: decides without judged data; default: the one that was found to choose best.
-        production: which ranker it is, where the log has several: since=DATE, score=COLUMN or logger=COLUMN:VALUE.
+        production: which ranker it is: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest that
+            the log shows.
         held_out: share of the queries that methods are compared on, without judged data.
         seeds: trainings of each method; log and held-out queries stay.
     """
@@ -122,7 +124,7 @@ def compare(
     weights = {name: value for name, value in (options or {}).items() if name in ("grade", "sum_grades")}
     outside = {name: ("lightgbm", {"position": LIGHTGBM[name], **weights}) for name in others}
     outside |= {name: ("scores", scores_definition(name, file)) for name, file in (scores or {}).items()}
-    shown = own if production is None else {**own, "which": production}
+    shown = {**own, **_which(path, production)}
     groups = [
         _fixed_group(PRODUCTION, "production", experiment, path.name, shown),
         *plan(experiment, path.name, seeds, own),
@@ -144,6 +146,14 @@ def compare(
         fresh=fresh,
         progress=progress,
     )
+
+
+def _which(path: Path, said: str | None) -> OptionTable:
+    """The ranker that production is: as was said, else the latest where the log shows several."""
+    if said is not None:
+        return {"which": said}
+    found = latest_ranker(own_log(str(path)))
+    return {} if found.which is None else {"which": found.which, "found": found.line}
 
 
 def default_methods(log: str | Path) -> list[str]:

@@ -39,6 +39,7 @@ from unskew.diagnosis.estimators.traffic import CappedUsers, Traffic, heavy_user
 from unskew.diagnosis.estimators.trust import Trust, trust_bias
 from unskew.diagnosis.fitted import LEARNT, LearntCurve, ModelBounds, learnt_curve, model_bounds
 from unskew.display import Displayed, Screen, new_axes
+from unskew.evaluation.latest_ranker import LatestRanker, latest_ranker
 
 if TYPE_CHECKING:
     from unskew.diagnosis.verdict import Verdict
@@ -47,7 +48,7 @@ Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 
 QUICK = "left out by --quick"
-N_PARTS = 13  # besides estimators, bias columns and fitted models
+N_PARTS = 14  # besides estimators, bias columns and fitted models
 RARE = 0.01  # significance of each test that may reject scalar examination: there are three
 BY_LIST = ("randomization",)  # estimators that ask what stood together
 
@@ -83,6 +84,7 @@ class Diagnosis(Displayed):
     coupling: Coupling | Refusal
     strength: LoggerStrength | Refusal
     shuffled: ShuffledClicks | Refusal
+    ranker: LatestRanker | Refusal  # whether the log shows several, and which of them is the latest
     order: float | Refusal  # share of pairs whose shown order a linear function of the features predicts
     position_leaks: PositionLeaks | Refusal
     click_leaks: ClickLeaks | Refusal
@@ -194,6 +196,7 @@ def diagnose(
         coupling=steps.part(lambda: coupling(single, seed=seed)),
         strength=Refusal("it needs an examination curve"),
         shuffled=steps.part(lambda: shuffled_clicks(log)),
+        ranker=steps.part(lambda: latest_ranker(log)),
         order=steps.part(lambda: order_from_features(log, seed=seed)),
         position_leaks=steps.part(lambda: position_leaks(log, seed=seed)),
         click_leaks=steps.part(lambda: click_leaks(single, seed=seed)),

@@ -302,6 +302,16 @@ def _refused(question: str, refusal: Refusal) -> Finding:
     return Finding(question, reason if refusal.reason == QUICK else f"cannot be told: {reason}", UNKNOWN)
 
 
+def _about_ranker(diagnosis: Diagnosis) -> list[Finding]:
+    question = "one ranker?"
+    if isinstance(diagnosis.ranker, Refusal):
+        return [_refused(question, diagnosis.ranker)]
+    found = diagnosis.ranker
+    if found.which is None:
+        return [Finding(question, found.line, PLAIN)]
+    return [Finding(question, f"no: {found.line}. Production is --production {found.which}", BAD)]
+
+
 QUESTIONS: tuple[Callable[[Diagnosis], list[Finding]], ...] = (
     _about_identification,
     _about_causes,
@@ -314,6 +324,7 @@ QUESTIONS: tuple[Callable[[Diagnosis], list[Finding]], ...] = (
     _about_coupling,
     _about_bounds,
     _about_logger,
+    _about_ranker,
     _about_leaks,
     _about_categories,
     _about_traffic,

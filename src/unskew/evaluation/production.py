@@ -27,6 +27,14 @@ class Production:
 
     scores: Vector
     source: str
+    reproduced: float | None = None  # share of the pairs of documents in its lists that stand as the scores order them
+
+    @property
+    def described(self) -> str:
+        """Where the scores come from, and how well they give back what was shown."""
+        if self.reproduced is None:
+            return self.source
+        return f"{self.source}, which orders {self.reproduced:.0%} of shown pairs as shown"
 
 
 def production_of_log(log: ClickLog, which: str | None = None) -> Production:
@@ -39,12 +47,13 @@ def production_of_log(log: ClickLog, which: str | None = None) -> Production:
         kind, value = parse_production(which)
         return _by_score(log, value) if kind == "score" else _in_lists(log, _lists_of(log, kind, value), which)
     known = None if log.policy_scores is None else _one_score(log, log.policy_scores)
-    if known is not None:
-        return Production(known, "policy score")
     unchanged = np.ones(log.n_lists, dtype=bool) if log.interventions is None else log.interventions.values == 0
+    if known is not None:
+        return Production(known, "policy score", _reproduced(log, known, unchanged))
     everywhere = _mean_position(log, np.ones(log.n_lists, dtype=bool))
     usual = _mean_position(log, unchanged)
-    return Production(-np.where(np.isnan(usual), everywhere, usual), "shown order")
+    scores = -np.where(np.isnan(usual), everywhere, usual)
+    return Production(scores, "shown order", _reproduced(log, scores, unchanged))
 
 
 def production_of_judged(log: ClickLog, judged: JudgedSet, which: str | None = None) -> Production:
@@ -57,7 +66,7 @@ def production_of_judged(log: ClickLog, judged: JudgedSet, which: str | None = N
     own = production_of_log(log, which)
     known = _looked_up(log, own.scores, judged)
     if known is not None:
-        return Production(known, own.source)
+        return Production(known, own.source, own.reproduced)
     trees, agreement = _imitation(log, own.scores)
     scores = trees.predict(judged.features) if judged.n_documents else np.zeros(0)
     meant = "" if which is None else f"{own.source}, "
@@ -97,7 +106,8 @@ def _in_lists(log: ClickLog, lists: NDArray[np.bool_], which: str) -> Production
     below = np.nanmin(own.scores) - 1.0 - log.n_positions + everywhere
     sessions = f"{log.sessions[lists].sum():,.0f} of {log.n_sessions:,.0f} sessions"
     unseen = f", {absent.sum():,} documents that it did not show below the others" if absent.any() else ""
-    return Production(np.where(absent, below, own.scores), f"{own.source} of {which}, {sessions}{unseen}")
+    source = f"{own.source} of {which}, {sessions}{unseen}"
+    return Production(np.where(absent, below, own.scores), source, own.reproduced)
 
 
 def _by_score(log: ClickLog, name: str) -> Production:
@@ -111,7 +121,7 @@ def _by_score(log: ClickLog, name: str) -> Production:
     shown = np.unique(log.versions[log.mask])
     if scores is None or np.isnan(scores[shown]).any():
         raise ValueError(f"'{name}' is no score of production: it must be one number for every shown document")
-    return Production(scores, f"score {name}")
+    return Production(scores, f"score {name}", _reproduced(log, scores, np.ones(log.n_lists, dtype=bool)))
 
 
 def _one_score(log: ClickLog, policy_scores: NDArray) -> Vector | None:
@@ -133,6 +143,20 @@ def _mean_position(log: ClickLog, lists: NDArray[np.bool_]) -> Vector:
     times = np.bincount(documents, shown, n)
     places = np.bincount(documents, shown * log.positions[counted], n)
     return np.divide(places, times, out=np.full(n, np.nan), where=times > 0)
+
+
+def _reproduced(log: ClickLog, scores: Vector, lists: NDArray[np.bool_]) -> float | None:
+    """Share of the pairs of documents in these lists that stand as the scores order them; a tie counts one half."""
+    lists = lists if lists.any() else np.ones(log.n_lists, dtype=bool)
+    height = np.where(log.mask, scores[log.versions], np.nan)[lists]  # from the top down
+    right = pairs = 0.0
+    for distance in range(1, height.shape[1]):
+        lead = height[:, :-distance] - height[:, distance:]
+        known = ~np.isnan(lead)
+        sessions = np.broadcast_to(log.sessions[lists][:, None], lead.shape)[known]
+        right += float((sessions * (1 + np.sign(lead[known])) / 2).sum())
+        pairs += float(sessions.sum())
+    return right / pairs if pairs else None
 
 
 def _looked_up(log: ClickLog, scores: Vector, judged: JudgedSet) -> Vector | None:

@@ -60,7 +60,8 @@ def compare(
         options: of training and network, for every method.
         baseline: method that the others are tested against; default: the first. With judged data only.
         criterion: decides without judged data; default: the one that was found to choose best.
-        production: which ranker it is, where the log has several: since=DATE, score=COLUMN or logger=COLUMN:VALUE.
+        production: which ranker it is: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest that
+            the log shows.
         held_out: share of the queries that methods are compared on, without judged data.
         seeds: trainings of each method; log and held-out queries stay.
         out: folder for results; what is there already is not run again, unless `fresh` (all, or labels of methods).

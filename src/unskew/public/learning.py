@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
@@ -12,6 +14,7 @@ from unskew import fitting
 from unskew.comparison import automatic
 from unskew.comparison.automatic import Chosen
 from unskew.data.clicks.source import ClickSource
+from unskew.data.clicks.storage import LogFolder
 from unskew.data.files import check_place
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis import assemble
@@ -29,7 +32,8 @@ from unskew.serving.weights import debiased_rows, write_rows
 from unskew.terminal import counting_progress, training_progress
 from unskew.training.watching import Watch
 
-DEFAULT_METHOD = "dla"
+AUTO = "auto"
+DEFAULT_METHOD = automatic.SAFE  # of `fit`, `UnbiasedRanker` and `unskew train`; or the name of a method
 HELD_OUT_FOR_CURVE = 0.1  # share of the queries that chooses the state of a click model
 
 
@@ -51,7 +55,9 @@ def fit(
     `UnbiasedRanker` does the same from arrays, as scikit-learn has it; `compare` trains several and compares them.
 
     Args:
-        method: a name in `METHODS`, a class of your own, or a whole `Recipe`.
+        method: a name in `METHODS`, a class of your own, or a whole `Recipe`. "auto", the default, chooses one by the
+            log's own held-out clicks, as `auto` does: it warns where the ranker is not known to be better than
+            production, and `trained_on["verdict"]` keeps what was found. A name trains once.
         log: clicks to learn from, or the path of a log; from `open_log` it is read shard by shard. Or a `ClickSource`,
             which gives the lists of each step, such as `FreshClicks`.
         judged: judged queries to learn from, for methods that do.
@@ -71,6 +77,11 @@ def fit(
     """
     if isinstance(method, Recipe) and options:
         raise ValueError(f"a recipe says it all: pass '{next(iter(options))}' to Recipe.of, not to fit")
+    if isinstance(method, str) and method == AUTO:
+        rest = {"judged": judged, "interventions": interventions, "validate": validate, "watch": watch}
+        chosen = choose_and_fit(log, progress=progress, checkpoint=checkpoint, start=start, only_named=rest, **options)
+        warn_unless_better(chosen)
+        return chosen.model
     recipe = method if isinstance(method, Recipe) else Recipe.of(method, **options)
     with followed(progress, training_progress, f"train {recipe.method}") as report:
         return fitting.fit(
@@ -84,6 +95,38 @@ def fit(
             start=None if start is None else as_model(start),
             watch=watch,
         )
+
+
+def choose_and_fit(
+    log: Log | ClickSource | None,
+    *,
+    progress: Follow = True,
+    checkpoint: Place | None = None,
+    start: Model | Place | None = None,
+    only_named: Mapping[str, Any],
+    **options: Any,
+) -> Chosen:
+    """What `method="auto"` does: `auto` where it can work, else one training of a safe method. A ranker in any case.
+
+    Args:
+        only_named: arguments of `fit` that only a named method has a use for; None where one is not given.
+    """
+    given = [name for name, value in only_named.items() if value is not None]
+    given += ["ranker='trees'"] if options.get("ranker") == "trees" else []
+    given += ["a log that is not read into memory"] if isinstance(log, ClickSource | LogFolder) else []
+    if log is not None and not isinstance(log, ClickSource) and not given:
+        place = None if checkpoint is None else f"{checkpoint}.auto"
+        return auto(log, start=start, checkpoints=place, progress=progress, **options)
+    method = automatic.SAFE if start is None else as_model(start).recipe.method
+    more: dict[str, Any] = {"checkpoint": checkpoint, "start": start, "progress": progress, **only_named}
+    model = fit(method, log, **more, **options)
+    return Chosen.of(model, automatic.untried(method, f"auto has no use for {' and '.join(given)}"))
+
+
+def warn_unless_better(chosen: Chosen, stacklevel: int = 3) -> None:
+    """Warn of a ranker that is not known to be better than production."""
+    if chosen.verdict.production != automatic.BETTER:
+        warnings.warn(str(chosen.verdict), RuntimeWarning, stacklevel=stacklevel)
 
 
 def auto(
@@ -102,7 +145,8 @@ def auto(
 
     Args:
         log: a click log, or its folder.
-        production: which ranker it is, where the log has several: since=DATE, score=COLUMN or logger=COLUMN:VALUE.
+        production: which ranker it is: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest that
+            the log shows.
         start: yesterday's model, or its path: where its method is chosen again, the last training goes on from it.
             Methods are tried anew, since it may have learnt from the clicks that choose.
         checkpoints: folder in which trainings are kept, and gone on with if the run is cut off.
@@ -152,7 +196,7 @@ class DebiasedRows(Displayed):
 def weights(
     log: Log,
     out: Place | None = None,
-    method: str = DEFAULT_METHOD,
+    method: str = automatic.SAFE,
     *,
     overwrite: bool = False,
     progress: Follow = True,

@@ -5,7 +5,8 @@ folder named by `UNSKEW_DATA` (default: the user's data directory), plain or pac
 counts than the publisher's is refused, because results on it would not be comparable; `read_letor` reads any file.
 
 `world:tiny`, `world:small` and `world:large` are built in and need no files; `world:small:7` is the one of seed 7,
-`world:small:features=5` one with five columns (1 to any number; 111 else).
+`world:small:features=5` one with five columns (1 to any number; 111 else), `world:small:documents=100` one with a
+hundred candidates for every query (10 to 40 else).
 
 Yahoo!, Istella-S, MSLR-WEB, MQ2007 and OHSUMED cannot come with the tests, which use generated files of their form.
 """
@@ -32,7 +33,10 @@ from unskew.data.public_logs.forms import is_judged_form, read_judged_form
 from unskew.display import OnScreen, Screen
 
 WORLD = "world"
-WORLD_NAME = re.compile(rf"{WORLD}:(?P<size>\w+)(:(?P<seed>\d+))?(:features=(?P<features>[1-9]\d{{0,5}}))?")
+WORLD_NAME = re.compile(
+    rf"{WORLD}:(?P<size>\w+)(:(?P<seed>\d+))?(:features=(?P<features>[1-9]\d{{0,5}}))?"
+    r"(:documents=(?P<documents>[1-9]\d{0,3}))?"
+)
 WORLD_TRANSFORM = "automatic"
 PACKED = ".gz"
 
@@ -196,8 +200,8 @@ def _dataset(name: str) -> Dataset:
     if name in CATALOGUE:
         return Dataset(name, CATALOGUE[name].transform, lambda split: _read_split(name, split))
     if is_known(name):
-        size, seed, features = _parse_world(name)
-        build = cache(lambda: world.make_world(size, seed, features))  # one call makes all three splits
+        wanted = _parse_world(name)
+        build = cache(lambda: world.make_world(*wanted))  # one call makes all three splits
         return Dataset(
             name,
             WORLD_TRANSFORM,
@@ -209,16 +213,17 @@ def _dataset(name: str) -> Dataset:
     raise UnknownDataError(_unknown(name))
 
 
-def _parse_world(name: str) -> tuple[str, int, int]:
-    """Size, seed and number of features in `world:SIZE`, `world:SIZE:SEED`, `world:SIZE:features=N`, or with both."""
+def _parse_world(name: str) -> tuple[str, int, int, int | None]:
+    """Size, seed, features and documents per query in `world:SIZE[:SEED][:features=N][:documents=N]`."""
     found = WORLD_NAME.fullmatch(name)
     if found is None or found["size"] not in world.SIZES:
         sizes = ", ".join(f"{WORLD}:{size}" for size in world.SIZES)
         raise UnknownDataError(
-            f"unknown world '{name}': choose {sizes}, with a seed as in {WORLD}:small:7 and a number of features as in "
-            f"{WORLD}:small:features=5"
+            f"unknown world '{name}': choose {sizes}, with a seed as in {WORLD}:small:7, a number of features as in "
+            f"{WORLD}:small:features=5, or of documents per query as in {WORLD}:small:documents=100"
         )
-    return found["size"], int(found["seed"] or 0), int(found["features"] or world.N_FEATURES)
+    documents = None if found["documents"] is None else int(found["documents"])
+    return found["size"], int(found["seed"] or 0), int(found["features"] or world.N_FEATURES), documents
 
 
 def _read_split(name: str, split: str) -> JudgedSet:

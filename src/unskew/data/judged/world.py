@@ -102,21 +102,26 @@ class _Latent:
     relevance: Matrix  # [documents]
 
 
-def make_world(size: str = "small", seed: int = 0, features: int = N_FEATURES) -> World:
+def make_world(size: str = "small", seed: int = 0, features: int = N_FEATURES, documents: int | None = None) -> World:
     """The built-in world of this size: the same arguments give the same world.
 
     Args:
         features: columns that rankers see, of the usual kinds in the usual proportion; one is a dense score.
+        documents: candidates of every query; None: 10 to 40.
     """
     if size not in SIZES:
         raise ValueError(f"unknown size '{size}' of the built-in world: choose one of {', '.join(SIZES)}")
     if features < 1:
         raise ValueError(f"a world has at least one feature, got {features}")
+    if documents is not None and documents < 1:
+        raise ValueError(f"a query has at least one document, got {documents}")
     name = f"world:{size}" + (f":{seed}" if seed else "") + (f":features={features}" if features != N_FEATURES else "")
+    name += f":documents={documents}" if documents else ""
+    n_documents = (documents, documents) if documents else DOCUMENTS_PER_QUERY
     law_seed, *split_seeds = np.random.SeedSequence(seed).spawn(1 + len(SIZES[size]))
     law = _draw_law(_columns_of(features), np.random.default_rng(law_seed))
     splits = {
-        split: _draw_set(law, n_queries, np.random.default_rng(split_seed), f"{name}@{split}")
+        split: _draw_set(law, n_queries, n_documents, np.random.default_rng(split_seed), f"{name}@{split}")
         for (split, n_queries), split_seed in zip(SIZES[size].items(), split_seeds, strict=True)
     }
     return World(**splits, name=name)
@@ -134,7 +139,7 @@ def _columns_of(features: int) -> dict[str, int]:
 def _draw_law(columns: dict[str, int], rng: Generator) -> _Law:
     """Which column reads which factors, and where grades begin."""
     n_readings = columns["dense"] + columns["heavy"] + columns["sparse"]
-    relevance = _draw_latent(CALIBRATION_QUERIES, rng).relevance
+    relevance = _draw_latent(CALIBRATION_QUERIES, DOCUMENTS_PER_QUERY, rng).relevance
     return _Law(
         columns=columns,
         readings=_sparse_mixing(len(FACTORS), n_readings, rng),
@@ -155,9 +160,9 @@ def _sparse_mixing(n_sources: int, n_columns: int, rng: Generator) -> Matrix:
     return weights / np.linalg.norm(weights, axis=0)
 
 
-def _draw_latent(n_queries: int, rng: Generator) -> _Latent:
+def _draw_latent(n_queries: int, per_query: tuple[int, int], rng: Generator) -> _Latent:
     """Queries with their intents, and documents with their factors and relevance."""
-    low, high = DOCUMENTS_PER_QUERY
+    low, high = per_query
     sizes = rng.integers(low, high, n_queries, endpoint=True)
     intents = rng.normal(size=(n_queries, len(INTENTS)))
     n_documents = int(sizes.sum())
@@ -183,9 +188,9 @@ def _explained_relevance(factors: Matrix, intents: Matrix) -> Matrix:
     return wanted + agreement + too_deep + spoilt
 
 
-def _draw_set(law: _Law, n_queries: int, rng: Generator, name: str) -> JudgedSet:
+def _draw_set(law: _Law, n_queries: int, n_documents: tuple[int, int], rng: Generator, name: str) -> JudgedSet:
     """Judged queries under a law."""
-    latent = _draw_latent(n_queries, rng)
+    latent = _draw_latent(n_queries, n_documents, rng)
     return JudgedSet(
         features=_measure(law, latent, rng),
         grades=np.searchsorted(law.cuts, latent.relevance).astype(np.float32),
