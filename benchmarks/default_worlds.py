@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.simulation.browsing import User
+from unskew.simulation.coupled import N_CRUX
 from unskew.simulation.independent import RealClick
 from unskew.simulation.policies import Fixed, Mixed, Policy, RankingSVM
 from unskew.simulation.simulate import simulate
@@ -172,12 +173,22 @@ class RandomDirection:
 def _user(world: World, train: JudgedSet) -> User:
     person = world.person
     options = dict(person.options)
+    if "coupling" in options:
+        options["crux"] = _crux(train)
     if options.get("direction") == "random":
         options["direction_seed"] = world.number
     if person.user == "real_click" and train.max_grade < 3:
         return RealClick(rows=(0, 2, 4))
     scale = {} if person.user == "real_click" else {"max_grade": int(train.max_grade)}
     return make_user(person.user, **options, **scale).fit(train)
+
+
+def _crux(train: JudgedSet) -> tuple[int, ...]:
+    """The ten features with the strongest correlation with the grades: a forest would take longer than all the rest."""
+    spread = train.features.std(axis=0) > 0
+    found = np.zeros(train.n_features)
+    found[spread] = [abs(np.corrcoef(column, train.grades)[0, 1]) for column in train.features.T[spread]]
+    return tuple(int(column) for column in np.argsort(-found, kind="stable")[:N_CRUX])
 
 
 def _arm(production: Policy) -> str:

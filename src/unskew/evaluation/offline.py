@@ -20,7 +20,7 @@ the propensities as given.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +35,7 @@ CUTOFF = 10
 # model to fill in what it cuts it takes most of the spread for little bias.
 LEAST_EXPOSURE = 0.01
 LEAST_EXPOSURE_WITH_MODEL = 0.2
+LEVELS = 63  # of a feature, for the model of relevance
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,10 +153,23 @@ def fit_relevance(log: ClickLog, propensities: ArrayLike) -> Callable[[Vector], 
     shown = exposed(learning, propensities, least_exposure=0.0)
     target = shown.clicks / shown.bounded
     trees = HistGradientBoostingRegressor(
-        max_iter=100, max_leaf_nodes=15, max_bins=63, early_stopping=False, random_state=0
+        max_iter=100, max_leaf_nodes=15, max_bins=LEVELS, early_stopping=False, random_state=0
     )
-    trees.fit(learning.log.features[shown.documents], target, sample_weight=shown.exposure)
-    return lambda features: np.maximum(trees.predict(features), 0.0)
+    features = learning.log.features[shown.documents]
+    inner = np.linspace(0, 1, LEVELS)[1:-1]
+    edges = [np.unique(np.quantile(known, inner)) if len(known) else known for known in map(_known, features.T)]
+    trees.fit(_levels(features, edges), target, sample_weight=shown.exposure)
+    return lambda features: np.maximum(trees.predict(_levels(features, edges)), 0.0)
+
+
+def _known(column: Vector) -> Vector:
+    return column[~np.isnan(column)]
+
+
+def _levels(features: Vector, edges: Sequence[Vector]) -> Vector:
+    """The level of each value among the quantiles of its column: scikit-learn finds those of weighted rows slowly."""
+    found = [np.searchsorted(edge, column) for edge, column in zip(edges, features.T, strict=True)]
+    return np.where(np.isnan(features), np.nan, np.column_stack(found))
 
 
 def _dcg(scores: Vector, shown: Exposed, relevance: Vector, held_out: HeldOut, cutoff: int) -> Vector:

@@ -1,0 +1,149 @@
+"""Is `auto` a default that can be trusted? Regret to the best method, and losses to plain clicks and production.
+
+    python benchmarks/default.py train runs/default --half development     # resumable; --worlds 0 5 runs only these
+    python benchmarks/default.py show runs/default --half development
+
+Every method is trained once in each of 64 simulated worlds (`default_worlds.py`) and three seeds, on the queries that
+`auto` learns from; held-out clicks measure what the rule sees, judgements what is true. Everything is kept, so that a
+rule is tried without training anew; `show` applies the rule of `auto` itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from default_worlds import HALVES, SEEDS, TRAFFIC, Scene, World, half_of, open_scene
+from unskew.comparison.automatic import HELD_OUT
+from unskew.comparison.held_out import Case, contender_of, make_case
+from unskew.diagnosis.advice import Facts, facts
+from unskew.diagnosis.assemble import diagnose
+from unskew.diagnosis.estimators.curve import NotIdentified
+from unskew.evaluation.criteria import Contender, Evidence
+from unskew.evaluation.evaluate import evaluate, score_documents
+from unskew.evaluation.production import production_of_log
+from unskew.fitting import fit
+from unskew.recipe import Recipe
+
+METHODS = ("naive", "dla", "two_tower", "low_rank", "ipw")
+OPTIONS = {"steps": 150, "hidden": (64, 32)}
+METRIC = "ndcg@10"
+
+
+@dataclass(frozen=True, eq=False)
+class KeptCase:
+    """What a log can tell of methods, and the truth about production."""
+
+    facts: Facts
+    choosing: Evidence
+    certifying: Evidence
+    production: tuple[Contender, Contender]  # on the queries that choose and on those that certify
+    test_scores: NDArray[np.float64]  # of production
+    which: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class KeptMethod:
+    """A trained method."""
+
+    choosing: Contender
+    certifying: Contender
+    test_scores: NDArray[np.float32]
+    seconds: float  # of processor time
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("train",))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--half", choices=HALVES, default=HALVES[0])
+    parser.add_argument("--worlds", type=int, nargs="+", help="numbers of worlds; default: all of the half")
+    parser.add_argument("--methods", nargs="+", help="default: those that can work")
+    parser.add_argument("--without", nargs="+", default=[], help="methods to leave out")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    for world in half_of(arguments.half):
+        if arguments.worlds is None or world.number in arguments.worlds:
+            methods = arguments.methods or usual_methods(world)
+            train_world(world, arguments.folder, [name for name in methods if name not in arguments.without])
+
+
+def usual_methods(world: World) -> list[str]:
+    """Those that can work in a world; hte, which takes as long as all others, where documents catch the eye only."""
+    marked = TRAFFIC[world.traffic] is not None
+    own = [*(["attention"] if world.person.record is not None else [])]
+    return [*METHODS, *own, *(["hte"] if marked and world.person.user == "coupled" else [])]
+
+
+def train_world(world: World, folder: Path, methods: list[str]) -> None:
+    """Train what is missing of a world."""
+    scene = None
+    for seed in SEEDS:
+        place = folder / f"{world.number:02d}-{seed}"
+        missing = [name for name in methods if not (place / f"{name}.pickle").exists()]
+        if not missing:
+            continue
+        place.mkdir(parents=True, exist_ok=True)
+        scene = scene or open_scene(world)
+        start = time.process_time()
+        train_unit(scene, seed, place, missing)
+        print(f"{world.name}, seed {seed}: {time.process_time() - start:.1f} s", flush=True)
+
+
+def train_unit(scene: Scene, seed: int, place: Path, methods: list[str]) -> None:
+    """All missing methods on one log."""
+    log = scene.log(100 * scene.world.number + seed).log
+    case = make_case(log, HELD_OUT, choosing=True)
+    assert case.choosing is not None
+    kept = place / "case.pickle"
+    if not kept.exists():
+        parts = (case.choosing, case.evidence)
+        production = tuple(Contender(production_of_log(part.held_out.log, scene.which).scores) for part in parts)
+        known = facts(diagnose(log, quick=True))
+        write(kept, KeptCase(known, *parts, production, scene.production.scores(scene.test), scene.which))  # type: ignore[arg-type]
+    for name in methods:
+        write(place / f"{name}.pickle", train_method(name, scene, case, seed))
+
+
+def train_method(name: str, scene: Scene, case: Case, seed: int) -> KeptMethod | None:
+    """One method; None where it cannot work."""
+    start = time.process_time()
+    try:
+        model = fit(Recipe.of(name, **OPTIONS, seed=seed), case.learning)
+    except (ValueError, NotIdentified) as error:
+        print(f"{name}: {error}"[:100], flush=True)
+        return None
+    seconds = time.process_time() - start
+    assert case.choosing is not None
+    contenders = (contender_of(model, part.held_out) for part in (case.choosing, case.evidence))
+    return KeptMethod(*contenders, score_documents(model.ranker(), scene.test).astype(np.float32), seconds)
+
+
+def write(place: Path, value: Any) -> None:
+    part = place.with_suffix(".part")
+    part.write_bytes(pickle.dumps(value))
+    part.rename(place)
+
+
+def read(place: Path) -> Any:
+    return pickle.loads(place.read_bytes())
+
+
+def truth(scores: Mapping[str, NDArray], scene: Scene) -> dict[str, NDArray[np.float64]]:
+    """nDCG@10 of each test query that has a relevant document."""
+    return {name: evaluate(value, scene.test, [METRIC]).values(METRIC) for name, value in scores.items()}
+
+
+if __name__ == "__main__":
+    main()
