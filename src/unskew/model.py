@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -21,6 +22,7 @@ from unskew.data.transforms import Identity
 from unskew.display import Displayed, Screen, new_axes
 from unskew.evaluation.click_prediction import ClickPrediction, predict_clicks
 from unskew.methods import Method
+from unskew.networks.averaged import AveragedRanker
 from unskew.networks.documents import Ranker
 from unskew.networks.registry import Problem
 from unskew.networks.trees import TreesRanker, from_lightgbm
@@ -48,6 +50,15 @@ class ModelRanker(Ranker):
         return self.ranker(features, mask) if codes is None else self.ranker(features, mask, codes)
 
 
+@dataclass(frozen=True, eq=False)
+class Member:
+    """Another fitted method whose ranker is averaged with that of a model, on the same transformed features."""
+
+    recipe: Recipe
+    problem: Problem
+    method: Method
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Model(Displayed):
     """A fitted method with all that is needed to serve, explain and save it.
@@ -71,12 +82,22 @@ class Model(Displayed):
     trained_on: Mapping[str, Any] = field(default_factory=dict)
     vocabulary: Vocabulary | None = None  # the documents that it knows by their ids; None: it goes by features
     trees: str | None = None  # LightGBM's text of the trees that rank instead of the method's network
+    others: tuple[Member, ...] = ()  # where it is an average of rankers: all but the first
+    weights: tuple[float, ...] = ()  # of the rankers in their average, the first included
 
     def ranker(self) -> ModelRanker:
         """The ranker, on raw features."""
         if self.trees is not None:
             return self._trees_ranker
-        return ModelRanker(self.transform, self.method.ranker()).eval()
+        own = self.method.ranker()
+        if self.others:
+            own = AveragedRanker([own, *(member.method.ranker() for member in self.others)], self.weights)
+        return ModelRanker(self.transform, own).eval()
+
+    @property
+    def name(self) -> str:
+        """The method, or those of an average."""
+        return " + ".join([self.recipe.method, *(member.recipe.method for member in self.others)])
 
     @cached_property
     def _trees_ranker(self) -> ModelRanker:
@@ -105,6 +126,8 @@ class Model(Displayed):
                 f"the log has {log.n_inputs} features, the model was trained on {self.n_features}: "
                 "evaluate on a log with the same features"
             )
+        if self.others:
+            raise ValueError(f"{self.name} is an average of rankers, and predicts no clicks: take one of its methods")
         return predict_clicks(self.method, self.encode(log))
 
     def examination(self, level: str | None = None) -> NDArray[np.float64] | None:
@@ -155,7 +178,7 @@ class Model(Displayed):
     def screen(self) -> Screen:
         curve, never_shown = self.examination(), self.trained_on.get("never_shown", [])
         trained = ", ".join(f"{value:,.0f} {name}" for name, value in self.trained_on.items() if name in COUNTED)
-        title = f"{self.recipe.method} of {self.n_features} features, trained on {trained or 'no clicks'}"
+        title = f"{self.name} of {self.n_features} features, trained on {trained or 'no clicks'}"
         if curve is None:
             return Screen(title)
         by_level = self.examinations()
@@ -175,6 +198,40 @@ class Model(Displayed):
         axes.set_ylabel("examination, relative to the top")
         axes.legend(frameon=False)
         return axes
+
+
+def average_models(models: Sequence[Model], weights: Sequence[float]) -> Model:
+    """The models as one, whose score is the weighted sum of theirs; its examination curve is that of the first.
+
+    Args:
+        models: of one log, with the same feature transform.
+        weights: one for each; divide by the spread of a model's scores for models to count alike.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> models = [unskew.fit(name, log, steps=3, progress=False) for name in ("dla", "naive")]
+    >>> average_models(models, [0.5, 0.5]).name
+    'dla + naive'
+    """
+    first = models[0]
+    for model in models:
+        if model.trees is not None or model.vocabulary is not None or model.others or not model.method.has_ranker:
+            raise ValueError(f"{model.name} cannot be averaged: only networks that rank by features can")
+        if not _same_transform(model, first):
+            raise ValueError("models to be averaged must have the same feature transform: train them on one log")
+    if len(models) == 1:
+        return first
+    if len(weights) != len(models) or not np.isfinite(weights).all():
+        raise ValueError(f"an average needs one finite weight per model: got {list(weights)} for {len(models)}")
+    others = tuple(Member(model.recipe, model.problem, model.method) for model in models[1:])
+    return replace(first, others=others, weights=tuple(float(weight) for weight in weights))
+
+
+def _same_transform(one: Model, other: Model) -> bool:
+    states = one.transform.state_dict(), other.transform.state_dict()
+    return states[0].keys() == states[1].keys() and all(
+        torch.equal(states[0][name].nan_to_num(), states[1][name].nan_to_num()) for name in states[0]
+    )
 
 
 def curve_rows(curves: Sequence[NDArray[np.float64]], never_shown: Sequence[int]) -> list[tuple[str, ...]]:

@@ -40,6 +40,11 @@ def start_recipe(recipe: Recipe, start: Model) -> Recipe:
                 f"the model to start from has {what} {had}, the recipe {wanted}: keep the model's {what}, or train "
                 "anew without it"
             )
+    if start.others:
+        raise ValueError(
+            f"the model to start from is an average of rankers ({start.name}): start from one of its methods, or train "
+            "anew without it"
+        )
     if start.vocabulary is not None:
         raise ValueError(
             f"this {start.recipe.method} knows documents by their ids, and tomorrow's are others: train it anew, "

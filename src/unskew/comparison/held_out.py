@@ -94,7 +94,7 @@ def make_case(log: ClickLog, share: float = HELD_OUT, *, choosing: bool = False)
 def contender_of(model: Model, held_out: HeldOut) -> Contender:
     """A trained model as criteria see it."""
     ranker = model.ranker()
-    if model.trees is not None:  # the method predicts clicks with a network that does not rank
+    if model.trees is not None or model.others:  # the method predicts clicks with a network that does not rank alone
         return Contender(held_out.score(ranker), held_out.score(ranker, "all"))
     return Contender(
         scores=held_out.score(ranker),

@@ -210,7 +210,9 @@ def _digest(model: Model, judged: JudgedSet, plan: Plan) -> str:
 
 def _check_model(model: Model) -> None:
     reason = None
-    if model.trees is not None:
+    if model.others:
+        reason = f"it is an average of rankers ({model.name}): tune one of its methods"
+    elif model.trees is not None:
         reason = "trees cannot be trained further: tune a model with a network, or train trees on judged data"
     elif model.vocabulary is not None:
         reason = f"this {model.recipe.method} knows documents by their ids, and judged queries bring others"

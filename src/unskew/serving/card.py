@@ -24,6 +24,7 @@ Card = dict[str, Any]
 def model_card(model: Model) -> Card:
     """What is known of a model, as plain values."""
     curve, history = model.examination(), model.history
+    methods = [model.method, *(member.method for member in model.others)]
     names = model.feature_names or tuple(f"feature {number}" for number in range(model.n_features))
     fates = [column.became for column in model.columns()] or ["as it is"] * len(names)
     if model.trees is not None:
@@ -31,9 +32,9 @@ def model_card(model: Model) -> Card:
     return {
         "library": "unskew",
         "version": version("unskew"),
-        "method": model.recipe.method,
-        "paper": model.method.paper,
-        "assumes": model.method.assumes,
+        "method": model.name,
+        "paper": "; ".join(dict.fromkeys(method.paper for method in methods)),
+        "assumes": "; ".join(dict.fromkeys(method.assumes for method in methods)),
         "ranker": "boosted trees of LightGBM" if model.trees is not None else f"network '{model.problem.network.kind}'",
         "scores_depend_on": scores_depend_on(model),
         "trained_on": dict(model.trained_on),
@@ -65,6 +66,8 @@ def scores_depend_on(model: Model) -> str | None:
 def limits(model: Model) -> list[str]:
     """What the model cannot be trusted with, as far as it knows."""
     found = [f"It is right only as far as this holds: {model.method.assumes}."]
+    if model.others:
+        found = [f"It is an average of rankers: it is right as far as those of {model.name} are, on the whole."]
     if model.trained_on.get("validation") is None:
         found.append("Nothing validated it: compare it with production before it serves (`unskew compare`).")
     never = model.trained_on.get("never_shown", [])
@@ -80,6 +83,8 @@ def limits(model: Model) -> list[str]:
 
 def training_command(model: Model) -> str:
     """The command that trains it again, with what differs from the defaults."""
+    if model.others:
+        return "unskew auto LOG --out MODEL"
     recipe = model.recipe
     options = {**recipe.hyper_parameters}
     options |= {

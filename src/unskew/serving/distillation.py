@@ -142,7 +142,7 @@ def export_trees(
         )
     write_file(target, content)
     sent = "NaN" if math.isnan(missing) else f"{missing:g}"
-    note = f"{settings.trees} trees of {kind}, distilled from {model.recipe.method}; a missing value is sent as {sent}"
+    note = f"{settings.trees} trees of {kind}, distilled from {model.name}; a missing value is sent as {sent}"
     return ExportedTrees(target, agreement, note)
 
 

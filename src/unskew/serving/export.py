@@ -124,7 +124,7 @@ def _metadata(model: Model, ranker: ModelRanker, layout: str) -> dict[str, str]:
     return {
         "format": layout,
         "unskew_version": version("unskew"),
-        "method": model.recipe.method,
+        "method": model.name,
         "transform": model.recipe.transform,
         "n_features": str(model.n_features),
         "feature_names": json.dumps(list(model.feature_names)),

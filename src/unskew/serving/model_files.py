@@ -1,7 +1,7 @@
 """Saved models: a folder of safetensors and JSON, data and never code.
 
     MODEL/model.json           method, hyper-parameters, sizes, feature transform, versions, training summary
-    MODEL/weights.safetensors  networks, running estimates and the numbers of the transform
+    MODEL/weights.safetensors  networks, running estimates and the numbers of the transform; of an average, all methods'
     MODEL/documents.parquet    of click models of ids: the documents that the model knows
     MODEL/history.json         loss terms and validation by step
     MODEL/trees.txt            LightGBM's text, where trees rank (`ranker=trees`); read as data, without LightGBM
@@ -31,8 +31,8 @@ from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.files import file_digest, json_digest, new_folder, restore
 from unskew.data.fitted_transforms import from_spec
 from unskew.data.object_storage import fetched, remote
-from unskew.methods import METHODS
-from unskew.model import Model
+from unskew.methods import METHODS, Method
+from unskew.model import Member, Model
 from unskew.networks.registry import RANKERS, Problem
 from unskew.networks.trees import from_lightgbm
 from unskew.parts import find, outside_name
@@ -60,7 +60,8 @@ def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> 
     >>> unskew.save_model(model, "model").name
     'model'
     """
-    parts = {"method": model.method, "transform": model.transform}
+    parts: dict[str, nn.Module] = {"method": model.method, "transform": model.transform}
+    parts |= {_member(number): member.method for number, member in enumerate(model.others)}
     tensors = {
         f"{part}.{name}": value.detach().cpu().clone().contiguous()
         for part, module in parts.items()
@@ -124,32 +125,28 @@ def load_model(folder: str | Path, parts: Sequence[Any] = ()) -> Model:
 def needed_parts(folder: str | Path) -> list[str]:
     """The parts from outside the package that a saved model names, as `module:Class`; nothing is imported."""
     about = _read_json(Path(folder) / ABOUT)
-    named = (about.get("method"), about.get("problem", {}).get("network", {}).get("kind"))
-    return [name for name in named if isinstance(name, str) and ":" in name]
+    described = [about, *about.get("others", [])]
+    named = [name for each in described for name in (each.get("method"), _network_kind(each))]
+    return [name for name in dict.fromkeys(named) if isinstance(name, str) and ":" in name]
+
+
+def _network_kind(about: Mapping[str, Any]) -> Any:
+    return about.get("problem", {}).get("network", {}).get("kind")
 
 
 def _build(path: Path, about: Mapping[str, Any], tensors: Mapping[str, Tensor], outside: Mapping[str, Any]) -> Model:
     """The model that `model.json` describes, if the tensors are those of such a model."""
-    method_class = _part("method", METHODS, about["method"], outside, path)
-    network = _part("network", RANKERS, about["problem"]["network"]["kind"], outside, path)
-    problem = Problem.from_json(about["problem"], network)
-    recipe = Recipe(
-        about["method"],
-        about["hyper_parameters"],
-        Settings(**about["settings"]),
-        problem.network,
-        about["transform"]["name"],
-        about.get("ranker", "network"),
-        method_class,
-    )
-    _check_sizes(path, "method", lambda: method_class(problem, **recipe.hyper_parameters), tensors)
+    recipe, problem, method = _built(path, about, "method", tensors, outside)
     _check_sizes(path, "transform", lambda: from_spec(about["transform"]["spec"]), tensors)
-    method = method_class(problem, **recipe.hyper_parameters)
     transform = from_spec(about["transform"]["spec"])
-    for part, module in {"method": method, "transform": transform}.items():
-        state = _state(tensors, part)
-        _check_finite(path, part, state)
-        module.load_state_dict(state)
+    _fill(path, "transform", transform, tensors)
+    others = tuple(
+        Member(*_built(path, {**about, **each}, _member(number), tensors, outside))
+        for number, each in enumerate(about.get("others", []))
+    )
+    weights = tuple(float(weight) for weight in about.get("weights", ()))
+    if len(weights) != (1 + len(others) if others else 0):
+        raise ValueError("an average has one weight per ranker")
     names = about["feature_names"]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("feature_names is no list of names")
@@ -165,7 +162,42 @@ def _build(path: Path, about: Mapping[str, Any], tensors: Mapping[str, Tensor], 
         trained_on=about["trained_on"],
         vocabulary=_read_vocabulary(path / VOCABULARY) if method.uses_ids else None,
         trees=_read_trees(path / TREES) if recipe.ranker == "trees" else None,
+        others=others,
+        weights=weights,
     )
+
+
+def _built(
+    path: Path, about: Mapping[str, Any], part: str, tensors: Mapping[str, Tensor], outside: Mapping[str, Any]
+) -> tuple[Recipe, Problem, Method]:
+    """A method as it was saved, with what it was built for."""
+    method_class = _part("method", METHODS, about["method"], outside, path)
+    network = _part("network", RANKERS, about["problem"]["network"]["kind"], outside, path)
+    problem = Problem.from_json(about["problem"], network)
+    recipe = Recipe(
+        about["method"],
+        about["hyper_parameters"],
+        Settings(**about["settings"]),
+        problem.network,
+        about["transform"]["name"],
+        about.get("ranker", "network"),
+        method_class,
+    )
+    _check_sizes(path, part, lambda: method_class(problem, **recipe.hyper_parameters), tensors)
+    method = method_class(problem, **recipe.hyper_parameters)
+    _fill(path, part, method, tensors)
+    return recipe, problem, method.eval()
+
+
+def _fill(path: Path, part: str, module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    state = _state(tensors, part)
+    _check_finite(path, part, state)
+    module.load_state_dict(state)
+
+
+def _member(number: int) -> str:
+    """The name of a member's tensors."""
+    return f"other{number}"
 
 
 def _state(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
@@ -241,13 +273,11 @@ def _check_finite(path: Path, part: str, state: Mapping[str, Tensor]) -> None:
 
 def _about(model: Model) -> dict[str, Any]:
     curve = model.examination()
+    average = {"others": [_method_entries(member) for member in model.others], "weights": list(model.weights)}
     return {
         "format": FORMAT,
         "version": VERSION,
-        "method": model.recipe.method,
-        "hyper_parameters": dict(model.recipe.hyper_parameters),
-        "settings": model.recipe.settings.to_json(),
-        "problem": model.problem.to_json(),
+        **_method_entries(model),
         "ranker": model.recipe.ranker,
         "transform": {"name": model.recipe.transform, "spec": model.transform.spec()},
         "feature_names": list(model.feature_names),
@@ -263,6 +293,16 @@ def _about(model: Model) -> dict[str, Any]:
             "numpy": numpy.__version__,
             "python": platform.python_version(),
         },
+        **(average if model.others else {}),
+    }
+
+
+def _method_entries(model: Model | Member) -> dict[str, Any]:
+    return {
+        "method": model.recipe.method,
+        "hyper_parameters": dict(model.recipe.hyper_parameters),
+        "settings": model.recipe.settings.to_json(),
+        "problem": model.problem.to_json(),
     }
 
 

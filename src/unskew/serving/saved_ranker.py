@@ -85,7 +85,7 @@ class SavedRanker:
         known = missing_in_training(model.transform)
         return cls(
             model.ranker(),
-            name or str(model.recipe.method),
+            name or model.name,
             model.n_features,
             model.feature_names,
             model.categories,
