@@ -58,6 +58,9 @@ def ingest(
     click: Annotated[str | None, _column("click")] = None,
     time: Annotated[str | None, _column("time; none: do not use any")] = None,
     policy_score: Annotated[str | None, _column("score by which the document was ranked")] = None,
+    display_probability: Annotated[
+        str | None, _column("probability that a stochastic ranker shows the document there")
+    ] = None,
     intervention: Annotated[str | None, _column("name of what changed the order")] = None,
     shuffled: Annotated[
         Names, _names("--shuffled", "Intervention that shuffles lists: NAME, or NAME=10 for the top 10.")
@@ -135,6 +138,7 @@ def ingest(
         "click": click,
         "time": time,
         "policy_score": policy_score,
+        "display_probability": display_probability,
         "intervention": intervention,
         "shuffled": shuffled,
         "user": user,

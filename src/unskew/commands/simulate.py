@@ -44,6 +44,9 @@ def simulate(
             help="Record what was looked at: share=1 for all sessions; misses, false_alarms, interest, on_click.",
         ),
     ] = None,
+    display_probabilities: Annotated[
+        bool, typer.Option("--display-probabilities", help="Log how likely the policy shows each document there.")
+    ] = False,
     allow_code: AllowCode = False,
     seed: Seed = 0,
     overwrite: Overwrite = False,
@@ -64,6 +67,7 @@ def simulate(
         joint=joint,
         drop_clickless=drop_clickless,
         record=parse_options(record) if record else None,
+        display_probabilities=display_probabilities,
         seed=seed,
         out=out,
         overwrite=overwrite,

@@ -17,6 +17,7 @@ LAST_POSITION = int(np.iinfo(np.int16).max)
 LARGEST_COUNT = 2.0**53  # and 2^53 + 1 is the same float64
 INFINITE = "features are finite, or missing (NaN); cut it off or leave it empty"
 NOTHING_MISSING = "here features must be finite; fill what is missing first"
+PROBABLE = "what was shown has a probability above 0 and at most 1; leave it empty where not recorded"
 ROUNDING = 1e-6  # weighted clicks may exceed weighted sessions by this share
 
 
@@ -116,7 +117,7 @@ def _check_shapes(log: ClickLog) -> None:
     per_document = {"mask": log.mask, "clicks": log.clicks, "positions": log.positions}
     per_document |= {f"events '{kind}'": counts for kind, counts in log.events.items()}
     per_list = {"sessions": log.sessions}
-    for name in ("policy_scores", "seen"):
+    for name in ("policy_scores", "display_probabilities", "seen"):
         if getattr(log, name) is not None:
             per_document[name] = getattr(log, name)
     for name in ("first_shown", "periods", "seen_sessions"):
@@ -192,6 +193,10 @@ def _check_counts(log: ClickLog) -> None:
         refuse(counts >= LARGEST_COUNT, counts, f"{{}} events '{kind}': counts from 2^53 on are not exact")
         refuse(~np.isfinite(counts) | (counts < 0), counts, f"events '{kind}' is {{}}, events are counted from 0")
         refuse((counts != 0) & ~log.mask, counts, f"events '{kind}' is {{}} in padding, where no document stands")
+    if log.display_probabilities is not None:
+        chances = log.display_probabilities
+        possible = np.isnan(chances) | ((chances > 0) & (chances <= 1))
+        refuse(~possible & log.mask, chances, f"display probability is {{}}: {PROBABLE}")
     unknown = [kind for kind in log.grades if kind != "click" and kind not in log.events]
     if unknown:
         raise ValueError(f"grades name '{unknown[0]}', of which the log counts no events: add them, or leave it out")

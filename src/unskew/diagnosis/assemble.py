@@ -21,6 +21,7 @@ from unskew.diagnosis.estimators.click_rates import ClickRates, click_rates
 from unskew.diagnosis.estimators.connectivity import Connectivity, connectivity, connectivity_by
 from unskew.diagnosis.estimators.coupling import Coupling, coupling
 from unskew.diagnosis.estimators.curve import Curve, draw_curves
+from unskew.diagnosis.estimators.display import display
 from unskew.diagnosis.estimators.harvesting import all_pairs
 from unskew.diagnosis.estimators.leaks import ClickLeaks, PositionLeaks, click_leaks, position_leaks
 from unskew.diagnosis.estimators.logger_strength import (
@@ -50,7 +51,7 @@ Progress = Callable[[int, int], None]
 QUICK = "left out by --quick"
 N_PARTS = 14  # besides estimators, bias columns and fitted models
 RARE = 0.01  # significance of each test that may reject scalar examination: there are three
-BY_LIST = ("randomization",)  # estimators that ask what stood together
+BY_LIST = ("randomization", "display")  # estimators that ask what stood together
 
 
 @dataclass(frozen=True)
@@ -162,8 +163,9 @@ def diagnose(
         raise ValueError(f"the log has no bias column '{users}' that names users; {has}")
     if cap is not None and users is None:
         raise ValueError("a cap on users needs the column that names them: pass users=… (--users COLUMN)")
+    estimators = {**ESTIMATORS, **({} if log.display_probabilities is None else {"display": display})}
     steps = _Steps(
-        progress, N_PARTS + len(log.bias) + len(log.context_names) + len(ESTIMATORS) + (0 if quick else len(LEARNT) + 1)
+        progress, N_PARTS + len(log.bias) + len(log.context_names) + len(estimators) + (0 if quick else len(LEARNT) + 1)
     )
     counted = steps.part(lambda: _counted_users(log, users, cap))
     log = _without_users(log, users, cap)
@@ -183,7 +185,7 @@ def diagnose(
         by_column={name: steps.part(partial(connectivity_by, log, name)) for name in log.bias},
         curves={
             name: steps.part(partial(estimate, log if name in BY_LIST else single, seed=seed))
-            for name, estimate in ESTIMATORS.items()
+            for name, estimate in estimators.items()
         },
         looks=steps.part(lambda: looks(log, seed=seed)),
         by_context={name: steps.part(partial(curves_by_level, log, name, seed=seed)) for name in log.context_names},

@@ -215,6 +215,15 @@ CRITERIA: dict[str, Criterion] = {
         can_tell="something of documents that were never shown, as far as the model of relevance is right",
         cannot_tell="a ranker that is better than the model of relevance: it is judged by it where nothing was shown",
     ),
+    "reweighted_clicks": Criterion(
+        measure=lambda contender, evidence: offline.reweighted_clicks(contender.scores, evidence.held_out),
+        title="reweighted clicks",
+        measures="click rate of the top 10 places, from impressions where the ranking agrees with what was shown, each "
+        "counting one over the logged probability of its display",
+        can_tell="what would be clicked, without any model of examination, where a stochastic ranker logs its chances",
+        cannot_tell="anything where the ranker hardly draws: it rests on the impressions that agree; effects of what "
+        f"stands around; {NEVER_SHOWN}",
+    ),
     "click_likelihood": Criterion(
         measure=click_likelihood,
         title="click likelihood",

@@ -14,6 +14,11 @@ else 0, and $j_d$ is the rank by the scores among the candidates of the query; e
   2023). The model speaks where the bound cuts and for documents never shown; where $e_d > \tau N$ clicks alone decide,
   so its bound is higher than that of the others.
 
+* `reweighted_clicks`: the click rate of a shown place under the ranking, $\sum_i w_i c_i / \sum_i w_i$ over
+  impressions, $w_i = 1 / \pi_i$ where the ranking puts the document where it stood and 0 elsewhere, $\pi_i$ the logged
+  probability that the document stood there (the item-position estimator of Li et al., KDD 2018, self-normalized). It
+  needs no propensities: a click may depend on document and position in any way, but not on what stands around.
+
 Propensities relative to the top make relevance the click rate on top. Queries count by their sessions. Intervals take
 the propensities as given.
 """
@@ -128,20 +133,48 @@ def dr(
     return _weighted(held_out, _dcg(scores, shown, corrected, held_out, cutoff))
 
 
+def reweighted_clicks(scores: Vector, held_out: HeldOut, *, cutoff: int = CUTOFF) -> Vector:
+    """Clicks per shown place down to rank k, from logged display probabilities; one value per query."""
+    log = held_out.log
+    if log.display_probabilities is None:
+        raise NotMeasured("no display probabilities are logged")
+    if log.features_change:
+        raise NotMeasured("features or context change between showings: what else might have been shown is not known")
+    documents, queries = held_out.candidates()
+    first, size = rank_ranges(scores[documents], queries)
+    place = np.zeros(len(log.features), dtype=np.int64)
+    place[documents] = np.arange(len(documents))
+    counted = log.mask & ~np.isnan(log.display_probabilities) & (log.positions < cutoff)
+    lists, columns = np.nonzero(counted)
+    here, position = place[log.versions[lists, columns]], log.positions[lists, columns]
+    there = (first[here] <= position) & (position < first[here] + size[here])
+    weight = there / size[here] / log.display_probabilities[lists, columns].astype(np.float64)
+    query = held_out.query_of_list[lists]
+    clicks = held_out.sum_by_query(query, weight * log.clicks[lists, columns])
+    return of_ratio(clicks, held_out.sum_by_query(query, weight * log.sessions[lists]))
+
+
 def rank_discounts(scores: Vector, queries: Numbers, cutoff: int = CUTOFF) -> Vector:
     """The discount of each document's rank in its query; documents with equal scores share theirs evenly."""
+    first, size = rank_ranges(scores, queries)
+    rank = np.arange(int((first + size).max(initial=0)))
+    discount = np.where(rank < cutoff, 1 / np.log2(2.0 + rank), 0.0)
+    total = np.concatenate([[0.0], np.cumsum(discount)])
+    return np.where(size == 1, discount[first], (total[first + size] - total[first]) / size)
+
+
+def rank_ranges(scores: Vector, queries: Numbers) -> tuple[Numbers, Numbers]:
+    """The first rank of each document in its query, from 0, and how many with equal scores share the ranks from it."""
     if not np.isfinite(scores).all():
         raise ValueError("a candidate has no finite score: score all of them")
     order = np.lexsort((-scores, queries))
-    sorted_queries, sorted_scores = queries[order], scores[order]
-    starts = np.concatenate([[True], np.diff(sorted_queries) != 0])
+    starts = np.concatenate([[True], np.diff(queries[order]) != 0])
     rank = np.arange(len(order)) - np.flatnonzero(starts)[np.cumsum(starts) - 1]
-    discount = np.where(rank < cutoff, 1 / np.log2(2.0 + rank), 0.0)
-    tie = np.cumsum(starts | np.concatenate([[True], np.diff(sorted_scores) != 0])) - 1
-    shared = (np.bincount(tie, discount) / np.bincount(tie))[tie]
-    discounts = np.empty(len(order))
-    discounts[order] = shared
-    return discounts
+    new = starts | np.concatenate([[True], np.diff(scores[order]) != 0])
+    tie = np.cumsum(new) - 1
+    first, size = np.empty_like(rank), np.empty_like(rank)
+    first[order], size[order] = rank[new][tie], np.bincount(tie)[tie]
+    return first, size
 
 
 def fit_relevance(log: ClickLog, propensities: ArrayLike) -> Callable[[Vector], Vector]:

@@ -40,6 +40,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "time": ("time", "timestamp", "ts", "event_time", "datetime", "created_at"),
     "event": ("event", "event_type", "event_name", "action", "action_name"),
     "policy_score": ("policy_score", "logging_score", "production_score"),
+    "display_probability": ("display_probability", "display_prob", "logging_probability"),
     "intervention": ("intervention",),
 }
 PAGES = ("page", "page_number", "page_no", "page_index", "page_num", "result_page")  # never a feature
@@ -58,9 +59,9 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "ubi": ("session", "query", "document", "position", "event"),
 }
 OPTIONAL: dict[str, tuple[str, ...]] = {
-    "impressions": ("time", "policy_score", "intervention"),
-    "events": ("time", "policy_score", "intervention"),
-    "separate": ("time", "policy_score", "intervention"),
+    "impressions": ("time", "policy_score", "display_probability", "intervention"),
+    "events": ("time", "policy_score", "display_probability", "intervention"),
+    "separate": ("time", "policy_score", "display_probability", "intervention"),
     "ubi": ("time",),
 }
 CLICK_KIND = "click"  # what a grade calls clicks, whatever their column is
@@ -76,7 +77,7 @@ class Columns(ImpressionColumns):
 
     single: ClassVar[tuple[str, ...]] = (
         *("session", "query", "document", "position", "row", "page", "click", "event", "time"),
-        *("policy_score", "intervention", "user", "seen"),
+        *("policy_score", "display_probability", "intervention", "user", "seen"),
     )
     form: str | None = None
     row: str | None = None  # of a grid; the position counts within it

@@ -27,7 +27,7 @@ def write_event_table(log: ClickLog, path: str | Path, rng: np.random.Generator)
     """Write one row per impression as parquet; gives the number of rows.
 
     Columns: session_id, query, document, position, clicked, timestamp and, where the log has them, policy_score,
-    intervention and the bias columns. Sessions come in the order of their time.
+    display_probability, intervention and the bias columns. Sessions come in the order of their time.
     """
     tables = event_tables(log, rng)
     first = next(tables, None)
@@ -108,6 +108,8 @@ def _table(log: ClickLog, lists: NDArray, clicks: NDArray[np.bool_], sessions: N
     }
     if log.policy_scores is not None:
         columns["policy_score"] = pa.array(log.policy_scores[lists][mask])
+    if log.display_probabilities is not None:
+        columns["display_probability"] = pa.array(log.display_probabilities[lists][mask], from_pandas=True)
     if log.interventions is not None:
         columns["intervention"] = of_lists(log.interventions)
     shown = log.select(lists).to_table(features=True) if log.features_change or log.context_names else None

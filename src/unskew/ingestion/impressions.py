@@ -1,6 +1,6 @@
 """Rows of an event table in one form: ids, position, click, time and the rest under names of our own.
 
-    session query document position click|kind time score intervention bias_0 … feature_0 …
+    session query document position click|kind time score display intervention bias_0 … feature_0 …
 
 A value that cannot be used is null there, and `reasons` says for which rows that is a reason to leave them out.
 """
@@ -16,7 +16,7 @@ import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 import numpy as np
 
-from unskew.data.checks import LAST_POSITION
+from unskew.data.checks import LAST_POSITION, ROUNDING
 from unskew.data.clicks.shuffles import parse_shuffled
 from unskew.ingestion.columns import Columns, value_at
 from unskew.ingestion.engines import Engine
@@ -48,6 +48,7 @@ class Shape:
     bias: tuple[tuple[str, bool], ...] = ()  # name, and whether its values are levels rather than numbers
     time: bool = False
     score: bool = False
+    display: bool = False  # whether `display` is the probability to stand there; null: not recorded
     intervention: bool = False
     shuffled: Mapping[str, int] = field(default_factory=dict)  # interventions that shuffle so many positions
     context: tuple[tuple[str, bool], ...] = ()  # name, and whether its values are categories rather than numbers
@@ -68,10 +69,11 @@ class Shape:
 
     @property
     def extras(self) -> list[str]:
-        """Columns that go with each shown document: bias columns, intervention, score, context, events and looks."""
+        """Columns that go with each shown document: bias columns, context, events, intervention, score and the rest."""
         numbered = {"bias": self.bias, "context": self.context, "event": self.kinds}
         names = [f"{name}_{number}" for name, found in numbered.items() for number in range(len(found))]
-        return names + ["intervention"] * self.intervention + ["score"] * self.score + ["seen"] * self.seen
+        single = {"intervention": self.intervention, "score": self.score, "display": self.display, "seen": self.seen}
+        return names + [name for name, there in single.items() if there]
 
     @property
     def levels(self) -> dict[str, str]:
@@ -115,6 +117,8 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
         taken["intervention"] = value("intervention").cast("string").fill_null(NO_INTERVENTION)
     if columns.policy_score is not None:
         taken["score"] = _finite(value("policy_score"))
+    if columns.display_probability is not None:
+        taken["display"] = _probabilities(value("display_probability"))
     if columns.user is not None:
         taken["user"] = id_values(value("user"))
     bias = []
@@ -142,6 +146,7 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
         bias=tuple(bias),
         time=columns.time is not None,
         score=columns.policy_score is not None,
+        display=columns.display_probability is not None,
         intervention=columns.intervention is not None,
         shuffled=parse_shuffled(columns.shuffled),
         context=tuple(context),
@@ -200,6 +205,8 @@ def reasons(rows: ir.Table, shape: Shape, first_position: int, n_positions: int 
         found["bad_click"] = rows.click.isnull()
     if "seen" in rows.columns:
         found["bad_look"] = (rows.seen < 0).fill_null(False)
+    if shape.display:
+        found["bad_probability"] = shown & (rows.display < 0).fill_null(False)
     if shape.time:
         found["bad_time"] = rows.time.isnull()
     numbers = ["score"] * shape.score + [f"bias_{i}" for i, (_, is_level) in enumerate(shape.bias) if not is_level]
@@ -311,6 +318,17 @@ def _clicks(value: Any, refuse: Any) -> Any:
         return ibis.cases((word.isin(CLICKED), 1), (word.isin(NOT_CLICKED), 0), else_=ibis.null("int8")).cast("int8")
     number = value if kind.is_integer() else _whole_numbers(value, refuse)
     return ibis.cases((number == 0, 0), (number >= 1, 1), else_=ibis.null("int8")).cast("int8")
+
+
+def _probabilities(value: Any) -> Any:
+    """Above 0 and at most 1, null where nothing was recorded, and -1 for what is impossible."""
+    number = _finite(value)
+    possible = (number > 0) & (number <= 1 + ROUNDING)
+    missing = value.isnull() | (value.isnan() if value.type().is_floating() else ibis.literal(False))
+    missing = missing | ((value.strip() == "") if value.type().is_string() else ibis.literal(False))
+    chance = ibis.least(number, 1.0)
+    cases = ((missing, ibis.null("float64")), (possible.fill_null(False), chance))
+    return ibis.cases(*cases, else_=-1.0).cast("float32")
 
 
 def _looks(value: Any) -> Any:

@@ -36,6 +36,12 @@ REASONS: dict[str, Reason] = {
     "bad_look": Reason(
         "rows whose look is no number from 0", "rows", "write 0 or 1, or seconds; leave it empty where not recorded"
     ),
+    "bad_probability": Reason(
+        "rows whose display probability is not above 0 and at most 1",
+        "rows",
+        "name the probability that the document stands at its position, no score and no logarithm; leave it empty "
+        "where not recorded",
+    ),
     "bad_time": Reason("rows without a readable time", "rows", "write ISO times or numbers since 1970, or --time none"),
     "bad_number": Reason(
         "rows without a finite number as policy score or bias value", "rows", "fill the column, or do not name it"
@@ -147,6 +153,7 @@ class Ingested:
     about_columns: Sequence[str] = ()  # sentences: outcomes, scores
     missing: Mapping[str, int] = field(default_factory=dict)  # documents in which a feature is missing
     recorded: int | None = None  # sessions in which looks were recorded; None: no look was asked for
+    without_probability: int | None = None  # impressions without a display probability; None: no column has it
 
     @property
     def remarks(self) -> list[str]:
@@ -166,6 +173,11 @@ class Ingested:
             share = self.recorded / max(self.sessions, 1)
             found.append(
                 f"Looks are recorded in {self.recorded:,} sessions ({share:.0%}); unskew diagnose checks them."
+            )
+        if self.without_probability:
+            found.append(
+                f"{self.without_probability:,} of {self.impressions:,} impressions have no display probability: they "
+                "stay, and estimators that use it leave them out."
             )
         found += self.about_columns
         if self.versions > self.documents:

@@ -9,6 +9,7 @@ from typing import Any
 
 import ibis
 import ibis.expr.types as ir
+import numpy as np
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import ABOUT, write_shards
@@ -86,6 +87,7 @@ def report_of(opened: Opened, shown: ReadImpressions, n_rows: int, logs: Counted
         about_columns=(*opened.remarks, *dropped.remarks),
         missing=shown.missing,
         recorded=logs.recorded if shown.shape.seen else None,
+        without_probability=logs.without_probability if shown.shape.display else None,
     )
 
 
@@ -210,6 +212,7 @@ class Counted:
         names = ("impressions", "sessions", "clicks", "lists", "queries", "documents", "versions", "shards")
         self.totals = dict.fromkeys(names, 0)
         self.recorded = 0  # sessions with looks
+        self.without_probability = 0  # impressions whose display probability was not recorded
 
     def __iter__(self) -> Iterator[ClickLog]:
         for log in self.logs:
@@ -217,4 +220,7 @@ class Counted:
             found = zip(self.totals, (*sizes, log.n_documents, len(log.features), 1), strict=True)
             self.totals |= {name: self.totals[name] + round(size) for name, size in found}
             self.recorded += 0 if log.seen_sessions is None else round(float(log.seen_sessions.sum()))
+            if log.display_probabilities is not None:
+                unknown = np.isnan(log.display_probabilities).sum(axis=1) * log.sessions
+                self.without_probability += round(float(unknown.sum()))
             yield log

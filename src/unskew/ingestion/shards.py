@@ -91,6 +91,7 @@ def shard_log(patterns: pa.Table, documents: pa.Table, schema: Schema, dropped: 
         sessions=rows.sessions,
         bias={name: column(f"bias_{number}") for number, (name, _) in enumerate(shape.bias)},
         policy_scores=rows.extras["score"] if shape.score else None,
+        display_probabilities=rows.extras["display"] if shape.display else None,
         interventions=BiasColumn(_one_each_list(rows, "intervention", "intervention"), column("intervention").levels)
         if shape.intervention
         else None,

@@ -241,7 +241,8 @@ def estimate_propensities(
     `fit` learns examination along with a ranker; `diagnose` shows every estimator that the log supports.
 
     Args:
-        estimator: `auto` takes randomization if enough of the log is shuffled, else all_pairs.
+        estimator: `auto` takes randomization if enough of the log is shuffled, else all_pairs, else display (logged
+            display probabilities).
         by: a bias column: one curve for each of its levels, each relative to its own top.
         options: of the estimator, such as `n_bootstrap`, `level`, `seed`, `intervention`.
 

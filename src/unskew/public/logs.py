@@ -53,6 +53,7 @@ def simulate(
     joint: bool = False,
     drop_clickless: bool = False,
     record: Mapping[str, float] | None = None,
+    display_probabilities: bool = False,
     seed: int = 0,
     train: Judged | None = None,
     threads: int = 2,
@@ -75,6 +76,7 @@ def simulate(
         joint: keep which documents were clicked together.
         drop_clickless: leave sessions without a click out of the log; implies `joint`.
         record: what a record of looks keeps of them (`share`, `misses`, `false_alarms`, `interest`); None: no record.
+        display_probabilities: log how likely the policy shows each document where it stands.
         train: judged data that policy and user are fitted to; default: `judged` itself.
         chunk: queries in work at a time; neither it nor `threads` changes the log.
         out: folder for the log; the truth is written beside it.
@@ -97,6 +99,7 @@ def simulate(
             joint=joint,
             drop_clickless=drop_clickless,
             record=record,
+            display_probabilities=display_probabilities,
             seed=seed,
             train=None if train is None else as_judged(train, "train"),
             threads=threads,

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.parts import name_of
+from unskew.simulation import display
 from unskew.simulation.ranking_svm import LinearScorer, train_ranking_svm
 from unskew.simulation.showings import Candidates, Index, Showings, concatenate, one_order, sampled_orders, team_draft
 from unskew.simulation.users import make
@@ -47,6 +48,15 @@ class Policy(ABC):
     def show(self, candidates: Candidates, sessions: Index, n_shown: int, rng: Generator) -> Showings:  # noqa: ARG002
         """Lists shown to so many sessions of each query."""
         return one_order(candidates, sessions, n_shown)
+
+    def display(self, candidates: Candidates, n_shown: int) -> Scores:
+        """Probability of each candidate to stand at each position, `[queries, docs, shown]`."""
+        if type(self).show is not Policy.show:
+            raise ValueError(
+                f"{type(self).__name__} draws orders and does not say how likely each is: simulate without display "
+                "probabilities, or write its method `display`"
+            )
+        return display.of_one_order(candidates, n_shown)
 
     def shown_scores(self, scores: Scores, loggers: Index) -> Scores:
         """Scores of the lists, `[lists, shown]`, from those of all loggers, `[lists, shown, loggers]`."""
@@ -111,6 +121,11 @@ class Random(Policy):
 
     def show(self, candidates: Candidates, sessions: Index, n_shown: int, rng: Generator) -> Showings:
         return sampled_orders(candidates, sessions, n_shown, self.orders_per_query, rng)
+
+    def display(self, candidates: Candidates, n_shown: int) -> Scores:
+        sizes = np.maximum(candidates.sizes, 1)[:, None, None]
+        possible = candidates.mask[:, :, None] & (np.arange(n_shown) < sizes)
+        return np.where(possible, 1 / sizes, 0.0)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -197,6 +212,9 @@ class PlackettLuce(Policy):
     def show(self, candidates: Candidates, sessions: Index, n_shown: int, rng: Generator) -> Showings:
         return sampled_orders(candidates, sessions, n_shown, self.orders_per_query, rng)
 
+    def display(self, candidates: Candidates, n_shown: int) -> Scores:
+        return display.of_sampled_orders(candidates, n_shown)
+
 
 @dataclass(kw_only=True, eq=False)
 class Mixed(Policy):
@@ -234,15 +252,23 @@ class Mixed(Policy):
         return np.stack([_policy(logger).scores(judged) for logger in self.loggers], axis=1)
 
     def show(self, candidates: Candidates, sessions: Index, n_shown: int, rng: Generator) -> Showings:
-        n_loggers = len(self.loggers)
-        shares = np.full(n_loggers, 1 / n_loggers) if self.shares is None else np.asarray(self.shares, dtype=np.float64)
-        turns = rng.multinomial(sessions, shares / shares.sum())  # [queries, loggers]
+        turns = rng.multinomial(sessions, self._turns)  # [queries, loggers]
         parts = []
         for number, logger in enumerate(self.loggers):
-            own = Candidates(candidates.documents, candidates.mask, candidates.scores[..., number])
-            shown = _policy(logger).show(own, turns[:, number], n_shown, rng)
+            shown = _policy(logger).show(_scored_by(candidates, number), turns[:, number], n_shown, rng)
             parts.append(replace(shown, loggers=np.full(shown.n_lists, number)))
         return concatenate(parts)
+
+    def display(self, candidates: Candidates, n_shown: int) -> Scores:
+        own = (_policy(logger).display(_scored_by(candidates, i), n_shown) for i, logger in enumerate(self.loggers))
+        return sum((share * part for share, part in zip(self._turns, own, strict=True)), np.zeros(()))
+
+    @property
+    def _turns(self) -> Scores:
+        """Share of the sessions of each logger."""
+        n_loggers = len(self.loggers)
+        shares = np.full(n_loggers, 1 / n_loggers) if self.shares is None else np.asarray(self.shares, dtype=np.float64)
+        return shares / shares.sum()
 
     def columns(self, loggers: Index, mask: NDArray[np.bool_]) -> dict[str, BiasColumn]:  # noqa: ARG002
         return {"arm": BiasColumn(loggers, _arm_names(self.loggers))} if self.arms else {}
@@ -307,6 +333,11 @@ def make_policy(name: str | type[Policy], **hyper: Any) -> Policy:
 
 def _policy(chosen: Policy | str | type[Policy]) -> Policy:
     return make_policy(chosen) if isinstance(chosen, str | type) else chosen
+
+
+def _scored_by(candidates: Candidates, logger: int) -> Candidates:
+    """Candidates with the scores of one of several loggers."""
+    return Candidates(candidates.documents, candidates.mask, candidates.scores[..., logger])
 
 
 def _arm_names(loggers: Sequence[Policy | str]) -> tuple[str, ...]:

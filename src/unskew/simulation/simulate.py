@@ -25,12 +25,13 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn, Patterns, compact_counts
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.simulation.browsing import Expectation, GradedUser, Shown, User, count_sessions
+from unskew.simulation.display import after_interventions
 from unskew.simulation.independent import RealClick
 from unskew.simulation.interventions import check_interventions, intervene
 from unskew.simulation.patterns import Counted, count_patterns
 from unskew.simulation.policies import POLICIES, Policy, make_policy
 from unskew.simulation.record import Record
-from unskew.simulation.showings import Candidates, Index
+from unskew.simulation.showings import Candidates, Index, Showings
 from unskew.simulation.truth import Simulation, Truth, check_target
 from unskew.simulation.users import USERS, describe, make, make_user
 
@@ -58,6 +59,7 @@ class World:
     joint: bool
     drop_clickless: bool
     record: Record | None
+    display: bool
     seed: int
     key: tuple[int, ...]  # of its random streams: the seed, and what else tells draws apart
 
@@ -74,6 +76,7 @@ class World:
             "n_shown": self.n_shown,
             "drop_clickless": self.drop_clickless,
             "record": None if self.record is None else asdict(self.record),
+            **({"display_probabilities": True} if self.display else {}),
             "seed": self.seed,
         }
 
@@ -91,6 +94,7 @@ class _Part:
     counted: Counted
     looks: Index | None  # [lists, shown]; None: no record
     recorded: Index | None  # [lists], sessions in which looks were recorded
+    chances: NDArray[np.float32] | None  # [lists, shown], to stand there; None: not asked for
 
 
 def simulate(
@@ -104,6 +108,7 @@ def simulate(
     joint: bool = False,
     drop_clickless: bool = False,
     record: Mapping[str, Any] | Record | None = None,
+    display_probabilities: bool = False,
     seed: int = 0,
     train: JudgedSet | None = None,
     threads: int = 2,
@@ -123,6 +128,7 @@ def simulate(
         joint: keep which documents were clicked together.
         drop_clickless: leave sessions without a click out of the log; implies `joint`.
         record: how looks are recorded in the log, options of `Record`, e.g. `{"misses": 0.2}`; default: not at all.
+        display_probabilities: log how likely the policy shows each document where it stands.
         train: judged data that policy and user are fitted to; default: `judged` itself.
         chunk: queries in work at a time; neither it nor `threads` changes the log.
         progress: called with the sessions done and the sessions in all.
@@ -141,6 +147,7 @@ def simulate(
         joint=joint,
         drop_clickless=drop_clickless,
         record=record,
+        display_probabilities=display_probabilities,
         seed=seed,
         train=train,
     )
@@ -161,6 +168,7 @@ def new_world(
     joint: bool = False,
     drop_clickless: bool = False,
     record: Mapping[str, Any] | Record | None = None,
+    display_probabilities: bool = False,
     seed: int = 0,
     train: JudgedSet | None = None,
 ) -> World:
@@ -185,6 +193,7 @@ def new_world(
         joint=joint or drop_clickless or not user.independent,
         drop_clickless=drop_clickless,
         record=make("record", {"looks": Record}, "looks", record) if isinstance(record, Mapping) else record,
+        display=display_probabilities,
         seed=seed,
         key=(seed,),
     )
@@ -295,7 +304,16 @@ def _draw_block(world: World, block: int) -> _Part:
         counted=counted,
         looks=looks,
         recorded=recorded,
+        chances=_chances(world, candidates, plan, mask) if world.display else None,
     )
+
+
+def _chances(world: World, candidates: Candidates, plan: Showings, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Probability of each shown document to stand where it stands, over all that the policy may show the query."""
+    lengths = np.minimum(candidates.sizes, world.n_shown)
+    found = after_interventions(world.policy.display(candidates, world.n_shown), lengths, world.interventions)
+    chances = found[plan.queries[:, None], plan.places, np.arange(world.n_shown)]
+    return np.where(mask, np.clip(chances, np.finfo(np.float32).tiny, 1.0), 0.0).astype(np.float32)
 
 
 def assemble(world: World, parts: list[_Part]) -> Simulation:
@@ -327,6 +345,7 @@ def assemble(world: World, parts: list[_Part]) -> Simulation:
         interventions=BiasColumn(gather(lambda part: part.interventions), levels) if world.interventions else None,
         seen=compact_counts(gather(lambda part: np.asarray(part.looks))) if world.record else None,
         seen_sessions=compact_counts(gather(lambda part: np.asarray(part.recorded))) if world.record else None,
+        display_probabilities=gather(lambda part: np.asarray(part.chances)) if world.display else None,
     )
     on_top = parts[0].expected.clicks_on_top is not None
     return Simulation(

@@ -51,6 +51,7 @@ class Impressions:
     counted: bool = False
     bias: Mapping[str, BiasColumn] = field(default_factory=dict)  # [rows]
     policy_scores: NDArray | None = None  # [rows]
+    display_probabilities: NDArray | None = None  # [rows]; NaN: not recorded
     events: Mapping[str, NDArray] = field(default_factory=dict)  # kind -> [rows], counted as clicks are
     grades: Mapping[str, float] = field(default_factory=dict)  # weights of kinds in training
     seen: NDArray | None = None  # [rows], looked at or not, or in how many sessions; NaN: not recorded
@@ -130,6 +131,7 @@ def build_log(
         patterns=_patterns(kind, clicks, sessions, distinct=distinct) if joint and shown.single else None,
         bias={name: column.select(first) for name, column in bias.items()},
         policy_scores=_mean_scores(grid, shown.policy_scores, sessions),
+        display_probabilities=_harmonic_mean(grid, shown.display_probabilities, sessions),
         interventions=None if shown.interventions is None else shown.interventions.select(first),
         first_shown=None if shown.times is None else _earliest(shown.times, kind, len(first)),
         periods=None if shown.periods is None else shown.periods[first],
@@ -155,6 +157,8 @@ def _key(shown: Impressions, rows: Integers, mask: NDArray[np.bool_], bias: Mapp
     parts = [np.where(mask, values[rows], -1) for values in (shown.versions, shown.positions)]
     columns = [*bias.values(), *([] if shown.interventions is None else [shown.interventions])]
     others = [values for values in (shown.periods, shown.context) if values is not None]
+    if shown.display_probabilities is not None:  # recorded or not: the rest may come from another ranker
+        others.append(np.isnan(shown.display_probabilities[rows]) & mask)
     parts += [values.reshape(len(rows), -1) for values in (*(column.values for column in columns), *others)]
     return np.concatenate([part.astype(np.float64) for part in parts], axis=1)
 
@@ -182,6 +186,16 @@ def _mean_scores(grid: _Grid, scores: NDArray | None, sessions: NDArray) -> NDAr
         return None
     sums = grid.sums(grid.spread(scores.astype(np.float64, copy=False)) * sessions[:, None])
     return (sums / grid.sums(sessions)[:, None]).astype(np.float32)
+
+
+def _harmonic_mean(grid: _Grid, chances: NDArray | None, sessions: NDArray) -> NDArray[np.float32] | None:
+    """Over the sessions of a list: its inverse is the mean weight of an impression, whichever rankers drew the list."""
+    if chances is None:
+        return None
+    inverse = grid.spread(1 / chances.astype(np.float64))
+    with np.errstate(divide="ignore"):
+        mean = grid.sums(sessions)[:, None] / grid.sums(inverse * sessions[:, None])
+    return np.where(grid.mask[grid.first], mean, 0.0).astype(np.float32)
 
 
 def _earliest(times: Integers, kind: Integers, n_lists: int) -> Integers:

@@ -34,7 +34,7 @@ from unskew.display import Displayed, Screen, new_axes
 
 BY_LIST = (
     *("versions", "mask", "clicks", "sessions", "positions", "context"),
-    *("policy_scores", "first_shown", "periods", "seen", "seen_sessions"),
+    *("policy_scores", "display_probabilities", "first_shown", "periods", "seen", "seen_sessions"),
 )
 
 
@@ -63,6 +63,7 @@ class ClickLog(Displayed):
     patterns: Patterns | None = None
     bias: Mapping[str, BiasColumn] = field(default_factory=dict)
     policy_scores: NDArray[np.float32] | None = None  # [lists, docs]
+    display_probabilities: NDArray[np.float32] | None = None  # [lists, docs], to stand there; NaN: not recorded
     interventions: BiasColumn | None = None  # per list, which intervention changed it; its first level is "none"
     shuffled: Mapping[str, int] = field(default_factory=dict)  # interventions that shuffle, and so many positions
     first_shown: NDArray[np.int64] | None = None  # [lists], microseconds since 1970
@@ -422,6 +423,7 @@ class ClickLog(Displayed):
         features: Sequence[str] | None = None,
         bias: Sequence[str] = (),
         policy_score: str | None = None,
+        display_probability: str | None = None,
         intervention: str | None = None,
         sessions: str | None = None,
         weight: str | None = None,
@@ -442,6 +444,8 @@ class ClickLog(Displayed):
                 categories, an empty cell is a missing value, and a document has a version for each row of features.
             bias: columns besides position that may change what is seen; text and integers are levels.
             policy_score: column with the score by which the document was ranked.
+            display_probability: column with the probability that a stochastic ranker showed the document at this
+                position, above 0; empty: not recorded. Sessions of a list are given their harmonic mean.
             intervention: column that names what changed the order; its value for "nothing did" is `none`.
             sessions: column that says how often the list was shown, when clicks are counts; such a log is not joint.
             weight: column with the weight of the session, when sessions do not count alike.
@@ -464,6 +468,7 @@ class ClickLog(Displayed):
             click=click,
             time=time,
             policy_score=policy_score,
+            display_probability=display_probability,
             intervention=intervention,
             seen=seen,
             bias=bias,
@@ -500,9 +505,10 @@ class ClickLog(Displayed):
         """A pyarrow table with one row per shown document.
 
         Columns: list (its number), query, document, position, clicks and sessions of the list; where the log has them
-        policy_score, intervention, first_shown, period, seen and seen_sessions; a column for each kind of event, each
-        bias column and, if asked, each feature and feature of the context. Which documents were clicked together is
-        not in it. `from_table(..., session="list", click="clicks", sessions="sessions")` reads it back.
+        policy_score, display_probability, intervention, first_shown, period, seen and seen_sessions; a column for each
+        kind of event, each bias column and, if asked, each feature and feature of the context. Which documents were
+        clicked together is not in it. `from_table(..., session="list", click="clicks", sessions="sessions")` reads it
+        back.
         """
         return log_to_table(self, features=features)
 

@@ -13,7 +13,7 @@ class ImpressionColumns:
 
     single: ClassVar[tuple[str, ...]] = (
         *("session", "query", "document", "position", "click"),
-        *("time", "policy_score", "intervention", "seen"),
+        *("time", "policy_score", "display_probability", "intervention", "seen"),
     )
     session: str | None = None
     query: str | None = None
@@ -22,6 +22,7 @@ class ImpressionColumns:
     click: str | None = None
     time: str | None = None
     policy_score: str | None = None
+    display_probability: str | None = None  # to stand at this position, under the ranker that drew the list
     intervention: str | None = None
     seen: str | None = None  # whether, or for how many seconds, the document was looked at
     bias: Sequence[str] = ()

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.data.checks import check_columns, check_places, check_same, check_values
+from unskew.data.checks import PROBABLE, ROUNDING, check_columns, check_places, check_same, check_values
 from unskew.data.clicks.build import Documents, Impressions, build_log
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.column_names import ImpressionColumns
@@ -84,6 +84,7 @@ def log_from_table(
         counted=sessions is not None,
         bias={name: BiasColumn(*levels_or_numbers(data, name)) for name in columns.bias},
         policy_scores=_scores(data, columns.policy_score),
+        display_probabilities=_probabilities(data, columns.display_probability),
         interventions=_interventions(data, ids, columns.intervention),
         events={name: _counts(data, name) for name in events},
         seen=_looks(data, columns.seen, sessions),
@@ -108,7 +109,7 @@ def log_from_table(
 def _check_table(data: pa.Table, columns: ImpressionColumns, counts: Sequence[str]) -> Sequence[str]:
     """Refuse a table without rows, or with holes where none may be; the features."""
     whole = [*columns.named, *counts]
-    may_lack = [*columns.context, *([] if columns.seen is None else [columns.seen])]
+    may_lack = [*columns.context, *(name for name in (columns.seen, columns.display_probability) if name is not None)]
     check_columns(data, [name for name in whole if name not in may_lack])
     check_columns(data, may_lack, holes=True)
     if data.num_rows == 0:
@@ -227,6 +228,16 @@ def _scores(data: pa.Table, name: str | None) -> NDArray | None:
     scores = numbers(data, name)
     check_values(scores, np.isfinite(scores), name, "scores are finite")
     return scores
+
+
+def _probabilities(data: pa.Table, name: str | None) -> NDArray | None:
+    """Of each shown document, to stand where it stood; NaN where that was not recorded."""
+    if name is None:
+        return None
+    chances = numbers(data, name)
+    chances = np.where((chances > 1) & (chances <= 1 + ROUNDING), 1.0, chances)
+    check_values(chances, np.isnan(chances) | ((chances > 0) & (chances <= 1)), name, PROBABLE)
+    return chances
 
 
 def _first_times(data: pa.Table, ids: _Ids, name: str | None) -> Integers | None:

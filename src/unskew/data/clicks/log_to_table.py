@@ -35,6 +35,8 @@ def log_to_table(log: ClickLog, *, features: bool = False) -> pa.Table:
     }
     if log.policy_scores is not None:
         columns["policy_score"] = pa.array(log.policy_scores[log.mask])
+    if log.display_probabilities is not None:
+        columns["display_probability"] = pa.array(log.display_probabilities[log.mask], from_pandas=True)
     if log.interventions is not None:
         columns["intervention"] = column(log.interventions)
     if log.first_shown is not None:

@@ -19,7 +19,7 @@ class LogSchema:
         *("features", "categories", "context", "bias", "interventions", "events"),
         *("policy_scores", "first_shown", "periods", "seen", "joint", "graded"),
     )
-    OPTIONAL: ClassVar = ("grades", "shuffled")  # which earlier logs lack
+    OPTIONAL: ClassVar = ("grades", "shuffled", "display_probabilities")  # which earlier logs lack
 
     def __init__(self, log: ClickLog):
         self._fixed = _fixed(log)
@@ -54,6 +54,7 @@ def _fixed(log: ClickLog) -> dict[str, Any]:
         "interventions": log.interventions is not None,
         "events": list(log.events),
         "policy_scores": log.policy_scores is not None,
+        "display_probabilities": log.display_probabilities is not None,
         "first_shown": log.first_shown is not None,
         "periods": log.periods is not None,
         "seen": log.seen is not None,

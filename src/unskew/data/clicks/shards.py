@@ -105,6 +105,8 @@ def _lists_table(log: ClickLog) -> dict[str, pa.Array]:
     }
     if log.policy_scores is not None:
         columns["policy_scores"] = ragged(log.policy_scores)
+    if log.display_probabilities is not None:
+        columns["display_probabilities"] = ragged(log.display_probabilities)
     if log.interventions is not None:
         columns["intervention"] = pa.array(log.interventions.values)
     if log.first_shown is not None:
@@ -162,6 +164,9 @@ def _log(versions: pa.Table, lists: pa.Table, patterns: pa.Table | None, about: 
         patterns=None if patterns is None else _patterns(patterns, mask),
         bias={name: _column(lists[f"bias.{name}"], levels, mask) for name, levels in about["bias"].items()},
         policy_scores=_padded(lists["policy_scores"], mask) if about["policy_scores"] else None,
+        display_probabilities=_padded(lists["display_probabilities"], mask)
+        if about.get("display_probabilities", False)
+        else None,
         interventions=None
         if about["interventions"] is None
         else _column(lists["intervention"], about["interventions"], mask),

@@ -20,6 +20,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.looks import recorded
 from unskew.data.clicks.shuffles import WHOLE_LIST, shuffled_positions
 from unskew.diagnosis.estimators.curve import Curve, NotIdentified, Vector, curve_of_sums
+from unskew.diagnosis.estimators.display import display
 from unskew.diagnosis.estimators.harvesting import adjacent_chain, all_pairs, pivot
 from unskew.diagnosis.estimators.position_pairs import counted_impressions, how_to_leave_out, spell
 
@@ -130,10 +131,11 @@ ESTIMATORS: dict[str, Callable[..., Curve]] = {
 def estimate_propensities(log: ClickLog, estimator: str = "auto", **options: Any) -> Curve:
     """The curve of a log by the estimator of this name.
 
-    `auto` takes randomization if enough of the log is shuffled, else all_pairs; `seen` reads the record of looks.
+    `auto` takes randomization if enough of the log is shuffled, else all_pairs, else display where the log has display
+    probabilities; `seen` reads the record of looks.
     Options are the estimator's own.
     """
-    known_estimators = {**ESTIMATORS, "seen": seen}
+    known_estimators = {**ESTIMATORS, "display": display, "seen": seen}
     if estimator != "auto" and estimator not in known_estimators:
         raise ValueError(f"unknown estimator '{estimator}': choose auto or one of {', '.join(known_estimators)}")
     chosen = known_estimators.get(estimator, _automatic)
@@ -190,13 +192,15 @@ def _automatic(
     seed: int = 0,
     counted: NDArray[np.bool_] | None = None,
 ) -> Curve:
-    """Randomization if enough of the log is shuffled, else all pairs."""
+    """Randomization if enough of the log is shuffled, else all pairs, else display probabilities."""
     common: dict[str, Any] = {"n_bootstrap": n_bootstrap, "level": level, "seed": seed, "counted": counted}
     if _shuffled_enough(log, counted):
         return randomization(log, **common)
     try:
         return all_pairs(log, **common)
     except NotIdentified as error:
+        if log.display_probabilities is not None:
+            return display(log, **common)
         raise NotIdentified(
             f"the log cannot tell propensities: too little of it is recorded as shuffled, and {error}"
         ) from error

@@ -1,0 +1,102 @@
+r"""Propensities from a stochastic ranker that logged how likely it showed each document where it stood.
+
+With $\pi_i$ the logged probability of impression $i$, a sum of $1 / \pi_i$ over the impressions at a position counts,
+in expectation, every document that may stand there once per session. So clicks and impressions at all positions,
+weighted so, are those of the same documents, as if orders had been shuffled: $p_k / p_1 = \hat c_k / \hat c_1$,
+$\hat c_k = \sum_i c_i / \pi_i \big/ \sum_i 1 / \pi_i$ over the impressions at $k$. No document has to be shown twice:
+the estimate holds where each session has documents, features and probabilities of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.diagnosis.estimators.curve import Curve, NotIdentified, Vector, curve_of_sums
+from unskew.diagnosis.estimators.position_pairs import counted_impressions, how_to_leave_out, spell
+
+LEAST_SUPPORT = 0.8  # of the documents that may stand at one position, so many must occur at the other
+
+
+def display(
+    log: ClickLog,
+    *,
+    n_bootstrap: int = 200,
+    level: float = 0.95,
+    seed: int = 0,
+    counted: NDArray[np.bool_] | None = None,
+) -> Curve:
+    """Click rates at equal chances, from logged display probabilities; special case `randomization`: all are equal.
+
+    Every position is compared with the top in the lists that reach down to it. Impressions without a probability do not
+    count.
+
+    Args:
+        counted: impressions that count, `[lists, docs]`; default: all.
+    """
+    if log.display_probabilities is None:
+        raise NotIdentified(
+            "display needs the probability with which a stochastic ranker showed each document where it stood: log it, "
+            "and name its column with unskew ingest --display-probability, or display_probability=…"
+        )
+    recorded = ~np.isnan(log.display_probabilities)
+    chosen = counted_impressions(log, counted) & recorded
+    if not chosen.any():
+        raise NotIdentified("display: no counted impression has a display probability")
+    positions, n_impressions, per_query = _weighted(log, chosen)
+    _check(positions, np.asarray(per_query.sum(axis=0), dtype=np.float64).reshape(5, -1))
+
+    def estimate(sums: Vector) -> Vector:
+        clicks, shown, clicks_on_top, shown_on_top, _ = np.split(sums, 5, axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):  # a resample may hold no click
+            return (clicks / shown) / (clicks_on_top / shown_on_top)
+
+    return curve_of_sums(
+        "display", positions, n_impressions, per_query, estimate, n_bootstrap=n_bootstrap, level=level, seed=seed
+    )
+
+
+def _weighted(log: ClickLog, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Vector, sparse.csr_array]:
+    """Positions, impressions at each, and five sums for each query and position, over lists that have it and the top.
+
+    They are clicks and impressions there, weighted, the same at the top, and documents shown.
+    """
+    assert log.display_probabilities is not None
+    positions = np.unique(log.positions[chosen].astype(np.int64))
+    weights = np.zeros(chosen.shape)
+    weights[chosen] = 1 / log.display_probabilities[chosen].astype(np.float64)
+    shown, clicks = weights * log.sessions[:, None], weights * log.clicks
+    top = chosen & (log.positions == positions[0])
+    on_top = [np.where(top, values, 0.0).sum(axis=1) for values in (clicks, shown)]
+    lists, columns = np.nonzero(chosen & top.any(axis=1, keepdims=True))
+    places = np.searchsorted(positions, log.positions[lists, columns])
+    n_documents = log.mask.sum(axis=1) * log.sessions
+    values = [clicks[lists, columns], shown[lists, columns], *(sums[lists] for sums in (*on_top, n_documents))]
+    queries, query = np.unique(log.queries, return_inverse=True)
+    numbers = np.concatenate([places + number * len(positions) for number in range(5)])
+    entries = (np.concatenate(values), (np.tile(query[lists], 5), numbers))
+    per_query = sparse.csr_array(sparse.coo_array(entries, shape=(len(queries), 5 * len(positions))))
+    n_impressions = np.bincount(places, weights=log.sessions[lists], minlength=len(positions))
+    return positions, n_impressions, per_query
+
+
+def _check(positions: NDArray[np.int64], sums: Vector) -> None:
+    """Refuse positions without clicks, and those at which other documents may stand than at the top."""
+    clicks, shown, clicks_on_top, shown_on_top, n_documents = sums
+    silent = positions[(clicks <= 0) | (clicks_on_top <= 0)]
+    if len(silent):
+        raise NotIdentified(
+            f"display cannot compare {spell(silent)} with {spell(positions[:1])}: no list with probabilities that "
+            f"shows both was clicked at both. Use a longer log, or {how_to_leave_out(silent[0])}"
+        )
+    share = np.minimum(shown, shown_on_top) / np.maximum.reduce([shown, shown_on_top, n_documents])
+    if share.min() < LEAST_SUPPORT:
+        place = int(np.argmin(share))
+        raise NotIdentified(
+            f"display: by their probabilities, only {share[place]:.0%} of the documents that may stand at "
+            f"{spell(positions[:1])} or {spell(positions[place : place + 1])} were ever drawn for both. Either the "
+            "ranker hardly draws (shuffle a share of the sessions), or the log is too short, or the column holds "
+            f"something else than the probability to stand at that position. Or {how_to_leave_out(positions[place])}"
+        )
