@@ -39,10 +39,11 @@ from unskew.data.transformed import (
 )
 from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.diagnosis.estimators.propensities import estimate_by, estimate_propensities, propensity_matrix
+from unskew.evaluation.shown_order import reversal, shown_order_agreement
 from unskew.methods import METHODS, Method
 from unskew.model import Model
 from unskew.networks.registry import Network, Problem
-from unskew.processes import alone, once
+from unskew.processes import alone, is_first, once
 from unskew.recipe import Recipe
 from unskew.training.debiased_trees import boost_debiased
 from unskew.training.train import Progress, Source, train
@@ -118,7 +119,7 @@ def fit(
     once(lambda: _finish(method, logs), method)
     method.to("cpu")  # where the transform is, and where saved models stand
     trees = _trees(recipe, method, learning, names, feedback) if recipe.ranker == "trees" else None
-    return Model(
+    model = Model(
         recipe=replace(recipe, hyper_parameters=hyper),
         problem=problem,
         method=method,
@@ -130,6 +131,20 @@ def fit(
         vocabulary=vocabulary if method.uses_ids else None,
         trees=trees,
     )
+    _watch_order(model, logs.get("clicks"), learning)
+    return model
+
+
+def _watch_order(model: Model, clicks: Source | None, log: ClickLog | LogFolder | None) -> None:
+    """Warn of a ranker that reverses what was shown."""
+    if isinstance(clicks, ShardBatches) and isinstance(log, LogFolder):
+        clicks = clicks.prepare(next(iter(log.shards())))
+    if not isinstance(clicks, ClickLog) or not model.method.has_ranker or model.method.uses_ids or not is_first():
+        return
+    message = reversal(shown_order_agreement(model.method.ranker().eval(), clicks))
+    if message is not None:
+        model.history.warnings.append(message)
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
 def _check_fixed(recipe: Recipe, validate: JudgedSet | float | None, start: Model | None) -> None:

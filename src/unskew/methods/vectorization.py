@@ -34,7 +34,7 @@ from torch.nn import functional as F
 from unskew import losses
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms
-from unskew.networks.documents import Ranker, mlp, starting_at
+from unskew.networks.documents import Ranker, mlp, resized, starting_at
 from unskew.networks.embeddings import RelevanceEmbedding, observation_embedding
 from unskew.networks.registry import Problem
 from unskew.networks.running import RunningEstimate
@@ -190,7 +190,7 @@ class BaseHead(BaseModel):
     """A linear layer on what the ranker makes of the features; the ranker does not learn from it."""
 
     def __init__(self, problem: Problem, embedding: RelevanceEmbedding, start: Tensor):  # noqa: ARG002
-        super().__init__(nn.Sequential(nn.Linear(embedding.last.in_features, 2 * len(start))), start)
+        super().__init__(nn.Sequential(resized(embedding.last, 2 * len(start))), start)
 
     def inputs(self, features: Tensor, trunk: Tensor) -> Tensor:  # noqa: ARG002
         return trunk

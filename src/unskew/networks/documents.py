@@ -7,6 +7,10 @@ tells documents apart. The last layer sees the features beside what the hidden l
 can always be as good as a linear ranker. A ranker's last layer starts at 0: no document is better than
 another before training, and a method that learns examination beside relevance need not unlearn a random order first.
 
+Layers of many features learn slowly (`FeatureLayer`). Adagrad and Adam move every weight by about the learning rate,
+however small its gradient is beside others; features are correlated, so a score moves by about that times their
+number. With 700 features the first step would make scores of ±15, and inverse weights of $e^{30}$ of them.
+
 `mlp` is that of the reference programs of the field: LayerNorm before every linear layer, the first and the last
 included. On the input this deletes what it should keep: of one feature nothing is left, of two only which is larger.
 """
@@ -19,6 +23,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+MANY_FEATURES = 128  # with so many a learning rate of .1 moves scores by about 2 in the first step
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"elu": nn.ELU, "relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh}
 
 
@@ -50,6 +55,26 @@ class PointwiseRanker(Ranker):
         return self.layers(features).squeeze(-1)
 
 
+class FeatureLayer(nn.Linear):
+    """A linear layer that sees features, and learns the more slowly the more there are beyond `MANY_FEATURES`.
+
+    Equal movement of the scores would ask for a rate in inverse proportion; many features also fit chance more easily,
+    and the square of that was better on worlds of 700 features, with 200 queries and with 3,000.
+
+    Args:
+        n_seen: features among the inputs; default: all of these.
+    """
+
+    def __init__(self, n_inputs: int, n_outputs: int, n_seen: int | None = None):
+        super().__init__(n_inputs, n_outputs)
+        self.n_seen = n_inputs if n_seen is None else n_seen
+
+    @property
+    def rate(self) -> float:
+        """Learning-rate factor of the weights."""
+        return min(1.0, MANY_FEATURES / max(self.n_seen, 1)) ** 2
+
+
 class Beside(nn.Module):
     """What layers make of the inputs, and the inputs themselves beside it."""
 
@@ -72,15 +97,16 @@ def tabular(
 ) -> nn.Sequential:
     """[Linear, activation, dropout] for each hidden size, perhaps LayerNorm; then Linear on that and the inputs."""
     if not hidden:
-        return nn.Sequential(nn.Linear(n_inputs, n_outputs))
+        return nn.Sequential(FeatureLayer(n_inputs, n_outputs))
     layers: list[nn.Module] = []
     size = n_inputs
     for next_size in hidden:
-        layers += [nn.Linear(size, next_size), new_activation(activation)]
+        linear = nn.Linear(size, next_size) if layers else FeatureLayer(size, next_size)
+        layers += [linear, new_activation(activation)]
         layers += [nn.Dropout(dropout)] if dropout else []
         layers += [nn.LayerNorm(next_size)] if norm else []
         size = next_size
-    return nn.Sequential(Beside(nn.Sequential(*layers)), nn.Linear(n_inputs + size, n_outputs))
+    return nn.Sequential(Beside(nn.Sequential(*layers)), FeatureLayer(n_inputs + size, n_outputs, n_inputs))
 
 
 def mlp(
@@ -112,6 +138,13 @@ def starting_at(start: Tensor, layers: nn.Sequential) -> nn.Sequential:
     with torch.no_grad():
         last.bias.copy_(start)
     return layers
+
+
+def resized(layer: nn.Linear, n_outputs: int) -> nn.Linear:
+    """A new layer on the same inputs with another number of outputs."""
+    if isinstance(layer, FeatureLayer):
+        return FeatureLayer(layer.in_features, n_outputs, layer.n_seen)
+    return nn.Linear(layer.in_features, n_outputs)
 
 
 def new_activation(name: str) -> nn.Module:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from unskew.networks.documents import PointwiseRanker, mlp, starting_at
+from unskew.networks.documents import PointwiseRanker, mlp, resized, starting_at
 from unskew.networks.listwise import ListwiseRanker
 from unskew.networks.registry import Problem
 from unskew.networks.tables import Table
@@ -37,7 +37,7 @@ class RelevanceEmbedding(nn.Module):
         *hidden, last = layers
         assert isinstance(last, nn.Linear)
         self.hidden = nn.Sequential(*hidden)
-        self.last = nn.Linear(last.in_features, dimensions)
+        self.last = resized(last, dimensions)
         if constant is not None and constant < dimensions:
             with torch.no_grad():
                 self.last.weight[constant], self.last.bias[constant] = 0.0, 1.0

@@ -26,6 +26,7 @@ from unskew.data.files import array_digest, sole_writer
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage
+from unskew.networks.documents import FeatureLayer
 from unskew.networks.tables import decays
 from unskew.processes import is_first, largest, once, share, state_from_first, total
 from unskew.training.averaging import UNVALIDATED, AveragedMethod
@@ -272,20 +273,25 @@ def _new_optimizer(
     decayed = {
         id(entry) for part in method.modules() for entry in part.parameters(recurse=False) if decays(part, entry)
     }
+    slower = {id(part.weight): part.rate for part in method.modules() if isinstance(part, FeatureLayer)}
     for module, factor in stage.trains.items():
         parameters = [entry for entry in module.parameters() if id(entry) not in trained]
         trained |= {id(entry) for entry in parameters}
         if not 0 <= factor < math.inf:
             raise ValueError(f"stage '{stage.name}' has a learning-rate factor of {factor}: it must be at least 0")
-        rate = settings.learning_rate * factor
-        groups.append({"params": [entry for entry in parameters if id(entry) in decayed], "lr": rate})
-        rest = [entry for entry in parameters if id(entry) not in decayed]
-        groups.append({"params": rest, "lr": rate, "weight_decay": 0.0})
+        kinds: dict[tuple[bool, float], list[nn.Parameter]] = {}
+        for entry in parameters:
+            kinds.setdefault((id(entry) in decayed, slower.get(id(entry), 1.0)), []).append(entry)
+        for (decay, slowly), alike in sorted(kinds.items(), key=lambda kind: not kind[0][0]):
+            group = {"params": alike, "lr": settings.learning_rate * factor * slowly}
+            groups.append(group if decay else {**group, "weight_decay": 0.0})
+        own = {id(entry) for entry in parameters}
         parts = [list(module.parameters(recurse=False)), *(list(child.parameters()) for child in module.children())]
+        parts = [[entry for entry in part if id(entry) in own] for part in parts]
         networks += [part for part in parts if part] if module is method else [parameters]
     for entry in method.parameters():
         entry.requires_grad_(id(entry) in trained)
-    return settings.new_optimizer([group for group in groups if group["params"]]), networks
+    return settings.new_optimizer(groups), networks
 
 
 def _batches(stage: Stage, logs: Mapping[str, Source], method: Method, settings: Settings) -> Batches:
