@@ -66,6 +66,14 @@ def test_all_1024_patterns_of_a_page_sum_to_one(name):
 
 
 @every_model
+def test_the_likelihood_of_a_page_is_what_its_conditional_chances_add_up_to(name):
+    model, lists = new_model(name), page(all_patterns(6))
+    shorter = replace(lists, mask=lists.mask & (torch.arange(6) < 4), clicks=lists.clicks * (torch.arange(6) < 4))
+    for pages in (lists, shorter):
+        assert_close(model.log_likelihood(pages).exp(), pattern_probabilities(model, pages))
+
+
+@every_model
 def test_the_marginal_probability_is_the_sum_over_the_patterns_with_that_click(name):
     model, lists = new_model(name), page(all_patterns(6))
     summed = (pattern_probabilities(model, lists).unsqueeze(1) * lists.clicks).sum(0)

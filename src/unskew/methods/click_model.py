@@ -18,7 +18,7 @@ a model holds impossible has the smallest probability that numbers can hold, nev
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +41,7 @@ ROWS_AT_ONCE = 8192
 TABLE_SPREAD = 3.0  # of logits by position and of averages: wide, so that only what was never seen is held
 WAITING_STEPS = 500  # at most half of all
 WAITING_RATE = 0.1  # share of the learning rate: what only clicks tell of learns more from noise
+INFORMATION = 0.3  # of a click about a logit: a click is examination and attraction together
 COARSE = 10  # how much earlier the fit stops while a part waits
 
 
@@ -69,9 +70,19 @@ class ClickModel(Method):
         """Parts that are held where they start until the others have been learnt; default: none."""
         return ()
 
+    def log_likelihood(self, lists: ClickedLists) -> Tensor:
+        """Of the click pattern of each row, in one session, `[batch]`."""
+        ones = torch.ones_like(lists.sessions)
+        return self.conditional(lists).log_likelihood((lists.clicks > 0).to(ones), ones, lists.mask).sum(1)
+
+    def logits(self, lists: ClickedLists) -> list[Tensor]:
+        """Everything linear in what the model learns: it tells how much of a log each number stands for."""
+        curves = [module for module in self.modules() if isinstance(module, PositionObservation)]
+        by_position = [curve(lists.positions, lists.bias) for curve in curves]
+        return [part.of(lists) for part in self._parts()] + by_position
+
     def loss(self, lists: ClickedLists) -> Terms:
-        chances = self.conditional(lists)
-        return {"clicks": -chances.log_likelihood(lists.clicks, lists.sessions, lists.mask).sum()}
+        return {"clicks": -(lists.sessions * self.log_likelihood(lists)).sum()}
 
     def click_logits(self, lists: ClickedLists) -> Tensor:
         return self.marginal(lists).logits()
@@ -134,14 +145,19 @@ class ClickModel(Method):
             return value + sum(_backward(self.loss(lists)["clicks"]) for lists in batches())
 
         sessions = sum(float(lists.sessions.sum()) for lists in batches())
+        curvature = self._curvature(batches)
 
         def minimize(held: Set[int], least_gain: float) -> WholeLogFit:
             parameters = [entry for entry in self.parameters() if id(entry) not in held and entry.numel()]
             for entry in self.parameters():
                 entry.requires_grad_(id(entry) not in held)
-            tolerance = least_gain / sessions
             return minimize_whole(
-                parameters, add_gradients, scale=sessions, most_passes=self.most_passes, tolerance=tolerance
+                parameters,
+                add_gradients,
+                curvature=[curvature[id(entry)] for entry in parameters],
+                scale=sessions,
+                most_passes=self.most_passes,
+                tolerance=least_gain / sessions,
             )
 
         waiting = {id(entry) for part in self.waiting() for entry in part.parameters()}
@@ -151,6 +167,21 @@ class ClickModel(Method):
         self.float()
         for part in self._parts():
             part.release()
+
+    def _curvature(self, batches: Callable[[], Iterable[ClickedLists]]) -> dict[int, Tensor]:
+        """About the second derivative of the objective in every number: 1 of the prior, the rest of clicks."""
+        for entry in self.parameters():
+            entry.requires_grad_()
+        self.zero_grad()
+        for lists in batches():
+            terms = [(INFORMATION * lists.clicks * logits).sum() for logits in self.logits(lists)]
+            _backward(sum(terms, start=torch.zeros(())))
+        found = {
+            id(entry): 1 + (torch.zeros_like(entry) if entry.grad is None else entry.grad.abs())
+            for entry in self.parameters()
+        }
+        self.zero_grad()
+        return found
 
     def _held_in_turn(self, source: ShardBatches) -> Iterator[ClickedLists]:
         """All rows, and of those in use what networks give."""

@@ -15,7 +15,13 @@ from torch.nn import functional as F
 from unskew.lists import ClickedLists
 from unskew.methods.click_model import ClickModel
 from unskew.networks.click_parts import DocumentPart
-from unskew.networks.click_sequences import Chances, downward, downward_examination, independent
+from unskew.networks.click_sequences import (
+    Chances,
+    downward,
+    downward_examination,
+    downward_likelihood,
+    independent,
+)
 from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem
 
@@ -62,6 +68,9 @@ class DBN(ClickModel):
 
     def conditional(self, lists: ClickedLists) -> Chances:
         return downward(*self._browsing(lists), lists.clicks > 0)
+
+    def log_likelihood(self, lists: ClickedLists) -> Tensor:
+        return downward_likelihood(*self._browsing(lists), lists.clicks > 0, lists.mask)
 
     def marginal(self, lists: ClickedLists) -> Chances:
         attraction, after_click, after_skip = self._browsing(lists)

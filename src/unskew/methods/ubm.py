@@ -51,8 +51,13 @@ class UBM(ClickModel):
         self.table_spread = table_spread
 
     def conditional(self, lists: ClickedLists) -> Chances:
+        attraction, examination = self.logits(lists)
+        return independent(attraction, F.logsigmoid(examination))
+
+    def logits(self, lists: ClickedLists) -> list[Tensor]:
+        """Of attraction, and of examination given the last click above."""
         last = last_clicks(lists.positions, lists.clicks > 0)
-        return independent(self.attraction.of(lists), F.logsigmoid(self._examination(lists, last)))
+        return [self.attraction.of(lists), self._examination(lists, last)]
 
     def marginal(self, lists: ClickedLists) -> Chances:
         attraction = self.attraction.of(lists)

@@ -67,18 +67,39 @@ def downward(attraction: Tensor, log_after_click: Tensor, log_after_skip: Tensor
     With $e_1 = 1$: $P(c_k \mid \cdot) = e_k a_k$; then $e_{k+1}$ is the chance to go on after a click, or after a skip
     $\frac{e_k (1 - a_k)}{1 - e_k a_k}$ (the posterior of having examined $k$) times the chance to go on after a skip.
     """
-    log_wanted, log_unwanted = F.logsigmoid(attraction), F.logsigmoid(-attraction)
+    columns = (F.logsigmoid(attraction), F.logsigmoid(-attraction), log_after_click, log_after_skip, clicked)
     log_examined = torch.zeros_like(attraction[:, 0])
     clicks, skips = [], []
-    for place in range(attraction.shape[1]):
-        chances = Chances.of(log_examined + log_wanted[:, place])
+    for wanted, unwanted, after_click, after_skip, click in zip(*(part.unbind(1) for part in columns), strict=True):
+        chances = Chances.of(log_examined + wanted)
         clicks.append(chances.log_click)
         skips.append(chances.log_skip)
-        still_there = log_examined + log_unwanted[:, place] - chances.log_skip
-        log_examined = torch.where(
-            clicked[:, place], log_after_click[:, place], still_there + log_after_skip[:, place]
-        ).clamp(max=0.0)
+        still_there = log_examined + unwanted - chances.log_skip
+        log_examined = torch.where(click, after_click, still_there + after_skip).clamp(max=0.0)
     return Chances(torch.stack(clicks, 1), torch.stack(skips, 1))
+
+
+def downward_likelihood(
+    attraction: Tensor, log_after_click: Tensor, log_after_skip: Tensor, clicked: Tensor, mask: Tensor
+) -> Tensor:
+    r"""Log-likelihood of each row's click pattern for users of `downward`, `[batch]`: what its chances add up to.
+
+    Down to the last click everything was examined. Below it the user left somewhere or skipped all:
+    $t_k = 1 - g_k + g_k (1 - a_{k+1})\,t_{k+1}$, where $g$ is the chance to go on. This takes a fraction of the steps.
+    """
+    log_wanted, log_unwanted = F.logsigmoid(attraction), F.logsigmoid(-attraction).masked_fill(~mask, 0.0)
+    log_go_on = torch.where(clicked, log_after_click, log_after_skip)
+    clicks_below = F.pad(clicked.flip(1).cumsum(1).flip(1), (0, 1)) > 0  # at or below a place, and none at the end
+    own = torch.where(clicked, log_wanted, log_unwanted)
+    known = (own * clicks_below[:, :-1] + log_go_on * clicks_below[:, 1:]).sum(1)
+    leaves, skips_next = -torch.expm1(log_go_on[:, :-1]), (log_go_on[:, :-1] + log_unwanted[:, 1:]).exp()
+    tails = [torch.ones_like(known)]
+    for leave, skip in zip(reversed(leaves.unbind(1)), reversed(skips_next.unbind(1)), strict=True):
+        tails.append(leave + skip * tails[-1])
+    last = clicks_below.sum(1) - 1  # -1: nothing was clicked
+    tail = torch.stack(tails[::-1], 1).gather(1, last.clamp(min=0).unsqueeze(1)).squeeze(1)
+    unclicked = torch.where(last < 0, log_unwanted[:, 0], 0.0)
+    return known + unclicked + tail.clamp(min=torch.finfo(tail.dtype).tiny).log()
 
 
 def downward_examination(attraction: Tensor, log_after_click: Tensor, log_after_skip: Tensor) -> Tensor:

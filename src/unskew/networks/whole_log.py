@@ -29,6 +29,7 @@ def minimize_whole(
     parameters: Sequence[nn.Parameter],
     add_gradients: Callable[[], float],
     *,
+    curvature: Sequence[Tensor],
     scale: float,
     most_passes: int,
     tolerance: float,
@@ -37,22 +38,25 @@ def minimize_whole(
 
     Args:
         add_gradients: runs over the log, calls `backward` on every part of the objective and gives its sum.
+        curvature: of each parameter about the second derivative of the objective, positive: numbers of which a log
+            tells much and numbers of which it tells little are then equally easy to fit.
         scale: by which the objective is divided, such as the number of impressions.
         tolerance: relative gain of a step below which it stops.
     """
 
     def objective(vector: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        _assign(parameters, vector)
+        _assign(parameters, vector * units)
         for parameter in parameters:
             parameter.grad = None
         value = add_gradients()
         gradient = torch.cat([_gradient(parameter) for parameter in parameters])
-        return value / scale, (gradient / scale).numpy()
+        return value / scale, (gradient / scale).numpy() * units
 
-    start = torch.cat([parameter.detach().reshape(-1) for parameter in parameters]).double().numpy()
-    options = {"maxfun": most_passes, "maxiter": most_passes, "ftol": tolerance, "gtol": 0.0, "maxcor": 20}
+    units = torch.cat([entry.detach().reshape(-1) for entry in curvature]).double().rsqrt().numpy()
+    start = torch.cat([parameter.detach().reshape(-1) for parameter in parameters]).double().numpy() / units
+    options = {"maxfun": most_passes, "maxiter": most_passes, "ftol": tolerance, "gtol": 0.0, "maxcor": 10}
     found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
-    _assign(parameters, found.x)
+    _assign(parameters, found.x * units)
     for parameter in parameters:
         parameter.grad = None
     return WholeLogFit(int(found.nfev), float(found.fun * scale), bool(found.success))
