@@ -18,8 +18,8 @@ from unskew.reporting.drawing import STYLE, TRUTH, look
 
 PLACE = Path(__file__).parent / "figures" / "before_after.svg"
 DATA, SESSIONS, SEED, STEPS = "world:small", 64, 1, 1000
-GRADES = {4: "grade 4 (perfect)", 2: "grade 2", 0: "grade 0 (irrelevant)"}
-ROOM = (0, 0.9)  # both panels show clicks on one scale
+GRADES = {3: "grade 3 (highly relevant)", 2: "grade 2", 0: "grade 0 (irrelevant)"}
+ROOM = (0, 0.45)  # both panels show clicks on one scale
 
 
 def main() -> None:
@@ -50,7 +50,7 @@ def draw(by_grade: dict[int, np.ndarray], curve: np.ndarray) -> Figure:
         for number, (grade, values) in enumerate(by_grade.items()):
             before.plot(places, values, label=GRADES[grade], **look(number))
             after.plot(places, values / curve, label=GRADES[grade], **look(number))
-        before.plot(places, by_grade[4][0] * curve, color=TRUTH, linewidth=2.5, alpha=0.5, label="learned examination")
+        before.plot(places, by_grade[3][0] * curve, color=TRUTH, linewidth=2.5, alpha=0.5, label="learned examination")
         before.set_title("Before: position decides", fontsize=11)
         after.set_title("After: relevance decides", fontsize=11)
         before.set_ylabel("clicks per impression")

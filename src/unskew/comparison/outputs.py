@@ -174,8 +174,10 @@ def _sections(
     top = [figure for figure in shown.figures if figure.file == PRODUCTION]
     sections = []
     if shown.outlook is not None:
-        line = shown.outlook.line
-        sections.append(Section("Does anything beat production?", [f"{line[0].upper()}{line[1:]}."], figures=top))
+        verdict = f"{shown.outlook.line}."
+        if verdict.startswith("no"):  # a sentence that starts with the name of a method keeps it as it is
+            verdict = f"N{verdict[1:]}"
+        sections.append(Section("Does anything beat production?", [verdict], figures=top))
     if shown.claims:
         sections.append(Section("Which claims hold", verdicts=shown.claims))
     sections.append(Section("The question", [experiment.question.strip()]))
