@@ -69,9 +69,8 @@ bench: $(READY)  ## ratios measured on this machine, in one run
 campaign: $(READY)  ## kills, damaged files, full disks, second writers, little memory; a table of what came of it
 	$(BIN)/python benchmarks/campaign.py
 
-RUNS ?= runs
-results: $(READY)  ## docs/results.md from the finished experiments in RUNS
-	$(BIN)/python docs/build_results.py $(RUNS)
+results: $(READY)  ## the pages of results from docs/results/runs.jsonl
+	$(BIN)/python benchmarks/results_pages.py
 
 lock: $(READY)  ## write what is installed, with hashes, into requirements.lock
 	$(BIN)/python tools/lock.py

@@ -34,7 +34,17 @@ from unskew.papers.settings import PaperExperiment
 from unskew.papers.tasks import PAPER_TASKS
 
 HERE = Path(__file__).parents[1] / "docs" / "results"
-KEPT = ("validation", "best_step", "seconds", "examination", "true_examination", "warnings", "chosen")
+KEPT = (
+    "validation",
+    "validation_by_step",
+    "best_step",
+    "seconds",
+    "examination",
+    "true_examination",
+    "warnings",
+    "chosen",
+)
+DIGITS = 5  # of curves
 Line = dict[str, Any]
 
 
@@ -134,7 +144,7 @@ def waiting(cells: Iterable[Cell], lines: Mapping[str, Line]) -> Iterator[tuple[
 
 
 def line_of(run: Run, cell: Cell, outcome: Outcome) -> Line:
-    about = {name: outcome.about[name] for name in KEPT if outcome.about.get(name)}
+    about = {name: _short(outcome.about[name]) for name in KEPT if outcome.about.get(name)}
     return {
         "key": key_of(run),
         "experiment": cell.experiment,
@@ -147,6 +157,14 @@ def line_of(run: Run, cell: Cell, outcome: Outcome) -> Line:
         **about,
         "code": code_digest(),
     }
+
+
+def _short(value: Any) -> Any:
+    return (
+        [round(entry, DIGITS) if isinstance(entry, float) else entry for entry in value]
+        if isinstance(value, list)
+        else value
+    )
 
 
 def run_missing(cells: list[Cell], path: Path, until: float) -> None:

@@ -33,16 +33,26 @@ class Comparison:
 
 def judge(claims: Sequence[Claim], tables: Mapping[str, Table], main_metric: str) -> list[ClaimResult]:
     """What results on one or several data sets, by name, say about claims."""
-    found = [_comparisons(claim, tables, main_metric) for claim in claims]
-    both: dict[str, dict[str, float]] = {"p": {}, "p_against": {}}
-    for side, values in both.items():
-        every = {f"{i} {j}": getattr(one, side) for i, some in enumerate(found) for j, one in enumerate(some)}
-        values.update(corrected(every))
-    results = []
-    for i, (claim, some) in enumerate(zip(claims, found, strict=True)):
-        verdicts = [_verdict(both["p"][f"{i} {j}"], both["p_against"][f"{i} {j}"]) for j in range(len(some))]
-        results.append(_result(claim, some, verdicts))
-    return results
+    return judge_together([(claims, tables, main_metric)])[0]
+
+
+def judge_together(
+    experiments: Sequence[tuple[Sequence[Claim], Mapping[str, Table], str]],
+) -> list[list[ClaimResult]]:
+    """The same for several experiments, corrected over all their comparisons, as for the tables of one paper."""
+    found = [[_comparisons(claim, tables, name) for claim in claims] for claims, tables, name in experiments]
+    every = [one for some in found for of_claim in some for one in of_claim]
+    p, p_against = (
+        corrected({str(number): getattr(one, side) for number, one in enumerate(every)}) for side in ("p", "p_against")
+    )
+    verdicts = iter([_verdict(p[str(number)], p_against[str(number)]) for number in range(len(every))])
+    return [
+        [
+            _result(claim, of_claim, [next(verdicts) for _ in of_claim])
+            for claim, of_claim in zip(claims, some, strict=True)
+        ]
+        for (claims, _, _), some in zip(experiments, found, strict=True)
+    ]
 
 
 def _verdict(p: float, p_against: float) -> str:
