@@ -14,7 +14,7 @@ import xgboost
 from unskew import ClickLog, Recipe, fit, save_model, write_log
 from unskew.evaluation.order_agreement import grades_of, kendall
 from unskew.networks.trees import Forest, Split, TreesRanker, from_lightgbm
-from unskew.serving.distillation import documents_by_query, export_trees
+from unskew.serving.distillation import ENOUGH_ROWS, documents_by_query, export_trees, with_recombined
 from unskew.serving.saved_ranker import open_ranker
 from unskew.serving.tree_files import FORMS, read_trees
 from unskew.training.boosting import Boosting, boost_lightgbm
@@ -163,6 +163,35 @@ def test_more_trees_agree_better_with_their_teacher(linear, small_log, tmp_path)
     )
     assert few < many
     assert many > 0.9  # a linear function of three columns, of which one decides
+
+
+def test_documents_are_recombined_from_the_log_until_there_are_enough(small_log):
+    documents = documents_by_query(small_log)
+    more = with_recombined(documents, np.random.default_rng(0))
+    assert more.n_documents == ENOUGH_ROWS
+    np.testing.assert_array_equal(more.features[:480], documents.features)
+    made_up = more.features[480:]
+    for column in range(3):
+        assert np.isin(made_up[:, column], documents.features[:, column]).all()
+    rows = {tuple(row) for row in documents.features.tolist()}
+    unchanged = np.mean([tuple(row) in rows for row in made_up.tolist()])
+    assert abs(unchanged - (0.7**3 + 0.3**3)) < 0.02  # all three features of one document, or all of the other
+
+
+def test_trees_take_text_by_the_codes_that_stand_beside_them(run, tmp_path):
+    rng = np.random.default_rng(5)
+    colours = rng.choice(["blue", "green", "red"], 240)
+    table = pa.table({"size": rng.standard_normal(240), "colour": colours})
+    log = ClickLog.from_arrays(table, (colours == "red").astype(int), group=[8] * 30, sessions=[1] * 30)
+    model = fit(Recipe.of("naive", steps=60, hidden=(8,)), log)
+    place = tmp_path / "trees.txt"
+    written = export_trees(model, place, log, boosting=SMALL, least_agreement=-1)
+    assert "trees.txt.categories.json holds the codes" in written.note
+    assert json.loads((tmp_path / "trees.txt.categories.json").read_text()) == {"colour": ["blue", "green", "red"]}
+    ids = {"query": [1] * 3, "document": [1, 2, 3], "size": [0.0] * 3}
+    pq.write_table(pa.table({**ids, "colour": ["blue", "red", "green"]}), tmp_path / "candidates.parquet")
+    run("rank", place, tmp_path / "candidates.parquet", "--out", tmp_path / "ranking.csv")
+    assert (tmp_path / "ranking.csv").read_text().splitlines()[1].startswith("1,2,")  # the red one
 
 
 def test_names_and_logs_that_do_not_fit_are_refused(linear, small_log, tmp_path):

@@ -1,7 +1,8 @@
 r"""Distillation: any ranker as boosted trees, for engines that take nothing else.
 
 Trees learn the scores that the ranker (the teacher) gives to the documents of a log, shown or not, those of a query as
-one list. A share of the queries is held out, and there the two orders are compared: Kendall's $\tau_b$ within queries,
+one list. Where a score depends on the document alone, documents are also made up: features exchanged between documents
+of the log, until there are enough rows, each scored by the teacher. A share of the queries is held out, and there the two orders are compared: Kendall's $\tau_b$ within queries,
 nDCG@10 of the trees' order with the teacher's scores as grades (0 to 4 within a query), and nDCG@10 of both by labels
 where there are some. The trees that were measured are those that are written.
 
@@ -12,6 +13,7 @@ do not read other splits.
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.files import check_place, write_file
+from unskew.data.files import check_place, write_file, write_text
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.display import OnScreen, Screen
 from unskew.evaluation.evaluate import evaluate, score_documents
@@ -30,12 +32,14 @@ from unskew.evaluation.held_out import HeldOut
 from unskew.evaluation.order_agreement import grades_of, kendall
 from unskew.model import Model
 from unskew.networks.trees import TreesRanker, from_lightgbm
-from unskew.serving.tree_files import FORMS, parse_trees, write_trees
+from unskew.serving.tree_files import FORMS, categories_place, parse_trees, write_trees
 from unskew.training.boosting import Boosting, boost_lightgbm, boost_xgboost, check_names, need_trees
 
 LEAST_AGREEMENT = 0.9
 HELD_OUT = 0.2
 FEATURES = 33  # of a tree, where there are more: trees that differ agree better with a ranker of many features
+ENOUGH_ROWS = 50_000  # fewer documents are filled up with made-up ones
+EXCHANGED = 0.3  # share of the features of a made-up document that come from another one
 ROUNDING = 1e-4  # of the largest score: a file's float32 sums differ from the library's by less
 
 
@@ -140,9 +144,10 @@ def export_trees(
             f"{target} is not written, the trees would not rank as the model does: {agreement}. More trees or leaves "
             "(--trees, --leaves) may help, and so may more documents in the log; or accept it with --least-agreement"
         )
-    write_file(target, content)
+    coded = _write_with_categories(model, target, content)
     sent = "NaN" if math.isnan(missing) else f"{missing:g}"
-    note = f"{settings.trees} trees of {kind}, distilled from {model.name}; a missing value is sent as {sent}"
+    made = f"{settings.trees} trees of {kind}, distilled from {model.name}"
+    note = f"{made}; a missing value is sent as {sent}{coded}"
     return ExportedTrees(target, agreement, note)
 
 
@@ -156,9 +161,23 @@ def _as_they_are(model: Model, text: str, target: Path) -> ExportedTrees:
             f"the trees split {', '.join(forest.categorical)} by category, which engines cannot read: distil them into "
             "splits of numbers with --missing 0 (or what your engine sends) and --log LOG"
         )
-    write_file(target, write_trees(lightgbm.Booster(model_str=text), "lightgbm", target.suffix))
-    note = f"{len(forest.trees)} trees of lightgbm, as {model.recipe.method} trained them; NaN is a missing value"
+    content = write_trees(lightgbm.Booster(model_str=text), "lightgbm", target.suffix)
+    coded = _write_with_categories(model, target, content)
+    made = f"{len(forest.trees)} trees of lightgbm, as {model.recipe.method} trained them"
+    note = f"{made}; NaN is a missing value{coded}"
     return ExportedTrees(target, TreeAgreement(1.0, 1.0, 0), note)
+
+
+def _write_with_categories(model: Model, target: Path, content: bytes) -> str:
+    """Write the trees and, where there are categories, their codes beside them; say so."""
+    codes = categories_place(target)
+    if model.categories:
+        values = {name: list(values) for name, values in model.categories.items()}
+        write_text(codes, json.dumps(values, indent=1) + "\n")
+    else:
+        codes.unlink(missing_ok=True)  # of trees that stood here before
+    write_file(target, content)
+    return f"; {codes.name} holds the codes of categories" if model.categories else ""
 
 
 def _check_form(target: Path, kind: str) -> None:
@@ -201,6 +220,8 @@ def _teach(model: Model, documents: JudgedSet, kind: str, missing: float, settin
     names = model.feature_names or tuple(f"f{number}" for number in range(model.n_features))
     check_names(names)
     teacher = model.ranker()
+    if teacher.pointwise:
+        documents = with_recombined(documents, np.random.default_rng(seed))
     targets = score_documents(teacher, documents)
     if not teacher.pointwise:  # what a whole list shares has no bearing on its order
         means = np.add.reduceat(targets, documents.offsets[:-1]) / documents.sizes
@@ -209,6 +230,20 @@ def _teach(model: Model, documents: JudgedSet, kind: str, missing: float, settin
     boost = {"lightgbm": boost_lightgbm, "xgboost": boost_xgboost}[kind]
     booster = boost(student.sent(documents.features), targets - targets.mean(), names, settings, seed=seed)
     return replace(student, booster=booster)
+
+
+def with_recombined(documents: JudgedSet, rng: np.random.Generator) -> JudgedSet:
+    """The documents, and as many made-up ones as are lacking to `ENOUGH_ROWS`, as one more list."""
+    n_more = ENOUGH_ROWS - documents.n_documents
+    if n_more <= 0:
+        return documents
+    first, second = documents.features[rng.integers(documents.n_documents, size=(2, n_more))]
+    made_up = np.where(rng.random(first.shape) < EXCHANGED, second, first)
+    return JudgedSet(
+        features=np.concatenate([documents.features, made_up]),
+        grades=np.concatenate([documents.grades, np.zeros(n_more, dtype=np.float32)]),
+        offsets=np.append(documents.offsets, documents.n_documents + n_more),
+    )
 
 
 def _check_file(student: Student, content: bytes, ending: str, features: NDArray[np.float32]) -> None:

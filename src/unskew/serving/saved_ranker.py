@@ -27,7 +27,7 @@ from unskew.model import Model
 from unskew.networks.trees import TreesRanker
 from unskew.serving.model_files import load_model
 from unskew.serving.onnx_file import OnnxRanker
-from unskew.serving.tree_files import read_trees
+from unskew.serving.tree_files import read_categories, read_trees
 
 TREE_ENDINGS = (".txt", ".json")
 
@@ -145,7 +145,7 @@ def open_ranker(path: str | Path) -> SavedRanker:
         trees = TreesRanker(forest).eval()
         unnamed = forest.feature_names == tuple(f"f{number}" for number in range(trees.n_features))
         names = () if unnamed else forest.feature_names  # the log had no names, and the file has numbers for them
-        return SavedRanker(trees, place.name, trees.n_features, names)
+        return SavedRanker(trees, place.name, trees.n_features, names, read_categories(place))
     if place.suffix == ".onnx":
         exported = OnnxRanker(place)
         known = json.loads(exported.metadata.get("missing_in_training", "null"))

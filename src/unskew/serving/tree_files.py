@@ -5,7 +5,8 @@
     xgboost   .json  `dump_model(dump_format="json")`, for the plugins of OpenSearch and Elasticsearch, and for Vespa
               .ubj   `save_model`, for Vespa and XGBoost itself
 
-Every file has the names of the features in it. What is read back is data; no library of the trees is needed but for
+Every file has the names of the features in it. Codes of categories stand beside it, in `FILE.categories.json`: for each
+such feature its values, whose numbers, from 0, are what the engine sends. What is read back is data; no library of the trees is needed but for
 `.ubj`, which is written only.
 """
 
@@ -21,6 +22,22 @@ import numpy as np
 from unskew.networks.trees import Forest, Node, Split, from_lightgbm
 
 FORMS: dict[str, tuple[str, ...]] = {"lightgbm": (".txt", ".json"), "xgboost": (".json", ".ubj")}
+
+
+def categories_place(path: Path) -> Path:
+    """Where the codes of categories stand that trees of this path were trained with."""
+    return path.with_name(f"{path.name}.categories.json")
+
+
+def read_categories(path: Path) -> dict[str, tuple[str, ...]]:
+    """Values of each category of the trees of this path, in the order of their codes; none: it has no categories."""
+    place = categories_place(path)
+    if not place.is_file():
+        return {}
+    try:
+        return {str(name): tuple(map(str, values)) for name, values in json.loads(place.read_text()).items()}
+    except (ValueError, AttributeError, TypeError) as error:
+        raise ValueError(f"{place} cannot be read ({error}): export the trees again") from error
 
 
 def write_trees(booster: Any, kind: str, ending: str, missing: float = np.nan) -> bytes:
