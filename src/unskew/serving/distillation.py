@@ -2,9 +2,10 @@ r"""Distillation: any ranker as boosted trees, for engines that take nothing els
 
 Trees learn the scores that the ranker (the teacher) gives to the documents of a log, shown or not, those of a query as
 one list. Where a score depends on the document alone, documents are also made up: features exchanged between documents
-of the log, until there are enough rows, each scored by the teacher. A share of the queries is held out, and there the two orders are compared: Kendall's $\tau_b$ within queries,
-nDCG@10 of the trees' order with the teacher's scores as grades (0 to 4 within a query), and nDCG@10 of both by labels
-where there are some. The trees that were measured are those that are written.
+of the log, until there are enough rows, each scored by the teacher. A share of the queries is held out, and there the
+two orders are compared: Kendall's $\tau_b$ within queries, nDCG@10 of the trees' order with the teacher's scores as
+grades (0 to 4 within a query), and nDCG@10 of both by labels where there are some. The trees that were measured are
+those that are written.
 
 What an engine sends for a missing value is what the trees learn from: with `missing=0` they see 0 where the teacher
 saw nothing, with NaN they treat it as missing. Categories are codes, and are split like numbers: the engines' parsers
