@@ -123,11 +123,23 @@ def _ranks(fold: int) -> Splits:
     return train, valid, test
 
 
+def _refolded(name: str, fold: int) -> Splits:
+    """All queries of a small set, dealt out to five parts in turn; a fold tests on one, and validates on the next."""
+    parts = _catalogue(name)
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate([part.sizes for part in parts]))])
+    features, grades = (np.concatenate([getattr(part, each) for part in parts]) for each in ("features", "grades"))
+    whole = JudgedSet(features=features, grades=grades, offsets=offsets)
+    place = (np.arange(whole.n_queries) - fold) % 5
+    train, valid, test = (whole.select(np.flatnonzero(chosen)) for chosen in (place > 1, place == 1, place == 0))
+    return train, valid, test
+
+
 SETS: dict[str, Callable[[int], Splits]] = {
     "mq2008": lambda fold: _catalogue(f"mq2008/{fold}"),
     "mq2007-agg": _ranks,
     "clueweb09": lambda fold: _parts("clueweb09", "F{}.txt.gz", fold, 42),
     "world:small": lambda seed: _catalogue(f"world:small:{seed}"),
+    "mslr-sample": lambda fold: _refolded("mslr-sample", fold),
 }
 
 

@@ -198,7 +198,7 @@ def test_the_same_clicks_in_their_place_do_teach(case):
     assert gains.mean() > 0.1
 
 
-# -- whatever the features: one, two, a constant among them, scales far apart
+# -- whatever the features: one, two, a constant among them, scales far apart, seven hundred
 
 
 def sole(signal, noise):
@@ -244,6 +244,18 @@ def agreement_with(signal, raw, case, **columns):
 def test_the_learnt_order_follows_the_true_one(case, features):
     signal, noise = np.random.default_rng(5).normal(size=(2, 40, N_DOCS))
     assert agreement_with(signal, features(signal.ravel(), noise.ravel()), case) > 0.8
+
+
+@every_method
+def test_the_learnt_order_follows_the_true_one_on_seven_hundred_features(case):
+    """Each knows a little, so that all move a score together; 40 lists are few for them, so chance is learnt as well.
+
+    With one learning rate for any number of features `naive` came to .62 here, `dla` to .44 and `lbd` to .34.
+    """
+    rng = np.random.default_rng(5)
+    signal = rng.normal(size=(40, N_DOCS))
+    readings = signal.reshape(-1, 1) + rng.normal(scale=2.0, size=(signal.size, 700))
+    assert agreement_with(signal, readings, case) > 0.7
 
 
 WORTH = np.array([0.0, 2.0, -2.0, 1.0, -1.0])  # of brands: their codes say nothing of it

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from unskew.networks.documents import ACTIVATIONS, mlp, tabular
+from unskew.networks.documents import ACTIVATIONS, FeatureLayer, mlp, resized, tabular
 from unskew.networks.registry import Network, Problem
 
 
@@ -31,13 +31,21 @@ def test_the_default_gives_the_last_layer_the_features_beside_what_the_hidden_la
         last.weight.copy_(torch.tensor([[10.0, 1.0, 0.0, 0.0, 0.0]]))
         last.bias.zero_()
         assert_close(network(features), torch.tensor([[49.0]]))  # 10 · 5 − 1: the hidden layer weighs nothing
-    assert layers(beside.layers) == [nn.Linear, nn.ELU]
+    assert layers(beside.layers) == [FeatureLayer, nn.ELU]
 
 
 def test_the_default_normalizes_nothing_and_after_hidden_layers_if_asked_to():
-    assert layers(tabular(5, (4, 3), dropout=0.1)[0].layers) == [nn.Linear, nn.ELU, nn.Dropout] * 2
-    assert layers(tabular(5, (4,), norm=True)[0].layers) == [nn.Linear, nn.ELU, nn.LayerNorm]
-    assert layers(tabular(5, ())) == [nn.Linear]
+    hidden = [FeatureLayer, nn.ELU, nn.Dropout, nn.Linear, nn.ELU, nn.Dropout]
+    assert layers(tabular(5, (4, 3), dropout=0.1)[0].layers) == hidden
+    assert layers(tabular(5, (4,), norm=True)[0].layers) == [FeatureLayer, nn.ELU, nn.LayerNorm]
+    assert layers(tabular(5, ())) == [FeatureLayer]
+
+
+def test_layers_of_many_features_learn_slowly():
+    few, many = (tabular(n, (4,)) for n in (128, 256))
+    assert [few[0].layers[0].rate, few[1].rate] == [1, 1]  # the last one sees 132 inputs, 128 of them features
+    assert [many[0].layers[0].rate, many[1].rate] == [0.25, 0.25]
+    assert resized(many[1], 7).rate == 0.25
 
 
 @pytest.mark.parametrize(("kind", "norm", "normalizes"), [("tabular", None, 0), ("tabular", True, 1), ("mlp", None, 2)])
