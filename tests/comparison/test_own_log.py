@@ -62,7 +62,7 @@ def test_without_labels_every_criterion_stands_in_the_table_with_a_number_or_a_r
     assert rows["click likelihood"][3] == "predicts single clicks: see perplexity"
     assert rows["perplexity"][1] == "predicts places: see likelihood"
     assert all(" ± " in text for text in rows["pair agreement"])
-    assert len(sheets["meaning"].rows) == len(CRITERIA)
+    assert len(sheets["meaning"].rows) == len(CRITERIA) - 1
 
 
 def test_the_verdict_is_a_line_in_the_report_and_a_column_of_each_query_on_disk(unlabelled):
