@@ -3,6 +3,7 @@
 import importlib.util
 import json
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -99,6 +100,24 @@ class TestImpressions:
         log, done = both(Tables(write(tmp_path, "events.parquet", rows)), columns, tmp_path, joint=True)
         assert done.dropped == {"where": 2}
         assert log.positions.max() == 5
+
+    def test_display_probabilities_looks_a_grid_and_an_intervention_by_its_own_name(self, tmp_path):
+        rows = shown(
+            display_probability=lambda session, place: [0.5, None, 0.25, 0.0][session % 4] if place < 2 else 0.75,
+            looked=lambda session, place: None if session % 2 else float(place == 0),
+            shelf=lambda _, place: 1 + place // 2,
+            trial=lambda session, _: ["none", "explore"][session % 2],
+        )
+        for row in rows:
+            row["position"] = 1 + (row["position"] - 1) % 2
+        columns = Columns(row="shelf", row_size=2, seen="looked", intervention="trial", shuffled=["explore=2"])
+        log, done = both(Tables(write(tmp_path, "events.parquet", rows)), columns, tmp_path)
+        assert done.dropped == {"bad_probability": 6}  # two places of every fourth session
+        assert done.without_probability == 6
+        assert log.shuffled == {"explore": 2}
+        assert log.positions.max() == 2
+        assert np.nanmin(log.display_probabilities[log.mask]) > 0.25  # harmonic means of .5 and .25
+        assert (log.seen_sessions.sum(), log.seen.sum()) == (6, 6)
 
     def test_outcomes_are_left_out_by_name(self, tmp_path):
         rows = shown(60, dwell=lambda session, place: 7.5 if (session + place) % 3 == 0 else None)
