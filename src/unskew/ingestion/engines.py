@@ -251,6 +251,10 @@ class SparkEngine:
         with named_errors(self._opened):
             return expression.to_pyarrow()
 
+    def frame(self, expression: ir.Table) -> Any:
+        """An expression as a frame of Spark."""
+        return self._session.sql(self.connection.compile(expression))
+
     def row_of_first(self, table: ir.Table, condition: Any) -> int | None:  # noqa: ARG002  rows have no order there
         return None
 

@@ -14,6 +14,7 @@ import ibis.expr.types as ir
 
 from unskew.ingestion.columns import Columns, role_column
 from unskew.ingestion.engines import Engine
+from unskew.ingestion.group import query_numbers
 from unskew.ingestion.impressions import Shape, check_ids, feature_values, id_values, time_values
 from unskew.ingestion.report import Dropped
 
@@ -175,14 +176,14 @@ def _changing(
 
 
 def number_documents(engine: Engine, documents: ir.Table, shown: ir.Table) -> tuple[ir.Table, ir.Table]:
-    """Documents of queries that were shown, numbered within each, and these queries, numbered in order of their ids.
+    """Documents of queries that were shown, numbered within each, and these queries, numbered by their hash.
 
     `shown` has a row for each shown query and document with its impressions in `rows`. Versions of documents are
     numbered, too, those of a document one after the other.
     """
     with_features = shown if shown is documents else shown.semi_join(documents, KEYS)
     queries = with_features.group_by("query").aggregate(impressions=with_features.rows.sum())
-    queries = engine.keep("queries", queries.mutate(query_number=ibis.row_number().over(order_by="query")))
+    queries = engine.keep("queries", queries.mutate(query_number=query_numbers(queries)))
     listed = documents.join(queries.select("query", "query_number"), "query")
     place = ibis.row_number().over(group_by="query_number", order_by="document")
     numbers = {"version_number": place, "document_number": place}

@@ -2,12 +2,16 @@
 
 A shown document is one number, `position · 2⁴⁰ + version · 2 + click`, so a sorted array of them is a list in shown
 order with its clicks. Arrays are collected and then sorted, which every engine can do.
+
+Queries fall into buckets by a hash of their ids, the same on every engine, and a shard holds whole buckets: it is a
+mixture of all queries, and no engine needs them in one order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from functools import reduce
+from typing import Any, NamedTuple
 
 import ibis
 import ibis.expr.types as ir
@@ -18,6 +22,9 @@ from unskew.ingestion.impressions import Shape
 
 PERIODS = dict(zip(PERIODS_OF_LOGS, ("h", "D", "W", "M"), strict=True))  # as Ibis calls them; weeks begin on Mondays
 POSITION_BITS = 40  # the place of the position in a packed number
+BUCKET_DIGITS = 4  # of the hash of a query: 65,536 buckets
+BUCKET_SIZE = 2**32  # numbers of queries of a bucket
+DIGITS = "0123456789abcdef"
 MAX_VERSIONS = 2 ** (POSITION_BITS - 1)  # of the documents of a query
 
 
@@ -27,6 +34,14 @@ class Range(NamedTuple):
     first: int
     last: int
     size: int
+
+
+def query_numbers(queries: ir.Table) -> Any:
+    """A number for each query: that of its bucket, and its place there."""
+    digest = queries["query"].cast("string").hexdigest("md5")
+    digits = (ibis.literal(DIGITS).find(digest.substr(place, 1)).cast("int64") for place in range(BUCKET_DIGITS))
+    bucket = reduce(lambda number, digit: number * len(DIGITS) + digit, digits)
+    return bucket * BUCKET_SIZE + ibis.row_number().over(group_by=bucket, order_by=queries["query"])
 
 
 def numbered_impressions(impressions: ir.Table, documents: ir.Table, first_position: int, shape: Shape) -> ir.Table:
@@ -85,12 +100,16 @@ def collect_patterns(
 
 
 def ranges(engine: Engine, sizes: ir.Table, limit: int) -> list[Range]:
-    """Queries cut into ranges of about this size; `sizes` has a query_number and a size in each row."""
-    sizes = engine.keep("sizes", sizes)
-    before = sizes["size"].cumsum(order_by="query_number") - sizes["size"]
-    parts = sizes.mutate(part=(before / limit).floor().cast("int64")).group_by("part")
-    cut = parts.aggregate(first=ibis._.query_number.min(), last=ibis._.query_number.max(), size=ibis._["size"].sum())
-    return [Range(*row.values()) for row in engine.arrow(cut.order_by("part").drop("part")).to_pylist()]
+    """Buckets of queries cut into ranges of about this size; `sizes` has a query_number and a size in each row."""
+    buckets = sizes.mutate(bucket=(sizes.query_number / BUCKET_SIZE).floor().cast("int64")).group_by("bucket")
+    kept = engine.keep("sizes", buckets.aggregate(size=ibis._["size"].sum()))
+    before = kept["size"].cumsum(order_by="bucket") - kept["size"]
+    parts = kept.mutate(part=(before / limit).floor().cast("int64")).group_by("part")
+    cut = parts.aggregate(first=ibis._.bucket.min(), last=ibis._.bucket.max(), size=ibis._["size"].sum())
+    return [
+        Range(row["first"] * BUCKET_SIZE, (row["last"] + 1) * BUCKET_SIZE - 1, row["size"])
+        for row in engine.arrow(cut.order_by("part")).to_pylist()
+    ]
 
 
 def within(table: ir.Table, part: Range) -> ir.Table:

@@ -107,6 +107,11 @@ class Dropped:
         if example:
             self.examples.setdefault(reason, example)
 
+    def merge(self, counts: Mapping[str, int], examples: Mapping[str, str]) -> None:
+        """Add what was counted elsewhere."""
+        for reason, count in counts.items():
+            self.add(reason, count, examples.get(reason, ""))
+
     def refuse_if_most(
         self, reasons: Iterable[str], total: float, unit: str, counts: Mapping[str, int] | None = None
     ) -> None:

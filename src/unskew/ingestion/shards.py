@@ -70,10 +70,11 @@ class _Rows:
 
 
 def shard_log(patterns: pa.Table, documents: pa.Table, schema: Schema, dropped: Dropped) -> ClickLog | None:
-    """The log of patterns sorted by query and list, and documents sorted by query and number; None: nothing is left.
+    """The log of patterns sorted by query number and list, and documents sorted by query id and version number.
 
-    Examples in `dropped` name a query and a document.
+    None: nothing is left. Examples in `dropped` name a query and a document.
     """
+    patterns, documents = _in_order_of_ids(patterns, documents)
     rows = _clean(_unpack(patterns, documents, schema), documents, dropped)
     if not len(rows.queries):
         return None
@@ -122,6 +123,21 @@ def shard_log(patterns: pa.Table, documents: pa.Table, schema: Schema, dropped: 
         },
     )
     return build_log(shown, listed, joint=schema.joint)
+
+
+def _in_order_of_ids(patterns: pa.Table, documents: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Both with queries numbered from 0 in the order of the documents, and sorted by that number."""
+    numbers = documents["query_number"].to_numpy()
+    first = np.flatnonzero(np.diff(numbers, prepend=-1))
+    places = np.argsort(numbers[first])
+    of_patterns = places[np.searchsorted(numbers[first][places], patterns["query_number"].to_numpy())]
+    sizes = np.diff(np.append(first, len(numbers)))
+
+    def numbered(table: pa.Table, values: Integers) -> pa.Table:
+        return table.set_column(table.column_names.index("query_number"), "query_number", pa.array(values))
+
+    order = pa.array(np.argsort(of_patterns, kind="stable"))
+    return numbered(patterns, of_patterns).take(order), numbered(documents, np.repeat(np.arange(len(first)), sizes))
 
 
 def _unpack(patterns: pa.Table, documents: pa.Table, schema: Schema) -> _Rows:
@@ -227,6 +243,24 @@ def _context(rows: _Rows, shape: Shape) -> NDArray[np.float32] | None:
         return None
     columns = (_one_each_list(rows, f"context_{number}", name) for number, (name, _) in enumerate(shape.context))
     return np.column_stack([values.astype(np.float32) for values in columns])
+
+
+def sizes_of(log: ClickLog) -> dict[str, int]:
+    """What a report counts of a shard."""
+    known = log.display_probabilities
+    sizes = {
+        "impressions": (log.mask.sum(1) * log.sessions).sum(),  # shown documents, each as often as its list was shown
+        "sessions": log.n_sessions,
+        "clicks": log.n_clicks,
+        "lists": log.n_lists,
+        "queries": len(log.query_ids),
+        "documents": log.n_documents,
+        "versions": len(log.features),
+        "shards": 1,
+        "recorded": 0 if log.seen_sessions is None else log.seen_sessions.sum(),
+        "without_probability": 0 if known is None else (np.isnan(known).sum(axis=1) * log.sessions).sum(),
+    }
+    return {name: round(float(size)) for name, size in sizes.items()}
 
 
 def level_names(found: Sequence[Any], intervention: bool) -> list[str]:

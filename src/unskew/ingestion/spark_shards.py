@@ -1,0 +1,152 @@
+"""Shards on Spark: each is written by the executor that has its queries; the driver writes `log.json` last.
+
+Executors write into the folder of the log, or a scratch folder beside it, so they must see it: it is on a file system
+that all of them share, or on object storage. They import unskew, which is installed there too.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.schema import LogSchema
+from unskew.data.clicks.shards import shard_file, write_shard
+from unskew.data.clicks.storage import ABOUT, shard_name, write_about
+from unskew.data.files import new_folder
+from unskew.data.object_storage import filled_folder, remote
+from unskew.ingestion.engine_errors import named_errors
+from unskew.ingestion.group import BUCKET_SIZE, Range
+from unskew.ingestion.report import Dropped
+from unskew.ingestion.shards import Schema, shard_log, sizes_of
+
+ATTEMPT = ".attempt-"  # begins names of folders in which executors write; a killed one may leave its own
+FOUND = "shard long, found string"  # what an executor tells of a shard
+Shard = dict[str, Any]
+
+
+@contextmanager
+def write_on_executors(
+    patterns: Any,
+    documents: Any,
+    parts: Sequence[Range],
+    schema: Schema,
+    target: Path,
+    overwrite: bool,
+    notes: Mapping[str, Any],
+) -> Iterator[list[Shard]]:
+    """What was written of each shard; the log is there when the block ends without an error.
+
+    Args:
+        patterns, documents: frames of Spark; `place` orders the patterns of a query.
+        notes: written as they are when the block ends.
+    """
+    with shared_folder(target, ABOUT, overwrite=overwrite) as (here, place), named_errors([]):
+        left, right = (_by_shard(frame, parts) for frame in (patterns, documents))
+        rows = left.cogroup(right).applyInArrow(_writer(schema, place), FOUND).collect()
+        found: list[Shard] = [json.loads(row["found"]) for row in sorted(rows, key=lambda row: row["shard"])]
+        for shard in found:
+            if "error" in shard:
+                raise ValueError(shard["error"])
+        yield found
+        written = [shard for shard in found if "counts" in shard]
+        if not written:
+            raise ValueError(f"{target}: there are no shards to write")
+        for number, shard in enumerate(written):
+            _rename(place, shard, number)
+        write_about(here, written[0]["schema"], [shard["counts"] for shard in written], notes)
+
+
+@contextmanager
+def shared_folder(target: Path, marker: str, *, overwrite: bool) -> Iterator[tuple[Path, str]]:
+    """Where the driver writes the marker, and where executors write all else; it counts when the block has ended."""
+    there = remote(target)
+    if there is not None:
+        with filled_folder(there, marker, overwrite=overwrite) as here:
+            yield here, there.uri
+        return
+    with new_folder(target, marker, overwrite=overwrite) as here:
+        yield here, str(here.absolute())
+        for abandoned in here.glob(f"{ATTEMPT}*"):
+            shutil.rmtree(abandoned, ignore_errors=True)
+
+
+@contextmanager
+def executor_files(place: str) -> Iterator[Path]:
+    """A folder in an executor whose files are moved, or sent, to the place when the block ends."""
+    there = remote(place)
+    if there is None and not Path(place).is_dir():
+        raise ValueError(
+            f"a Spark executor does not see {place}: write to a folder that all machines share, or to object storage "
+            "(s3://…)"
+        )
+    with TemporaryDirectory(prefix=ATTEMPT, dir=place if there is None else None) as scratch:
+        yield Path(scratch)
+        for file in sorted(Path(scratch).iterdir()):
+            if there is None:
+                file.replace(Path(place) / file.name)
+            else:
+                there.send(file, file.name)
+
+
+def _by_shard(frame: Any, parts: Sequence[Range]) -> Any:
+    """Rows of a frame grouped by the number of their shard."""
+    from pyspark.sql import functions
+
+    buckets = [
+        (bucket, number)
+        for number, part in enumerate(parts)
+        for bucket in range(part.first // BUCKET_SIZE, part.last // BUCKET_SIZE + 1)
+    ]
+    shards = functions.broadcast(frame.sparkSession.createDataFrame(buckets, "bucket long, shard long"))
+    bucket = functions.floor(frame["query_number"] / BUCKET_SIZE)
+    return frame.withColumn("bucket", bucket).join(shards, "bucket").drop("bucket").groupBy("shard")
+
+
+def _writer(schema: Schema, place: str) -> Callable[[pa.Table, pa.Table], pa.Table]:
+    """What an executor does with the patterns and documents of a shard."""
+
+    def write(patterns: pa.Table, documents: pa.Table) -> pa.Table:
+        number = documents["shard"][0].as_py()
+        dropped = Dropped()
+        try:
+            log = shard_log(
+                patterns.sort_by([("query_number", "ascending"), ("place", "ascending")]),
+                documents.sort_by([("query", "ascending"), ("version_number", "ascending")]),
+                schema,
+                dropped,
+            )
+            found: Shard = {"number": number, "dropped": [dropped.counts, dropped.examples]}
+            found |= {} if log is None else _write(log, place, number)
+        except (ValueError, OSError) as error:
+            found = {"error": str(error)}
+        return pa.table({"shard": [number], "found": [json.dumps(found)]})
+
+    return write
+
+
+def _write(log: ClickLog, place: str, number: int) -> Shard:
+    schema = LogSchema(log)
+    with executor_files(place) as folder:
+        counts = write_shard(schema.admit(log, number), folder / shard_name(number))
+    return {"counts": counts, "schema": schema.about(), "sizes": sizes_of(log)}
+
+
+def _rename(place: str, shard: Shard, number: int) -> None:
+    """Close the gap of a shard of which nothing was left."""
+    if shard["number"] == number:
+        return
+    there = remote(place)
+    for table in shard["counts"]["digests"]:
+        old, new = (shard_file(Path(place) / shard_name(each), table) for each in (shard["number"], number))
+        if there is None:
+            old.replace(new)
+        else:
+            there.rename(old.name, new.name)
