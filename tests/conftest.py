@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -42,6 +43,26 @@ def log(world):
 def looked_at(log):
     """The same log with a record of looks: of what was clicked, at least that."""
     return replace(log, seen=log.clicks, seen_sessions=log.sessions)
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """A Spark of two executors, each a process of its own, as on a cluster."""
+    pytest.importorskip("pyspark", reason="Spark has an environment of its own: run `make test-spark`")
+    from pyspark.sql import SparkSession
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        settings = {
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "3",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.executor.memory": "512m",
+        }
+        session = SparkSession.builder.master("local-cluster[2,1,900]").config(map=settings).getOrCreate()
+        yield session
+        session.stop()
 
 
 @pytest.fixture(scope="session")

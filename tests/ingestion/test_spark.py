@@ -1,6 +1,5 @@
 """The same log from DuckDB and from Spark, row for row."""
 
-import importlib.util
 import json
 
 import numpy as np
@@ -15,26 +14,11 @@ from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.run import ingest
 
 pytestmark = [
-    pytest.mark.skipif(
-        importlib.util.find_spec("pyspark") is None,
-        reason="Spark is not in this environment, which has a newer pandas than it takes: run `make test-spark`",
-    ),
     pytest.mark.timeout(1200),
     pytest.mark.filterwarnings("ignore"),  # of Spark, about its own future
 ]
 
 UBI_FILES = ("events.jsonl", "features.parquet", "queries.jsonl")
-
-
-@pytest.fixture(scope="module")
-def spark():
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.sql.shuffle.partitions", "3").config("spark.sql.session.timeZone", "UTC")
-    session = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
-    yield session
-    session.stop()
 
 
 def impressions(rng, n_sessions=120):
@@ -132,6 +116,14 @@ def test_user_behavior_insights_give_the_same_files_too(spark, tmp_path, shown):
     pq.write_table(pa.table({"document": [f"d{n}" for n in range(7)], "age": range(7)}), tmp_path / "features.parquet")
     done = both(Tables(*(tmp_path / name for name in UBI_FILES)), Columns(), tmp_path)
     assert (done.sessions, done.clicks, done.dropped) == (40, sum(row["clicked"] for row in rows), {})
+
+
+def test_executors_write_several_shards_which_are_the_same_files_too(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("unskew.ingestion.counted.SHARD_CELLS", 300)
+    pq.write_table(pa.Table.from_pylist(impressions(np.random.default_rng(5))), tmp_path / "events.parquet")
+    done = both(Tables(tmp_path / "events.parquet"), Columns(bias=["device", "kind", "weather"]), tmp_path)
+    assert done.shards > 2
+    assert {path.suffix for path in (tmp_path / "spark").iterdir()} == {".parquet", ".json"}
 
 
 def test_lists_collected_in_parts_are_the_same_files_too(spark, tmp_path, monkeypatch):

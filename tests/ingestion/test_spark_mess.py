@@ -1,6 +1,5 @@
 """What a shop's table needs, on both engines, row for row: a table made for each part."""
 
-import importlib.util
 import json
 
 import numpy as np
@@ -15,25 +14,11 @@ from unskew.ingestion.run import ingest
 from unskew.simulation.shop_log import make_shop
 
 pytestmark = [
-    pytest.mark.skipif(
-        importlib.util.find_spec("pyspark") is None,
-        reason="Spark is not in this environment, which has a newer pandas than it takes: run `make test-spark`",
-    ),
+    pytest.mark.usefixtures("spark"),
     pytest.mark.timeout(1200),
     pytest.mark.filterwarnings("ignore"),  # of Spark, about its own future
 ]
 GRADES = {"click": 1.0, "cart": 3.0, "purchase": 5.0}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def spark():
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.sql.shuffle.partitions", "3").config("spark.sql.session.timeZone", "UTC")
-    session = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
-    yield session
-    session.stop()
 
 
 def both(tables, columns, folder, **options):

@@ -106,8 +106,8 @@ def _by_shard(frame: Any, parts: Sequence[Range]) -> Any:
         for bucket in range(part.first // BUCKET_SIZE, part.last // BUCKET_SIZE + 1)
     ]
     shards = functions.broadcast(frame.sparkSession.createDataFrame(buckets, "bucket long, shard long"))
-    bucket = functions.floor(frame["query_number"] / BUCKET_SIZE)
-    return frame.withColumn("bucket", bucket).join(shards, "bucket").drop("bucket").groupBy("shard")
+    numbered = frame.selectExpr("*", f"query_number div {BUCKET_SIZE} AS bucket")
+    return numbered.join(shards, "bucket").drop("bucket").groupBy("shard")
 
 
 def _writer(schema: Schema, place: str) -> Callable[[pa.Table, pa.Table], pa.Table]:
