@@ -6,7 +6,7 @@ against plain clicks and production. With checkpoints, a run that was cut off go
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,9 @@ from unskew.evaluation.criteria import CRITERIA, measure_all, measure_production
 from unskew.evaluation.held_out import Vector
 from unskew.evaluation.latest_ranker import latest_ranker
 from unskew.fitting import fit
+from unskew.methods import METHODS, hyper_parameters
 from unskew.model import Model
-from unskew.recipe import Recipe
+from unskew.recipe import SETTING_NAMES, Recipe
 from unskew.reporting.sheets import signed
 from unskew.warm_start import check_columns
 
@@ -118,6 +119,7 @@ def auto(
         progress: called with trainings done and trainings in all.
         options: of training and network, for every method.
     """
+    check_options(options)
     clicks = log if isinstance(log, ClickLog) else read_log(log)
     if start is not None:
         check_columns(start, clicks)
@@ -125,6 +127,17 @@ def auto(
     found = _verdict(clicks, runs, production)
     model = runs.train(found.method, clicks, "final", start if start and start.recipe.method == found.method else None)
     return Chosen.of(model, found)
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Refuse options that not every method has."""
+    for name in options:
+        owners = [method for method, found in METHODS.items() if name in hyper_parameters(found)]
+        if owners and name not in SETTING_NAMES:
+            raise ValueError(
+                f"'{name}' is an option of {', '.join(owners)}: name one, auto takes what all methods have"
+            )
+    Recipe.of(PLAIN, **options)
 
 
 @dataclass

@@ -55,6 +55,8 @@ class Case:
         """The case with the ranker that production is said, or was found, to be."""
         if isinstance(which, str):
             return self._with(production_of_log(self.evidence.held_out.log, which), "")
+        if which.which is None:
+            return self
         try:
             return self._with(production_of_log(self.evidence.held_out.log, which.which), f" ({which.line})")
         except ValueError as missing:  # nobody asked for this ranker: all sessions serve

@@ -33,7 +33,7 @@ from unskew.terminal import counting_progress, training_progress
 from unskew.training.watching import Watch
 
 AUTO = "auto"
-DEFAULT_METHOD = automatic.SAFE  # of `fit`, `UnbiasedRanker` and `unskew train`; or the name of a method
+DEFAULT_METHOD = AUTO  # of `fit`, `UnbiasedRanker` and `unskew train`; or the name of a method
 HELD_OUT_FOR_CURVE = 0.1  # share of the queries that chooses the state of a click model
 
 
