@@ -131,7 +131,18 @@ def test_weights_need_a_curve_and_no_clicks_that_are_predicted(clicks, tmp_path)
 def test_training_that_blows_up_warns_in_lines_and_ends_with_advice(clicks, tmp_path):
     wild = ["learning_rate=1e30", "optimizer=sgd", "max_gradient_norm=none", "norm=false", "steps=60", "hidden=8"]
     options = [word for option in wild for word in ("--set", option)]
-    command = [sys.executable, "-m", "unskew", "train", str(clicks), "--method", "dla", *options, "--out", str(tmp_path / "model")]
+    command = [
+        sys.executable,
+        "-m",
+        "unskew",
+        "train",
+        str(clicks),
+        "--method",
+        "dla",
+        *options,
+        "--out",
+        str(tmp_path / "model"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     lines = done.stderr.splitlines()
@@ -206,7 +217,18 @@ def test_a_killed_training_run_goes_on_to_the_same_weights(clicks, tmp_path):
 def test_an_interrupted_training_run_goes_on(clicks, tmp_path):
     # More steps than it can do before the signal comes, on any machine.
     options = ["--set", "steps=100000", "--set", "validate_every=10", "--set", "hidden=8"]
-    command = [sys.executable, "-m", "unskew", "train", str(clicks), "--method", "dla", *options, "--out", str(tmp_path / "model")]
+    command = [
+        sys.executable,
+        "-m",
+        "unskew",
+        "train",
+        str(clicks),
+        "--method",
+        "dla",
+        *options,
+        "--out",
+        str(tmp_path / "model"),
+    ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     while not (tmp_path / ".model.checkpoint").exists() and process.poll() is None:
         time.sleep(0.02)
