@@ -1,7 +1,7 @@
-"""The command line: a table of commands, in the order of a log's way from events to a ranking.
+"""The command line: a table of commands, ordered from events to a ranking.
 
-A command's module is imported when the command is called, so that help and version cost no more than Python itself.
-To add a command: its file in `commands/`, its Python function in `unskew`, and one line here.
+A command's module is imported when the command is called, so that `--help` and `--version` start fast.
+To add a command, write its file in `commands/`, its Python function in `unskew`, and one line here.
 """
 
 from __future__ import annotations
@@ -14,76 +14,70 @@ from typer.core import TyperGroup
 
 
 class Entry(NamedTuple):
-    """Where a command is, and the first line of its help."""
+    """The location of a command, and the first line of its help."""
 
-    place: str  # module of `unskew.commands` and function, "module:function"
-    help: str  # as the function's docstring begins
+    place: str  # "module:function" in `unskew.commands`
+    help: str  # equals the first line of the function's docstring
 
 
 COMMANDS = {
     "demo": Entry(
         "demo:demo",
-        "The main job in one go: simulate a biased log, look at it, train plain and debiased rankers, compare them.",
+        "Run the whole pipeline on simulated data: make a biased log, diagnose it, train rankers, compare them.",
     ),
-    "simulate": Entry("simulate:simulate", "Show judged data to simulated users and write the click log."),
-    "shop": Entry(
-        "shop:shop", "Write the event table of a made-up shop, as messy as real ones, and judged queries beside it."
-    ),
-    "events": Entry("events:events", "Write a click log as a search engine would have logged it; `ingest` reads it."),
+    "simulate": Entry("simulate:simulate", "Simulate users who click on judged data, and write the click log."),
+    "shop": Entry("shop:shop", "Simulate the messy event table of a shop, with judged queries."),
+    "events": Entry("events:events", "Write a click log as an event table, which `ingest` can read."),
     "ingest": Entry(
         "ingest:ingest",
-        "Count an event table into a click log. What cannot be used is left out, counted and shown.",
+        "Turn an event table into a click log. Rows that cannot be used are counted and reported.",
     ),
     "diagnose": Entry(
-        "diagnose:diagnose", "Look at a click log: what it can tell, and which methods are worth training on it."
+        "diagnose:diagnose", "Diagnose a click log: what it identifies, and which methods are worth training on it."
     ),
     "compare": Entry(
         "compare:compare",
-        "Compare methods and production on a log of your own: by judgements, or without any by held-out clicks.",
+        "Compare methods with production on your log, by labels or by held-out clicks.",
     ),
     "auto": Entry(
         "auto:auto",
-        "Choose a method by what the log can tell, check it against production, and train it. Exit code 3: not better.",
+        "Choose a method without labels, check it against production, and train it. Exit code 3: not better.",
     ),
-    "train": Entry("train:train", "Train a ranker on a click log. A run that was cut off goes on where it was."),
-    "tune": Entry("tune:tune", "Train a model further on judged queries, as far as cross-validation on them says."),
+    "train": Entry(
+        "train:train", "Train a ranker on a click log. An interrupted run resumes when you repeat the command."
+    ),
+    "tune": Entry("tune:tune", "Train a model further on judged queries; cross-validation chooses how long."),
     "drift": Entry(
         "drift:drift",
-        "Tell what changed between two logs: features, clicks, order, traffic, bias columns, coverage.",
+        "Report what changed between two logs: features, clicks, order, traffic, bias columns, coverage.",
     ),
     "readout": Entry(
-        "readout:readout", "Tell what an A/B test or a team-draft interleaving says, with intervals over queries."
+        "readout:readout", "Evaluate an A/B test or a team-draft interleaving, with intervals over queries."
     ),
     "evaluate": Entry(
-        "evaluate:evaluate", "Measure a model on judged data, or by how well it predicts the clicks of a log."
+        "evaluate:evaluate", "Evaluate a model on judged data, or by how well it predicts the clicks of a log."
     ),
-    "export": Entry("export:export", "Write a model for serving, checked against torch."),
+    "export": Entry("export:export", "Export a model to a file for serving; its scores are checked against torch."),
     "explain": Entry(
         "explain:explain",
-        "Show which features a ranker goes by, or which decided between two documents of a query.",
+        "Explain a ranker: which features matter, or which decided between two documents.",
     ),
     "rank": Entry(
         "rank:rank",
-        "Score and rank documents, keyed by their query and document ids. A table may exceed memory.",
+        "Score and rank documents by their ids. The table may be larger than memory.",
     ),
-    "weights": Entry(
-        "weights:weights", "Write debiased targets and weights that LightGBM and XGBoost take as they are."
-    ),
+    "weights": Entry("weights:weights", "Write debiased targets and weights for LightGBM and XGBoost."),
     "judgements": Entry(
         "judgements:judgements",
-        "Write ratings of documents, by clicks that are corrected for position, with intervals and COEC beside them.",
+        "Write relevance ratings from clicks, corrected for position, with intervals and COEC.",
     ),
-    "forget": Entry(
-        "forget:forget", "Remove all rows of named users from a click log; it is replaced whole or not at all."
-    ),
+    "forget": Entry("forget:forget", "Remove all rows of the given users from a click log, atomically."),
     "reproduce": Entry(
         "reproduce:reproduce",
-        "Run an experiment of a paper and write tables, figures and a report. Goes on where it was cut off.",
+        "Run an experiment of a paper; write tables, figures and a report. Finished runs are kept.",
     ),
-    "methods": Entry(
-        "listings:methods", "The methods, with their paper, what they assume, and their hyper-parameters."
-    ),
-    "data": Entry("listings:data", "The data sets of the catalogue, and which of them are here."),
+    "methods": Entry("listings:methods", "List the methods with their papers, assumptions and hyper-parameters."),
+    "data": Entry("listings:data", "List the data sets of the catalogue, and which are available here."),
 }
 
 
@@ -94,10 +88,10 @@ def command_function(name: str) -> Any:
 
 
 class LazyGroup(TyperGroup):
-    """A group that knows names and help of its commands, and loads the one that is called."""
+    """A group that knows the names and help of its commands, and imports a command when it is called."""
 
     def main(self, *args: Any, **options: Any) -> Any:
-        """Run a command; where memory does not even suffice to load what it needs, that is one line too."""
+        """Run a command. If memory does not suffice to import it, report that in one line too."""
         try:
             return super().main(*args, **options)
         except (MemoryError, ImportError) as error:
@@ -116,7 +110,7 @@ class LazyGroup(TyperGroup):
 
 app = typer.Typer(
     cls=LazyGroup,
-    help="Learn to rank from biased clicks.",
+    help="Unbiased learning to rank from click logs.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

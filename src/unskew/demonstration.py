@@ -53,7 +53,7 @@ class Demonstration(dict[str, Evaluation], Displayed):
 
 
 def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: int = 0) -> Demonstration:
-    """The main job in one go: simulate a biased log, look at it, train plain and debiased rankers, compare them.
+    """Run the whole pipeline on simulated data: make a biased log, diagnose it, train rankers, compare them.
 
     Use `simulate`, `fit` and `evaluate` for the same with parts of your own choice.
 

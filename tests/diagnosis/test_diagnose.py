@@ -121,7 +121,7 @@ def test_coupling_is_found_and_lbd_advised(world, policy):
     assert found.coupling.found
     words = word_of(found)
     assert (words["lbd"], words["hte"], words["dla"]) == (TRAIN, TRAIN, DOUBTFUL)
-    assert answer(found, "observation by document?").tone == BAD
+    assert answer(found, "examination by document?").tone == BAD
 
 
 def test_planted_features_are_to_be_left_out(linked):
@@ -131,7 +131,7 @@ def test_planted_features_are_to_be_left_out(linked):
     names = (*(f"f{number}" for number in range(log.n_features)), "production")
     planted = replace(log, features=np.column_stack([log.features, score]), feature_names=names)
     found = diagnose(planted, quick=True)
-    assert "Leave out production: nearly the shown order itself." in verdict(found).lines
+    assert "Leave out production: nearly identical to the shown order." in verdict(found).lines
 
 
 def test_a_robot_is_capped_and_counted():
@@ -287,5 +287,5 @@ def test_categories_that_no_test_looks_at_are_named(good):
     names = tuple(f"f{number}" for number in range(good.log.n_features))
     log = replace(good.log, feature_names=names, categories={"f0": ("a", "b")})
     text = answer(replace(good, log=log), "categories").answer
-    assert text == "f0: coupling, leaks and order from features look at numbers only, and leave them out"
+    assert text == "f0: the tests of coupling, leaks and order use numeric features only and ignore them"
     assert "categories" not in [finding.question for finding in findings(good)]

@@ -1,4 +1,4 @@
-"""What commands share: refusals, exit codes and common options."""
+"""Shared by all commands: error messages, exit codes and common options."""
 
 from __future__ import annotations
 
@@ -21,35 +21,32 @@ from unskew.options import parse_grades
 from unskew.terminal import BAD_INPUT, errors, show_warning
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
-Overwrite = Annotated[bool, typer.Option(help="Replace what stands at the place of the output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display.")]
-SetOptions = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option, e.g. steps=500.")]
+Seed = Annotated[int, typer.Option(help="Random seed; the same seed gives the same result.")]
+Overwrite = Annotated[bool, typer.Option(help="Overwrite existing output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Hide the progress display.")]
+SetOptions = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set an option, e.g. steps=500. Repeatable.")
+]
 Production = Annotated[
     str | None,
     typer.Option(
         metavar="WHICH",
-        help="Which ranker production is: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest that "
-        "the log shows.",
+        help="The production ranker: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest in the log.",
     ),
 ]
 Fresh = Annotated[
-    list[str] | None, typer.Option(help="Run this method again, by its label; 'all' for everything. Repeatable.")
+    list[str] | None, typer.Option(help="Run this method again, by label; 'all' for everything. Repeatable.")
 ]
-AllowCode = Annotated[
-    bool, typer.Option("--allow-code", help="Let module:Class name code of your own: it is imported and run.")
-]
+AllowCode = Annotated[bool, typer.Option("--allow-code", help="Allow module:Class to import and run your own code.")]
 Grade = Annotated[
     str | None,
     typer.Option(
         metavar="KIND=WEIGHT,…",
-        help="Weights of the events to learn from: click=1,add_to_cart=3,purchase=5. Default: those of ingest; "
-        "click=1 takes clicks alone.",
+        help="Event weights for training: click=1,add_to_cart=3,purchase=5. Default: those of ingest; click=1 uses "
+        "clicks alone.",
     ),
 ]
-SumGrades = Annotated[
-    bool, typer.Option("--sum-grades", help="Weights of all events on a showing add up; else the strongest counts.")
-]
+SumGrades = Annotated[bool, typer.Option("--sum-grades", help="Add up the weights of all events on an impression.")]
 INTERRUPTED = 130  # exit code of Ctrl-C, as a shell counts
 NO_MEMORY_WORDS = (  # of torch, Python, C++ and the loader of shared libraries
     *("can't allocate memory", "cannot allocate memory", "can't start new thread", "std::bad_alloc"),
@@ -59,12 +56,12 @@ LESS_MEMORY = (
     "train with --stream or a smaller --set batch_size, ingest with a smaller --memory, "
     "rank a table in several files, or diagnose with --quick"
 )
-RANKER_HELP = "A saved model, an exported .onnx file, which onnxruntime runs, or exported trees (.txt, .json)."
+RANKER_HELP = "A saved model, an exported .onnx file (run by onnxruntime), or exported trees (.txt, .json)."
 DATA_HELP = "A data set of the catalogue (NAME or NAME@split), a LETOR file, or a table."
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """A command whose refusals are one clear line and exit code 2; `cli.COMMANDS` gives it its name."""
+    """Make a command report bad input in one line with exit code 2; `cli.COMMANDS` names it."""
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> None:
@@ -87,7 +84,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def refuse(error: Exception) -> int:
-    """Say in one line why a command cannot go on, and give its exit code; a fault of ours is raised again."""
+    """Print in one line why a command cannot continue, and return its exit code; re-raise our own bugs."""
     message = _refusal(error)
     if message is None:
         raise error
@@ -96,14 +93,14 @@ def refuse(error: Exception) -> int:
 
 
 def grading(grade: str | None, sum_grades: bool) -> dict[str, Any]:
-    """Options of training of `--grade` and `--sum-grades`; none where neither was given."""
+    """Training options from `--grade` and `--sum-grades`; empty if neither was given."""
     found: dict[str, Any] = {} if grade is None else {"grade": parse_grades(grade)}
     return {**found, "sum_grades": True} if sum_grades else found
 
 
 @contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM as an exception, so that scratch files are removed on the way out; the exit code is 143."""
+    """Turn SIGTERM into an exception, so that scratch files are removed; the exit code is 143."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -119,7 +116,7 @@ def _terminated_like_interrupted() -> Iterator[None]:
 
 
 def _refusal(error: Exception) -> str | None:
-    """What a refusal says, in one line; None: a fault of ours, whose traceback must be seen."""
+    """The one-line message of an error; None for our own bugs, which need a traceback."""
     name = type(error).__name__
     no_memory = name == "OutOfMemoryException" or any(words in str(error).lower() for words in NO_MEMORY_WORDS)
     if isinstance(error, MemoryError) or no_memory:
@@ -134,12 +131,12 @@ def _refusal(error: Exception) -> str | None:
 
 
 def fresh_methods(labels: list[str] | None) -> bool | list[str]:
-    """What `--fresh` names: everything, some methods, or nothing."""
+    """The value of `--fresh`: everything, some methods, or nothing."""
     return "all" in labels or labels if labels else False
 
 
 def model_with_code(model: Path, *, allow_code: bool) -> Any:
-    """The model with the code that it names, where code is allowed; else the path as it is."""
+    """The model with its own code if that is allowed, otherwise the path."""
     from unskew.parts import load_part
     from unskew.serving.model_files import ABOUT, load_model, needed_parts
 

@@ -1,4 +1,4 @@
-"""`unskew auto`: a ranker from a click log, the method chosen by what the log can tell."""
+"""`unskew auto`: a ranker from a click log, with the method chosen automatically."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ NOTHING_BETTER = 3  # exit code: nothing was shown to be better than production,
 @command
 def auto(
     log: Annotated[Path, typer.Argument(help="A click log.")],
-    out: Annotated[Path, typer.Option(help="Folder for the model; the report is OUT.html.")],
+    out: Annotated[Path, typer.Option(help="Output folder for the model; the report is OUT.html.")],
     force: Annotated[
-        bool, typer.Option("--force", help="Write the model even if nothing was shown to be better than production.")
+        bool, typer.Option("--force", help="Write the model even if it was not shown to be better than production.")
     ] = False,
     production: Production = None,
     start: Annotated[
-        Path | None, typer.Option("--from", help="Yesterday's model: the last training goes on from it if it can.")
+        Path | None, typer.Option("--from", help="A previous model: the final training starts from it if possible.")
     ] = None,
     grade: Grade = None,
     sum_grades: SumGrades = False,
@@ -40,7 +40,7 @@ def auto(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Choose a method by what the log can tell, check it against production, and train it. Exit code 3: not better."""
+    """Choose a method without labels, check it against production, and train it. Exit code 3: not better."""
     given = {**grading(grade, sum_grades), **parse_options(options or [])}
     run_auto(
         log,

@@ -1,4 +1,4 @@
-"""`unskew compare`: methods on a log of one's own, beside the production ranking."""
+"""`unskew compare`: methods against the production ranking on your own log."""
 
 from __future__ import annotations
 
@@ -35,46 +35,42 @@ def compare(
     methods: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated; the first is the baseline. METHOD+trees ranks by trees; lightgbm and "
+            help="Comma-separated; the first is the baseline. METHOD+trees trains trees; lightgbm and "
             "lightgbm_position are LightGBM's own. Default: what `diagnose` advises, and LightGBM where installed."
         ),
     ] = None,
     scores: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=FILE", help="Another program's ranker: parquet with query, document, score. May be repeated."
-        ),
+        typer.Option(metavar="NAME=FILE", help="Another ranker: parquet with query, document, score. Repeatable."),
     ] = None,
     validate: Annotated[
-        str | None, typer.Option(help=f"Chooses states and hyper-parameters. {DATA_HELP} Without: held-out clicks do.")
+        str | None, typer.Option(help=f"Chooses states and hyper-parameters. {DATA_HELP} Default: held-out clicks.")
     ] = None,
-    test: Annotated[
-        str | None, typer.Option(help=f"Gives the numbers. {DATA_HELP} Without: held-out clicks do.")
-    ] = None,
+    test: Annotated[str | None, typer.Option(help=f"Test data. {DATA_HELP} Default: held-out clicks.")] = None,
     judged: Annotated[str | None, typer.Option(help=f"Judged data for `labelled`. {DATA_HELP}")] = None,
     grid: Annotated[
-        list[str] | None, typer.Option(metavar="METHOD.NAME=VALUE,…", help="Values to choose from on validation.")
+        list[str] | None, typer.Option(metavar="METHOD.NAME=VALUE,…", help="A grid of values; validation chooses.")
     ] = None,
     grade: Grade = None,
     sum_grades: SumGrades = False,
     options: SetOptions = None,
-    metric: Annotated[str, typer.Option(help="The main metric, with judged data.")] = "ndcg@10",
+    metric: Annotated[str, typer.Option(help="The main metric with judged data.")] = "ndcg@10",
     criterion: Annotated[
         str | None,
-        typer.Option(help=f"Decides without judged data: {', '.join(CRITERIA)}. Default: {DEFAULT_CRITERION}."),
+        typer.Option(help=f"The criterion without judged data: {', '.join(CRITERIA)}. Default: {DEFAULT_CRITERION}."),
     ] = None,
     production: Production = None,
-    held_out: Annotated[float, typer.Option(help="Share of the queries to compare on by clicks.")] = HELD_OUT,
-    baseline: Annotated[str | None, typer.Option(help="Default: the first method.")] = None,
-    seeds: Annotated[int, typer.Option(help="Trainings of each method.")] = 5,
-    jobs: Annotated[int, typer.Option(help="Runs side by side; threads are divided among them.")] = 2,
-    out: Annotated[Path, typer.Option(help="Folder for results.")] = Path("runs/compare"),
+    held_out: Annotated[float, typer.Option(help="Share of queries to hold out.")] = HELD_OUT,
+    baseline: Annotated[str | None, typer.Option(help="The method to compare with. Default: the first.")] = None,
+    seeds: Annotated[int, typer.Option(help="Number of trainings per method.")] = 5,
+    jobs: Annotated[int, typer.Option(help="Runs in parallel; they share the threads.")] = 2,
+    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/compare"),
     fresh: Fresh = None,
     allow_code: AllowCode = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare methods and production on a log of your own: by judgements, or without any by held-out clicks."""
+    """Compare methods with production on your log, by labels or by held-out clicks."""
     names = None if methods is None else [name.strip() for name in methods.split(",")]
     done = unskew.compare(
         log,

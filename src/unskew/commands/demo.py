@@ -1,4 +1,4 @@
-"""`unskew demo`: the main job in one go."""
+"""`unskew demo`: the whole pipeline in one command."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from unskew.commands.app import Seed, command
 @command
 def demo(
     data: Annotated[str, typer.Option(help="A world of the catalogue.")] = "world:small",
-    out: Annotated[Path, typer.Option(help="Where the report is written.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="Output file for the report.")] = Path("report.html"),
     seed: Seed = 0,
 ) -> None:
-    """The main job in one go: simulate a biased log, look at it, train plain and debiased rankers, compare them."""
+    """Run the whole pipeline on simulated data: make a biased log, diagnose it, train rankers, compare them."""
     unskew.demo(data, out, seed=seed)

@@ -28,15 +28,17 @@ WORD_STYLES = {TRAIN: "bold green", TRY: "", DOUBTFUL: "yellow", CANNOT: "red"}
 @command
 def diagnose(
     log: Annotated[Path, typer.Argument(help="A click log.")],
-    out: Annotated[Path, typer.Option(help="Where the report is written.")] = Path("report.html"),
-    quick: Annotated[bool, typer.Option("--quick", help="Leave out what needs a model to be trained.")] = False,
-    users: Annotated[str | None, typer.Option(help="The bias column that names users: counted, and no bias.")] = None,
-    cap: Annotated[float | None, typer.Option(help="Sessions that a user may have; needs --users.")] = None,
+    out: Annotated[Path, typer.Option(help="Output file for the report.")] = Path("report.html"),
+    quick: Annotated[bool, typer.Option("--quick", help="Skip what needs a trained model.")] = False,
+    users: Annotated[
+        str | None, typer.Option(help="The bias column that names users; it is counted, not used as bias.")
+    ] = None,
+    cap: Annotated[float | None, typer.Option(help="Maximum number of sessions per user; needs --users.")] = None,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Look at a click log: what it can tell, and which methods are worth training on it."""
+    """Diagnose a click log: what it identifies, and which methods are worth training on it."""
     found = unskew.diagnose(log, out, quick=quick, users=users, cap=cap, seed=seed, progress=not (quiet or json))
     if json:
         show_json({"log": log, "report": out, **as_plain(found)})
@@ -60,7 +62,7 @@ def _show(found: Diagnosis) -> None:
 
 
 def _grouped(methods: Sequence[Advice]) -> list[tuple[str, str, str]]:
-    """Methods of the same advice in one row."""
+    """One row per advice, with its methods."""
     names: dict[tuple[str, str], list[str]] = {}
     for entry in methods:
         names.setdefault((entry.word, entry.reason), []).append(entry.method)
@@ -68,7 +70,7 @@ def _grouped(methods: Sequence[Advice]) -> list[tuple[str, str, str]]:
 
 
 def _show_pairs(title: str, pairs: list[tuple[str, str, str]]) -> None:
-    """Names and what is said of them, wrapped beside each other."""
+    """Two columns, names and texts, with wrapped text."""
     console.print(f"\n[bold]{title}[/]", highlight=False)
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(max_width=NAME_WIDTH)

@@ -18,11 +18,11 @@ def drift(
     log_a: Annotated[Path, typer.Argument(help="The earlier click log.")],
     log_b: Annotated[Path, typer.Argument(help="The later click log, of the same site.")],
     stream: Annotated[
-        bool, typer.Option("--stream", help="Read the logs in parts of whole queries: they may exceed memory.")
+        bool, typer.Option("--stream", help="Read the logs in parts; they may be larger than memory.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Tell what changed between two logs: features, clicks, order, traffic, bias columns, coverage."""
+    """Report what changed between two logs: features, clicks, order, traffic, bias columns, coverage."""
     read = open_log if stream else read_log
     found = find_drift(read(log_a), read(log_b))
     if json:

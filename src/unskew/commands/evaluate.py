@@ -1,4 +1,4 @@
-"""`unskew evaluate`: a model, measured on judged data, or by how well it predicts held-out clicks."""
+"""`unskew evaluate`: a model on judged data, or by how well it predicts held-out clicks."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ POSITION_COLUMNS = ("predicted click rate", "observed click rate", "perplexity",
 @command
 def evaluate(
     model: Annotated[Path, typer.Argument(help=RANKER_HELP)],
-    data: Annotated[str, typer.Argument(help=f"{DATA_HELP} Default split: test. Or a click log of sessions held out.")],
+    data: Annotated[str, typer.Argument(help=f"{DATA_HELP} Default split: test. Or a click log of held-out sessions.")],
     metrics: Annotated[str, typer.Option(help="Comma-separated.")] = "ndcg@1,ndcg@3,ndcg@5,ndcg@10,err@10,arp",
     undefined: Annotated[str, typer.Option(help="Queries without a relevant document: skip, zero, one.")] = "skip",
-    max_grade: Annotated[float | None, typer.Option(help="Highest possible grade, for err.")] = None,
+    max_grade: Annotated[float | None, typer.Option(help="Highest possible grade, used by err.")] = None,
     shown: Annotated[
         Path | None,
-        typer.Option(help="Click log: its queries stand by themselves, and ndcg@10:shown looks at documents it shows."),
+        typer.Option(help="Click log: report its queries separately; ndcg@10:shown uses the documents it shows."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Parquet file for the values of each query.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Parquet file for the values per query.")] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse missing values in columns that had none in training.")
     ] = False,
     allow_code: AllowCode = False,
     json: Json = False,
 ) -> None:
-    """Measure a model on judged data, or by how well it predicts the clicks of a log."""
+    """Evaluate a model on judged data, or by how well it predicts the clicks of a log."""
     if out is not None:
         check_place(out, overwrite=True)
     names = [name.strip() for name in metrics.split(",")]
@@ -66,7 +66,7 @@ def evaluate(
 
 
 def _as_json(result: Evaluation) -> dict[str, Any]:
-    """Means and intervals by metric; where the log is known, of seen and unseen queries as well."""
+    """Means and intervals per metric; with a log, also for seen and unseen queries."""
 
     def means(found: Evaluation) -> dict[str, Any]:
         return {row.metric: {"mean": row.mean, "low": row.low, "high": row.high} for row in found.summary()}
@@ -78,7 +78,7 @@ def _as_json(result: Evaluation) -> dict[str, Any]:
 
 
 def _is_code(name: str) -> bool:
-    """Whether a metric is named as `module:function`; `ndcg@10:shown` is not."""
+    """Whether a metric is written as `module:function`, unlike `ndcg@10:shown`."""
     return ":" in name and name.rpartition(":")[2] not in AMONG
 
 
@@ -113,7 +113,7 @@ def _show_clicks(model: Path, data: str, metrics: Sequence[str], *, json: bool) 
 
 
 def _grades(model: Path, data: str, metrics: Sequence[str]) -> Evaluation | None:
-    """Metrics by grades, where a public log has some and the model ranks."""
+    """Metrics on grades, if a public log has them and the model ranks."""
     judged = read_pages(data).judged() if is_public_log(data) else None
     if judged is None or not unskew.load_model(model).method.has_ranker:
         return None

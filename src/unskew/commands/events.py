@@ -14,14 +14,14 @@ from unskew.terminal import console, show_json
 
 @command
 def events(
-    log: Annotated[Path, typer.Argument(help="A click log, as simulate writes it.")],
-    out: Annotated[Path, typer.Option(help="Parquet file for the events, one row per impression.")],
-    features: Annotated[Path | None, typer.Option(help="Parquet file for the features of the documents.")] = None,
+    log: Annotated[Path, typer.Argument(help="A click log.")],
+    out: Annotated[Path, typer.Option(help="Output parquet file for the events, one row per impression.")],
+    features: Annotated[Path | None, typer.Option(help="Output parquet file for document features.")] = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Write a click log as a search engine would have logged it; `ingest` reads it."""
+    """Write a click log as an event table, which `ingest` can read."""
     done = unskew.events(log, out, features=features, seed=seed, overwrite=overwrite)
     if json:
         show_json(vars(done))

@@ -1,4 +1,4 @@
-"""What `reproduce` and `compare` show when they are done."""
+"""The terminal output of `reproduce` and `compare`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`unskew explain`: which features a ranker goes by."""
+"""`unskew explain`: which features matter to a ranker."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from unskew.terminal import console, show_json, show_table
 def explain(
     model: Annotated[Path, typer.Argument(help=RANKER_HELP)],
     data: Annotated[str, typer.Argument(help=f"{DATA_HELP} Default split: test. Or parquet files with candidates.")],
-    query: Annotated[str | None, typer.Option(help="One query, to tell two of its documents apart.")] = None,
-    documents: Annotated[str | None, typer.Option(help="Two documents of the query, with a comma between.")] = None,
-    metric: Annotated[str, typer.Option(help="What is lost without a feature, by labels.")] = METRIC,
+    query: Annotated[str | None, typer.Option(help="The query of two documents to compare.")] = None,
+    documents: Annotated[str | None, typer.Option(help="Two documents of the query, comma-separated.")] = None,
+    metric: Annotated[str, typer.Option(help="The metric whose loss measures importance.")] = METRIC,
     by_order: Annotated[
-        bool, typer.Option("--by-order", help="By how much the order changes, not by labels; tables have none.")
+        bool, typer.Option("--by-order", help="Measure the change of order instead of a metric; needs no labels.")
     ] = False,
-    repeats: Annotated[int, typer.Option(help="Shuffles of each feature.")] = 5,
-    queries: Annotated[int, typer.Option(help="At most so many queries, drawn at random.")] = 500,
-    out: Annotated[Path | None, typer.Option(help="Folder for a figure and the numbers as JSON.")] = None,
+    repeats: Annotated[int, typer.Option(help="Number of shuffles per feature.")] = 5,
+    queries: Annotated[int, typer.Option(help="Maximum number of queries, drawn at random.")] = 500,
+    out: Annotated[Path | None, typer.Option(help="Output folder for a figure and JSON.")] = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Show which features a ranker goes by, or which decided between two documents of a query."""
+    """Explain a ranker: which features matter, or which decided between two documents."""
     ranker = open_ranker(model)
     judged, labelled = _read(ranker, data)
     names = ranker.feature_names or tuple(f"feature {number}" for number in range(ranker.n_features))

@@ -20,36 +20,36 @@ from unskew.training.boosting import Boosting
 @command
 def export(
     model: Annotated[Path, typer.Argument(help="A saved model.")],
-    to: Annotated[Path, typer.Option(help="model.onnx, .json, .txt or .ubj.")],
+    to: Annotated[Path, typer.Option(help="Output file: model.onnx, .json, .txt or .ubj.")],
     form: Annotated[
         str | None,
         typer.Option(
             "--as",
-            help=f"What the file holds: {', '.join([*FORMS, *TREE_FORMS])}. Default: onnx for .onnx, linear for .json.",
+            help=f"Format: {', '.join([*FORMS, *TREE_FORMS])}. Default: onnx for .onnx, linear for .json.",
         ),
     ] = None,
     flat: Annotated[
-        bool, typer.Option("--flat", help="ONNX with one row per document and no mask, as Vespa and Triton take it.")
+        bool, typer.Option("--flat", help="ONNX with one row per document and no mask, for Vespa and Triton.")
     ] = False,
     input_name: Annotated[str, typer.Option(help="Name of the flat file's input.")] = INPUT,
     output_name: Annotated[str, typer.Option(help="Name of the flat file's output.")] = OUTPUT,
-    log: Annotated[Path | None, typer.Option(help="Trees: the click log whose documents they learn from.")] = None,
+    log: Annotated[Path | None, typer.Option(help="Trees: the click log with the documents to learn from.")] = None,
     missing: Annotated[
         float | None,
         typer.Option(help="Trees: what the engine sends for a missing value. Default: 0 in XGBoost's .json, else nan."),
     ] = None,
-    trees: Annotated[int, typer.Option(help="Trees: how many.")] = Boosting.trees,
-    leaves: Annotated[int, typer.Option(help="Trees: leaves of each.")] = Boosting.leaves,
+    trees: Annotated[int, typer.Option(help="Trees: number of trees.")] = Boosting.trees,
+    leaves: Annotated[int, typer.Option(help="Trees: leaves per tree.")] = Boosting.leaves,
     least_agreement: Annotated[
-        float, typer.Option(help="Trees: Kendall's τ with the model below which nothing is written.")
+        float, typer.Option(help="Trees: minimum Kendall's τ with the model; below it nothing is written.")
     ] = LEAST_AGREEMENT,
     judged: Annotated[
-        str | None, typer.Option(help=f"Trees: labels to measure them on beside the model. {DATA_HELP}")
+        str | None, typer.Option(help=f"Trees: judged data to evaluate them and the model. {DATA_HELP}")
     ] = None,
     overwrite: Overwrite = False,
     allow_code: AllowCode = False,
 ) -> None:
-    """Write a model for serving, checked against torch."""
+    """Export a model to a file for serving; its scores are checked against torch."""
     own: dict[str, Any] = {"flat": flat, "names": (input_name, output_name)}
     if form in TREE_FORMS:
         own = {

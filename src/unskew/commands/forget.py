@@ -1,4 +1,4 @@
-"""`unskew forget`: rows of named users, removed from a log."""
+"""`unskew forget`: remove users from a log."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from unskew.terminal import console, show_json
 
 @command
 def forget(
-    log: Annotated[Path, typer.Argument(help="A click log that keeps users as a bias column.")],
+    log: Annotated[Path, typer.Argument(help="A click log with users as a bias column.")],
     users: Annotated[Path, typer.Option(help="A text file with one user per line.")],
     column: Annotated[str | None, typer.Option(help="The bias column with users. Default: user, user_id, …")] = None,
     json: Json = False,
 ) -> None:
-    """Remove all rows of named users from a click log; it is replaced whole or not at all."""
+    """Remove all rows of the given users from a click log, atomically."""
     done = unskew.forget(log, users, column=column)
     if json:
         show_json({"log": log, **asdict(done)})

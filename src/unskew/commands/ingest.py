@@ -27,47 +27,57 @@ def _column(role: str) -> Any:
 
 
 def _size(of: str) -> Any:
-    return typer.Option(min=1, help=f"Places of a {of}. Default: the most that occur.", rich_help_panel="Columns")
+    return typer.Option(
+        min=1, help=f"Positions per {of}. Default: the largest number observed.", rich_help_panel="Columns"
+    )
 
 
 def _names(flag: str, text: str) -> Any:
-    return typer.Option(flag, help=f"{text} Give it several times for several.", rich_help_panel="Columns")
+    return typer.Option(flag, help=f"{text} Repeatable.", rich_help_panel="Columns")
 
 
 @command
 def ingest(
     source: Annotated[
-        str, typer.Argument(help="Parquet, CSV or JSON lines (file, folder or glob), a DuckDB file, or an address.")
+        str, typer.Argument(help="Parquet, CSV or JSON lines (file, folder or glob), a DuckDB file, or a database URL.")
     ],
-    out: Annotated[Path | None, typer.Option(help="Folder for the log; not needed for a dry run.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output folder for the log; not needed with --dry-run.")] = None,
     features: Annotated[str | None, typer.Option(help="A table of features, by query and document.")] = None,
-    clicks: Annotated[str | None, typer.Option(help="A table of clicks, if the events are impressions only.")] = None,
-    queries: Annotated[str | None, typer.Option(help="The table of queries of User Behavior Insights.")] = None,
-    columns: Annotated[Path | None, typer.Option(help="TOML file with the names of columns.")] = None,
+    clicks: Annotated[
+        str | None, typer.Option(help="A table of clicks, if the events contain only impressions.")
+    ] = None,
+    queries: Annotated[str | None, typer.Option(help="The query table of User Behavior Insights.")] = None,
+    columns: Annotated[Path | None, typer.Option(help="TOML file with column names.")] = None,
     form: Annotated[
         str | None, typer.Option(help=f"{', '.join((*FORMS, *CLICKS))}.", rich_help_panel="Columns")
     ] = None,
-    session: Annotated[str | None, _column("session: it tells one showing of a query from the next")] = None,
+    session: Annotated[str | None, _column("session, which distinguishes one showing of a query from the next")] = None,
     query: Annotated[str | None, _column("query")] = None,
     document: Annotated[str | None, _column("document")] = None,
     position: Annotated[str | None, _column("position")] = None,
-    row: Annotated[str | None, _column("row of a grid: the position counts within it")] = None,
-    page: Annotated[str | None, _column("page: the position counts within it; none: there is none")] = None,
+    row: Annotated[str | None, _column("row of a grid, if positions restart in each row")] = None,
+    page: Annotated[
+        str | None, _column("page number, if positions restart on each page; none: there are no pages")
+    ] = None,
     row_size: Annotated[int | None, _size("row")] = None,
     page_size: Annotated[int | None, _size("page")] = None,
     click: Annotated[str | None, _column("click")] = None,
-    time: Annotated[str | None, _column("time; none: do not use any")] = None,
+    time: Annotated[str | None, _column("time; none: use no time")] = None,
     policy_score: Annotated[str | None, _column("score by which the document was ranked")] = None,
     display_probability: Annotated[
         str | None, _column("probability that a stochastic ranker shows the document there")
     ] = None,
-    intervention: Annotated[str | None, _column("name of what changed the order")] = None,
+    intervention: Annotated[str | None, _column("intervention that changed the order")] = None,
     shuffled: Annotated[
         Names, _names("--shuffled", "Intervention that shuffles lists: NAME, or NAME=10 for the top 10.")
     ] = None,
-    bias: Annotated[Names, _names("--bias", "Column that may change what is seen.")] = None,
-    context: Annotated[Names, _names("--context", "Feature of user or moment, the same for a whole showing.")] = None,
-    seen: Annotated[str | None, _column("looks: 0 or 1, or seconds in the viewport; empty: not recorded")] = None,
+    bias: Annotated[Names, _names("--bias", "Column that may change examination.")] = None,
+    context: Annotated[
+        Names, _names("--context", "Feature of the user, session or moment, with one value per result page.")
+    ] = None,
+    seen: Annotated[
+        str | None, _column("recorded examination: 0 or 1, or seconds in the viewport; empty: not recorded")
+    ] = None,
     feature: Annotated[
         Names, _names("--feature", "Feature, or a pattern: 'f_*'. Default: numbers, categories.")
     ] = None,
@@ -75,16 +85,16 @@ def ingest(
         str | None,
         typer.Option(
             metavar="KIND=WEIGHT,…",
-            help="Feedback to keep, by column or kind of event, with its weight in training: "
+            help="Feedback to keep, by column or event type, with its weight in training: "
             "click=1,add_to_cart=3,purchase=5.",
             rich_help_panel="Columns",
         ),
     ] = None,
-    event: Annotated[str | None, _column("kind of event")] = None,
-    impression_event: Annotated[Names, _names("--impression-event", "Event that is an impression.")] = None,
-    click_event: Annotated[Names, _names("--click-event", "Event that is a click.")] = None,
-    seen_event: Annotated[Names, _names("--seen-event", "Event that is a look at a document.")] = None,
-    features_document: Annotated[str | None, _column("document in the table of features, if called otherwise")] = None,
+    event: Annotated[str | None, _column("event type")] = None,
+    impression_event: Annotated[Names, _names("--impression-event", "Event type that is an impression.")] = None,
+    click_event: Annotated[Names, _names("--click-event", "Event type that is a click.")] = None,
+    seen_event: Annotated[Names, _names("--seen-event", "Event type that records examination.")] = None,
+    features_document: Annotated[str | None, _column("document in the feature table, if it has another name")] = None,
     first_position: Annotated[
         int | None, typer.Option(help="Index of the first position.", rich_help_panel="Columns")
     ] = None,
@@ -92,33 +102,33 @@ def ingest(
     features_table: Annotated[str | None, typer.Option(help="Table of features in a database.")] = None,
     clicks_table: Annotated[str | None, typer.Option(help="Table of clicks in a database.")] = None,
     queries_table: Annotated[str | None, typer.Option(help="Table of queries in a database.")] = None,
-    encoding: Annotated[str | None, typer.Option(help="Of CSV files, e.g. latin-1. Default: utf-8.")] = None,
-    n_positions: Annotated[int | None, typer.Option(min=1, help="Leave out what was shown further down.")] = None,
+    encoding: Annotated[str | None, typer.Option(help="Encoding of CSV files, e.g. latin-1. Default: utf-8.")] = None,
+    n_positions: Annotated[int | None, typer.Option(min=1, help="Number of positions to keep, from the top.")] = None,
     where: Annotated[
         str | None, typer.Option(metavar="CONDITION", help="Rows to keep, e.g. 'not is_sponsored and price > 0'.")
     ] = None,
     cap_user: Annotated[
-        str | None, typer.Option(metavar="COLUMN=N", help="Keep N sessions of each user, named in a column.")
+        str | None, typer.Option(metavar="COLUMN=N", help="Keep at most N sessions per user; COLUMN names the user.")
     ] = None,
     period: Annotated[
-        str | None, typer.Option(help="Count lists per hour, day, week or month, so that windows can be cut later.")
+        str | None, typer.Option(help="Count lists per hour, day, week or month, so that you can cut windows later.")
     ] = None,
     window: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Events belong to an impression for so long: 30m, 12h, 7d.")
+        str | None, typer.Option(metavar="TIME", help="How long events count after their impression: 30m, 12h, 7d.")
     ] = None,
-    fill: Annotated[float | None, typer.Option(help="In place of features that are missing.")] = None,
+    fill: Annotated[float | None, typer.Option(help="Value for missing features. Default: keep them missing.")] = None,
     joint: Annotated[bool, typer.Option("--joint", help="Keep which documents were clicked together.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse instead of leaving anything out.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail instead of leaving rows out.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show columns, rows and counts; write nothing.")] = False,
-    engine: Annotated[str, typer.Option(help="duckdb, or spark for logs that outgrow one machine.")] = "duckdb",
-    memory: Annotated[str, typer.Option(help="Limit of memory for DuckDB; more goes to disk.")] = "2GB",
-    threads: Annotated[int | None, typer.Option(min=1, help="Default: one for each core.")] = None,
-    spark_master: Annotated[str | None, typer.Option(help="Address of the cluster, e.g. local[4].")] = None,
+    engine: Annotated[str, typer.Option(help="duckdb, or spark for logs too large for one machine.")] = "duckdb",
+    memory: Annotated[str, typer.Option(help="Memory limit of DuckDB; the rest spills to disk.")] = "2GB",
+    threads: Annotated[int | None, typer.Option(min=1, help="Number of threads. Default: one per core.")] = None,
+    spark_master: Annotated[str | None, typer.Option(help="URL of the Spark cluster, e.g. local[4].")] = None,
     overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Count an event table into a click log. What cannot be used is left out, counted and shown."""
+    """Turn an event table into a click log. Rows that cannot be used are counted and reported."""
     user, sessions_a_user = (None, None) if cap_user is None else parse_cap(cap_user)
     settings: dict[str, Any] = {
         "features": features,
@@ -207,7 +217,7 @@ def _show_preview(found: Preview, json: bool) -> None:
 
 
 def _show_remarks(found: Ingested | Preview) -> None:
-    """Events of other kinds, remarks, and what is left out: the same for a dry run."""
+    """Other event types, notes and what was left out; a dry run prints the same."""
     if found.other_kinds:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in found.other_kinds.items())
         text = f"{sum(found.other_kinds.values()):,} events are neither impressions nor clicks: {kinds}"

@@ -15,11 +15,11 @@ from unskew.terminal import console, show_json
 @command
 def judgements(
     log: Annotated[Path, typer.Argument(help="A click log.")],
-    out: Annotated[Path, typer.Option(help="A .csv file, or .json for OpenSearch's Search Relevance Workbench.")],
+    out: Annotated[Path, typer.Option(help="Output file: .csv, or .json for OpenSearch's Search Relevance Workbench.")],
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Write ratings of documents, by clicks that are corrected for position, with intervals and COEC beside them."""
+    """Write relevance ratings from clicks, corrected for position, with intervals and COEC."""
     found = unskew.judgements(log, out, overwrite=overwrite)
     if json:
         show_json({"judgements": out, "documents": len(found.table), "curve": found.estimator})

@@ -1,4 +1,4 @@
-"""`unskew methods` and `unskew data`: what there is to choose from."""
+"""`unskew methods` and `unskew data`: lists of methods and data sets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unskew.terminal import cell, show_json, show_table
 
 @command
 def methods(json: Json = False) -> None:
-    """The methods, with their paper, what they assume, and their hyper-parameters."""
+    """List the methods with their papers, assumptions and hyper-parameters."""
     defaults = {
         name: {entry.name: entry.default for entry in hyper_parameters(method).values()}
         for name, method in METHODS.items()
@@ -32,7 +32,7 @@ def methods(json: Json = False) -> None:
 
 @command
 def data(json: Json = False) -> None:
-    """The data sets of the catalogue, and which of them are here."""
+    """List the data sets of the catalogue, and which are available here."""
     rows = unskew.data_sets().rows
     if json:
         show_json([row._asdict() for row in rows])

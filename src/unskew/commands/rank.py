@@ -1,4 +1,4 @@
-"""`unskew rank`: documents scored and ranked, keyed by their ids."""
+"""`unskew rank`: score and rank documents by their ids."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from unskew.commands.app import DATA_HELP, RANKER_HELP, AllowCode, Json, Overwri
 from unskew.serving.rank import MEMORY
 from unskew.terminal import console, show_filled, show_json
 
-TABLE_HELP = "Parquet files with candidates (file, folder or glob): ids and features, queries of any number."
+TABLE_HELP = "Parquet files with candidates (file, folder or glob): ids and features."
 
 
 @command
 def rank(
     model: Annotated[Path, typer.Argument(help=RANKER_HELP)],
     data: Annotated[str, typer.Argument(help=f"{TABLE_HELP} Or: {DATA_HELP} Default split: test.")],
-    out: Annotated[Path, typer.Option(help="ranking.parquet, .csv, or .trec for a TREC run.")],
-    query: Annotated[str, typer.Option(help="Column with the query, in a table.")] = "query",
-    document: Annotated[str, typer.Option(help="Column with the document, in a table.")] = "document",
+    out: Annotated[Path, typer.Option(help="Output file: ranking.parquet, .csv, or .trec for a TREC run.")],
+    query: Annotated[str, typer.Option(help="Query column of a table.")] = "query",
+    document: Annotated[str, typer.Option(help="Document column of a table.")] = "document",
     sort: Annotated[
-        bool, typer.Option("--sort", help="Put documents of a query together first, if the table does not.")
+        bool, typer.Option("--sort", help="Sort the table by query first, if the rows of a query are not adjacent.")
     ] = False,
-    memory: Annotated[str, typer.Option(help="Limit of memory for sorting; more goes to disk.")] = MEMORY,
+    memory: Annotated[str, typer.Option(help="Memory limit for sorting; the rest spills to disk.")] = MEMORY,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse missing values in columns that had none in training.")
     ] = False,
@@ -34,7 +34,7 @@ def rank(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Score and rank documents, keyed by their query and document ids. A table may exceed memory."""
+    """Score and rank documents by their ids. The table may be larger than memory."""
     done = unskew.rank(
         model_with_code(model, allow_code=allow_code),
         data,

@@ -1,4 +1,4 @@
-"""`unskew readout`: what an online test says."""
+"""`unskew readout`: evaluate an online test."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def readout(
     baseline: Annotated[str | None, typer.Option(help="The arm or team to compare with. Default: the first.")] = None,
     curve: Annotated[Path | None, typer.Option(help="A model whose examination curve corrects for position.")] = None,
     grades: Annotated[
-        list[str] | None, typer.Option("--grade", metavar="KIND=WEIGHT", help="Weight of a kind of event.")
+        list[str] | None, typer.Option("--grade", metavar="KIND=WEIGHT", help="Weight of an event type. Repeatable.")
     ] = None,
-    since: Annotated[str | None, typer.Option(help="Read lists shown from this day on.")] = None,
-    until: Annotated[str | None, typer.Option(help="Read lists shown before this day.")] = None,
+    since: Annotated[str | None, typer.Option(help="Use lists shown from this day on.")] = None,
+    until: Annotated[str | None, typer.Option(help="Use lists shown before this day.")] = None,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Read the log shard by shard: it may exceed memory. Needs --curve.")
+        bool, typer.Option("--stream", help="Read the log shard by shard; it may be larger than memory. Needs --curve.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Tell what an A/B test or a team-draft interleaving says, with intervals over queries."""
+    """Evaluate an A/B test or a team-draft interleaving, with intervals over queries."""
     examination = None if curve is None else load_model(curve).examination()
     if curve is not None and examination is None:
         raise ValueError(f"{curve} has no examination curve: name a model of dla, two_tower or ipw")

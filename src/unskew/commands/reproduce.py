@@ -18,37 +18,36 @@ from unskew.terminal import parse_options, show_json, show_table
 
 @command
 def reproduce(
-    name: Annotated[
-        str | None, typer.Argument(help="An experiment, as --list names them, or a TOML file of your own.")
-    ] = None,
-    list_all: Annotated[bool, typer.Option("--list", help="Describe the experiments.")] = False,
+    name: Annotated[str | None, typer.Argument(help="An experiment from --list, or your own TOML file.")] = None,
+    list_all: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
     show: Annotated[
-        bool, typer.Option("--show", help="Print the TOML of an experiment, to be changed: --show > mine.toml.")
+        bool,
+        typer.Option("--show", help="Print the TOML of an experiment, as a start for your own: --show > mine.toml."),
     ] = False,
     data: Annotated[
         str | None,
-        typer.Option(help="Data sets of the catalogue, comma-separated, or files. Default: as the experiment says."),
+        typer.Option(help="Data sets of the catalogue, comma-separated, or files. Default: those of the experiment."),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="Seeds of each fold. Default: as the experiment says, or 5, or 1 with folds.")
+        int | None, typer.Option(help="Seeds per fold. Default: those of the experiment, otherwise 5, or 1 with folds.")
     ] = None,
     folds: Annotated[str | None, typer.Option(help="Folds to run, e.g. 1,2. Default: all.")] = None,
-    jobs: Annotated[int, typer.Option(help="Runs side by side; threads are divided among them.")] = 2,
-    out: Annotated[Path | None, typer.Option(help="Folder for results. Default: runs/NAME-DATA.")] = None,
+    jobs: Annotated[int, typer.Option(help="Runs in parallel; they share the threads.")] = 2,
+    out: Annotated[Path | None, typer.Option(help="Output folder. Default: runs/NAME-DATA.")] = None,
     variant: Annotated[
-        str | None, typer.Option(help="A size of the experiment, e.g. paper. Default: what the data call for.")
+        str | None, typer.Option(help="A variant of the experiment, e.g. paper. Default: chosen by the data.")
     ] = None,
     options: SetOptions = None,
     fresh: Fresh = None,
-    shard: Annotated[str | None, typer.Option(help="Run one part of several, e.g. 2/8.")] = None,
+    shard: Annotated[str | None, typer.Option(help="Run one of several parts, e.g. 2/8.")] = None,
     merge: Annotated[
-        list[Path] | None, typer.Option(help="Take over the finished runs of this result folder. Repeatable.")
+        list[Path] | None, typer.Option(help="Merge the finished runs of this folder. Repeatable.")
     ] = None,
     allow_code: AllowCode = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run an experiment of a paper and write tables, figures and a report. Goes on where it was cut off."""
+    """Run an experiment of a paper; write tables, figures and a report. Finished runs are kept."""
     if list_all or name is None:
         rows = descriptions()
         if json:
@@ -78,7 +77,7 @@ def reproduce(
 
 
 def data_sets(text: str) -> list[str]:
-    """Names of data sets; files of one's own are `train=FILE,valid=FILE,test=FILE`."""
+    """Names of data sets; your own files are `train=FILE,valid=FILE,test=FILE`."""
     return [text] if "=" in text else text.split(",")
 
 

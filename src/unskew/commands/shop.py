@@ -1,4 +1,4 @@
-"""`unskew shop`: the event table of a made-up shop."""
+"""`unskew shop`: the event table of a simulated shop."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from unskew.terminal import console, show_json
 
 @command
 def shop(
-    out: Annotated[Path, typer.Option(help=f"Folder for {EVENTS}, {JUDGED} and {TRUTH}.")],
-    sessions: Annotated[int, typer.Option(min=1, help="Searches, with 12 impressions each on average.")] = 5_000,
+    out: Annotated[Path, typer.Option(help=f"Output folder for {EVENTS}, {JUDGED} and {TRUTH}.")],
+    sessions: Annotated[
+        int, typer.Option(min=1, help="Number of searches, with 12 impressions each on average.")
+    ] = 5_000,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Write the event table of a made-up shop, as messy as real ones, and judged queries beside it."""
+    """Simulate the messy event table of a shop, with judged queries."""
     made = unskew.shop(out, sessions=sessions, seed=seed, overwrite=overwrite)
     if json:
         show_json({"shop": out, "impressions": made.events.num_rows, "judged": made.judged.num_rows})

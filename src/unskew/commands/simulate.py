@@ -1,4 +1,4 @@
-"""`unskew simulate`: judged data, shown to simulated users."""
+"""`unskew simulate`: clicks of simulated users on judged data."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ from unskew.terminal import console, parse_options, show_json, show_table
 @command
 def simulate(
     data: Annotated[str, typer.Argument(help=f"{DATA_HELP} Default split: train.")],
-    out: Annotated[Path, typer.Option(help="Folder for the log; the truth is written beside it.")],
+    out: Annotated[Path, typer.Option(help="Output folder for the log; the truth is written next to it.")],
     policy: Annotated[
-        str, typer.Option(help="What is shown: svm, random, noisy_oracle, plackett_luce, mixed.")
+        str, typer.Option(help="The logging policy: svm, random, noisy_oracle, plackett_luce, mixed.")
     ] = "svm",
-    user: Annotated[str, typer.Option(help="Who clicks: position_based, trust, coupled, …")] = "position_based",
-    sessions: Annotated[int, typer.Option(help="Sessions of each query.")] = 128,
+    user: Annotated[str, typer.Option(help="The user model: position_based, trust, coupled, …")] = "position_based",
+    sessions: Annotated[int, typer.Option(help="Sessions per query.")] = 128,
     coupling: Annotated[float | None, typer.Option(help="How much examination depends on the document.")] = None,
     intervene: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=SHARE", help="Change the order: swap_top, swap_neighbours, shuffle."),
+        typer.Option(metavar="NAME=SHARE", help="Randomize a share of sessions: swap_top, swap_neighbours, shuffle."),
     ] = None,
-    policy_set: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the policy.")] = None,
-    user_set: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the user.")] = None,
-    n_shown: Annotated[int, typer.Option(help="Documents shown.")] = 10,
+    policy_set: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Set an option of the policy.")
+    ] = None,
+    user_set: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Set an option of the user.")] = None,
+    n_shown: Annotated[int, typer.Option(help="Documents shown per list.")] = 10,
     joint: Annotated[bool, typer.Option("--joint", help="Keep which documents were clicked together.")] = False,
     drop_clickless: Annotated[
         bool, typer.Option("--drop-clickless", help="Leave out sessions without a click.")
@@ -41,7 +43,7 @@ def simulate(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="Record what was looked at: share=1 for all sessions; misses, false_alarms, interest, on_click.",
+            help="Record examination: share=1 for all sessions; misses, false_alarms, interest, on_click.",
         ),
     ] = None,
     display_probabilities: Annotated[
@@ -53,7 +55,7 @@ def simulate(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show judged data to simulated users and write the click log."""
+    """Simulate users who click on judged data, and write the click log."""
     coupled = {} if coupling is None else {"coupling": coupling}
     shows = make_policy(load_part(policy, allow_code=allow_code), **parse_options(policy_set or []))
     clicks = make_user(load_part(user, allow_code=allow_code), **parse_options(user_set or []) | coupled)

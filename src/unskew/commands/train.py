@@ -39,8 +39,8 @@ from unskew.training.distributed import joined
 
 @command
 def train(
-    log: Annotated[Path, typer.Argument(help="A click log, as simulate writes it.")],
-    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    log: Annotated[Path, typer.Argument(help="A click log.")],
+    out: Annotated[Path, typer.Option(help="Output folder for the model.")],
     method: Annotated[
         str | None,
         typer.Option(
@@ -49,26 +49,24 @@ def train(
         ),
     ] = None,
     ranker: Annotated[
-        str, typer.Option(help="network, or trees: LightGBM on the method's debiased targets (unskew[trees]).")
+        str, typer.Option(help="network, or trees: LightGBM on the debiased targets of the method (unskew[trees]).")
     ] = "network",
     validate: Annotated[
-        str | None, typer.Option(help=f"{DATA_HELP} Or a share of the log's queries to hold out, e.g. 0.2.")
+        str | None, typer.Option(help=f"Validation data. {DATA_HELP} Or a share of queries to hold out, e.g. 0.2.")
     ] = None,
     judged: Annotated[str | None, typer.Option(help=f"Judged data to learn from. {DATA_HELP}")] = None,
     interventions: Annotated[
         Path | None, typer.Option(help="A log with randomized or swapped rankings, for methods that need one.")
     ] = None,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Read the log shard by shard: it may exceed memory.")
+        bool, typer.Option("--stream", help="Read the log shard by shard; it may be larger than memory.")
     ] = False,
     start: Annotated[
-        Path | None, typer.Option("--from", help="A model to go on from: its weights, curves and transform.")
+        Path | None, typer.Option("--from", help="A model to start from: its weights, curves and transform.")
     ] = None,
-    since: Annotated[str | None, typer.Option(help="Learn from lists shown from this day on, e.g. 2026-11-10.")] = None,
-    until: Annotated[str | None, typer.Option(help="Learn from lists shown before this day.")] = None,
-    half_life: Annotated[
-        float | None, typer.Option(help="Days after which a list counts half as much as one of the latest day.")
-    ] = None,
+    since: Annotated[str | None, typer.Option(help="Use lists shown from this day on, e.g. 2026-11-10.")] = None,
+    until: Annotated[str | None, typer.Option(help="Use lists shown before this day.")] = None,
+    half_life: Annotated[float | None, typer.Option(help="Days after which the weight of a list halves.")] = None,
     grade: Grade = None,
     sum_grades: SumGrades = False,
     options: SetOptions = None,
@@ -78,7 +76,7 @@ def train(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a ranker on a click log. A run that was cut off goes on where it was."""
+    """Train a ranker on a click log. An interrupted run resumes when you repeat the command."""
     every = {**grading(grade, sum_grades), **parse_options(options or [])}
     if method == AUTO or (method is None and start is None and DEFAULT_METHOD == AUTO):
         useless = _without_use(validate, judged, interventions, stream, ranker, out)
@@ -119,7 +117,7 @@ def train(
 def _without_use(
     validate: str | None, judged: str | None, interventions: Path | None, stream: bool, ranker: str, out: Path
 ) -> list[str]:
-    """Of what was asked for, what only the training of one named method can use."""
+    """The given options that apply only to training one named method."""
     asked = {
         "--validate": validate is not None,
         "--judged": judged is not None,
@@ -133,7 +131,7 @@ def _without_use(
 
 
 def _share_or_name(text: str | None) -> float | str | None:
-    """What `--validate` names: a share of the queries, or judged data."""
+    """The value of `--validate`: a share of the queries, or judged data."""
     try:
         return None if text is None else float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""`unskew tune`: a model, trained further on judged queries."""
+"""`unskew tune`: train a model further on judged queries."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from unskew.terminal import console, show_json, show_table
 def tune(
     model: Annotated[Path, typer.Argument(help="A saved model.")],
     judged: Annotated[str, typer.Option(help=f"Judged queries to learn from. {DATA_HELP} Default split: valid.")],
-    out: Annotated[Path, typer.Option(help="Folder for the tuned model.")],
-    metric: Annotated[str, typer.Option(help="What cross-validation goes by.")] = Plan.metric,
-    steps: Annotated[int, typer.Option(help="The longest training that is tried.")] = Plan.steps,
-    folds: Annotated[int, typer.Option(help="Of cross-validation, inside and outside.")] = Plan.folds,
+    out: Annotated[Path, typer.Option(help="Output folder for the tuned model.")],
+    metric: Annotated[str, typer.Option(help="The metric of cross-validation.")] = Plan.metric,
+    steps: Annotated[int, typer.Option(help="The largest number of steps to try.")] = Plan.steps,
+    folds: Annotated[int, typer.Option(help="Folds of inner and outer cross-validation.")] = Plan.folds,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a model further on judged queries, as far as cross-validation on them says.
+    """Train a model further on judged queries; cross-validation chooses how long.
 
     A run that was cut off goes on where it was.
     """

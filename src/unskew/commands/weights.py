@@ -1,4 +1,4 @@
-"""`unskew weights`: debiased rows for those who stay with trees."""
+"""`unskew weights`: debiased rows for LightGBM and XGBoost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unskew.terminal import console, parse_options
 @command
 def weights(
     log: Annotated[Path, typer.Argument(help="A click log.")],
-    out: Annotated[Path, typer.Option(help="Parquet file for the rows.")],
+    out: Annotated[Path, typer.Option(help="Output parquet file.")],
     method: Annotated[str, typer.Option(help="A method with an examination curve.")] = "dla",
     grade: Grade = None,
     sum_grades: SumGrades = False,
@@ -24,7 +24,7 @@ def weights(
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write debiased targets and weights that LightGBM and XGBoost take as they are."""
+    """Write debiased targets and weights for LightGBM and XGBoost."""
     settings = {"seed": seed, **grading(grade, sum_grades), **parse_options(options or [])}
     rows = unskew.weights(log, out, method, overwrite=overwrite, progress=not quiet, **settings)
     console.print(rows.screen().title, markup=False, soft_wrap=True)

@@ -102,7 +102,7 @@ def tune(
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
 ) -> Tuned:
-    """Train a model further on judged queries, as far as cross-validation on them says.
+    """Train a model further on judged queries; cross-validation chooses how long.
 
     Use `fit(..., judged=...)` with `labelled` to train on judged queries alone.
 

@@ -1,6 +1,6 @@
-"""Advice: which methods are worth training on a log, which cannot work there, and why.
+"""Advice: which methods are worth training on a log, which cannot work, and why.
 
-A rule of `RULES` sees facts of the diagnosis only; None means that the log could not tell.
+The rules in `RULES` see only facts of the diagnosis; None means that the log could not tell.
 """
 
 from __future__ import annotations
@@ -115,35 +115,35 @@ def _judge(rule: Rule, name: str, known: Facts) -> Judged:
     if not known.n_clicks:
         return CANNOT, "nothing was clicked"
     if known.n_positions < 2 and name not in ("naive", "labelled"):
-        return DOUBTFUL, "one position only: there is no position bias to correct, naive does the same"
+        return DOUBTFUL, "there is only one position, so no position bias to correct: naive does the same"
     if not known.features and not METHODS[name].takes_ids:
-        return CANNOT, "it ranks by features, and the log has none"
+        return CANNOT, "it needs features, and the log has none"
     return rule(known)
 
 
 def _other(name: str) -> Rule:
-    """The rule of a method that has none of its own."""
-    return lambda known: (TRY, f"right if {METHODS[name].assumes}; nothing here asks that")  # noqa: ARG005
+    """The rule of a method without a rule of its own."""
+    return lambda known: (TRY, f"valid if {METHODS[name].assumes}, which the diagnosis does not test")  # noqa: ARG005
 
 
 def _naive(known: Facts) -> Judged:
     if known.flat:
-        return TRAIN, "all positions are seen nearly alike: there is little to correct"
-    return TRAIN, "the baseline that everything else has to beat"
+        return TRAIN, "examination is nearly equal at all positions: there is little to correct"
+    return TRAIN, "the baseline to beat"
 
 
 def _labelled(known: Facts) -> Judged:  # noqa: ARG001
-    return CANNOT, "it learns from judgements, and a log of clicks holds none"
+    return CANNOT, "it needs judged queries, and a click log has none"
 
 
 def scalar_violated(known: Facts) -> str | None:
-    """Why one number per position is not enough, if it is not."""
+    """Why one number per position is not enough; None if it is."""
     if known.coupled and known.trust:
-        return "examination depends on the document, or clicks on top need less relevance (trust)"
+        return "examination depends on the document, or clicks at the top need less relevance (trust)"
     if known.coupled:
-        return "examination depends on the document, too"
+        return "examination also depends on the document"
     if known.trust:
-        return "clicks on top need less relevance (trust)"
+        return "clicks at the top need less relevance (trust)"
     if known.scalar is False:
         return "no scalar examination fits these clicks"
     return None
@@ -151,119 +151,122 @@ def scalar_violated(known: Facts) -> str | None:
 
 def _ipw(known: Facts) -> Judged:
     if known.curve is None and known.looks and not known.faulty_looks:
-        return TRY, "no estimator can tell the curve from clicks, but the record of looks can: pass estimator=seen"
+        return TRY, "clicks do not identify the curve, but the record of examination does: pass estimator=seen"
     if known.curve is None:
-        return CANNOT, "no estimator can tell the curve from this log; it needs propensities from elsewhere"
+        return CANNOT, "this log does not identify the curve: pass known propensities"
     violated = scalar_violated(known)
     if violated:
-        return DOUBTFUL, f"{violated}; a curve of positions corrects part of it only"
-    return TRAIN, f"the curve is known without a model ({known.curve})"
+        return DOUBTFUL, f"{violated}; a curve by position corrects only part of it"
+    return TRAIN, f"the curve is identified without a model ({known.curve})"
 
 
 def _joint_learner(known: Facts) -> Judged:
     """Methods that learn one number per position along with the ranker."""
     violated = scalar_violated(known)
     if violated:
-        return DOUBTFUL, f"{violated}; it assumes that the position alone decides"
+        return DOUBTFUL, f"{violated}; it assumes that examination depends on position alone"
     if known.connected:
-        return TRAIN, "its assumption is not contradicted, and documents link the positions"
+        return TRAIN, "nothing contradicts its assumption, and documents link all positions"
     if known.connected_by_features:
-        return TRY, "only equal features link the positions: right if relevance is a function of the features"
+        return TRY, "only equal features link the positions: valid if relevance is a function of the features"
     if known.features_know_order:
-        return TRY, "no document links the positions, and features predict the order: nothing here can check its curve"
-    return TRY, "no document links the positions: its curve rests on the ranker's form, nothing here can check it"
+        return (
+            TRY,
+            "no document links the positions, and features predict the order: nothing in the log can check its curve",
+        )
+    return TRY, "no document links the positions: its curve depends on the ranker, and nothing in the log can check it"
 
 
 def _regression_em(known: Facts) -> Judged:
     if known.graded:
-        return CANNOT, "it takes clicks of 0 and 1, and the feedback is graded"
+        return CANNOT, "it needs binary clicks, and the feedback is graded"
     if known.clickless_missing:
-        return DOUBTFUL, "sessions without a click seem to be missing, and it needs them"
+        return DOUBTFUL, "it needs sessions without clicks, and they seem to be missing"
     return _joint_learner(known)
 
 
 def _pair_debias(known: Facts) -> Judged:
     if not known.joint:
-        return CANNOT, "it needs to know what was clicked together, and the log only counts"
+        return CANNOT, "it needs a joint log (which documents were clicked together): ingest with --joint"
     return _joint_learner(known)
 
 
 def _affine(known: Facts) -> Judged:
     if known.graded:
-        return CANNOT, "it takes clicks of 0 and 1, and the feedback is graded"
+        return CANNOT, "it needs binary clicks, and the feedback is graded"
     return _affine_softmax(known)
 
 
 def _affine_softmax(known: Facts) -> Judged:
-    return _made_for("trust bias", known.trust, "observation by document", known.coupled)
+    return _made_for("trust bias", known.trust, "examination by document", known.coupled)
 
 
 def _made_for(what: str, found: bool | None, other: str, other_found: bool | None) -> Judged:
     """The advice for a method that corrects one thing, which looks like another."""
     if found is None:
-        return TRY, f"for {what}, which this log cannot show or exclude"
+        return TRY, f"for {what}, which this log can neither show nor exclude"
     if found:
-        alike = f" (though {other} looks the same)" if other_found else ""
-        return TRAIN, f"made for {what}, and the signs of it are there{alike}"
-    return TRY, f"made for {what}, of which no sign is seen: little to gain"
+        alike = f" (but {other} has the same signs)" if other_found else ""
+        return TRAIN, f"made for {what}, and the log shows signs of it{alike}"
+    return TRY, f"made for {what}, and the log shows no sign of it: little to gain"
 
 
 def _vectorization(known: Facts) -> Judged:
     if known.scalar is None:
-        return TRY, "for clicks that no scalar examination fits, which this log cannot show or exclude"
+        return TRY, "for clicks that no scalar examination fits, which this log can neither show nor exclude"
     if known.scalar:
         return TRY, "a scalar examination is enough here: little to gain"
     return TRAIN, f"no scalar examination fits these clicks; pass dimensions={max(known.dimensions or 2, 2)}"
 
 
 def _lbd(known: Facts) -> Judged:
-    return _made_for("observation that depends on the document", known.coupled, "trust bias", known.trust)
+    return _made_for("examination that depends on the document", known.coupled, "trust bias", known.trust)
 
 
 def _low_rank(known: Facts) -> Judged:
     if known.coupled and known.trust:
-        return TRY, "for observation that depends on the document; it fails under trust bias, which looks the same"
+        return TRY, "for examination that depends on the document; it fails under trust bias, which has the same signs"
     return _lbd(known)
 
 
 def _attention(known: Facts) -> Judged:
     if not known.looks:
-        return CANNOT, "it needs a record of what was looked at, and the log has none"
+        return CANNOT, "it needs recorded examination, and the log has none"
     if known.faulty_looks:
-        return DOUBTFUL, f"it rests on the record of looks: {known.faulty_looks}"
+        return DOUBTFUL, f"it depends on the record of examination: {known.faulty_looks}"
     if known.false_alarms:
-        return TRAIN, "looks are recorded, with false alarms: pass false_alarms=none, which estimates their rate"
-    return TRAIN, "looks are recorded, and the record is consistent"
+        return TRAIN, "examination is recorded, with false alarms: pass false_alarms=none to estimate their rate"
+    return TRAIN, "examination is recorded, and the record is consistent"
 
 
 def _hte(known: Facts) -> Judged:
     if not known.interventions:
-        return CANNOT, "it needs sessions in which the order was changed on purpose, and none is marked"
+        return CANNOT, "it needs marked interventions (shuffled or swapped sessions), and the log has none"
     if known.coupled:
-        return TRAIN, "interventions are marked, and it lets what a position takes away depend on the document"
-    return TRY, "interventions are marked; with observation by position alone ipw uses them better"
+        return TRAIN, "interventions are marked, and it lets the effect of a position depend on the document"
+    return TRY, "interventions are marked; if examination depends on position alone, ipw uses them better"
 
 
 def _upe(known: Facts) -> Judged:
     if not known.policy_scores:
-        return CANNOT, "it needs the production score of every shown document, and the log has none"
+        return CANNOT, "it needs the production score of every shown document: ingest with --policy-score"
     if scalar_violated(known):
-        return DOUBTFUL, f"{scalar_violated(known)}; it assumes that the position alone decides"
+        return DOUBTFUL, f"{scalar_violated(known)}; it assumes that examination depends on position alone"
     if not known.connected:
-        return TRY, "made for an order that hides the bias; without linked positions nothing here can check it"
+        return TRY, "made for confounded propensities; without linked positions nothing in the log can check it"
     if known.strong_logger or known.features_know_order:
-        return TRAIN, "made for an order that hides the bias, and features predict this log's order"
-    return TRY, "made for strong loggers; this one's order hides little"
+        return TRAIN, "made for confounded propensities, and features predict the order of this log"
+    return TRY, "made for strong logging policies; this one confounds little"
 
 
 def _iobm(known: Facts) -> Judged:
     if not known.joint:
-        return CANNOT, "it needs to know what was clicked together, and the log only counts"
-    return TRY, "if one click makes another more or less likely; nothing here asks that"
+        return CANNOT, "it needs a joint log (which documents were clicked together): ingest with --joint"
+    return TRY, "if one click makes another more or less likely, which the diagnosis does not test"
 
 
 def _xpa(known: Facts) -> Judged:  # noqa: ARG001
-    return TRY, "if what stands around changes what is seen; nothing here asks that"
+    return TRY, "if neighboring documents change examination, which the diagnosis does not test"
 
 
 def _click_model(name: str) -> Rule:
@@ -271,21 +274,24 @@ def _click_model(name: str) -> Rule:
 
     def rule(known: Facts) -> Judged:
         if known.graded:
-            return CANNOT, "it takes clicks of 0 and 1, and the feedback is graded"
+            return CANNOT, "it needs binary clicks, and the feedback is graded"
         if not known.joint:
-            return CANNOT, "it needs to know what was clicked together, and the log only counts"
+            return CANNOT, "it needs a joint log (which documents were clicked together): ingest with --joint"
         if not METHODS[name].has_ranker:
-            return TRY, "a baseline that describes clicks and has no ranker"
+            return TRY, "a baseline that predicts clicks but does not rank"
         if known.clickless_missing:
-            return DOUBTFUL, "sessions without a click seem to be missing, and it needs them"
+            return DOUBTFUL, "it needs sessions without clicks, and they seem to be missing"
         if not known.features:
-            return TRAIN, "it learns documents by their ids; compare click models by unskew evaluate on held-out clicks"
-        return TRY, f"right if {METHODS[name].assumes}; nothing here asks that"
+            return (
+                TRAIN,
+                "it learns documents by their ids; compare click models with unskew evaluate on held-out clicks",
+            )
+        return TRY, f"valid if {METHODS[name].assumes}, which the diagnosis does not test"
 
     return rule
 
 
-# A method without a rule is possible, if its assumption is right.
+# A method without a rule may work if its assumption holds.
 RULES: dict[str, Rule] = {
     "naive": _naive,
     "ipw": _ipw,

@@ -1,4 +1,4 @@
-"""Findings: what the parts of a diagnosis say, each as one sentence."""
+"""Findings: the results of a diagnosis, one sentence each."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Finding:
 
 
 def findings(diagnosis: Diagnosis) -> list[Finding]:
-    """The answers of all parts, in the order in which one would ask."""
+    """The answers of all parts."""
     return [finding for ask in QUESTIONS for finding in ask(diagnosis)]
 
 
 def short(reason: str) -> str:
-    """A refusal, or so many of its first sentences as fit."""
+    """A refusal, cut to its first sentences if it is too long."""
     while len(reason) > LONGEST_REASON and any(mark in reason for mark in MARKS):
         reason = reason[: max(reason.rfind(mark) for mark in MARKS)]
     return reason.rstrip(".")
@@ -54,7 +54,9 @@ def _about_identification(diagnosis: Diagnosis) -> list[Finding]:
             tone = GOOD if weak.impressions >= ENOUGH_LINKED else BAD
         found.append(Finding(question, text, tone))
     else:
-        by_features = "equal features link them all" if links.connected_by_features else "nor do equal features"
+        by_features = (
+            "equal features link them all" if links.connected_by_features else "equal features do not link them either"
+        )
         text = f"no: {len(links.groups)} groups that no document links; {by_features}"
         found.append(Finding(question, text, BAD))
     for name, other in diagnosis.by_column.items():
@@ -71,25 +73,25 @@ def _about_identification(diagnosis: Diagnosis) -> list[Finding]:
 def _about_causes(diagnosis: Diagnosis) -> list[Finding]:
     """What moved documents, and what changed features would make of the curve."""
     causes = diagnosis.causes
-    counts = f"{causes.randomization:,} by randomization, {causes.ranker:,} by a change of ranker"
+    counts = f"{causes.randomization:,} by randomization, {causes.ranker:,} by a ranker change"
     if not causes.features:
-        return [Finding("pairs of positions", counts)] if causes.randomization + causes.ranker else []
-    text = f"{counts}; {causes.features:,} by changed features, which are not compared"
-    found = [Finding("pairs of positions", text)]
+        return [Finding("position pairs by cause", counts)] if causes.randomization + causes.ranker else []
+    text = f"{counts}; {causes.features:,} by changed features, which are not used"
+    found = [Finding("position pairs by cause", text)]
     curve, other = diagnosis.curves.get("all_pairs"), diagnosis.across_versions
     if isinstance(other, Refusal):
         return found
     if not isinstance(curve, Curve):
-        text = "they would link all positions, but a price that moved a document changed its relevance, too"
-        return [*found, Finding("with changed features", f"{text}; on request: across_versions=True", UNKNOWN)]
+        text = "they would link all positions, but a changed feature (a price) also changes relevance"
+        return [*found, Finding("with changed features", f"{text}; to use them anyway: across_versions=True", UNKNOWN)]
     _, here, there = np.intersect1d(curve.positions, other.positions, return_indices=True)
     apart = (other.low[there] > curve.high[here]) | (other.high[there] < curve.low[here])
     if not apart.any():
-        return [*found, Finding("with changed features", "the curve is the same within its interval", GOOD)]
+        return [*found, Finding("with changed features", "they give the same curve within its interval", GOOD)]
     at = int(np.flatnonzero(apart)[-1])
     one, two = curve.spelled(int(here[at])), other.spelled(int(there[at]))
-    text = f"another curve: {two} at position {curve.positions[here[at]] + 1}, and {one} within versions. The features "
-    return [*found, Finding("with changed features", text + "that moved documents changed their relevance", BAD)]
+    text = f"they give another curve: {two} at position {curve.positions[here[at]] + 1}, but {one} within versions; "
+    return [*found, Finding("with changed features", text + "the changed features also changed relevance", BAD)]
 
 
 def _about_context(diagnosis: Diagnosis) -> list[Finding]:
@@ -100,7 +102,7 @@ def _about_context(diagnosis: Diagnosis) -> list[Finding]:
             continue
         question = f"examination by {name}"
         if levels.apart is None:
-            found.append(Finding(question, "the same for all levels, within the intervals", GOOD))
+            found.append(Finding(question, "equal for all levels within the intervals", GOOD))
             continue
         one, other, position = levels.apart
         texts = [
@@ -108,7 +110,7 @@ def _about_context(diagnosis: Diagnosis) -> list[Finding]:
             for level, curve in levels.curves.items()
             if level in (one, other)
         ]
-        text = f"differs: at position {position + 1} {', '.join(texts)}; ingest it with --bias {name}, too"
+        text = f"differs: at position {position + 1} {', '.join(texts)}; ingest it with --bias {name} as well"
         found.append(Finding(question, text, BAD))
     return found
 
@@ -118,10 +120,10 @@ def _about_curves(diagnosis: Diagnosis) -> list[Finding]:
     told = [name for name in diagnosis.curves if name not in refused]
     curve = diagnosis.curve
     if curve is None:
-        return [Finding("examination curve", "no estimator can tell it from this log", BAD)]
+        return [Finding("examination curve", "no estimator can identify it from this log", BAD)]
     text = f"{curve.values[-1]:.2f} at position {curve.positions[-1] + 1} ({curve.low[-1]:.2f} to {curve.high[-1]:.2f})"
-    text += f" by {curve.estimator}; told by {', '.join(told)}"
-    return [Finding("examination curve", text + (f"; not by {', '.join(refused)}" if refused else ""), GOOD)]
+    text += f" by {curve.estimator}; supported: {', '.join(told)}"
+    return [Finding("examination curve", text + (f"; not supported: {', '.join(refused)}" if refused else ""), GOOD)]
 
 
 def _about_learnt(diagnosis: Diagnosis) -> list[Finding]:
@@ -129,28 +131,26 @@ def _about_learnt(diagnosis: Diagnosis) -> list[Finding]:
     for name, curve in diagnosis.learnt.items():
         if not isinstance(curve, Refusal):
             last = f"{curve.values[-1]:.2f} ({curve.low[-1]:.2f} to {curve.high[-1]:.2f})"
-            found.append(Finding(f"curve learnt by {name}", f"{last} at the last position; rests on its model"))
+            found.append(Finding(f"curve learned by {name}", f"{last} at the last position; depends on its model"))
     return found
 
 
 def _about_looks(diagnosis: Diagnosis) -> list[Finding]:
-    """The record of looks beside the clicks, and what is wrong with it."""
+    """The record of examination, compared with clicks, and its faults."""
     looks = diagnosis.looks
     if isinstance(looks, Refusal):
         return []
     rates = looks.rates
-    text = (
-        f"{looks.share:.0%} of the sessions; seen {rates[0]:.2f} at the top, {rates[-1]:.2f} at position {len(rates)}"
-    )
+    text = f"{looks.share:.0%} of the sessions; {rates[0]:.2f} at the top, {rates[-1]:.2f} at position {len(rates)}"
     if looks.blind:
-        text += f"; at least {looks.blind:.1%} of the clicks have no look"
-    found = [Finding("looks recorded", text, BAD if looks.faults else GOOD)]
-    found += [Finding("looks consistent?", f"no: {fault}", BAD) for fault in looks.faults]
+        text += f"; at least {looks.blind:.1%} of the clicks have no recorded view"
+    found = [Finding("recorded examination", text, BAD if looks.faults else GOOD)]
+    found += [Finding("record consistent?", f"no: {fault}", BAD) for fault in looks.faults]
     if looks.alarms is None:
         assert looks.alarms_refused is not None
-        return [*found, _refused("looks: false alarms", Refusal(looks.alarms_refused))]
+        return [*found, _refused("record: false alarms", Refusal(looks.alarms_refused))]
     text = f"{looks.alarms.rate:.3f} ± {looks.alarms.error:.3f} by {looks.alarms.n_moved:,} documents that moved"
-    return [*found, Finding("looks: false alarms", text, BAD if looks.sure_alarms else GOOD)]
+    return [*found, Finding("record: false alarms", text, BAD if looks.sure_alarms else GOOD)]
 
 
 def _about_rank(diagnosis: Diagnosis) -> list[Finding]:
@@ -160,7 +160,7 @@ def _about_rank(diagnosis: Diagnosis) -> list[Finding]:
         return [_refused(question, rank)]
     p = rank.rates.p_values[0]
     if rank.scalar_is_enough:
-        return [Finding(question, f"not contradicted: click rates may have rank 1 (p = {p:.3f})", GOOD)]
+        return [Finding(question, f"not rejected: click rates may have rank 1 (p = {p:.3f})", GOOD)]
     return [Finding(question, f"no: click rates have rank {rank.rates.rank} (p = {p:.3f})", BAD)]
 
 
@@ -170,14 +170,14 @@ def _about_trust(diagnosis: Diagnosis) -> list[Finding]:
         return [_refused("trust bias?", trust)]
     number = f"slope {trust.slope:+.2f} ({trust.low:+.2f} to {trust.high:+.2f})"
     if trust.sign == NONE:
-        return [Finding("trust bias?", f"no sign of it; {number}", GOOD)]
+        return [Finding("trust bias?", f"no sign; {number}", GOOD)]
     if trust.sign == TRUST:
-        return [Finding("trust bias?", f"yes: on top less attractive documents are clicked, too; {number}", BAD)]
+        return [Finding("trust bias?", f"yes: at the top, less attractive documents are clicked too; {number}", BAD)]
     return [Finding("trust bias?", f"the reverse: attractive documents gain most from the top; {number}", BAD)]
 
 
 def _about_coupling(diagnosis: Diagnosis) -> list[Finding]:
-    question = "observation by document?"
+    question = "examination by document?"
     found = diagnosis.coupling
     if isinstance(found, Refusal):
         return [_refused(question, found)]
@@ -187,9 +187,11 @@ def _about_coupling(diagnosis: Diagnosis) -> list[Finding]:
     if found.strength < NOTABLE_COUPLING:
         return [Finding(question, f"found, but weak; {number}", PLAIN)]
     also = (
-        "" if isinstance(diagnosis.trust, Refusal) or diagnosis.trust.sign == NONE else " (or trust: they look alike)"
+        ""
+        if isinstance(diagnosis.trust, Refusal) or diagnosis.trust.sign == NONE
+        else " (or trust bias: the signs are the same)"
     )
-    return [Finding(question, f"yes{also}; {number}; most by {', '.join(found.features)}", BAD)]
+    return [Finding(question, f"yes{also}; {number}; strongest features: {', '.join(found.features)}", BAD)]
 
 
 def _about_bounds(diagnosis: Diagnosis) -> list[Finding]:
@@ -197,7 +199,7 @@ def _about_bounds(diagnosis: Diagnosis) -> list[Finding]:
     if isinstance(bounds, Refusal):
         return [_refused("LBD's theorems", bounds)]
     text = (
-        f"if the fitted model were true: Lipschitz could order {bounds.lipschitz_possible:.0%} of the pairs surely, "
+        f"if the fitted model is right, Lipschitz orders {bounds.lipschitz_possible:.0%} of the pairs with certainty, "
         f"Bernoulli {bounds.bernoulli_possible:.0%}"
     )
     return [Finding("LBD's theorems", text)]
@@ -207,17 +209,19 @@ def _about_logger(diagnosis: Diagnosis) -> list[Finding]:
     found = []
     strength = diagnosis.strength
     if isinstance(strength, Refusal):
-        found.append(_refused("logger", strength))
+        found.append(_refused("logging policy", strength))
     else:
-        text = f"{strength.word}: {strength.gain:+.0%} discounted relevance over a random order"
+        text = f"{strength.word}: {strength.gain:+.0%} discounted relevance compared with a random order"
         text += f"; relevance falls to {strength.relevance[-1]:.2f} at the last position"
-        found.append(Finding("logger", text))
+        found.append(Finding("logging policy", text))
     if not isinstance(diagnosis.shuffled, Refusal):
         mixed = diagnosis.shuffled
-        text = f"{mixed.gain:+.1%} clicks a session over shuffled lists ({mixed.low:+.1%} to {mixed.high:+.1%})"
-        found.append(Finding("logger, by shuffling", text))
+        text = (
+            f"{mixed.gain:+.1%} clicks per session compared with shuffled lists ({mixed.low:+.1%} to {mixed.high:+.1%})"
+        )
+        found.append(Finding("logging policy, by shuffling", text))
     if not isinstance(diagnosis.order, Refusal):
-        text = f"{diagnosis.order:.0%} of held-out pairs of a list (50 % is chance)"
+        text = f"{diagnosis.order:.0%} of held-out document pairs (50 % is chance)"
         found.append(Finding("features predict order", text))
     return found
 
@@ -226,27 +230,31 @@ def _about_leaks(diagnosis: Diagnosis) -> list[Finding]:
     found = []
     leaks = diagnosis.position_leaks
     if isinstance(leaks, Refusal):
-        found.append(_refused("a feature is the position?", leaks))
+        found.append(_refused("feature encodes position?", leaks))
     elif leaks.leaks:
         text = ", ".join(f"{leak.feature} ({leak.agreement:.1%} of pairs)" for leak in leaks.leaks[:3])
-        found.append(Finding("a feature is the position?", f"yes: {text}", BAD))
+        found.append(Finding("feature encodes position?", f"yes: {text}", BAD))
     else:
-        text = f"no: {leaks.closest.feature} comes closest, {leaks.closest.agreement:.0%} of pairs"
-        found.append(Finding("a feature is the position?", text, GOOD))
+        text = f"no: {leaks.closest.feature} is closest, {leaks.closest.agreement:.0%} of pairs"
+        found.append(Finding("feature encodes position?", text, GOOD))
     clicks = diagnosis.click_leaks
     if isinstance(clicks, Refusal):
-        found.append(_refused("a feature from clicks?", clicks))
+        found.append(_refused("feature computed from clicks?", clicks))
     elif clicks.leaks:
-        these = {True: ", with these very clicks", False: ""}
+        these = {True: ", using these very clicks", False: ""}
         text = ", ".join(
             f"{leak.feature} (correlation {leak.correlation:.2f}{these[leak.of_these_clicks]})"
             for leak in clicks.leaks[:3]
         )
-        found.append(Finding("a feature from clicks?", f"yes: {text}; at most {clicks.ceiling:.2f} is plausible", BAD))
+        found.append(
+            Finding("feature computed from clicks?", f"yes: {text}; at most {clicks.ceiling:.2f} is plausible", BAD)
+        )
     else:
         closest = clicks.closest
-        text = f"no: {closest.feature} comes closest, {closest.correlation:.2f} of at most {clicks.ceiling:.2f}"
-        found.append(Finding("a feature from clicks?", text, GOOD))
+        text = (
+            f"no: {closest.feature} is closest, correlation {closest.correlation:.2f} of at most {clicks.ceiling:.2f}"
+        )
+        found.append(Finding("feature computed from clicks?", text, GOOD))
     return found
 
 
@@ -255,7 +263,7 @@ def _about_categories(diagnosis: Diagnosis) -> list[Finding]:
     if not names:
         return []
     listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    text = f"{listed}: coupling, leaks and order from features look at numbers only, and leave them out"
+    text = f"{listed}: the tests of coupling, leaks and order use numeric features only and ignore them"
     return [Finding("categories", text, UNKNOWN)]
 
 
@@ -263,22 +271,23 @@ def _about_traffic(diagnosis: Diagnosis) -> list[Finding]:
     made = diagnosis.traffic
     found = [
         Finding(
-            "orders of a query",
-            f"{made.orders_per_query:,.1f} on average; {made.one_order:.0%} of the queries had one order only",
+            "orders per query",
+            f"{made.orders_per_query:,.1f} on average; {made.one_order:.0%} of the queries had a single order",
         ),
         Finding(
-            "sessions a row", f"{made.compaction:,.1f}; the heaviest 1 % of the queries hold {made.heavy_queries:.0%}"
+            "sessions per list",
+            f"{made.compaction:,.1f}; the heaviest 1 % of the queries have {made.heavy_queries:.0%} of the sessions",
         ),
     ]
     if made.only_shown:
-        found.append(Finding("never shown", "not known: the log holds shown documents only", UNKNOWN))
+        found.append(Finding("never shown", "unknown: the log contains only shown documents", UNKNOWN))
     else:
-        found.append(Finding("never shown", f"{made.never_shown:.0%} of the candidates: clicks say nothing of them"))
+        found.append(Finding("never shown", f"{made.never_shown:.0%} of the candidates: clicks say nothing about them"))
     if made.clickless is not None:
         text = f"{made.clickless:.0%} of the sessions"
         if made.clickless_missing:
-            text += ": they seem to have been left out, and every curve is too flat without them"
-        found.append(Finding("without a click", text, BAD if made.clickless_missing else PLAIN))
+            text += ": they seem to have been removed; without them every curve is too flat"
+        found.append(Finding("sessions without clicks", text, BAD if made.clickless_missing else PLAIN))
     if made.everything_clicked:
         found.append(Finding("clicked everything", f"{made.everything_clicked:.2%} of the sessions: robots?"))
     return [*found, _about_users(diagnosis)]
@@ -290,7 +299,7 @@ def _about_users(diagnosis: Diagnosis) -> Finding:
         return _refused("heavy users", users)
     text = (
         f"{users.n_users:,} users; {users.heaviest} has {users.heaviest_share:.1%} of the sessions and clicks "
-        f"{users.heaviest_rate:.0%} of what is shown"
+        f"{users.heaviest_rate:.0%} of the impressions"
     )
     if users.most is not None:
         text += f"; {users.n_capped:,} capped at {users.most:g}, {users.sessions_dropped:,.0f} sessions left out"
@@ -299,7 +308,7 @@ def _about_users(diagnosis: Diagnosis) -> Finding:
 
 def _refused(question: str, refusal: Refusal) -> Finding:
     reason = short(refusal.reason)
-    return Finding(question, reason if refusal.reason == QUICK else f"cannot be told: {reason}", UNKNOWN)
+    return Finding(question, reason if refusal.reason == QUICK else f"unknown: {reason}", UNKNOWN)
 
 
 def _about_ranker(diagnosis: Diagnosis) -> list[Finding]:

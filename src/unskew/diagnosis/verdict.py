@@ -25,14 +25,14 @@ MOST_LINKS = 3  # that a sentence spells out
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to do with this log."""
+    """The verdict on a log."""
 
     lines: tuple[str, ...]
     methods: tuple[Advice, ...]
 
 
 def verdict(diagnosis: Diagnosis) -> Verdict:
-    """Which methods to train, which cannot work, and what to do before."""
+    """Which methods to train, which cannot work, and what to do first."""
     known = facts(diagnosis)
     methods = advise(known)
     lines = [_can_tell(diagnosis)]
@@ -41,62 +41,62 @@ def verdict(diagnosis: Diagnosis) -> Verdict:
     lines += _before(diagnosis)
     for word, phrase in (
         (TRAIN, "Worth training: {}."),
-        (TRY, "Possible, but with little to gain or nothing to check it by: {}."),
-        (DOUBTFUL, "Doubtful, their assumption is contradicted or cannot be held: {}."),
+        (TRY, "Possible, but with little to gain or no way to check it: {}."),
+        (DOUBTFUL, "Doubtful, because the log contradicts an assumption or leaves it open: {}."),
         (CANNOT, "Cannot work on this log: {}."),
     ):
         names = [entry.method for entry in methods if entry.word == word]
         if names:
             lines.append(phrase.format(", ".join(names)))
     if known.n_clicks:
-        lines.append(f"unskew compare tries by default: {', '.join(worth_comparing(methods))}.")
+        lines.append(f"By default, unskew compare tries {', '.join(worth_comparing(methods))}.")
     return Verdict(tuple(lines), methods)
 
 
 def _can_tell(diagnosis: Diagnosis) -> str:
     if not facts(diagnosis).n_clicks:
-        return "The log has no click: nothing can be learnt from it. Was the right column named as clicks?"
+        return "The log has no clicks, so nothing can be learned from it. Check the click column."
     links = diagnosis.connectivity
     if isinstance(links, Refusal):
-        return f"Whether the log can tell relevance from position is not known: {short(links.reason)}."
+        return f"It is unknown whether the log can separate relevance from position: {short(links.reason)}."
     if [len(group) for group in links.groups] == [1]:
-        return "Everything was shown at one position: there is no order to learn from, and no bias to see."
+        return "All documents were shown at one position: there is no order to learn from and no position bias."
     if links.connected:
-        told = "The log can tell relevance from position, up to scale, if examination depends on the position alone."
+        told = "The log identifies relevance, up to scale, if examination depends on the position alone."
         violated = scalar_violated(facts(diagnosis))
-        return told if violated is None else f"{told} But it does not seem to: {violated}."
+        return told if violated is None else f"{told} But this does not seem to hold: {violated}."
     return (
-        "The log alone cannot tell relevance from position: its positions fall into "
+        "The log alone does not identify relevance: its positions fall into "
         f"{len(links.groups)} groups that no document links."
     )
 
 
 def _before(diagnosis: Diagnosis) -> list[str]:
-    """What should be done before training."""
+    """What to do before training."""
     lines = []
     links = diagnosis.connectivity
     if not isinstance(links, Refusal) and not links.connected:
         lines.append(how_to_link(links))
     leaks = [] if isinstance(diagnosis.position_leaks, Refusal) else [e.feature for e in diagnosis.position_leaks.leaks]
     if leaks:
-        lines.append(f"Leave out {', '.join(leaks)}: nearly the shown order itself.")
+        lines.append(f"Leave out {', '.join(leaks)}: nearly identical to the shown order.")
     clicked = [] if isinstance(diagnosis.click_leaks, Refusal) else [e.feature for e in diagnosis.click_leaks.leaks]
     if clicked:
-        lines.append(f"Leave out {', '.join(clicked)}: looks computed from clicks.")
+        lines.append(f"Leave out {', '.join(clicked)}: apparently computed from clicks.")
     if diagnosis.traffic.clickless_missing:
-        lines.append("Bring back the sessions without a click: without them every curve is too flat.")
+        lines.append("Add the sessions without clicks: without them every curve is too flat.")
     return lines
 
 
 def how_to_link(links: Connectivity) -> str:
-    """What would connect the positions."""
+    """How to link the positions."""
     merge = links.merges[0]
-    merged = f"Merging {_pair(merge)} (click rates {merge.rate_ratio:.2f} to 1) is the mildest merge"
+    merged = f"Merging {_pair(merge)} (click rates {merge.rate_ratio:.2f} to 1) does the least harm"
     if len(links.merges) > MOST_LINKS:
-        merged += f", but all {len(links.merges)} needed would be naive again"
-    swapped = "neighbours" if len(links.links) > MOST_LINKS else ", ".join(_pair(link) for link in links.links)
+        merged += f", but all {len(links.merges)} required merges would amount to naive"
+    swapped = "neighbors" if len(links.links) > MOST_LINKS else ", ".join(_pair(link) for link in links.links)
     return (
-        f"To link them, and know each to about a tenth, shuffle {_of_sessions(links.shuffle_share or 0.0)}, or swap "
+        f"To link them, and estimate each to about a tenth, shuffle {_of_sessions(links.shuffle_share or 0.0)}, or swap "
         f"{swapped} in {_of_sessions(sum(link.share for link in links.links))}. {merged}."
     )
 

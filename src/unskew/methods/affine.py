@@ -40,7 +40,7 @@ class Affine(Method):
     """Relevance from clicks corrected by an affine function of the position."""
 
     paper = "Vardasbi et al., CIKM 2020"
-    assumes = "examination and being trusted depend on position only"
+    assumes = "examination and trust depend on position only"
     counts_only = True
 
     alpha: Tensor

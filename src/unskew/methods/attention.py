@@ -62,7 +62,7 @@ class Attention(Method):
     """
 
     paper = "this project, docs/attention.md"
-    assumes = "looks were recorded, at least in part of the sessions; clicks are a product of relevance and observation"
+    assumes = "examination was recorded, at least in part of the sessions; P(click) = examination × relevance"
     click_model = "softmax"
     rate: Tensor
 

@@ -32,7 +32,7 @@ class Cascade(ClickModel):
     """
 
     paper = "Craswell et al., WSDM 2008"
-    assumes = "users look down the list, and leave after the first click"
+    assumes = "users scan down the list and leave after the first click"
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ class CCM(ClickModel):
     """
 
     paper = "Guo et al., WWW 2009"
-    assumes = "users look down the list; whether they go on depends on the click and on its relevance"
+    assumes = "users scan down the list; whether they continue depends on the click and its relevance"
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class DBN(ClickModel):
     """
 
     paper = "Chapelle and Zhang, WWW 2009"
-    assumes = "users look down the list until a clicked document satisfies them or they give up"
+    assumes = "users scan down the list until a clicked document satisfies them or they give up"
 
     def __init__(
         self,

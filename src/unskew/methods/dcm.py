@@ -34,7 +34,7 @@ class DCM(ClickModel):
     """
 
     paper = "Guo et al., WSDM 2009"
-    assumes = "users look down the list and may leave after a click, by its position; never without one"
+    assumes = "users scan down the list and may leave only after a click, depending on its position"
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ class DCTR(ClickModel):
     """
 
     paper = "Craswell et al., WSDM 2008 (baseline)"
-    assumes = "the document alone decides on clicks"
+    assumes = "the click rate depends on the document alone"
 
     def __init__(
         self,

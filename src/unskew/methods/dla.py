@@ -27,7 +27,7 @@ class DLA(Method):
     """Relevance and observation, each learning from clicks weighted by the other."""
 
     paper = "Ai et al., SIGIR 2018"
-    assumes = "examination depends on position (and bias columns) only; clicks are a product of the two"
+    assumes = "examination depends on position (and bias columns) only; P(click) = examination × relevance"
     click_model = "softmax"
 
     def __init__(self, problem: Problem, *, max_weight: float | None = None, observation_rate: float = 3.0):

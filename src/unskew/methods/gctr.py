@@ -15,7 +15,7 @@ class GCTR(ClickModel):
     """One click rate for all; it has no ranker."""
 
     paper = "Craswell et al., WSDM 2008 (baseline)"
-    assumes = "every document is clicked alike, wherever it stands"
+    assumes = "every document has the same click rate at every position"
     has_ranker = False
 
     def __init__(self, problem: Problem):  # noqa: ARG002

@@ -55,7 +55,7 @@ class HTE(Method):
     """
 
     paper = "Tian et al., 2020"
-    assumes = "on top all documents are seen alike; an intervention log tells what other positions take away"
+    assumes = "all documents are examined alike at the top; an intervention log shows the effect of other positions"
 
     def __init__(self, problem: Problem, *, folds: int = 3, trees: int = 100, max_leaves: int = 31):
         super().__init__()

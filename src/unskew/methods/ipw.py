@@ -26,7 +26,9 @@ class IPW(Method):
     """Clicks divided by the propensity of their position."""
 
     paper = "Joachims et al., WSDM 2017; Wang et al., SIGIR 2016"
-    assumes = "examination depends on position (or one bias column and position) only, and how much is known"
+    assumes = (
+        "examination depends on position (or one bias column and position) only, with known or estimated propensities"
+    )
     click_model = "softmax"
     estimated = ("propensities",)
     propensities: Tensor

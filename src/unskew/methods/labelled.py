@@ -22,7 +22,7 @@ class Labelled(Method):
     """Listwise softmax on grades."""
 
     paper = "skyline"
-    assumes = "judged queries are at hand (--judged DATA)"
+    assumes = "judged queries are available (--judged DATA)"
     learns_from = "judgements"
 
     def __init__(self, problem: Problem, *, gain: str = "grade"):

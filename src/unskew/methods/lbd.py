@@ -102,7 +102,7 @@ class LBD(Method):
     """
 
     paper = "Chen et al., NeurIPS 2022"
-    assumes = "examination depends on position and, smoothly, on the document; clicks are a product of the two"
+    assumes = "examination depends on position and, smoothly, on the document; P(click) = examination × relevance"
     click_model = "softmax"
 
     def __init__(

@@ -75,7 +75,7 @@ class LowRank(Method):
     """
 
     paper = "this project, docs/low_rank.md"
-    assumes = "examination depends on position and, in few shapes, on the document; clicks are a product of the two"
+    assumes = "examination depends on position and, through a low-rank term, on the document; clicks are a product"
     click_model = "softmax"
     judged_choice: ClassVar[dict[str, Any]] = {"choose": "judged", "top_examination": None}
     numbers: Tensor

@@ -18,7 +18,7 @@ class Naive(Method):
     """Listwise softmax on clicks."""
 
     paper = "baseline"
-    assumes = "clicks are relevance; every document is seen alike"
+    assumes = "clicks are relevance: examination is the same everywhere"
     click_model = "softmax"
 
     def __init__(self, problem: Problem):

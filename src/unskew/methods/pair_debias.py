@@ -33,7 +33,7 @@ class PairDebias(Method):
     """Logistic pairs, weighted by what a click and its absence tell at their positions."""
 
     paper = "Hu et al., WWW 2019"
-    assumes = "what a click, or none, tells of relevance is scaled by a ratio of the position alone"
+    assumes = "clicks and non-clicks are reweighted by ratios that depend on position alone"
     detail = "pairs"
 
     def __init__(self, problem: Problem, *, regulation: float = 1.0, step_size: float = 0.05):

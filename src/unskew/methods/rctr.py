@@ -13,7 +13,7 @@ class RCTR(ClickModel):
     """One click rate per position; it has no ranker."""
 
     paper = "Craswell et al., WSDM 2008 (baseline)"
-    assumes = "the position (and bias columns) alone decide on clicks"
+    assumes = "the click rate depends on position (and bias columns) alone"
     has_ranker = False
 
     def __init__(self, problem: Problem):

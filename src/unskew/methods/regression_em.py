@@ -32,7 +32,9 @@ class RegressionEM(Method):
     """Relevance and examination by expectation maximization."""
 
     paper = "Wang et al., WSDM 2018"
-    assumes = "examination depends on position only; clicks are a product of the two; clickless lists are in the log"
+    assumes = (
+        "examination depends on position only; P(click) = examination × relevance; lists without clicks are in the log"
+    )
     click_model = "bernoulli"
     counts_only = True
 

@@ -39,7 +39,7 @@ class SDBN(ClickModel):
     """
 
     paper = "Chapelle and Zhang, WWW 2009"
-    assumes = "users look down the list until a clicked document satisfies them; they never leave without one"
+    assumes = "users scan down the list until a clicked document satisfies them; nobody gives up"
 
     def __init__(
         self,

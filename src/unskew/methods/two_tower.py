@@ -23,7 +23,7 @@ class TwoTower(Method):
     """Listwise softmax on relevance plus a logit of the position."""
 
     paper = "Guo et al., RecSys 2019 (PAL); Yan et al., KDD 2022"
-    assumes = "examination depends on position (and bias columns) only; clicks are a product of the two"
+    assumes = "examination depends on position (and bias columns) only; P(click) = examination × relevance"
     click_model = "softmax"
 
     def __init__(self, problem: Problem, *, observation_rate: float = 3.0):

@@ -48,7 +48,7 @@ class UPE(Method):
     """Dual learning with propensities of which the document's part is averaged out."""
 
     paper = "Luo et al., SIGIR 2024 (UPE)"
-    assumes = "examination depends on position only, but the policy's order hides it; clicks are a product of two"
+    assumes = "examination depends on position only, but the logging policy confounds it with relevance"
     click_model = "softmax"
 
     def __init__(

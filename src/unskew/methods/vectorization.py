@@ -48,7 +48,7 @@ class Vectorization(Method):
     """Listwise softmax on the dot product of relevance and observation embeddings."""
 
     paper = "Chen et al., KDD 2022"
-    assumes = "clicks are a function of the document and of position (and bias columns), whichever it is"
+    assumes = "the click rate is any function of the document and the position (and bias columns)"
     click_model = "softmax"
 
     def __init__(

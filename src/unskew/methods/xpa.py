@@ -41,7 +41,7 @@ class XPA(Method):
     """Listwise softmax on relevance plus a logit of position and neighbours."""
 
     paper = "Zhuang et al., WWW 2021 (XPA)"
-    assumes = "examination depends on position and on what stands around; clicks are a product of that and relevance"
+    assumes = "examination depends on position and the neighboring documents; P(click) = examination × relevance"
     click_model = "softmax"
 
     def __init__(

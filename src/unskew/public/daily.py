@@ -42,7 +42,7 @@ def tune(
     progress: Follow = True,
     **options: Any,
 ) -> Tuned:
-    """Train a model further on judged queries, as far as cross-validation on them says; `.model` is the new one.
+    """Train a model further on judged queries; cross-validation chooses how long. `.model` is the new model.
 
     Use `fit("labelled", judged=...)` to train on judged queries alone.
 

@@ -48,7 +48,7 @@ def test_diagnose_suggests_a_bias_column_where_curves_differ_and_only_there():
         for falls in ((0.3, 1.5), (0.8, 0.8))
     )
     assert "ingest it with --bias device" in different["examination by device"]
-    assert same["examination by device"] == "the same for all levels, within the intervals"
+    assert same["examination by device"] == "equal for all levels within the intervals"
 
 
 def test_a_linear_ranker_says_that_it_cannot_use_context():

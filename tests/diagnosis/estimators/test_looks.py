@@ -38,7 +38,7 @@ def log_of(seen):
 @pytest.mark.parametrize(
     ("seen", "fault"),
     [
-        ([[20, 10], [820, 460]], "at least 48% of the clicks have no look"),  # 380 + 190 of 1,200
+        ([[20, 10], [820, 460]], "at least 48% of the clicks have no recorded view"),  # 380 + 190 of 1,200
         ([[1000, 1000], [1000, 999]], "constant: 100.0% of the shown documents"),
         ([[0, 0], [0, 0]], "constant: 0.0% of the shown documents"),
         ([[500, 600], [500, 600]], "do not fall"),
@@ -80,10 +80,13 @@ def word(diagnosis, method="attention"):
 def test_the_record_stands_beside_the_other_curves(judged, tmp_path):
     found = diagnose(recorded(judged, share=0.5), quick=True)
     columns, rows = position_rows(found)
-    assert "looks recorded" in columns
-    assert float(rows[-1][columns.index("looks recorded")]) == pytest.approx(0.06 / 0.68, abs=0.02)
+    assert "recorded examination" in columns
+    assert float(rows[-1][columns.index("recorded examination")]) == pytest.approx(0.06 / 0.68, abs=0.02)
     assert found.to_table()["seen_propensity"][0].as_py() == 1
-    assert "looks recorded" in write_diagnosis(found, tmp_path / "page.html", "log", "unskew diagnose log").read_text()
+    assert (
+        "recorded examination"
+        in write_diagnosis(found, tmp_path / "page.html", "log", "unskew diagnose log").read_text()
+    )
     json.dumps(as_plain(found), allow_nan=False)
     assert word(found).word == TRAIN
     assert "pass estimator=seen" in word(found, "ipw").reason
