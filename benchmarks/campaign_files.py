@@ -51,7 +51,7 @@ class Place:
     read: Callable[[], str]
     verified: bool = True  # it carries digests: nothing that differs may be read
     redone: bool = False  # a damaged one counts as none, and is made again
-    sealed: bool = False  # JSON whose shape is changed, with its digest written anew
+    sealed: bool = False  # JSON whose shape is changed, with its digest written again
 
 
 def digest_of_log(log: ClickLog) -> str:

@@ -2,7 +2,7 @@
 
     python benchmarks/click_models_ranking.py world:small:100 world:small:101 --out runs/ranking.jsonl
 
-The worlds of docs/selection.md: 128 sessions per query shown by a ranking SVM that learnt from 1 % of the labels, the
+The worlds of docs/selection.md: 128 sessions per query shown by a ranking SVM that learned from 1 % of the labels, the
 first document swapped with another in a tenth of them. Every method is trained once in a world, to the last step, with
 the same network. Prints nDCG@10 on test queries; a run that was cut off goes on.
 """

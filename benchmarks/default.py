@@ -5,7 +5,7 @@
 
 Every method is trained once in each of 64 simulated worlds (`default_worlds.py`) and three seeds, on the queries that
 `auto` learns from; held-out clicks measure what the rule sees, judgements what is true. Everything is kept, so that a
-rule is tried without training anew; `show` applies the rule of `auto` itself.
+rule is tried without new training; `show` applies the rule of `auto` itself.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def train_unit(scene: Scene, seed: int, place: Path, methods: list[str]) -> None
 
 
 def train_method(name: str, scene: Scene, case: Case, seed: int) -> KeptMethod | None:
-    """One method; None where it cannot work."""
+    """One method; None if it cannot work."""
     start = time.process_time()
     try:
         model = fit(Recipe.of(name, **OPTIONS, seed=seed), case.learning)

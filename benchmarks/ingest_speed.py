@@ -43,7 +43,7 @@ def run() -> list[Row]:
     return [
         ("ingestion, million impressions/s on 2 threads", f"{millions / wall:.2f}", ">= 0.7"),
         ("at most, by its processor time, on two free cores", f"{millions / busy * THREADS:.2f}", ""),
-        ("sessions a list", f"{done.sessions / done.lists:.1f}", ""),
+        ("sessions per list", f"{done.sessions / done.lists:.1f}", ""),
     ]
 
 

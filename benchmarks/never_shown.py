@@ -106,7 +106,7 @@ def with_negatives(log: ClickLog, most: int | None) -> ClickLog:
 
 
 class Corrected(PointwiseRanker):
-    """A frozen ranker, and what is learnt in addition."""
+    """A frozen ranker, and what is learned in addition."""
 
     def __init__(self, layers: torch.nn.Module, first: Ranker):
         super().__init__(layers)

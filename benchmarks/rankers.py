@@ -1,7 +1,7 @@
 """The default ranker against a linear one and LightGBM's lambdarank, all taught by labels, over five folds or seeds.
 
 LightGBM gets the best of a small grid, ours the best state, both by nDCG@10 on the validation part. Every run is kept
-in `BENCH_RUNS` (default: the user's cache directory), so that what was cut off goes on; delete the file to start anew.
+in `BENCH_RUNS` (default: the user's cache directory), so that what was cut off goes on; delete the file to start again.
 Sets that are not in `UNSKEW_DATA` are left out and named.
 """
 

@@ -1,4 +1,4 @@
-"""How often `readout` is wrong: simulated A/A and A/B tests, split and interleaved, with queries drawn anew each time.
+"""How often `readout` is wrong: simulated A/A and A/B tests, split and interleaved, with new queries each time.
 
 Every repetition draws 100 queries of `world:small` and runs one test on them. In an A/A test both rankers are the same:
 p should fall below 0.05 in 5 % of the tests. In an A/B test the second ranker is better: the 95 % interval should hold

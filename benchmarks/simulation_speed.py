@@ -34,7 +34,7 @@ def run() -> list[Row]:
         for name, target in TARGETS.items()
     ]
     counted = f"{n_counted / seconds['counted'] / 1e6:,.0f} million sessions/s"
-    rows.append(("position_based, 1,000 sessions a list counted at once", counted, "at least 100 million"))
+    rows.append(("position_based, 1,000 sessions per list counted at once", counted, "at least 100 million"))
     return rows
 
 

@@ -1,6 +1,6 @@
 """What the base vector costs: ranking 256 lists by vectorization against a scalar ranker of the same size.
 
-Sizes are those of the paper's Table 3: 700 features, about 24 documents a list, hidden layers of 512, 256 and 128, five
+Sizes are those of the paper's Table 3: 700 features, about 24 documents per list, hidden layers of 512, 256, 128, five
 dimensions. All sides are repeated in turn, and the ratio is the median of the ratios of each turn. The products of the
 paper's base network alone are 1.37 times those of the ranker.
 """

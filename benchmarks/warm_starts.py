@@ -1,7 +1,8 @@
-"""Warm starts against training anew, over simulated weeks: is a third of the steps as good?
+"""Warm starts against training from scratch, over simulated weeks: is a third of the steps as good?
 
 Every repetition is a world of its own (`world:tiny:NUMBER`) whose prices, traffic and logger change from day to day.
-Each day `dla` is trained anew, and the model of the day before goes on with a third of the steps. The verdict is one of
+Each day `dla` is trained from scratch, and the model of the day before goes on with a third of the steps. The verdict
+is one of
 non-inferiority: the 95 % interval over worlds of the mean difference in nDCG@10 must lie above `-MARGIN`. The margin
 was fixed before this run, after a look at worlds 0 to 2, which served to choose how a start trains; these are others.
 
@@ -49,7 +50,7 @@ def run() -> list[Row]:
 
 
 def _week(number: int, place: Path) -> list[list[float]]:
-    """nDCG@10 of each day from the second on, of warm starts and of training anew."""
+    """nDCG@10 of each day from the second on, of warm starts and of training from scratch."""
     if place.is_file():
         return json.loads(place.read_text())
     world = unskew.load(f"world:tiny:{number}")

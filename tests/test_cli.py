@@ -58,7 +58,7 @@ def clicks(tmp_path_factory):
 )
 def test_places_that_cannot_be_written_are_refused_first(tmp_path, arguments):
     (tmp_path / "file").touch()
-    assert "is no folder: create it first" in run(*arguments, tmp_path / "file" / "out", code=2)
+    assert "is not a folder: create it first" in run(*arguments, tmp_path / "file" / "out", code=2)
 
 
 def test_brackets_in_what_was_typed_are_shown_as_they_are(tmp_path):

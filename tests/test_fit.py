@@ -48,7 +48,7 @@ def test_ipw_estimates_its_propensities_from_a_shuffled_log(log):
     curve = np.asarray(model.recipe.hyper_parameters["propensities"])
     truth = np.array([0.68, 0.61, 0.48, 0.34, 0.28, 0.20, 0.11, 0.10, 0.08, 0.06]) / 0.68
     assert curve[0] == pytest.approx(1)
-    assert np.abs(curve - truth).max() < 0.35  # 1,280 shuffled sessions: a few clicks a position
+    assert np.abs(curve - truth).max() < 0.35  # 1,280 shuffled sessions: a few clicks per position
 
 
 def test_ipw_refuses_a_log_without_interventions():

@@ -62,7 +62,7 @@ def test_a_class_of_ones_own_trains_like_a_method_by_name(world, log):
     assert model.method.factor == 2.0
     with pytest.raises(ValueError, match=r"unknown option 'factors' for .*Own \(did you mean 'factor'\?\)"):
         Recipe.of(Own, factors=2.0)
-    with pytest.raises(ValueError, match="is no method: pass a subclass"):
+    with pytest.raises(ValueError, match="is not a method: pass a subclass"):
         Recipe.of(dict)
 
 

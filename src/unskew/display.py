@@ -84,7 +84,7 @@ class Displayed(OnScreen):
 
 
 def rows_table(rows: Sequence[Any], kind: type) -> pa.Table:
-    """A table of dataclasses of this kind: a row each, a column for each field, also where there are none."""
+    """A table of dataclasses of this kind: a row each, a column for each field, also if there are none."""
     import pyarrow as pa
 
     return pa.table({entry.name: pa.array([getattr(row, entry.name) for row in rows]) for entry in fields(kind)})

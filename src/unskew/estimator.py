@@ -28,27 +28,27 @@ from unskew.training.watching import Watch
 
 
 class UnbiasedRanker(BaseEstimator):
-    """A ranker learnt from clicks.
+    """A ranker learned from clicks.
 
-    Use `fit` for logs that are made already; both train the same way.
+    Use `unskew.fit` if you have a `ClickLog`; both train the same way.
 
-    Raw features go in: the transform is chosen from the training data and carried by the model. Cross-validation slices
-    `query` and `position` where it is told to: `sklearn.set_config(enable_metadata_routing=True)`, then
+    Pass raw features: the model chooses its feature transform from the training data. For cross-validation, let
+    scikit-learn slice `query` and `position`: `sklearn.set_config(enable_metadata_routing=True)`, then
     `ranker.set_fit_request(query=True, position=True).set_score_request(query=True)` and, as splitter, `GroupKFold`.
 
     Args:
         method: name of a method; `unskew methods` lists them. "auto", the default, chooses one by held-out clicks, at
             the cost of all that it tries (at most six trainings), and warns where the ranker is not known to be better
             than production. A name, such as "dla", trains once.
-        seed: two fits with the same seed are the same.
+        seed: random seed; the same seed gives the same ranker.
         hyper_parameters: of the method (`max_weight=10`), of training (`steps`, `learning_rate`, `patience`, …), of the
             network (`hidden`, `network="linear"`, …), and `transform`.
 
     Attributes:
-        model_: the fitted model; `unskew.save_model(ranker.model_, folder)` keeps it.
-        examination_: the learnt examination curve relative to the top, where the method has one.
+        model_: the fitted model; save it with `unskew.save_model(ranker.model_, folder)`.
+        examination_: the learned examination curve relative to the top, if the method has one.
         history_: loss terms and validation by step.
-        verdict_: with `method="auto"`, what was chosen, why, and how it stands against production.
+        verdict_: with `method="auto"`, the choice, its reason, and how it compares with production.
 
     >>> X, clicks = [[0.3], [0.1], [0.7], [0.2]], [1, 0, 1, 0]
     >>> ranker = UnbiasedRanker("naive", steps=3).fit(X, clicks, group=[2, 2])
@@ -92,31 +92,32 @@ class UnbiasedRanker(BaseEstimator):
         progress: Follow = True,
         watch: Watch | None = None,
     ) -> UnbiasedRanker:
-        """Learn from shown lists.
+        """Train on shown lists.
 
         Args:
-            X: a row of features for each shown document (numpy, pandas, polars or pyarrow), or a ClickLog or its path.
-                Text, categorical and boolean columns of a table are taken as they are.
-            clicks: 0 or 1 for each row, or counts when `sessions` says how often each list was shown.
-            group: rows of each list, list after list, as in LightGBM; rows within a list in any order.
-            position: 0-based place of each row; default: rows of a list stand in shown order.
-            sessions: how often each list was shown: one number per list, or one per row, equal within a list.
-            query: instead of `group`, the list's id in each row; cross-validation can slice it. With `document`, the
-                query's id: then `group` or `session` tells one showing of a query from the next.
-            session: instead of `group`, the showing's id in each row.
-            document: id of each row's document. The same document of the same query at several positions tells
-                propensities: `ipw` needs it, unless it is given them.
+            X: one feature row per shown document (numpy, pandas, polars or pyarrow), or a ClickLog or its path.
+                Tables may have text, categorical and boolean columns.
+            clicks: 0 or 1 per row, or counts if `sessions` gives the number of times each list was shown.
+            group: number of rows per list, as in LightGBM; rows within a list may be in any order.
+            position: position of each row, from 0; default: the rows of a list are in shown order.
+            sessions: number of times each list was shown: one value per list, or one per row, equal within a list.
+            query: instead of `group`, the list id of each row; cross-validation can slice it. With `document`, the
+                query id: then `group` or `session` distinguishes the showings of a query.
+            session: instead of `group`, the id of the showing of each row.
+            document: document id of each row. The same document of a query at several positions identifies
+                propensities: `ipw` needs this unless you pass propensities.
             bias: columns besides position that may change examination (`{"device": values}`, or a table), one value
                 per row or per list; text and whole numbers are levels.
             policy_score: the score by which each row was ranked in production.
-            intervention: what changed the order on purpose ("shuffle", …; "none" where nothing did), per row or list.
-            interventions: a log of changed orders, for methods that need one; default: what `intervention` marks.
+            intervention: the intervention that changed the order ("shuffle", …, or "none"), per row or list.
+            interventions: a log with randomized or swapped rankings, for methods that need one; default: the lists that
+                `intervention` marks.
             eval_set: `(X, grades, group)` of judged queries, or a JudgedSet, to choose the best state by. "auto" has no
                 use for it, nor for `interventions` and `watch`: with one of them it trains `dla`, and says so.
-            eval_group: the sizes, where `eval_set` is `[(X, grades)]` as in LightGBM: `[group]`.
+            eval_group: the group sizes if `eval_set` is `[(X, grades)]` as in LightGBM: `[group]`.
             progress: False for no bar, or a function that is called with a `Report` on the way; of "auto", with
                 trainings done and trainings in all.
-            watch: a callable that is told every step and every validation of a named method.
+            watch: a callable that receives every step and every validation of a named method.
         """
         if isinstance(X, ClickLog | Simulation | str | Path):
             log = as_log(X)
@@ -148,7 +149,7 @@ class UnbiasedRanker(BaseEstimator):
         return self
 
     def predict(self, X: Any, group: ArrayLike | None = None, *, query: Any = None) -> NDArray[np.float64]:
-        """A score for each row; higher ranks higher. Without `group` or `query` all rows are one list."""
+        """One score per row; higher is better. Without `group` or `query` all rows are one list."""
         matrix = self._matrix(X)
         if len(matrix) == 0:
             return np.zeros(0)
@@ -161,7 +162,7 @@ class UnbiasedRanker(BaseEstimator):
         return scores
 
     def score(self, X: Any, y: ArrayLike, group: ArrayLike | None = None, *, query: Any = None) -> float:
-        """Mean nDCG@10 of the ranking against `y`: grades tell its quality, clicks only how well it follows clicks."""
+        """Mean nDCG@10 of the ranking against `y`. Pass grades: with clicks it measures only agreement with clicks."""
         matrix = self._matrix(X)
         lists = list_of_rows(len(matrix), group, query)
         order = np.argsort(lists, kind="stable")

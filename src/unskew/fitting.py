@@ -70,10 +70,10 @@ def fit(
         log: clicks to learn from, in memory or, from `open_log`, read shard by shard; or a source that gives the
             lists of each step, such as `FreshClicks`.
         judged: judged queries to learn from, for methods that do.
-        interventions: a log of changed orders, for methods that need one; default: those that `log` records.
-        validate: judged queries, or the share of the log's queries whose clicks are held out; None: the last state.
+        interventions: a log with randomized or swapped rankings, for methods that need one; default: those of `log`.
+        validate: judged queries, or a share of the log's queries to hold out; None: keep the last state.
             (A log from `from_arrays` has a query for each list: put showings of one list together, or they part.)
-        checkpoint: file to write to on the way, and to go on from where it exists.
+        checkpoint: file for checkpoints; an existing one is resumed.
         start: a model of the same method and features whose weights, curves and transform training begins with.
         watch: told every step and every validation, see `training.watching`.
     """
@@ -192,7 +192,7 @@ def _trees(
 def _split(
     log: ClickLog | LogFolder | None, validate: JudgedSet | float | None, seed: int
 ) -> tuple[ClickLog | LogFolder | None, ClickLog | None]:
-    """What is learnt from, and what is held out."""
+    """What is learned from, and what is held out."""
     if not isinstance(validate, Real) or log is None:
         return log, None
     whole = whole_log(log) if isinstance(log, LogFolder) else log
@@ -340,7 +340,7 @@ def _estimate_propensities(log: ClickLog, problem: Problem, hyper: Mapping[str, 
             ) from error
     levels = problem.bias.get(by)
     if levels is None:
-        raise ValueError(f"by='{by}' is no bias column with levels; there are: {', '.join(problem.bias) or 'none'}")
+        raise ValueError(f"by='{by}' is not a bias column with levels; there are: {', '.join(problem.bias) or 'none'}")
     return propensity_matrix(estimate_by(log, by, estimator, n_bootstrap=0), levels, problem.n_positions).tolist()
 
 
@@ -388,7 +388,7 @@ def _summary(
         if log.first_shown is not None and len(log.first_shown):
             ends = np.array([log.first_shown.min(), log.first_shown.max()]).astype("datetime64[us]")
             summary["first_list"], summary["last_list"] = (str(time.astype("datetime64[s]")) for time in ends)
-        summary["never_shown"] = np.flatnonzero(shown == 0).tolist()  # positions: a learnt curve means nothing there
+        summary["never_shown"] = np.flatnonzero(shown == 0).tolist()  # positions: a learned curve means nothing there
     if judged is not None:
         summary |= {"judged_queries": judged.n_queries}
     return summary

@@ -16,7 +16,7 @@ list. `measure` computes several metrics from one sort. Conventions, the same fo
 * **No relevant document** (an empty list too): the value is 0.0, never NaN, and `Metric.defined` is False there.
   A mean should leave such queries out, as `unskew.evaluation.evaluate` does by default.
 * **Shown or not.** `ndcg@10:shown` looks only at the documents that the logging policy showed, `ndcg@10:never_shown` at
-  the others: is a ranker that learnt from ten of a hundred candidates any good on the ninety? Both need to be told
+  the others: is a ranker that learned from ten of a hundred candidates any good on the ninety? Both need to be told
   which documents those are (`shown` of `evaluate`).
 * **Padding** never counts, whatever stands in it. Scores that are not finite are an error.
 """
@@ -176,7 +176,9 @@ def _outside(part: Any, name: str = "") -> Metric:
     """A function, a class or an instance of somebody as a metric."""
     function = part() if isinstance(part, type) else part
     if not callable(function):
-        raise ValueError(f"{part!r} is no metric: pass a name, or a function (scores, grades, mask) -> values [batch]")
+        raise ValueError(
+            f"{part!r} is not a metric: pass a name, or a function (scores, grades, mask) -> values [batch]"
+        )
     own = name or getattr(function, "name", "") or getattr(part, "__name__", type(function).__name__)
     return Metric(own, outside=function)
 

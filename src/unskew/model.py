@@ -45,7 +45,7 @@ class ModelRanker(Ranker):
         return self.ranker.pointwise and not self.transform.per_query
 
     def forward(self, features: Tensor, mask: Tensor, codes: Tensor | None = None) -> Tensor:
-        """Scores; a ranker of ids takes the numbers of a vocabulary as well, and without them knows no id."""
+        """Scores. A ranker of ids also needs the codes of documents; without them it knows no document."""
         features = self.transform(features, mask)
         return self.ranker(features, mask) if codes is None else self.ranker(features, mask, codes)
 
@@ -61,9 +61,9 @@ class Member:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model(Displayed):
-    """A fitted method with all that is needed to serve, explain and save it.
+    """A fitted method with everything needed to serve, explain and save it.
 
-    `fit` and `load_model` give one; `rank`, `evaluate`, `export` and `tune` take it.
+    `fit` and `load_model` return one; `rank`, `evaluate`, `export` and `tune` accept it.
 
     >>> import unskew
     >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
@@ -106,16 +106,16 @@ class Model(Displayed):
 
     @property
     def n_features(self) -> int:
-        """Raw features of a document; networks see those that the transform makes of them."""
+        """Number of raw features per document; networks see the transformed ones."""
         fitted_on = self.transform.fitted_on()
         return self.problem.n_features if fitted_on is None else fitted_on
 
     def columns(self) -> list[Column]:
-        """What each raw column became."""
+        """The transform of each raw column."""
         return describe_columns(self.transform, self.feature_names)
 
     def encode(self, log: ClickLog) -> ClickLog:
-        """A log as the method sees it: with transformed features, and with the numbers of known ids."""
+        """The log as the method sees it: transformed features, and codes of known ids."""
         seen = transform_log(log, self.transform)
         return seen if self.vocabulary is None else self.vocabulary.encode(seen)
 
@@ -131,10 +131,10 @@ class Model(Displayed):
         return predict_clicks(self.method, self.encode(log))
 
     def examination(self, level: str | None = None) -> NDArray[np.float64] | None:
-        """The learnt examination curve relative to the top position; None: the method has none.
+        """The learned examination curve relative to the top position; None if the method has none.
 
         Args:
-            level: of a bias column, as "device=phone" (or "phone" where one column only has it); default: the average
+            level: of a bias column, as "device=phone" (or "phone" if only one column has it); default: the average
                 of all levels.
         """
         method: Method | None = self.method
@@ -151,7 +151,7 @@ class Model(Displayed):
         return None if curve is None else curve.detach().cpu().numpy().astype(np.float64)
 
     def examinations(self) -> dict[str, NDArray[np.float64]]:
-        """The curve of each level of each bias column that bends it, by "column=level"."""
+        """The curve per level of each bias column that changes it, by "column=level"."""
         levels = [f"{column}={level}" for column, names in self.problem.bias.items() for level in names or ()]
         bends = {column for column in self.problem.bias if self.method.at_level(column, 0) is not None}
         curves = {level: self.examination(level) for level in levels if level.partition("=")[0] in bends}
@@ -167,9 +167,9 @@ class Model(Displayed):
         return found[0]
 
     def to_table(self) -> pa.Table:
-        """Learnt examination relative to the top: one row per position, from 0; none where the method has no curve.
+        """Learned examination relative to the top, one row per position from 0; empty if the method has no curve.
 
-        Where a bias column bends the curve, each of its levels has a column, "device=phone".
+        If a bias column changes the curve, each of its levels has a column, "device=phone".
         """
         curve = self.examination()
         values = np.zeros(0) if curve is None else curve
@@ -186,7 +186,7 @@ class Model(Displayed):
         return Screen(title, columns, curve_rows([curve, *by_level.values()], never_shown), left=0)
 
     def plot(self, ax: Any = None) -> Any:
-        """Learnt examination on matplotlib axes, that of each level of a bias column too; positions count from 1."""
+        """Plot the learned examination curve, also per level of a bias column; positions count from 1."""
         curve = self.examination()
         if curve is None:
             raise ValueError(f"{self.recipe.method} learns no examination curve: plot model.history instead")
@@ -201,11 +201,11 @@ class Model(Displayed):
 
 
 def average_models(models: Sequence[Model], weights: Sequence[float]) -> Model:
-    """The models as one, whose score is the weighted sum of theirs; its examination curve is that of the first.
+    """One model whose score is the weighted sum of these models; its examination curve is that of the first.
 
     Args:
         models: of one log, with the same feature transform.
-        weights: one for each; divide by the spread of a model's scores for models to count alike.
+        weights: one per model; divide by the spread of a model's scores to give models equal influence.
 
     >>> import unskew
     >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log

@@ -82,7 +82,7 @@ def unknown_name(given: Iterable[str], known: Iterable[str]) -> str | None:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """A hint at a name that looks alike, as the end of a sentence; empty where there is none."""
+    """A hint at a name that looks alike, as the end of a sentence; empty if there is none."""
     found = difflib.get_close_matches(name, list(known), n=1)
     return f" (did you mean '{found[0]}'?)" if found else ""
 
@@ -194,7 +194,7 @@ def parse_grades(text: str) -> dict[str, float]:
         except ValueError:
             kind = ""
         if not kind or not 0 <= grades[kind] < float("inf"):
-            raise ValueError(f"'{part}' is no grade: write KIND=WEIGHT, such as click=1,add_to_cart=3,purchase=5")
+            raise ValueError(f"'{part}' is not a grade: write KIND=WEIGHT, such as click=1,add_to_cart=3,purchase=5")
     return grades
 
 

@@ -25,7 +25,7 @@ SETTING_NAMES = tuple(entry.name for entry in fields(Settings))
 class Recipe:
     """What to train and how: everything but the data.
 
-    `fit` takes one in place of a name and options.
+    Pass it to `fit` instead of a name and options.
 
     >>> Recipe.of("dla", learning_rate=0.05).settings.learning_rate
     0.05
@@ -81,11 +81,11 @@ class Recipe:
         return cls(name_of(METHODS, method), own, Settings(**settings), Network(**network), transform, ranker, found)
 
     def changed(self, method: str | type[Method], **options: Any) -> Recipe:
-        """This recipe with other options; those of its method, training and network that are not named stay."""
+        """This recipe with changed options; all others stay."""
         if name_of(METHODS, method) != self.method:
             raise ValueError(
                 f"the model to start from is {self.method}, not {name_of(METHODS, method)}: leave out the method, or "
-                "train anew without a start"
+                "train again without a start"
             )
         network = {shown: getattr(self.network, name) for shown, name in NETWORK_NAMES.items()}
         settings = {name: getattr(self.settings, name) for name in SETTING_NAMES}
@@ -98,12 +98,12 @@ def find_method(method: str | type[Method]) -> type[Method]:
     """The method of this name, or the class itself."""
     found = find("method", METHODS, method)
     if not (isinstance(found, type) and issubclass(found, Method)):
-        raise ValueError(f"{found!r} is no method: pass a subclass of unskew.methods.Method")
+        raise ValueError(f"{found!r} is not a method: pass a subclass of unskew.methods.Method")
     return found
 
 
 def check_has_curve(method: str | type[Method]) -> None:
-    """Refuse a method that learns no examination curve, and so gives no debiased targets."""
+    """Refuse a method without an examination curve, which has no debiased targets."""
     if find_method(method).examination is Method.examination:
         raise ValueError(
             f"{name_of(METHODS, method)} learns no examination curve and gives no debiased targets: choose "

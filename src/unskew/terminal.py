@@ -126,7 +126,7 @@ def parse_grids(pairs: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
         name, equals, text = pair.partition("=")
         method, dot, option = name.partition(".")
         if not (equals and dot and method and option and text):
-            raise ValueError(f"'{pair}' is no grid: write method.name=value,value, e.g. lbd.penalty=0.1,1,10")
+            raise ValueError(f"'{pair}' is not a grid: write method.name=value,value, e.g. lbd.penalty=0.1,1,10")
         grids.setdefault(method, {})[option.replace("-", "_")] = [_value(value) for value in text.split(",")]
     return grids
 
@@ -137,7 +137,7 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
-            raise ValueError(f"'{pair}' is no option: write name=value, e.g. max_weight=10")
+            raise ValueError(f"'{pair}' is not an option: write name=value, e.g. max_weight=10")
         options[name.replace("-", "_")] = _value(text)
     return options
 
@@ -176,7 +176,7 @@ def _bar(label: str, quiet: bool) -> Iterator[Show]:
 
 
 def _notebook_line(label: str) -> Show:
-    """One line of output that is written anew, at most a few times per second; it needs no widgets."""
+    """One line of output that is written again, at most a few times per second; it needs no widgets."""
     from IPython.display import display
 
     line = display({"text/plain": label}, raw=True, display_id=True)

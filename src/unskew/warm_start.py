@@ -66,11 +66,11 @@ def check_columns(start: Model, log: ClickLog | LogFolder) -> None:
             has = f"has {', '.join(new)}, which the model never saw" if new else ""
             raise ValueError(
                 f"the log {' and '.join(part for part in (lacks, has) if part)}: give it the features of the model, or "
-                "train anew without a start"
+                "train again without a start"
             )
     elif log.n_inputs != start.n_features:
         raise ValueError(
-            f"the log has {log.n_inputs} features, the model to start from {start.n_features}: train anew without it"
+            f"the log has {log.n_inputs} features, the model to start from {start.n_features}: train again without it"
         )
     gone = [name for name in start.problem.bias if name not in _levels_of(log)]
     if gone:
@@ -117,7 +117,7 @@ def as_model_sees(log: ClickLog, start: Model, bias: Levels) -> ClickLog:
 
 
 def carry_over(start: Model, method: Method, problem: Problem) -> dict[str, Any]:
-    """Copy what the start has learnt into a new method; tells what was extended."""
+    """Copy what the start has learned into a new method; tells what was extended."""
     state = {name: tensor.clone() for name, tensor in start.method.state_dict().items()}
     extended: list[str] = []
     for name, module in method.named_modules():
@@ -128,7 +128,7 @@ def carry_over(start: Model, method: Method, problem: Problem) -> dict[str, Any]
             had = "nothing" if name not in state else list(state[name].shape)
             raise ValueError(
                 f"'{name}' has shape {list(tensor.shape)} on this log, the model to start from has {had} (positions "
-                f"{start.problem.n_positions} then, {problem.n_positions} now): train anew without it"
+                f"{start.problem.n_positions} then, {problem.n_positions} now): train again without it"
             )
     method.load_state_dict({name: state[name] for name in method.state_dict()})
     return {"method": start.recipe.method, "steps": _steps(start), "extended": extended}

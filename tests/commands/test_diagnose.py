@@ -29,7 +29,7 @@ def test_json_holds_everything(run, clicks, tmp_path):
 
 def test_what_cannot_be_done_is_refused_in_a_line(run, clicks, tmp_path):
     assert "--users" in run("diagnose", clicks, "--cap", 5, "--out", tmp_path / "r.html", code=2)
-    assert "is no folder" in run("diagnose", clicks, "--out", clicks / "log.json" / "r.html", code=2)
+    assert "is not a folder" in run("diagnose", clicks, "--out", clicks / "log.json" / "r.html", code=2)
     assert "no bias column 'who' that names users; it has none" in " ".join(
         run("diagnose", clicks, "--users", "who", "--out", tmp_path / "r.html", code=2).split()
     )

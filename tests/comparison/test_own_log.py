@@ -1,4 +1,4 @@
-"""Methods and production on a log of one's own, with and without labels."""
+"""Methods and production on a log of your own, with and without labels."""
 
 from dataclasses import replace
 
@@ -219,6 +219,6 @@ def test_curves_per_level_are_drawn_in_the_report():
     curves = {"device=phone": [1.0, 0.4], "device=desktop": [1.0, 0.8]}
     found = Results((result("dla", 0, curves), result("dla", 1, curves), result("naive", 0, {})), (), (), 0, 0)
     (drawn,) = level_figures(found)
-    assert (drawn.file, drawn.title) == ("examination-dla", "Examination by level, learnt by dla")
+    assert (drawn.file, drawn.title) == ("examination-dla", "Examination by level, learned by dla")
     lines = drawn.figure.axes[0].get_lines()
     assert [(line.get_label(), line.get_ydata().tolist()) for line in lines] == list(curves.items())

@@ -44,7 +44,7 @@ def quality(model, judged):
 
 
 def walk(world, n_days, steps):
-    """What changed on each day, in truth and by `drift`; warm starts and training anew by nDCG; the last test."""
+    """What changed on each day, in truth and by `drift`; warm starts and training again by nDCG; the last test."""
     shop, rng = Shop(world), np.random.default_rng(0)
     options = {"hidden": (16,), "progress": False}
     log = shop.log(0)
@@ -65,7 +65,7 @@ def walk(world, n_days, steps):
     return named, np.array(values), unskew.readout(online)
 
 
-MARGIN = 0.005  # of nDCG@10, within which a warm start counts as good as training anew
+MARGIN = 0.005  # of nDCG@10, within which a warm start counts as good as training again
 
 
 @pytest.mark.parametrize(("n_days", "steps"), [(2, 90), pytest.param(7, 300, marks=pytest.mark.slow)])

@@ -211,7 +211,7 @@ def test_scores_of_several_features_are_refused(tmp_path):
     [
         ('{"7": 0}', "lists, line 3: query '8' is not in"),
         ('{"7": "often", "8": "rarely"}', "must map queries to buckets"),
-        ("7 0", "is no JSON"),
+        ("7 0", "is not JSON"),
     ],
 )
 def test_frequencies_that_differ_are_told_how(tmp_path, content, message):

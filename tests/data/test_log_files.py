@@ -192,7 +192,7 @@ def test_what_is_no_log_is_never_overwritten(tmp_path):
 
 
 def test_a_missing_parent_and_an_unwritable_one_are_named(tmp_path, monkeypatch):
-    with pytest.raises(FileNotFoundError, match="none is no folder: create it first"):
+    with pytest.raises(FileNotFoundError, match="none is not a folder: create it first"):
         write_log(make_log(), tmp_path / "none" / "log")
 
     def refuse(**_):

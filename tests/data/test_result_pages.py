@@ -118,5 +118,5 @@ def test_lines_are_read_plain_and_packed_with_where_they_stand(tmp_path, packed)
 def test_what_is_no_text_is_refused(tmp_path):
     path = tmp_path / "text"
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ValueError, match="is no text"):
+    with pytest.raises(ValueError, match="is not text"):
         list(numbered_lines(path))

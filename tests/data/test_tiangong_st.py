@@ -81,7 +81,7 @@ def test_without_pages_all_queries_count_alike(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (SESSIONS[:-20], "sessions.xml is no XML: .*line 1, column"),
+        (SESSIONS[:-20], "sessions.xml is not XML: .*line 1, column"),
         (SESSIONS.replace("<query_id>q2</query_id>", ""), "session 1, interaction 2: <interaction> has no <query_id>"),
         (SESSIONS.replace("<docid>d3</docid>", ""), "session 1, interaction 2: <result> has no <docid>"),
         (SESSIONS.replace('rank="2"', 'rank="two"', 1), "session 1, interaction 1: the attribute rank .* found 'two'"),

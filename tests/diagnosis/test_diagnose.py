@@ -261,7 +261,7 @@ def small_log(lists, clicks, sessions, n_features=2):
         small_log([[0, 1, 2], [1, 0, 2]], [[3, 1, 0], [2, 1, 0]], [3, 3], n_features=0),
         small_log([[0, 1, 2], [1, 0, 2]], [[0.3, 0.1, 0.1], [0.2, 0.1, 0]], [0.3, 0.4]),
     ],
-    ids=["one list", "one document a list", "no click", "no feature", "weights below one"],
+    ids=["one list", "one document per list", "no click", "no feature", "weights below one"],
 )
 def test_odd_logs_are_diagnosed_without_a_fall(odd, tmp_path):
     found = diagnose(odd, quick=True)

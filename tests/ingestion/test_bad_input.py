@@ -131,7 +131,7 @@ class TestTypes:
         data = pa.Table.from_pylist([dict(zip(HEADER, row, strict=True)) for row in ROWS])
         data = data.set_column(3, "position", pa.nulls(len(ROWS)))
         pq.write_table(data, tmp_path / "events.parquet")
-        refused("8 rows whose position is no whole number", tmp_path / "events.parquet", tmp_path)
+        refused("8 rows whose position is not a whole number", tmp_path / "events.parquet", tmp_path)
 
     def test_scores_that_are_not_finite_are_counted(self, tmp_path):
         rows = [(*row, 0.5) for row in ROWS]

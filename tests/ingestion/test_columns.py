@@ -96,7 +96,7 @@ def test_a_toml_file_names_columns_and_flags_go_before_it(tmp_path):
         ("session = 3", "session must be text or none, got 3"),
         ('bias = "device"', "bias must be a list of texts, got 'device'"),
         ("first_position = true", "first_position must be a whole number or none, got True"),
-        ("session = ", "is no TOML file"),
+        ("session = ", "is not a TOML file"),
     ],
 )
 def test_mistakes_in_a_toml_file_are_named(tmp_path, text, message):

@@ -148,7 +148,7 @@ class TestColumnsThatNothingTakes:
 
     def test_a_log_without_a_click_says_so(self, tmp_path):
         silent = run(csv(tmp_path, "s,q,a,1,0,1", "s,q,b,2,0,2"))
-        assert silent.remarks == ["There is no click: nothing can be learnt from this log."]
+        assert silent.remarks == ["There is no click: nothing can be learned from this log."]
         assert run(csv(tmp_path, "s,q,a,1,1,1", "s,q,b,2,0,2")).remarks == []
 
     def test_lists_of_one_document_are_named(self, tmp_path):

@@ -1,4 +1,4 @@
-"""A cap on sessions a user: who is capped, what stays, and what is counted."""
+"""A cap on sessions per user: who is capped, what stays, and what is counted."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,7 +41,7 @@ def test_a_user_keeps_as_many_sessions_as_the_cap_allows(tmp_path):
     assert log.n_sessions == 2 + 2 + 1
     assert done.dropped == {"capped": 3 * 2}
     assert done.examples["capped"] == "3 sessions of 1 users, 3 of them of robot"
-    assert log.feature_names == ("price",), "a user is no feature"
+    assert log.feature_names == ("price",), "a user is not a feature"
 
 
 def test_a_cap_of_one_takes_most_of_the_log_and_is_not_refused_for_that(tmp_path):

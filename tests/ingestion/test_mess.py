@@ -45,7 +45,7 @@ class TestPages:
 
     def test_positions_that_start_anew_are_recognized(self, tmp_path):
         with pytest.raises(
-            ValueError, match=r"starts anew on each page of column 'page': pass --page page --page-size 2"
+            ValueError, match=r"starts again on each page of column 'page': pass --page page --page-size 2"
         ):
             run(SHOWN, tmp_path)
 

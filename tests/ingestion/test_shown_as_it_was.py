@@ -106,7 +106,7 @@ class TestGrades:
 
     @pytest.mark.parametrize("text", ["cart", "cart=", "=3", "cart=-1", "cart=inf", ""])
     def test_what_is_no_grade_is_refused(self, text):
-        with pytest.raises(ValueError, match="is no grade: write KIND=WEIGHT"):
+        with pytest.raises(ValueError, match="is not a grade: write KIND=WEIGHT"):
             parse_grades(text)
 
     @pytest.mark.parametrize("text", ["1", "h", "-1h", "2 weeks"])

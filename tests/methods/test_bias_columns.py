@@ -115,8 +115,8 @@ def test_ipw_tells_levels_apart_that_stand_in_one_list():
 @pytest.mark.parametrize(
     ("by", "propensities", "message"),
     [
-        ("age", [DESK, PHONE], "by='age' is no bias column with levels; there are: device, age"),
-        ("colour", [DESK, PHONE], "by='colour' is no bias column"),
+        ("age", [DESK, PHONE], "by='age' is not a bias column with levels; there are: device, age"),
+        ("colour", [DESK, PHONE], "by='colour' is not a bias column"),
         ("device", [DESK], "1 propensity curves for 2 levels of 'device'"),
         (None, [DESK, PHONE], "pass by="),
     ],

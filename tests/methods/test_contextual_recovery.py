@@ -14,7 +14,7 @@ from unskew.training.train import train
 CURVE = np.array([1.0, 0.7, 0.5, 0.3, 0.2, 0.15])
 N_LISTS, N_DOCS, N_FEATURES, SESSIONS = 400, len(CURVE), 6, 100
 
-# With the teacher and with the student as the ranker that propensities are learnt with. The student learns from clicks
+# With the teacher and with the student as the ranker that propensities are learned with. The student learns from clicks
 # that the teacher predicts, and these know of positions only if the teacher does.
 CASES = {
     "teacher": ("cdla_ld", {}, {}),

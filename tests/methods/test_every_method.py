@@ -141,7 +141,7 @@ def test_a_killed_process_can_be_resumed_to_the_same_weights(tmp_path):
     assert_equal_states(state(whole), state(resumed))
 
 
-# -- nothing is learnt from nothing
+# -- nothing is learned from nothing
 
 WIDE = 32
 CHANCE_SEEDS = 24
@@ -151,7 +151,7 @@ STEPS = {"affine": 40}  # its estimate must settle first
 def graded_documents(rng, taste, n_queries=60):
     """Queries with the same grades each, or pointwise methods would rightly learn from lists with more clicks."""
     grades = rng.permuted(np.tile([0.0, 0.0, 1.0, 1.0, 2.0], (n_queries, 1)), axis=1)
-    centred = grades - grades.mean()  # or the taste could be learnt as an intercept, from how many clicks there are
+    centred = grades - grades.mean()  # or the taste could be learned as an intercept, from how many clicks there are
     features = rng.normal(size=(n_queries, N_DOCS, WIDE)) + centred[..., None] * taste
     return JudgedSet.from_arrays(features.reshape(-1, WIDE), grades.reshape(-1), group=[N_DOCS] * n_queries)
 

@@ -33,7 +33,7 @@ def new_method(**options):
 
 
 def attentive(**options):
-    """A method whose observation does listen to its neighbours."""
+    """A method whose observation does listen to its neighbors."""
     method = new_method(width=4, attention_heads=2, **options)
     torch.nn.init.normal_(method.context.score.weight)
     return method

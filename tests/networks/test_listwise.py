@@ -1,4 +1,4 @@
-"""The listwise-input ranker: a list is a set, padding is nothing, neighbours matter."""
+"""The listwise-input ranker: a list is a set, padding is nothing, neighbors matter."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from unskew.networks.listwise import ListwiseRanker, hidden_keys
 from unskew.networks.registry import Network, Problem
 
-MODES = pytest.mark.parametrize("mode", ["train", "eval"])  # torch takes a faster way where nothing is learnt
+MODES = pytest.mark.parametrize("mode", ["train", "eval"])  # torch takes a faster way where nothing is learned
 
 
 def new_ranker(**sizes):

@@ -43,7 +43,7 @@ NAMES = [
         ("seeds = '3'", r"x.toml, seeds must be a whole number from 1, or none, got '3'"),
         ("seeds = true", r"x.toml, seeds must be a whole number from 1, or none, got True"),
         ("seeds = 0", r"x.toml, seeds must be a whole number from 1, or none, got 0"),
-        ("[[figures]]\nkind = 'bars'\nfile = '../x'\ntitle = 't'", r"figure file '../x' is no plain name"),
+        ("[[figures]]\nkind = 'bars'\nfile = '../x'\ntitle = 't'", r"figure file '../x' is not a plain name"),
         ("[[methods]]\nlabel = 'a'\nmethod = 'os:system'", r"'os:system' is code of somebody: pass --allow-code"),
         ("[simulation.user]\nname = 'os:system'", r"'os:system' is code of somebody"),
         ("[[settings]]\nname = 's'\n[settings.simulation.policy]\nname = 'os:system'", r"is code of somebody"),
@@ -70,7 +70,7 @@ NAMES = [
             "[[expected]]\ndata = 'd'\nmetrics = ['ndcg@10']\nvalues = { a = [1, 2] }",
             r"expected values of 'a' need one number",
         ),
-        ("title = [", r"x.toml is no TOML"),
+        ("title = [", r"x.toml is not TOML"),
     ],
 )
 def test_a_mistake_is_refused_and_what_would_be_right_is_named(text, message):
@@ -132,7 +132,7 @@ def test_every_shipped_experiment_can_be_planned_with_the_methods_and_options_th
     experiment = load_experiment(name)
     missing = [entry.method for entry in experiment.methods if entry.method not in METHODS]
     if missing:
-        pytest.skip(f"{missing[0]} is no method yet")
+        pytest.skip(f"{missing[0]} is not a method yet")
     for variant in ("", *experiment.variants):
         groups = plan(experiment.varied(variant), "world:tiny", 2)
         keys = [run.key for group in groups for run in group.candidates]

@@ -69,7 +69,7 @@ def onnx_file(naive, tmp_path_factory):
 
 
 def lists_of(n_lists, n_docs, n_features):
-    """Random lists; the first is padding only where there are several."""
+    """Random lists; the first is padding only if there are several."""
     rng = np.random.default_rng(n_lists)
     mask = torch.from_numpy(rng.random((n_lists, n_docs)) < 0.7)
     mask[-1, 0] = True

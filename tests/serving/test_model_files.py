@@ -85,7 +85,7 @@ def test_a_cut_file_says_so(model, tmp_path):
 
 
 def test_a_folder_that_is_no_model_says_what_is_missing(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"is no saved model: model\.json is missing"):
+    with pytest.raises(FileNotFoundError, match=r"is not a saved model: model\.json is missing"):
         load_model(tmp_path)
 
 

@@ -62,7 +62,7 @@ def show_experiment(done: Finished, json: bool) -> None:
         if results.changed:
             titles = "; ".join(results.changed[:3]) + ("; …" if len(results.changed) > 3 else "")
             errors.print(
-                f"{len(results.changed)} runs were made anew, the code of an outside part has changed: {escape(titles)}"
+                f"{len(results.changed)} runs were repeated: the code of an outside part has changed: {escape(titles)}"
             )
         if results.other_code:
             errors.print(

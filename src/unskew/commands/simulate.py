@@ -93,6 +93,6 @@ def _show_log(log: ClickLog, out: Path, json: bool) -> None:
             }
         )
         return
-    console.print(f"{log!r}\nwritten to {out}; {log.compaction:,.1f} sessions a row", markup=False, highlight=False)
+    console.print(f"{log!r}\nwritten to {out}; {log.compaction:,.1f} sessions per row", markup=False, highlight=False)
     rows = [(str(place + 1), f"{rate:.4f}") for place, rate in enumerate(rates)]
     show_table("Clicks a session by position, counted from 1", ("position", "rate"), rows)

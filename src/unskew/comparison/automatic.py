@@ -111,11 +111,11 @@ def auto(
 
     Args:
         log: a click log in memory, or its folder.
-        production: which ranker it is: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest that
-            the log shows.
+        production: the production ranker: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest in
+            the log.
         start: yesterday's model: where its method is chosen again, the last training goes on from it. Methods are tried
-            anew, since it may have learnt from the clicks that choose.
-        checkpoints: folder in which trainings are kept, and gone on with if the run is cut off.
+            anew, since it may have learned from the clicks that choose.
+        checkpoints: folder for finished trainings; an interrupted run resumes from it.
         progress: called with trainings done and trainings in all.
         options: of training and network, for every method.
     """

@@ -66,7 +66,7 @@ class Choice:
 
 
 def coupling_test(measured: Measured) -> CouplingTest | None:
-    """The test; None where either model is missing or predicts no clicks."""
+    """The test; None if either model is missing or predicts no clicks."""
     values = [measured.get(name, {}).get("click_likelihood") for name in (BY_DOCUMENT, BY_POSITION)]
     if values[0] is None or values[1] is None:
         return None
@@ -104,7 +104,7 @@ def choose_method(measured: Measured, *, trust: bool | None = None) -> Choice:
 
 
 def deciding_criterion(measured: Measured, *, coupled: bool) -> str | None:
-    """The criterion that all contenders have and whose assumptions are not rejected; None: there is none."""
+    """The criterion that all contenders have and whose assumptions are not rejected; None if there is none."""
     names = {label: list(values) for label, values in measured.items()}
     if coupled:
         able = [name for name in IN_SPITE_OF_COUPLING if all(name in values for values in names.values())]

@@ -68,7 +68,7 @@ class Case:
 
 
 def make_case(log: ClickLog, share: float = HELD_OUT, *, choosing: bool = False) -> Case:
-    """Part a log by query, and estimate what criteria need from the part that is learnt from."""
+    """Part a log by query, and estimate what criteria need from the part that is learned from."""
     learning, held_out = log.split(share, SPLIT_SEED)
     other = None
     if choosing:
@@ -128,7 +128,7 @@ def measure_held_out(definition: Definition) -> Outcome:
 
 
 def measure_production(definition: Definition) -> Outcome:
-    """Measure the production ranking: on judged queries where there are any, else by held-out clicks."""
+    """Measure the production ranking: on judged queries if there are any, else by held-out clicks."""
     if definition.get("test") is not None:
         judged = judged_split(definition, "test")
         known = production_of_judged(own_log(definition["log"]["path"]), judged, definition.get("which"))

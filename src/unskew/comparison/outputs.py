@@ -2,7 +2,7 @@
 
 OUT/runs/                rows of finished runs; a run that is here is not run again
 OUT/results.parquet      one line per run and test query
-OUT/runs.parquet         one line per run: hyper-parameters, means, seconds, best step, learnt examination curves
+OUT/runs.parquet         one line per run: hyper-parameters, means, seconds, best step, learned examination curves
 OUT/*.md, *.tex          tables        OUT/*.svg, *.png, *.pdf  figures        OUT/report.html  all of it on one page
 OUT/provenance.json      the experiment with all its settings, grid sizes, versions, machine
 """

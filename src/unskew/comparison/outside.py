@@ -36,13 +36,13 @@ TREES = 150
 PATIENCE = 30  # trees without a better validation
 LIGHTGBM = {"lightgbm": False, "lightgbm_position": True}  # label -> whether it gets the positions
 LOOKS_BETTER = (
-    "{}: whether this ranker has learnt from the clicks it is compared by is not known here. If it has, it looks "
+    "{}: whether this ranker has learned from the clicks it is compared by is not known here. If it has, it looks "
     "better than it is; compare on a log that is newer than its training"
 )
 
 
 def lightgbm_rows() -> tuple[str, ...]:
-    """Labels of LightGBM's rows, none where it is not installed."""
+    """Labels of LightGBM's rows, none if it is not installed."""
     return tuple(LIGHTGBM) if importlib.util.find_spec("lightgbm") is not None else ()
 
 

@@ -1,4 +1,4 @@
-"""Compare methods on a log of one's own, always beside the production ranking: by judgements, or by held-out clicks."""
+"""Compare methods on a log of your own, always beside the production ranking: by judgements, or by held-out clicks."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def compare(
         scores: label -> parquet file with `query`, `document` and `score` of another program's ranker.
         validate, test: data sets or LETOR files, as `load_split` takes them; both or none.
         judged: judged data that `labelled` learns from.
-        grids: method -> hyper-parameter -> values to choose from.
+        grids: values to choose from, by method and hyper-parameter.
         options: of training and network, for every method.
-        baseline: method that the others are tested against; default: the first. With judged data only.
-        criterion: decides without judged data; default: the one that was found to choose best.
-        production: which ranker it is: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest that
-            the log shows.
-        held_out: share of the queries that methods are compared on, without judged data.
-        seeds: trainings of each method; log and held-out queries stay.
+        baseline: the method to test the others against; default: the first. Only with judged data.
+        criterion: decides without judged data; default: the one that chose best in our measurements.
+        production: the production ranker: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest in
+            the log.
+        held_out: share of the queries to compare on, without judged data.
+        seeds: number of trainings per method, with the same log and held-out queries.
     """
     methods = [*default_methods(log), *lightgbm_rows()] if methods is None else list(methods)
     others = [str(name) for name in methods if name in LIGHTGBM]
@@ -187,7 +187,7 @@ def _present(
 
 
 def production_figures(found: Outlook | None) -> list[Drawn]:
-    """Each method's difference from production, with its interval; none where nothing can be compared."""
+    """Each method's difference from production, with its interval; none if nothing can be compared."""
     rivals = [] if found is None else [one for one in found.standings if one.difference is not None]
     if found is None or not rivals:
         return []
@@ -208,7 +208,7 @@ def level_figures(results: Results) -> list[Drawn]:
         lines = {level: ([float(k + 1) for k in range(len(curve))], curve) for level, curve in curves.items()}
         figure = line_figure(lines, x_label="position", y_label="examination, relative to the top")
         file = f"examination-{label.replace('+', '-')}"
-        drawn.append(Drawn(file, f"Examination by level, learnt by {label}", figure))
+        drawn.append(Drawn(file, f"Examination by level, learned by {label}", figure))
     return drawn
 
 

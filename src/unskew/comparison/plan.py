@@ -82,14 +82,14 @@ class Run:
 
     @cached_property
     def family(self) -> str:
-        """Alike for all runs that differ in the code of outside parts alone; empty where there are none."""
+        """Alike for all runs that differ in the code of outside parts alone; empty if there are none."""
         if not outside_parts(self.definition):
             return ""
         return _digest(json.loads(json.dumps(self.definition, sort_keys=True, default=outside_name)))
 
     @property
     def unit(self) -> str:
-        """What is generalized over: folds or worlds where there are several, else seeds."""
+        """What is generalized over: folds or worlds if there are several, else seeds."""
         return self.repetition.data if self.repetition.data != self.repetition.data_set else str(self.repetition.seed)
 
     @property
@@ -120,7 +120,7 @@ def plan(
 
     Args:
         seeds: of each fold; default: as the experiment says, or 5, or 1 where there are folds.
-        own: a log of one's own and judged data to validate and test on, instead of a simulation on `data`.
+        own: a log of your own and judged data to validate and test on, instead of a simulation on `data`.
         folds: those that are run, counted from 1; default: as the experiment says, or all.
     """
     repetitions = repetitions_of(data, experiment.seeds if seeds is None else seeds, folds or experiment.folds)
@@ -190,7 +190,7 @@ def highest_grade(data: str) -> float:
 
 @cache
 def data_digest(files: tuple[str, ...]) -> str:
-    """A hash of files of one's own, so that rows of other data are never taken for theirs."""
+    """A hash of files of your own, so that rows of other data are never taken for theirs."""
     digest = hashlib.sha256()
     for file in files:
         for part in file.split("+"):  # judgements and features of a table
@@ -219,7 +219,7 @@ def _groups(
 
 
 def _reference_group(experiment: Experiment, setting: Setting, row: str, repetitions: list[Repetition]) -> Group:
-    """A row that no method makes, such as the logger; it is drawn anew with every repetition."""
+    """A row that no method makes, such as the logger; it is drawn anew for every repetition."""
     if row not in REFERENCE_ROWS:
         raise ValueError(f"unknown row '{row}'{near(row, REFERENCE_ROWS)}: choose from {', '.join(REFERENCE_ROWS)}")
     label = REFERENCE_ROWS[row]
@@ -313,7 +313,7 @@ def _registered(experiment: Experiment, simulation: OptionTable | None = None) -
 
 
 def _learns_fresh(recipe: Recipe, entry: Entry) -> bool:
-    """Whether a method can learn from clicks that are drawn anew at every step."""
+    """Whether a method can learn from fresh clicks at every step."""
     method = recipe.method_class
     whole = method.prepare is not Method.prepare or method.finish is not Method.finish
     estimated = any(recipe.hyper_parameters.get(name) is None for name in method.estimated)
@@ -345,7 +345,7 @@ def _fitted_to_grades(simulation: SimulationSettings, highest: float) -> Simulat
 
 
 def _redrawn(simulation: SimulationSettings, seed: int) -> SimulationSettings:
-    """Logger and user's direction drawn anew, where the experiment does not fix them."""
+    """New seeds for the logging policy and the user's direction, unless the experiment fixes them."""
     changes = {}
     if DRAWN["policy"] in options_of(find("policy", POLICIES, simulation.policy.get("name", ""))):
         changes["policy"] = {DRAWN["policy"]: seed, **simulation.policy}

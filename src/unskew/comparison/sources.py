@@ -1,6 +1,6 @@
 """Sources of a run: data, fitted policies and users, simulated logs, recipes, from its definition.
 
-They are kept by the process, since neighbouring runs share them: simulating a log again takes a fraction of a second,
+They are kept by the process, since neighboring runs share them: simulating a log again takes a fraction of a second,
 less than reading it from disk would save.
 """
 

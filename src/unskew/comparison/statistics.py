@@ -1,6 +1,6 @@
-"""Statistics of an experiment: means and paired differences over what was drawn anew, with intervals and marks.
+"""Statistics of an experiment: means and paired differences over repetitions, with intervals and marks.
 
-The unit is what a reader wants to generalize over: folds or worlds where there are several (seeds within one are
+The unit is what a reader wants to generalize over: folds or worlds if there are several (seeds within one are
 averaged first), else seeds. Queries that share a trained ranker are not independent repetitions of its method. Folds
 share training data, so their variance is that of the corrected resampled t-test. P-values are two-sided and
 Holm-corrected over the methods of a setting. A mark comes from the test over units: "+" is better than the baseline

@@ -102,7 +102,7 @@ TASKS: dict[str, Task] = {
 
 
 def fit_model(definition: Definition) -> tuple[Model, Simulation | None]:
-    """The model that a definition describes, and the simulated log it learnt from."""
+    """The model that a definition describes, and the simulated log it learned from."""
     recipe = recipe_of(definition["recipe"])
     valid = judged_split(definition, "valid")
     taught = recipe.method_class.learns_from == "judgements"
@@ -163,11 +163,11 @@ def evaluate_run(definition: Definition, ranker: Any, judged: JudgedSet) -> Eval
 
 
 def _shown(definition: Definition, judged: JudgedSet, metrics: Sequence[str]) -> NDArray[np.bool_] | None:
-    """What the logger would show of these queries: its first documents; None where no metric asks."""
+    """What the logger would show of these queries: its first documents; None if no metric asks."""
     if not any(metric(name).among for name in metrics):
         return None
     if "simulation" not in definition:
-        raise ValueError("a log of one's own does not show test queries: leave out metrics of shown documents")
+        raise ValueError("a log of your own does not show test queries: leave out the metrics of shown documents")
     return shown_by_logger(definition, judged)
 
 

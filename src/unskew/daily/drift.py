@@ -110,7 +110,7 @@ def _refuse_nothing_shared(coverage: dict[str, float], examples: list[list[objec
         )
     if not coverage["documents_shared"]:
         raise ValueError(
-            f"the logs share {coverage['queries_shared']:,.0f} queries but no document: were document ids made anew?"
+            f"the logs share {coverage['queries_shared']:,.0f} queries but no document: did the document ids change?"
         )
 
 

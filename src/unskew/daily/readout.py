@@ -138,11 +138,11 @@ def readout(
 
     Args:
         log: in memory, or from `open_log`: then it is read shard by shard, twice, and the curve must be given.
-        arm: bias column of lists that names the arm; default: "arm" where there is one.
-        team: bias column of documents that names the team that drew it; default: "team" where there is one.
+        arm: bias column of lists that names the arm; default: "arm", if there is one.
+        team: bias column of documents that names the team that drew it; default: "team", if there is one.
         baseline: the arm or team that the others are compared with; default: the first level.
         curve: examination by position; default: estimated from the log.
-        grades: weights of kinds of events (`ClickLog.with_grades`), for graded outcomes.
+        grades: weights of event types (`ClickLog.with_grades`), for graded outcomes.
     """
     if not log.n_clicks:
         raise ValueError("the log has no click: there is nothing to read")

@@ -1,4 +1,4 @@
-"""Tune: a model that learnt from clicks, trained further on a few judged queries.
+"""Tune: a model that learned from clicks, trained further on a few judged queries.
 
 How long and how fast to train is found by cross-validation on the judged queries; so is whether to choose the number
 that a method leaves to judged queries (`low_rank`). Not to train at all is always among the candidates. What that is
@@ -243,7 +243,7 @@ def _start(model: Model, judged: JudgedSet, metric: str, *, number: bool) -> Met
 
 
 def _judging(model: Model) -> Method | None:
-    """The method as one that chooses on judged queries; None where there is nothing to choose."""
+    """The method as one that chooses on judged queries; None if there is nothing to choose."""
     changes = model.method.judged_choice
     if not changes:
         return None

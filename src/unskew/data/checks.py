@@ -143,7 +143,7 @@ def _check_shapes(log: ClickLog) -> None:
         )
     unknown = sorted(set(log.categories) - {*log.feature_names, *log.context_names})
     if unknown:
-        raise ValueError(f"categories of '{unknown[0]}', which is no feature: name the feature as in feature_names")
+        raise ValueError(f"categories of '{unknown[0]}', which is not a feature: name the feature as in feature_names")
     if (log.seen is None) != (log.seen_sessions is None):
         raise ValueError("seen and seen_sessions go together: looks, and the sessions in which looks were recorded")
 

@@ -84,7 +84,7 @@ def feature_column(table: pa.Table, name: str) -> tuple[NDArray[np.float32], tup
 
 
 def category_codes(column: pa.ChunkedArray | pa.Array, vocabulary: Sequence[str]) -> NDArray[np.float32]:
-    """The number of each value in a vocabulary: -1 for a value that it does not have, NaN where there is none."""
+    """The number of each value in a vocabulary: -1 for a value that it does not have, NaN if there is none."""
     values = as_text(decoded(as_array(column)))
     found = pc.fill_null(pc.index_in(values, value_set=pa.array(list(vocabulary), values.type)), -1)
     codes = found.to_numpy(zero_copy_only=False).astype(np.float32)

@@ -53,7 +53,7 @@ def check_place(target: Path, *, overwrite: bool) -> None:
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists: choose another place, or pass overwrite=True (--overwrite)")
     if not target.parent.is_dir():
-        raise FileNotFoundError(f"{target.parent} is no folder: create it first, {target.name} is written into it")
+        raise FileNotFoundError(f"{target.parent} is not a folder: create it first, {target.name} is written into it")
     try:
         tempfile.TemporaryFile(dir=target.parent).close()
     except OSError as error:

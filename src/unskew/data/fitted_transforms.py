@@ -109,7 +109,7 @@ def fit_transform(
 
     Args:
         features: A matrix `[documents, features]`, or blocks of one that is larger than memory: an iterable that
-            starts anew each time it is read, as there are several passes. NaN is a missing value.
+            starts again each time it is read, as there are several passes. NaN is a missing value.
         offsets: Of the queries among the rows of a matrix; needed when a step looks at whole queries before another
             is fitted.
         columns: Names of the columns.
@@ -235,5 +235,5 @@ class _Blocks:
 
 
 def _inverse(spread: NDArray) -> NDArray:
-    """One over the spread of each column; 0 where there is none."""
+    """One over the spread of each column; 0 if there is none."""
     return np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > TINY)

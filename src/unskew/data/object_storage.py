@@ -1,7 +1,7 @@
 """Places on object storage: `s3://bucket/folder`; `gs://`, `abfs://` and `hdfs://` by the same interface of pyarrow.
 
 Files are written here first and then sent. A folder is there when the file that marks its kind is, which is sent last
-and removed first: what was cut off on the way is no log and no model. Keys, region and `AWS_ENDPOINT_URL` are read from
+and removed first: an interrupted upload is neither a log nor a model. Keys, region and `AWS_ENDPOINT_URL` are read from
 the environment, as other tools do.
 """
 

@@ -73,7 +73,7 @@ def transform_judged(judged: JudgedSet, transform: Transform) -> JudgedSet:
 
 
 def feature_names(source: ClickLog | LogFolder | JudgedSet) -> tuple[str, ...]:
-    """Names of what a ranker sees, features and context; none where a source has numbers only."""
+    """Names of what a ranker sees, features and context; none if a source has numbers only."""
     if isinstance(source, LogFolder):
         names, context = source.about["features"], source.about["context"]
         if isinstance(names, int):

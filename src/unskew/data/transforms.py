@@ -1,6 +1,6 @@
 """Feature transforms: what is done to features before a ranker sees them, carried inside the ranker.
 
-A transform is a module without parameters: what it learnt from the training split lies in buffers, so that it is
+A transform is a module without parameters: what it learned from the training split lies in buffers, so that it is
 saved, exported and served with the ranker, and a document gets the same numbers in training and in service. Called
 with `features [..., docs, f]` and `mask [..., docs]` it gives transformed features, with 0 in the padding.
 `apply_to` does the same for a matrix of documents, in blocks of bounded memory.
@@ -232,7 +232,7 @@ class Standard(_Fitted):
 class MinMax(_Fitted):
     """Columns from -1, the least in training, to 1, the greatest.
 
-    Values beyond the range of training are clipped: a network has not learnt what lies there.
+    Values beyond the range of training are clipped: a network has not learned what lies there.
     """
 
     kind = "minmax"

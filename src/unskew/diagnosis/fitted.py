@@ -1,6 +1,6 @@
-r"""What a fitted model says of a log: learnt examination curves, and the theorems of LBD.
+r"""What a fitted model says of a log: learned examination curves, and the theorems of LBD.
 
-Both are conditional on a model. A learnt curve is as good as the assumption of the method that learns it. Its interval
+Both are conditional on a model. A learned curve is as good as the assumption of the method that learns it. Its interval
 comes from the spread of fits on disjoint parts of the queries: it says how sure the fit is, not whether the model is
 right. The theorems need true, absolute rates: here those of a fitted model stand for them, scaled so that it predicts
 as many clicks as there are.
@@ -38,7 +38,7 @@ LEAST_RELEVANCE = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class LearntCurve:
-    """An examination curve learnt along with a ranker."""
+    """An examination curve learned along with a ranker."""
 
     method: str
     values: Vector  # [positions], relative to the top; geometric mean over the parts
@@ -77,7 +77,7 @@ def learnt_curve(log: ClickLog, method: str, *, level: float = 0.95, seed: int =
         model = fit(recipe, log.select(_some(rows, MOST_LISTS // N_PARTS, rng)))
         curve = model.examination()
         if curve is None or not (np.isfinite(curve) & (curve > 0)).all():
-            raise NotIdentified(f"{method} learnt no curve")
+            raise NotIdentified(f"{method} learned no curve")
         padded = np.full(log.n_positions, np.nan)
         padded[: len(curve)] = np.log(curve / curve[0])
         logs.append(padded)

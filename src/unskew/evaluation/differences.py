@@ -100,7 +100,7 @@ def randomization_test(a: ArrayLike, b: ArrayLike, rng: np.random.Generator, n: 
     for rows in _chunks(n, len(values)):
         keep = rng.integers(0, 2, size=(rows, len(values)), dtype=np.int8)
         sums = 2 * (keep @ values) - values.sum()
-        as_large += int((np.abs(sums) >= observed - 1e-12 * np.abs(values).sum()).sum())  # rounding is no proof
+        as_large += int((np.abs(sums) >= observed - 1e-12 * np.abs(values).sum()).sum())  # rounding is not a proof
     return (1 + as_large) / (1 + n)
 
 

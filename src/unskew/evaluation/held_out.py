@@ -44,7 +44,7 @@ class Impressions:
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """A log that rankers have not learnt from."""
+    """A log that rankers have not learned from."""
 
     log: ClickLog
 

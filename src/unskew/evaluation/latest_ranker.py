@@ -39,7 +39,7 @@ def latest_ranker(log: ClickLog) -> LatestRanker:
 
 
 def _column_of_rankers(log: ClickLog) -> str | None:
-    """The bias column that names the ranker of each list, of several; None: there is none."""
+    """The bias column that names the ranker of each list, of several; None if there is none."""
     for name, column in log.bias.items():
         named = name.lower() == ARM or any(part in name.lower() for part in NAMES_RANKERS)
         if named and column.levels is not None and column.values.ndim == 1 and len(np.unique(column.values)) > 1:

@@ -5,7 +5,7 @@ whether or not people trust high positions. So no propensities are needed. The a
 
 * `same_query`: two documents of one query that stood at one position in different sessions. Needs orders that vary.
 * `at_the_top`: the same at the top position only. Nearly everybody looks there, whatever stands there: what else may
-  decide about examination (the document, its neighbours, clicks further up) has the least to say.
+  decide about examination (the document, its neighbors, clicks further up) has the least to say.
 * `across_queries`: documents of different queries at one position. Needs no variation, but compares queries as well: a
   score is taken relative to the mean of its list, for rankers leave the level of a query open.
 """

@@ -120,7 +120,7 @@ def _by_score(log: ClickLog, name: str) -> Production:
         raise ValueError(f"no column '{name}' of features or numbers: say which one holds the score of production")
     shown = np.unique(log.versions[log.mask])
     if scores is None or np.isnan(scores[shown]).any():
-        raise ValueError(f"'{name}' is no score of production: it must be one number for every shown document")
+        raise ValueError(f"'{name}' is not a score of production: it must be one number for every shown document")
     return Production(scores, f"score {name}", _reproduced(log, scores, np.ones(log.n_lists, dtype=bool)))
 
 
@@ -194,7 +194,7 @@ def _imitation(log: ClickLog, scores: Vector) -> tuple[HistGradientBoostingRegre
     checked = np.random.default_rng(0).random(int(queries.max(initial=0)) + 1)[queries] < HELD_BACK
     if checked.all() or not checked.any():
         checked = queries == queries.max(initial=0)
-    # Orders count within a query only: the level of a query is not to be learnt.
+    # Orders count within a query only: the level of a query is not to be learned.
     mean = np.bincount(queries, scores[documents]) / np.maximum(np.bincount(queries), 1)
     target = scores[documents] - mean[queries]
     learnt = ~checked if (~checked).any() else checked

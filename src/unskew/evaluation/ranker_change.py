@@ -195,7 +195,7 @@ def _left_over(log: ClickLog, lists: NDArray[np.int64], features: NDArray, weigh
 
 
 def _change(paths: _Paths, rng: np.random.Generator) -> tuple[int, RankerChange] | None:
-    """The first period after the clearest change, and the change; None: there is none."""
+    """The first period after the clearest change, and the change; None if there is none."""
     n_queries, n_periods, _ = paths.sums.shape
     signs = rng.choice([-1.0, 1.0], size=(FLIPS + 1, n_queries))
     signs[0] = 1.0  # as it was

@@ -1,4 +1,4 @@
-"""Judged queries that also occur in a click log: a ranker has learnt from what was shown for them."""
+"""Judged queries that also occur in a click log: a ranker has learned from what was shown for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Whether a ranker that was learnt from clicks runs against the order that was shown.
+r"""Whether a ranker that was learned from clicks runs against the order that was shown.
 
 Production mostly ranks better than chance. A method that assumes that examination depends on the position alone
 credits documents far down with clicks that they owe to their looks, and if looks and relevance disagree, it ends with
@@ -49,7 +49,7 @@ def reversal(agreement: NDArray[np.float64]) -> str | None:
     if mean >= -STANDARD_ERRORS * error:
         return None
     return (
-        f"the learnt order runs against the shown one (Kendall's tau {mean:.2f} on {len(agreement)} queries): either "
+        f"the learned order runs against the shown one (Kendall's tau {mean:.2f} on {len(agreement)} queries): either "
         "production ranks worse than chance, or documents are seen for what they look like and not only for where they "
         "stand, and this method mistakes looks for relevance. Do not ship it unseen: run unskew diagnose, and compare "
         "with naive"

@@ -128,7 +128,7 @@ def read_columns(path: str | Path) -> Columns:
             f'{path} does not exist: name a TOML file with lines such as session = "sid"'
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is no TOML file: {error}") from error
+        raise ValueError(f"{path} is not a TOML file: {error}") from error
     return build(Columns, found, str(path))
 
 

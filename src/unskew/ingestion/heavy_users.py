@@ -20,7 +20,7 @@ def parse_cap(text: str) -> tuple[str, int]:
     column, equals, number = text.rpartition("=")
     if not equals or not column or not number.isdecimal() or int(number) < 1:
         raise ValueError(
-            f"'{text}' is no cap: write COLUMN=N, the column with the user and the sessions that each may have"
+            f"'{text}' is not a cap: write COLUMN=N, the column with the user and the sessions that each may have"
         )
     return column, int(number)
 

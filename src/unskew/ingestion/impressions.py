@@ -31,7 +31,7 @@ NOT_CLICKED = ("0", "0.0", "false", "f", "no", "n")
 MISSING = "missing"  # the level of a bias column where there is no value
 NO_INTERVENTION = "none"
 UTC = dt.Timestamp(timezone="UTC")
-SHORTEST_EPOCH = 10**8  # a text of digits that is less is no number of seconds since 1970
+SHORTEST_EPOCH = 10**8  # a text of digits that is less is not a number of seconds since 1970
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 LARGEST_EXACT = 2.0**53  # up to here a float tells one whole number from the next
 
@@ -332,7 +332,7 @@ def _probabilities(value: Any) -> Any:
 
 
 def _looks(value: Any) -> Any:
-    """1 for a look, 0 for none, null where nothing was recorded, and -1 for what is no number from 0."""
+    """1 for a look, 0 for none, null where nothing was recorded, and -1 for what is not a number from 0."""
     if value.type().is_boolean():
         return value.cast("float32")
     number = _finite(value)

@@ -209,7 +209,7 @@ def _read_features(
 ) -> tuple[Features, dict[str, str]]:
     """A second table in the common form, and the roles of its columns.
 
-    What is a session, position or click in the events is no feature there.
+    What is a session, position or click in the events is not a feature there.
     """
     table, name = place.rows, place.name
     keys = list(key_columns(table, columns, name).values())

@@ -19,8 +19,8 @@ from unskew.ingestion.where import columns_named
 
 CHANCE = 1e-6  # that the documents with a value were all clicked by luck: below, the value came of the click
 SESSIONS_LOOKED_AT = 2_000  # for the order of lists
-LEAST_PAIRS = 50  # neighbours in lists, to say that a column orders them
-IN_ORDER = 0.9  # share of neighbours: sold and shuffled places do not follow the score
+LEAST_PAIRS = 50  # neighbors in lists, to say that a column orders them
+IN_ORDER = 0.9  # share of neighbors: sold and shuffled places do not follow the score
 
 
 def find_outcomes(engine: Engine, rows: ir.Table, shape: Shape) -> list[str]:

@@ -40,7 +40,7 @@ def one_position(engine: Engine, rows: ir.Table, columns: Columns, name: str) ->
 
 
 def refuse_restarts(engine: Engine, table: ir.Table, columns: Columns, name: str) -> str | None:
-    """The column that looks like a page number, if positions count through all pages; refused if they start anew."""
+    """The column that looks like a page number, if positions count through all pages; refused if they start again."""
     page = page_column(table)
     if page is None or page in columns.named or not value_at(table, page).type().is_integer():
         return None
@@ -63,7 +63,7 @@ def refuse_restarts(engine: Engine, table: ir.Table, columns: Columns, name: str
     later_least, first_least, last = engine.arrow(found).to_pylist()[0].values()
     if later_least is not None and first_least is not None and later_least <= first_least:
         raise ValueError(
-            f"{name}: column '{columns.position}' starts anew on each page of column '{page}': pass --page {page} "
+            f"{name}: column '{columns.position}' starts again on each page of column '{page}': pass --page {page} "
             f"--page-size {last - first_least + 1}, or --page none if '{page}' is something else"
         )
     return page

@@ -25,7 +25,7 @@ REASONS: dict[str, Reason] = {
     "no_query": Reason("rows without a query", "rows", "fill the column, or name another with --query"),
     "no_document": Reason("rows without a document", "rows", "fill the column, or name another with --document"),
     "bad_position": Reason(
-        "rows whose position is no whole number from the first position on",
+        "rows whose position is not a whole number from the first position on",
         "rows",
         "name another column with --position, or say with --first-position 0 or 1 what the top is called",
     ),
@@ -34,7 +34,7 @@ REASONS: dict[str, Reason] = {
         "rows whose click is neither yes nor no", "rows", "write 0 and 1, or name another column with --click"
     ),
     "bad_look": Reason(
-        "rows whose look is no number from 0", "rows", "write 0 or 1, or seconds; leave it empty where not recorded"
+        "rows whose look is not a number from 0", "rows", "write 0 or 1, or seconds; leave it empty where not recorded"
     ),
     "bad_probability": Reason(
         "rows whose display probability is not above 0 and at most 1",
@@ -166,7 +166,7 @@ class Ingested:
         found = []
         if not self.clicks:
             others = "; name the events that are clicks with --click-event" if self.other_events else ""
-            found.append(f"There is no click: nothing can be learnt from this log{others}.")
+            found.append(f"There is no click: nothing can be learned from this log{others}.")
         if self.impressions == self.sessions:
             found.append(
                 "Every list has one document: rankers learn by comparing the documents of a list. Was the right column "

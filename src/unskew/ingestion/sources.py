@@ -94,7 +94,7 @@ def find_source(place: str | Path) -> Source:
 
 
 def unreadable_json(files: Sequence[str]) -> str:
-    """File and line of the first line that is no JSON with what to do, or nothing: the slow way, for a message."""
+    """File and line of the first line that is not JSON with what to do, or nothing: the slow way, for a message."""
     for file in files:
         n_read = 0
         try:

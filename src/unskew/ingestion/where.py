@@ -56,7 +56,7 @@ def rows_where(table: ir.Table, text: str, name: str) -> Any:
     condition = _expression(parsed[0], table, text, name)
     if not isinstance(condition, ir.BooleanValue):
         kind = condition.type() if isinstance(condition, ir.Value) else type(condition).__name__
-        raise ValueError(f'--where "{text}" is no condition but {kind}: {EXAMPLE}')
+        raise ValueError(f'--where "{text}" is not a condition but {kind}: {EXAMPLE}')
     return condition
 
 

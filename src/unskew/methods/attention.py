@@ -1,4 +1,4 @@
-r"""Attention: observation is learnt from a record of looks, relevance from clicks given it (docs/attention.md).
+r"""Attention: observation is learned from a record of looks, relevance from clicks given it (docs/attention.md).
 
 Assumes $P(c) = P(r \mid x)\,o_k(x)$, and a record of what was looked at (viewport, hover), perhaps of part of the
 sessions: $P(\text{recorded}) = f + (1 - f)\,\hat o_k(x)$ with $\mathrm{logit}\,\hat o_k(x) = b_k + g_k(x)$, $b$ a table
@@ -43,7 +43,7 @@ MEAN_RATE = 0.05
 UNSURE = 0.01  # standard error of the rate of false alarms from which it costs; .05 off cost .07 nDCG@10
 UNSURE_RATE = (
     "the rate of false alarms is %.3f ± %.3f, too unsure to correct for: shuffle lists, or swap the first document "
-    "with another, in a share of the sessions (swapped neighbours tell little), or pass the rate as false_alarms"
+    "with another, in a share of the sessions (swapped neighbors tell little), or pass the rate as false_alarms"
 )
 
 logger = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 r"""Contextual Dual Learning with Listwise Distillation (CDLA-LD; Yu et al., 2024, arXiv:2408.09817).
 
 Assumes $P(c) = P(o \mid k)\,P(r \mid x, \text{list})$: examination depends on the position, what a document is worth on
-its neighbours. A teacher $f$ with listwise input and the propensities $g$ learn by dual learning (Eq. 5); at the same
+its neighbors. A teacher $f$ with listwise input and the propensities $g$ learn by dual learning (Eq. 5); at the same
 time a pointwise student $h$ learns the teacher's distribution over each list (Eq. 6), and is served:
 
 $-\sum_i c_i \frac{g_1}{g_i} \log f_i$, $-\sum_i c_i \frac{f_1}{f_i} \log g_i$ and $-\sum_i f_i \log h_i$.

@@ -6,7 +6,7 @@ or both (`networks.click_parts`). Networks learn in the training loop; tables, a
 fitted to the whole log at once by maximum a posteriori (`networks.whole_log`), so that a log of ids needs no steps of
 training at all.
 
-Satisfaction waits: attraction is learnt first, with satisfaction held where it starts, then all together. While
+Satisfaction waits: attraction is learned first, with satisfaction held where it starts, then all together. While
 attraction does not yet tell good lists from bad ones, clicks of a list look as if they followed each other, the
 likelihood drives satisfaction to 0, and there its gradient is gone (docs/click_models.md).
 
@@ -67,7 +67,7 @@ class ClickModel(Method):
         return ()
 
     def waiting(self) -> Sequence[nn.Module]:
-        """Parts that are held where they start until the others have been learnt; default: none."""
+        """Parts that are held where they start until the others have been learned; default: none."""
         return ()
 
     def log_likelihood(self, lists: ClickedLists) -> Tensor:

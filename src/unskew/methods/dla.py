@@ -7,7 +7,7 @@ optimizer's state from step to step, and `max_weight` bounds both kinds of weigh
 
 `observation_rate` is the learning rate of the table relative to the ranker's. With equal rates Adagrad moves a single
 logit so slowly that the ranker, which sees features that predict the position, takes on part of the position's effect:
-the learnt curve is then too flat.
+the learned curve is then too flat.
 """
 
 from __future__ import annotations

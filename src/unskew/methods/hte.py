@@ -130,7 +130,7 @@ def estimate_effects(
 
 
 class Effects:
-    """What positions take from clicks, learnt from interventions; for logs, or shards of one, that share no query.
+    """What positions take from clicks, learned from interventions; for logs, or shards of one, that share no query.
 
     Args:
         query_ids: all queries whose clicks are to be corrected.
@@ -147,7 +147,7 @@ class Effects:
                 f"the intervention log has {len(changed)} queries, too few for {folds} folds: collect more, or lower "
                 "folds"
             )
-        # Query ids are sorted and often grouped by source: neighbours go into different folds.
+        # Query ids are sorted and often grouped by source: neighbors go into different folds.
         self.distinct = np.unique(np.concatenate([query_ids, changed]))
         self._rates: dict[int, _Rates] = {}
 
@@ -189,7 +189,7 @@ def _check_interventions(interventions: ClickLog) -> None:
     if not (shown == 0).any() or not (shown > 0).any():
         raise ValueError(f"the intervention log shows no document on top and others below: {HOW_TO_INTERVENE}")
     if not interventions.n_clicks:
-        raise ValueError("the intervention log has no clicks: the effects of positions cannot be learnt from it")
+        raise ValueError("the intervention log has no clicks: the effects of positions cannot be learned from it")
 
 
 @dataclass(frozen=True, eq=False)

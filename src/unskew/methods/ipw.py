@@ -99,6 +99,6 @@ def _check(curves: Tensor, by: str | None, problem: Problem) -> None:
         return
     levels = problem.bias.get(by)
     if levels is None:
-        raise ValueError(f"by='{by}' is no bias column with levels; there are: {', '.join(problem.bias) or 'none'}")
+        raise ValueError(f"by='{by}' is not a bias column with levels; there are: {', '.join(problem.bias) or 'none'}")
     if len(curves) != len(levels):
         raise ValueError(f"{len(curves)} propensity curves for {len(levels)} levels of '{by}': give one each")

@@ -42,7 +42,7 @@ class Labelled(Method):
     def loss(self, lists: JudgedLists) -> Terms:
         scores = lists.apply(self.relevance)
         gains = self.gain(lists.grades).masked_fill(~lists.mask, 0.0)
-        # One unit of gain a list, as of clicks a session: else steps and clipping depend on the scale of grades.
+        # One unit of gain a list, as of clicks per session: else steps and clipping depend on the scale of grades.
         n_lists, all_gains = total(torch.stack([gains.new_tensor(len(gains)), gains.sum()]))
         # Without relevant documents there is nothing to learn.
         unit = torch.where(all_gains > 0, n_lists / all_gains, 0.0)

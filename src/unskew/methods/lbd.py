@@ -22,7 +22,7 @@ trains $g$ only: as $\nabla \hat o = \hat o\,\nabla \log \hat o$ it would else p
 
 **Cancelling.** Within a list some documents are cancelled and others are not, so that scale matters there, too. With
 $\hat o \le 1$ a cancelled document counts as surely seen (`cancel_to="sure"`, as in the theorems): it then overshadows
-its whole list, and the position curve comes out far too flat. In the reference program the scale is free and is learnt.
+its whole list, and the position curve comes out far too flat. In the reference program the scale is free and learned.
 The default takes it from the batch: a cancelled document counts as seen as the mean of $\log \hat o$ over all showings.
 That is the same as cancelling to 1 an $\hat o$ of another scale; for whole lists (`cancel_by="list"`) it cancels out.
 

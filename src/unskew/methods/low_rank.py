@@ -14,7 +14,7 @@ is then small and known: $a_k - c$ with $r + c \cdot e$ gives the same clicks fo
   other way round than below, or more than twice as much.
 * pinned: nothing is lost or gained on top, $a_1 = 0$ and $c = 0$. The score is then the log of the click probability at
   position 1.
-* judged: pinned at first, and moved on the judged validation queries, without training anew: before every validation,
+* judged: pinned at first, and moved on the judged validation queries, without training again: before every validation,
   so that the number belongs to the state that validation keeps. Small differences are not believed (`caution`; see
   `line_search`).
 * examination: the mean examination of the top position is known (`top_examination`), that of all shown documents as if
@@ -212,7 +212,7 @@ class Loadings(nn.Module):
     r"""How much each direction of $e$ weighs at each position, `[directions, positions]`; from 0 on top down to -1.
 
     Args:
-        pinned: 0 on top, whatever is learnt.
+        pinned: 0 on top, whatever is learned.
     """
 
     def __init__(self, n_directions: int, n_positions: int, *, pinned: bool):

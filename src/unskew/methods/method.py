@@ -87,7 +87,7 @@ class Method(nn.Module, ABC):
         return logs
 
     def tune(self, judged: JudgedSet, metric: str) -> None:
-        """Numbers that are chosen on judged queries rather than learnt; default: none.
+        """Numbers that are chosen on judged queries rather than learned; default: none.
 
         Asked before every validation on them, so that they belong to the state that validation keeps.
         """

@@ -1,6 +1,6 @@
 r"""Unconfounded Propensity Estimation (UPE; Luo et al., SIGIR 2024, arXiv:2305.09918).
 
-What is relevant is shown on top, so relevance $x$ drives both position and clicks, and propensities learnt from clicks
+What is relevant is shown on top, so relevance $x$ drives both position and clicks, and propensities learned from clicks
 take on part of relevance. UPE models examination *given the document* and then asks what would be seen at a position
 whatever stood there (backdoor adjustment): $P(o \mid do(k)) = E_x[P(o \mid x, k)]$. Three stages:
 
@@ -64,7 +64,7 @@ class UPE(Method):
     ):
         """
         Args:
-            policy_steps: steps in which the policy is learnt; the other two stages share the rest.
+            policy_steps: steps in which the policy is learned; the other two stages share the rest.
             width: size of the vectors of documents and positions.
             units: units of the networks before and after them.
             scoring: what scores a document at a position: a network of its own, or that of the policy, frozen.

@@ -10,7 +10,7 @@ No program of the authors is public and the paper is known here by description o
 * $a_i$ is multi-head attention of torch. The query is an embedding of the position $k_i$ and nothing else; keys and
   values are embeddings of the other positions plus a linear map of what is displayed there. The document itself is
   left out of both: its own features could otherwise pass from relevance into observation, and the two would no longer
-  be told apart. What neighbours tell of it, they may.
+  be told apart. What neighbors tell of it, they may.
 * What is displayed is all features (`displayed="features"`), since logs seldom say what of them people see; or the
   bias columns (`"bias"`), such as types of results; or nothing, and attention learns who stands where (`"nothing"`).
 * Relevance and observation are added in the exponent, as the other listwise methods here do.
@@ -38,7 +38,7 @@ SMALLEST_LOGIT, LARGEST_LOGIT = -30.0, 30.0  # of the reported curve only
 
 
 class XPA(Method):
-    """Listwise softmax on relevance plus a logit of position and neighbours."""
+    """Listwise softmax on relevance plus a logit of position and neighbors."""
 
     paper = "Zhuang et al., WWW 2021 (XPA)"
     assumes = "examination depends on position and the neighboring documents; P(click) = examination × relevance"

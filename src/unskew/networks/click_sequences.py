@@ -109,7 +109,7 @@ def downward_examination(attraction: Tensor, log_after_click: Tensor, log_after_
 
 
 def last_clicks(positions: Tensor, clicked: Tensor) -> Tensor:
-    """One more than the position of the last click above each document, 0 where there is none, `[batch, docs]`."""
+    """One more than the position of the last click above each document, 0 if there is none, `[batch, docs]`."""
     so_far = torch.where(clicked, positions + 1, 0).cummax(1).values
     return F.pad(so_far[:, :-1], (1, 0))
 

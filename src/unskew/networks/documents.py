@@ -131,7 +131,7 @@ def mlp(
 
 
 def starting_at(start: Tensor, layers: nn.Sequential) -> nn.Sequential:
-    """These layers, whose last one gives `start` whatever it sees until it has learnt better."""
+    """These layers, whose last one gives `start` whatever it sees until it has learned better."""
     last = layers[-1]
     assert isinstance(last, nn.Linear)
     nn.init.zeros_(last.weight)

@@ -1,4 +1,4 @@
-"""Inputs of networks: numbers as they are, then a learnt vector for the value of each category.
+"""Inputs of networks: numbers as they are, then a learned vector for the value of each category.
 
 A column of a category holds the place of its value in a table (`data.raw_columns`).
 """

@@ -29,7 +29,7 @@ def showings(lists: ClickedLists) -> Tensor:
 
 
 def weighted_mean(values: Tensor, weights: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """The mean over these dimensions, the batch among them, of all processes; 0 where there are no weights."""
+    """The mean over these dimensions, the batch among them, of all processes; 0 if there are no weights."""
     sums, total_weight = total((weights * values).sum(dims)), total(weights.sum(dims))
     return sums / total_weight.clamp(min=torch.finfo(values.dtype).tiny)
 

@@ -6,7 +6,7 @@ from torch import nn
 
 
 class Table(nn.Parameter):
-    """A parameter that training never decays: that would flatten what was learnt of each position or level."""
+    """A parameter that training never decays: that would flatten what was learned of each position or level."""
 
 
 def decays(module: nn.Module, parameter: nn.Parameter) -> bool:

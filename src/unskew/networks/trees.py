@@ -130,7 +130,7 @@ def from_lightgbm(text: str) -> Forest:
     head, *blocks = text.split("\nTree=")
     about = _fields(head)
     if "feature_names" not in about:
-        raise ValueError("the text is no LightGBM model: it names no features")
+        raise ValueError("the text is not a LightGBM model: it names no features")
     names = tuple(about["feature_names"].split())
     return Forest(tuple(_lightgbm_tree(_fields(block.split("\nend of trees")[0])) for block in blocks), names)
 

@@ -79,7 +79,7 @@ def parse_experiment(text: str, name: str, *, allow_code: bool = False) -> Paper
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{name}.toml is no TOML: {error}") from error
+        raise ValueError(f"{name}.toml is not TOML: {error}") from error
     experiment = build(PaperExperiment, {"name": name, **table}, f"{name}.toml")
     _check(experiment)
     return _with_code(experiment, allow_code=allow_code)
@@ -134,7 +134,7 @@ def _check(experiment: PaperExperiment) -> None:
     for figure in experiment.figures:
         if not FILE_NAME.fullmatch(figure.file):
             raise ValueError(
-                f"{where}: figure file '{figure.file}' is no plain name: use letters, digits, '-', '_' and '.', "
+                f"{where}: figure file '{figure.file}' is not a plain name: use letters, digits, '-', '_' and '.', "
                 "so that it is written into --out"
             )
     for setting in experiment.settings:

@@ -43,7 +43,7 @@ Observation = Callable[[Tensor, Tensor], Tensor]  # features, mask -> what is kn
 
 @dataclass(frozen=True, eq=False)
 class Learnt:
-    """Models that learnt from clicks alone, and what draws are measured by."""
+    """Models that learned from clicks alone, and what draws are measured by."""
 
     plain: Model
     low_rank: Model

@@ -101,7 +101,7 @@ def _matrix_sheets(experiment: PaperExperiment, results: Results, data: str) -> 
 
 def _data_sheets(experiment: PaperExperiment, results: Results, data: str) -> list[Sheet | None]:  # noqa: ARG001
     """What a data set holds, beside what the papers report of theirs."""
-    columns = ("data set", "queries", "documents", "features", "relevance levels", "documents a query")
+    columns = ("data set", "queries", "documents", "features", "relevance levels", "documents per query")
     rows = []
     for name in folds_of(data)[:1]:
         splits = load(name)

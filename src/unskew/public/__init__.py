@@ -1,1 +1,1 @@
-"""The public functions: each command as a function that takes paths or objects, and shows how far it is."""
+"""The public functions: every command as a function that takes paths or objects and shows its progress."""

@@ -1,4 +1,4 @@
-"""Rankers beside each other: `compare`, and the catalogue of data to compare on."""
+"""Comparing rankers: `compare`, and the catalogue of data sets."""
 
 from __future__ import annotations
 
@@ -44,28 +44,27 @@ def compare(
     fresh: Fresh = False,
     progress: Follow = True,
 ) -> Finished:
-    """Compare methods on a log of your own, and all of them with the production ranking.
+    """Compare methods with each other and with the production ranking on your own log.
 
-    With judged data, hyper-parameters are chosen on `validate` and numbers come from `test`. Without, methods learn
-    from a part of the queries and are compared by the clicks of the others. `paired_differences` compares values per
-    query that you have already.
+    With judged data, `validate` chooses hyper-parameters and `test` measures. Without, methods learn from part of the
+    queries and are compared by clicks on the others. Use `paired_differences` if you already have values per query.
 
     Args:
-        log: a click log, or its path. One in memory is written to `OUT/log`.
-        methods: names, or classes of your own; None: the usual ones, and LightGBM's where it is installed.
+        log: a click log, or its path. A log in memory is written to `OUT/log`.
+        methods: names or classes; None: those that `diagnose` recommends, and LightGBM if it is installed.
         scores: rankers of other programs by name, each a parquet file with query, document and score.
         validate, test: names of the catalogue, or LETOR files; both or none.
         judged: judged data that `labelled` learns from.
-        grids: method -> hyper-parameter -> values to choose from.
+        grids: values to choose from, by method and hyper-parameter.
         options: of training and network, for every method.
-        baseline: method that the others are tested against; default: the first. With judged data only.
-        criterion: decides without judged data; default: the one that was found to choose best.
-        production: which ranker it is: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest that
-            the log shows.
-        held_out: share of the queries that methods are compared on, without judged data.
-        seeds: trainings of each method; log and held-out queries stay.
-        out: folder for results; what is there already is not run again, unless `fresh` (all, or labels of methods).
-        progress: False for none, or a function that is called with a `State` on the way.
+        baseline: the method to test the others against; default: the first. Only with judged data.
+        criterion: decides without judged data; default: the one that chose best in our measurements.
+        production: the production ranker: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest in
+            the log.
+        held_out: share of the queries to compare on, without judged data.
+        seeds: number of trainings per method, with the same log and held-out queries.
+        out: output folder; finished runs there are reused unless `fresh` names them (all, or labels of methods).
+        progress: False for none, or a function that receives a `State`.
 
     >>> import unskew
     >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
@@ -103,7 +102,7 @@ def compare(
 
 @dataclass(frozen=True, repr=False)
 class DataSets(Displayed):
-    """The catalogue: data sets by name, and which of them are here."""
+    """The catalogue of data sets, and which are available here."""
 
     rows: tuple[ListingRow, ...]
 
@@ -117,7 +116,7 @@ class DataSets(Displayed):
 
 
 def data_sets() -> DataSets:
-    """The data sets of the catalogue, and which of them are here; `load` reads one, `unskew data` shows them.
+    """The catalogue of data sets, and which are available here; `load` reads one.
 
     >>> import unskew
     >>> "world:tiny" in unskew.data_sets().to_table()["name"].to_pylist()

@@ -1,4 +1,4 @@
-"""Life with a model: `drift`, `tune` and `readout`."""
+"""Living with a model: `drift`, `tune` and `readout`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from unskew.terminal import counting_progress
 def drift(a: Log | LogFolder, b: Log | LogFolder) -> Drift:
     """What changed from one log to another: features, clicks, order, traffic, bias columns, coverage.
 
-    Use `diagnose` to look at one log. Logs that share no query or no document are refused. Logs
-    from `open_log` are read in parts, and may exceed memory.
+    Use `diagnose` for a single log. Logs that share no query or no document are refused. Logs from `open_log` are
+    read in parts and may be larger than memory.
 
     >>> import unskew
     >>> days = [unskew.simulate("world:tiny", sessions=8, seed=seed, progress=False) for seed in (1, 2)]
@@ -48,9 +48,9 @@ def tune(
 
     Args:
         judged: judged queries, or a name of the catalogue (its valid split).
-        checkpoint: file that keeps finished trainings of cross-validation, and to go on from where it exists.
+        checkpoint: file for finished trainings of cross-validation; an existing one is resumed.
         progress: False for none, or a function of trainings done and trainings in all.
-        options: of `unskew.daily.tune.Plan`: metric, steps (the longest training tried), rates, folds, seed.
+        options: of `unskew.daily.tune.Plan`: metric, steps (the largest number tried), rates, folds, seed.
 
     >>> import unskew
     >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
@@ -74,14 +74,14 @@ def readout(
     curve: ArrayLike | None = None,
     grades: Mapping[str, float] | None = None,
 ) -> Readout:
-    """What an A/B test or a team-draft interleaving says, from a column of the log; `compare` is for untested rankers.
+    """Evaluate an A/B test or a team-draft interleaving from a column of the log; use `compare` before a test.
 
     Args:
-        arm: bias column of lists that names the arm; default: "arm" where there is one.
-        team: bias column of documents that names the team that drew it; default: "team" where there is one.
+        arm: bias column of lists that names the arm; default: "arm", if there is one.
+        team: bias column of documents that names the team that drew it; default: "team", if there is one.
         baseline: the arm or team that the others are compared with; default: the first level.
         curve: examination by position; default: estimated from the log.
-        grades: weights of kinds of events (`ClickLog.with_grades`), for graded outcomes.
+        grades: weights of event types (`ClickLog.with_grades`), for graded outcomes.
 
     >>> import pyarrow as pa
     >>> import unskew

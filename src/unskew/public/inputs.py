@@ -1,4 +1,4 @@
-"""What users pass: paths, names, tables and objects become what the package works on."""
+"""Input conversion: paths, names, tables and objects."""
 
 from __future__ import annotations
 

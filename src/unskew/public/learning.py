@@ -52,7 +52,7 @@ def fit(
 ) -> Model:
     """Train a method on a click log; the command is `unskew train`.
 
-    `UnbiasedRanker` does the same from arrays, as scikit-learn has it; `compare` trains several and compares them.
+    `UnbiasedRanker` does the same from arrays, like scikit-learn; `compare` trains several methods and compares them.
 
     Args:
         method: a name in `METHODS`, a class of your own, or a whole `Recipe`. "auto", the default, chooses one by the
@@ -61,13 +61,13 @@ def fit(
         log: clicks to learn from, or the path of a log; from `open_log` it is read shard by shard. Or a `ClickSource`,
             which gives the lists of each step, such as `FreshClicks`.
         judged: judged queries to learn from, for methods that do.
-        interventions: a log of changed orders, for methods that need one; default: those that `log` records.
-        validate: judged queries, or the share of the log's queries whose clicks are held out; None: the last state.
-        progress: False for none, or a function that is called with a `Report` on the way.
-        checkpoint: file to write to on the way, and to go on from where it exists.
-        start: a model to go on from, or its path: weights, learnt curves and transform are taken over.
-        watch: a callable that is told every step and every validation; `unskew.TensorBoard` and `unskew.MLflow`
-            are ready ones.
+        interventions: a log with randomized or swapped rankings, for methods that need one; default: those of `log`.
+        validate: judged queries, or a share of the log's queries to hold out; None: keep the last state.
+        progress: False for none, or a function that receives a `Report`.
+        checkpoint: file for checkpoints; an existing one is resumed.
+        start: a model to start from, or its path: its weights, curves and transform are copied.
+        watch: a callable that receives every step and every validation, such as `unskew.TensorBoard` and
+            `unskew.MLflow`.
         options: hyper-parameters of the method, of training (`steps`, `seed`, …), of the network, and `transform`.
 
     >>> import unskew
@@ -109,7 +109,7 @@ def choose_and_fit(
     """What `method="auto"` does: `auto` where it can work, else one training of a safe method. A ranker in any case.
 
     Args:
-        only_named: arguments of `fit` that only a named method has a use for; None where one is not given.
+        only_named: arguments of `fit` that only a named method has a use for; None if one is not given.
     """
     given = [name for name, value in only_named.items() if value is not None]
     given += ["ranker='trees'"] if options.get("ranker") == "trees" else []
@@ -124,7 +124,7 @@ def choose_and_fit(
 
 
 def warn_unless_better(chosen: Chosen, stacklevel: int = 3) -> None:
-    """Warn of a ranker that is not known to be better than production."""
+    """Warn if the ranker is not known to be better than production."""
     if chosen.verdict.production != automatic.BETTER:
         warnings.warn(str(chosen.verdict), RuntimeWarning, stacklevel=stacklevel)
 
@@ -139,18 +139,18 @@ def auto(
     progress: Follow = True,
     **options: Any,
 ) -> Chosen:
-    """Choose a method for a log without a judged document, and train it on everything; the command is `unskew auto`.
+    """Choose a method without labels and train it on the whole log; the command is `unskew auto`.
 
     `fit` trains the method you name, `compare` measures several and leaves the choice to you.
 
     Args:
         log: a click log, or its folder.
-        production: which ranker it is: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest that
-            the log shows.
-        start: yesterday's model, or its path: where its method is chosen again, the last training goes on from it.
-            Methods are tried anew, since it may have learnt from the clicks that choose.
-        checkpoints: folder in which trainings are kept, and gone on with if the run is cut off.
-        progress: False for no bar, or a function that is called with trainings done and trainings in all.
+        production: the production ranker: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest in
+            the log.
+        start: a previous model, or its path: if its method is chosen again, the final training starts from it.
+            Methods are tried from scratch, because it may have learned from the clicks that choose.
+        checkpoints: folder for finished trainings; an interrupted run resumes from it.
+        progress: False for none, or a function of trainings done and trainings in all.
         options: of training and network, for every method.
 
     >>> import unskew
@@ -202,14 +202,14 @@ def weights(
     progress: Follow = True,
     **options: Any,
 ) -> DebiasedRows:
-    """Debiased targets and weights that LightGBM and XGBoost take as they are, for those who stay with trees.
+    """Debiased targets and weights for LightGBM and XGBoost.
 
     `fit(..., ranker="trees")` trains the trees as well.
 
     Args:
-        out: parquet file for the rows; None: they are kept in memory.
-        method: one with an examination curve.
-        options: as `fit` takes them.
+        out: parquet file for the rows; None: keep them in memory.
+        method: a method with an examination curve.
+        options: the options of `fit`.
 
     >>> import unskew
     >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
@@ -236,14 +236,14 @@ def estimate_propensities(log: Log, estimator: str = ..., *, by: str, **options:
 def estimate_propensities(
     log: Log, estimator: str = "auto", *, by: str | None = None, **options: Any
 ) -> Curve | Curves:
-    """Examination of each position relative to the top, with an interval over queries and without a ranker.
+    """Estimate the examination of each position relative to the top from clicks alone, with intervals over queries.
 
     `fit` learns examination along with a ranker; `diagnose` shows every estimator that the log supports.
 
     Args:
-        estimator: `auto` takes randomization if enough of the log is shuffled, else all_pairs, else display (logged
+        estimator: `auto` uses randomization if enough of the log is shuffled, else all_pairs, else display (logged
             display probabilities).
-        by: a bias column: one curve for each of its levels, each relative to its own top.
+        by: a bias column: estimate one curve per level, each relative to its own top.
         options: of the estimator, such as `n_bootstrap`, `level`, `seed`, `intervention`.
 
     >>> import unskew
@@ -267,15 +267,15 @@ def diagnose(
     seed: int = 0,
     progress: Follow = True,
 ) -> Diagnosis:
-    """Look at a click log from all sides: what it can tell, and which methods are worth training on it.
+    """Diagnose a click log: what it identifies, and which methods are worth training on it.
 
-    `drift` compares two logs, `estimate_propensities` gives the curve alone.
+    `drift` compares two logs, `estimate_propensities` estimates only the curve.
 
     Args:
-        out: HTML file for a report with plots, all tables and all reasons.
-        quick: leave out what needs a model to be trained.
-        users: the bias column that names users; they are counted, and the column is no bias.
-        cap: sessions that a user may have; what is beyond weighs nothing, and is counted.
+        out: HTML file for the report.
+        quick: skip what needs a trained model.
+        users: the bias column that names users; it is counted, not used as bias.
+        cap: maximum number of sessions per user; the excess has no weight and is counted.
         progress: False for none, or a function of parts done and parts in all.
 
     >>> import unskew

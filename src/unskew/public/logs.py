@@ -62,24 +62,24 @@ def simulate(
     overwrite: bool = False,
     progress: Follow = True,
 ) -> Simulation:
-    """Show judged queries to simulated users: a click log, and the truth behind it.
+    """Simulate users who click on judged data: a click log, and the truth behind it.
 
-    The way to a log whose bias is known; `ingest` makes one of real events.
+    Use it for a log with known bias; use `ingest` for real events.
 
     Args:
         judged: judged queries, a name of the catalogue (its training split), or a LETOR file.
-        policy: what is shown, or its name in `POLICIES`; fitted to `train` unless it is fitted already.
-        user: who clicks, or the name in `USERS`; fitted to `train` unless fitted already.
-        sessions: showings of each query, one number for all or one each.
+        policy: the logging policy, or its name in `POLICIES`; fitted to `train` unless it is fitted already.
+        user: the user model, or its name in `USERS`; fitted to `train` unless it is fitted already.
+        sessions: sessions per query, one number for all or one per query.
         n_shown: documents shown; shorter lists are masked.
-        interventions: share of the sessions in which the order is changed on purpose, by name.
+        interventions: share of the sessions to randomize, by name of the intervention.
         joint: keep which documents were clicked together.
-        drop_clickless: leave sessions without a click out of the log; implies `joint`.
-        record: what a record of looks keeps of them (`share`, `misses`, `false_alarms`, `interest`); None: no record.
-        display_probabilities: log how likely the policy shows each document where it stands.
-        train: judged data that policy and user are fitted to; default: `judged` itself.
-        chunk: queries in work at a time; neither it nor `threads` changes the log.
-        out: folder for the log; the truth is written beside it.
+        drop_clickless: leave out sessions without clicks; implies `joint`.
+        record: how examination is recorded (`share`, `misses`, `false_alarms`, `interest`); None: no record.
+        display_probabilities: log the probability with which the policy shows each document at its position.
+        train: judged data to fit policy and user to; default: `judged` itself.
+        chunk: queries processed at a time; neither it nor `threads` changes the log.
+        out: folder for the log; the truth is written next to it.
         progress: False for none, or a function of sessions done and sessions in all.
 
     >>> made = simulate("world:tiny", user="trust", sessions=4, interventions={"shuffle": 0.5}, progress=False)
@@ -112,7 +112,7 @@ def simulate(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ingestion(Displayed):
-    """A log that was made of events, and what was left out."""
+    """An ingested log, and what was left out."""
 
     report: Ingested
     out: Path | None  # folder of the log; None: it is in memory only
@@ -120,7 +120,7 @@ class Ingestion(Displayed):
 
     @cached_property
     def log(self) -> ClickLog:
-        """The log, read from its folder when first asked for."""
+        """The log, read from its folder on first use."""
         if self.kept is not None:
             return self.kept
         assert self.out is not None
@@ -165,19 +165,19 @@ def ingest(
     progress: Follow = True,
     **options: Any,
 ) -> Ingestion:
-    """Count event tables into a click log; what cannot be used is left out, counted and shown.
+    """Turn event tables into a click log. Rows that cannot be used are counted and reported.
 
-    `ClickLog.from_table` takes a clean table in memory; this takes any table, of any size, and says what it did.
+    `ClickLog.from_table` takes a clean table in memory; `ingest` takes any table of any size and reports what it did.
     `preview_ingest` reads and checks without writing.
 
     Args:
-        events: a table of pandas, polars, pyarrow or Ibis, or the place of one: parquet, CSV or JSON lines (file,
-            folder or glob), a DuckDB file, or an address.
-        out: folder for the log; None: the log is kept in memory.
+        events: a table (pandas, polars, pyarrow, Ibis), or a path: parquet, CSV or JSON lines (file, folder or glob),
+            a DuckDB file, or a database URL.
+        out: folder for the log; None: keep the log in memory.
         features: a second table with features, by query and document.
-        queries: the table of queries of User Behavior Insights.
-        clicks: a table of clicks, where the events are impressions only.
-        columns: names of columns by role, or a TOML file with them; single ones can be named as options.
+        queries: the query table of User Behavior Insights.
+        clicks: a table of clicks, if the events contain only impressions.
+        columns: column names by role, or a TOML file with them; you can also pass single ones as options.
         progress: False for none, or a function of rows done and rows in all.
         options: `form` says what the events are (`impressions`, `events`, `ubi`, or a public log: see
             `unskew.data.public_logs.forms`); names of columns by role (`session="sid"`, `feature=["f_*"]`), and how
@@ -238,11 +238,11 @@ def _tables(events: Any, features: Any, queries: Any, clicks: Any, **names: Any)
 
 
 def shop(out: Place | None = None, *, sessions: int = 5_000, seed: int = 0, overwrite: bool = False) -> Shop:
-    """The event table of a made-up shop, as messy as real ones, with judged queries and the truth; for `ingest`.
+    """Simulate the messy event table of a shop, with judged queries and the truth; input for `ingest`.
 
     Args:
-        out: folder for the tables and the truth; None: they are kept in memory.
-        sessions: searches, with 12 impressions each on average.
+        out: folder for the tables and the truth; None: keep them in memory.
+        sessions: number of searches, with 12 impressions each on average.
 
     >>> shop(sessions=50).events.num_rows > 50
     True
@@ -257,7 +257,7 @@ def shop(out: Place | None = None, *, sessions: int = 5_000, seed: int = 0, over
 
 @dataclass(frozen=True, repr=False)
 class EventFiles(OnScreen):
-    """Where the events of a log were written."""
+    """The files of an event table."""
 
     events: Path
     impressions: int
@@ -272,12 +272,12 @@ class EventFiles(OnScreen):
 def events(
     log: Log, out: Place, *, features: Place | None = None, seed: int = 0, overwrite: bool = False
 ) -> EventFiles:
-    """Write a click log as a search engine would have logged it, one row per impression; `ingest` reads it.
+    """Write a click log as an event table, one row per impression, which `ingest` can read.
 
     Args:
         out: parquet file for the events.
-        features: parquet file for the features of the documents.
-        seed: of the order of sessions, which a log of counts does not know.
+        features: parquet file for document features.
+        seed: for the order of sessions, which a log of counts does not store.
 
     >>> import unskew
     >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
@@ -300,12 +300,12 @@ def events(
 def judgements(
     log: Log, out: Place | None = None, *, curve: ArrayLike | None = None, overwrite: bool = False
 ) -> Judgements:
-    """Ratings of all shown documents by clicks that are corrected for position, with intervals, and COEC beside them.
+    """Relevance ratings of all shown documents from clicks, corrected for position, with intervals and COEC.
 
-    Use `fit` for a ranker that also knows documents that were never shown.
+    Use `fit` for a ranker, which also scores documents that were never shown.
 
     Args:
-        out: a `.csv` file, or `.json` for OpenSearch's Search Relevance Workbench; None: ratings stay in memory.
+        out: a `.csv` file, or `.json` for OpenSearch's Search Relevance Workbench; None: keep them in memory.
         curve: the examination of each position; default: estimated from the log.
 
     >>> import unskew
@@ -324,15 +324,14 @@ def judgements(
 
 
 def forget(log: Place, users: Place | Sequence[str], column: str | None = None) -> Forgotten:
-    """Remove all lists of named users from a log on disk, with the queries that nobody else asked.
+    """Remove all lists of the given users from a log on disk, and the queries that nobody else asked.
 
     Args:
-        log: folder of a log that keeps users as a bias column (`ingest --bias user_id`); it is replaced whole or not
-            at all.
-        users: their names, or a text file with one per line.
-        column: the bias column; default: the one that is called as users are.
+        log: folder of a log with users as a bias column (`ingest --bias user_id`); it is replaced atomically.
+        users: user ids, or a text file with one per line.
+        column: the bias column; default: user, user_id, or a similar name.
 
-    `ingest` makes a log, `forget` takes people out of it.
+    `ingest` makes a log, `forget` removes people from it.
 
     >>> import pyarrow, tempfile, unskew
     >>> rows = {"session": ["s", "t"], "query": ["q", "q"], "document": ["a", "a"], "position": [0, 0]}
@@ -346,7 +345,7 @@ def forget(log: Place, users: Place | Sequence[str], column: str | None = None) 
         try:
             users = Path(users).read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError as error:
-            raise ValueError(f"{users} is no text ({error}): write one user per line") from error
+            raise ValueError(f"{users} is not text ({error}): write one user per line") from error
     names = {str(name).strip() for name in users} - {""}
     if not names:
         raise ValueError("no user is named: write one per line")

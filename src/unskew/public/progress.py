@@ -13,7 +13,7 @@ Follow = bool | Callable[..., None]
 def followed(
     progress: Follow, bar: Callable[..., AbstractContextManager[Callable[..., None]]], *arguments: Any
 ) -> Iterator[Callable[..., None]]:
-    """What a function reports to: the caller's own, or this bar, hidden where it is not wanted."""
+    """The progress callback: the caller's own, or this bar, hidden if `progress` is False."""
     if callable(progress):
         yield progress
     else:

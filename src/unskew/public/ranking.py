@@ -1,4 +1,4 @@
-"""Rankers at work: `evaluate`, `rank` and `export`."""
+"""Using rankers: `evaluate`, `rank` and `export`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from unskew.simulation.truth import Simulation
 from unskew.terminal import counting_progress
 
 UNKNOWN = (
-    "{} documents are not in the log that the model learnt from: they are ranked by what it knows of their url and "
+    "{} documents are not in the log that the model learned from: they are ranked by what it knows of their url and "
     "query, else as the average"
 )
 
@@ -53,18 +53,18 @@ def evaluate(
     shown: Log | ArrayLike | None = None,
     strict: bool = False,
 ) -> Evaluation:
-    """Rank every query of a judged set and measure each; `paired_differences` compares rankers on the same queries.
+    """Evaluate a ranker on every query of a judged set; `paired_differences` compares rankers on the same queries.
 
     Args:
         ranker: a model, a fitted `UnbiasedRanker`, the path of a saved model or of an `.onnx` file, a function or
-            module `(features, mask) -> scores`, or one score for each document: predictions of another program,
-            `-positions` for an order that was shown, zeros for chance.
+            module `(features, mask) -> scores`, or one score per document: predictions of another program,
+            `-positions` for a shown order, zeros for chance.
         judged: judged queries, a name of the catalogue (its test split), or a LETOR file.
-        metrics: names as `metric` takes them, or metrics.
-        undefined: what a query without a relevant document counts as: "skip", "zero" or "one".
-        max_grade: the highest possible grade, for `err` where its name does not say it.
-        shown: the log whose shown documents `ndcg@10:shown` looks at, and `ndcg@10:never_shown` does not, and whose
-            queries `seen` marks; or for each document whether it was shown.
+        metrics: names that `metric` accepts, or metrics.
+        undefined: the value of a query without a relevant document: "skip", "zero" or "one".
+        max_grade: the highest possible grade, for `err` if its name does not give it.
+        shown: the log that defines the shown documents of `ndcg@10:shown` and `ndcg@10:never_shown` and the queries
+            that `seen` marks; or one boolean per document.
         strict: refuse missing values in columns that had none in training; otherwise they are filled, with a warning.
 
     >>> judged = JudgedSet.from_arrays([[1.0], [0.0]], grades=[0, 1], group=[2])
@@ -147,18 +147,18 @@ def rank(
     overwrite: bool = False,
     progress: Follow = True,
 ) -> Ranking:
-    """Score and rank documents, keyed by their query and document ids; features are found by name.
+    """Score and rank documents by their ids; features are matched by name.
 
-    `evaluate` measures the ranking of judged queries; `export` takes the ranker to another program.
+    `evaluate` measures rankings of judged queries; `export` writes the ranker for another program.
 
     Args:
         ranker: a model, a fitted `UnbiasedRanker`, or the path of a saved model or of an `.onnx` file.
         data: candidates as a table of pandas, polars or pyarrow, or as parquet files (file, folder or glob) that may
-            exceed memory; or judged data: a `JudgedSet`, a name of the catalogue (its test split), or a LETOR file.
-        out: `.parquet`, `.csv` or `.trec`; None: the ranking is kept in memory.
-        query, document: columns with the ids, in a table.
-        sort: put documents of a query together first, if the table does not.
-        memory: limit for sorting; more goes to disk.
+            be larger than memory; or judged data: a `JudgedSet`, a data set name (test split), or a LETOR file.
+        out: `.parquet`, `.csv` or `.trec`; None: keep the ranking in memory.
+        query, document: id columns of a table.
+        sort: sort the table by query first, if the rows of a query are not adjacent.
+        memory: limit for sorting; the rest spills to disk.
         strict: refuse missing values in columns that had none in training; otherwise they are filled and counted.
         progress: False for none, or a function of documents done and documents in all.
 
@@ -209,16 +209,16 @@ def export(
     seed: int = 0,
     **options: Any,
 ) -> Exported | ExportedTrees:
-    """Write a model as a file for serving, checked against torch; `save_model` keeps it for Python.
+    """Export a model to a file for serving; its scores are checked against torch. `save_model` saves it for Python.
 
     Args:
         model: a model, a fitted `UnbiasedRanker`, or the path of a saved model.
-        to: the file; its ending says which form, where `form` does not.
-        form: see `unskew export --help`; `lightgbm` and `xgboost` are trees.
-        log: whose documents trees learn from.
-        judged: labelled queries, to measure model and trees on.
-        seed: of the random lists on which the file is compared with torch.
-        options: of the form, as `serving.export.export_model` and `serving.distillation.export_trees` take them.
+        to: the output file; its extension decides the format unless `form` does.
+        form: the format, see `unskew export --help`; `lightgbm` and `xgboost` are trees.
+        log: the log with the documents that trees learn from.
+        judged: judged queries to evaluate the model and the trees.
+        seed: for the random lists on which the file is compared with torch.
+        options: of the format, see `serving.export.export_model` and `serving.distillation.export_trees`.
 
     >>> import unskew
     >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log

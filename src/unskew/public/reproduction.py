@@ -33,24 +33,24 @@ def reproduce(
     watch: Watch | None = None,
     progress: Follow = True,
 ) -> Finished:
-    """Run an experiment of a paper and write tables, figures and a report; it goes on where it was cut off.
+    """Run an experiment of a paper; write tables, figures and a report. Finished runs are kept.
 
-    `compare` does the same for methods on a log of your own.
+    `compare` does the same for methods on your own log.
 
     Args:
-        name: of a shipped experiment (`unskew reproduce --list`), or the path of a TOML file.
-        data: a data set of the catalogue, or files of your own; several make one table of data sets and methods.
-        seeds: repetitions of each fold; default: as the experiment says, or 5, or 1 where the data come in folds.
-        folds: those that are run, counted from 1; default: all.
-        out: folder for results; default: `runs/NAME-DATA`.
-        variant: a size of the experiment; default: the one that the data set calls for.
-        options: of the experiment, over what its file says.
-        allow_code: let the file name parts of your own (`"module:Class"`).
-        fresh: run again what is there already: everything, or the methods with these labels.
-        shard: "2/8" runs the second of eight parts; the parts are put together by `merge`.
-        merge: result folders whose finished runs are taken over first.
-        watch: a callable that is told every step and validation of every run, such as `unskew.TensorBoard(folder)`.
-        progress: False for none, or a function that is called with a `State` on the way.
+        name: a shipped experiment (`unskew reproduce --list`), or the path of a TOML file.
+        data: a data set of the catalogue, or your own files; several make one table of data sets and methods.
+        seeds: seeds per fold; default: those of the experiment, otherwise 5, or 1 if the data have folds.
+        folds: the folds to run, from 1; default: all.
+        out: output folder; default: `runs/NAME-DATA`.
+        variant: a variant of the experiment; default: chosen by the data set.
+        options: override settings of the experiment.
+        allow_code: allow the file to name your own parts (`"module:Class"`).
+        fresh: repeat finished runs: all, or the methods with these labels.
+        shard: "2/8" runs the second of eight parts; `merge` combines them.
+        merge: result folders whose finished runs are copied first.
+        watch: a callable that receives every step and validation of every run, such as `unskew.TensorBoard(folder)`.
+        progress: False for none, or a function that receives a `State`.
 
     >>> import unskew
     >>> found = unskew.reproduce("data-statistics", data="world:tiny", jobs=1, out="runs", progress=False)

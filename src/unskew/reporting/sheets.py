@@ -104,12 +104,12 @@ def signed(difference: float) -> str:
 
 
 def interval_text(low: float | None, high: float | None) -> str:
-    """An interval of a difference; nothing where there is none."""
+    """An interval of a difference; nothing if there is none."""
     return NOTHING if low is None or high is None else f"{signed(low)} to {signed(high)}"
 
 
 def p_value(value: float | None) -> Field:
-    """A p-value as it is shown; nothing where there is none."""
+    """A p-value as it is shown; nothing if there is none."""
     if value is None or math.isnan(value):
         return Field(NOTHING)
     return Field("< .001" if value < 0.001 else f"{value:.3f}", value)

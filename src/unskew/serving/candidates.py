@@ -142,7 +142,7 @@ class Candidates:
             row = int(np.setdiff1d(np.arange(len(codes)), first)[0])
             raise ValueError(
                 f"{self._where(table, row, first_row)}: the query has this document already: list each candidate of a "
-                "query once (a table of impressions is no table of candidates)"
+                "query once (a table of impressions is not a table of candidates)"
             )
 
     def _where(self, table: pa.Table, row: int, first_row: int) -> str:

@@ -1,4 +1,4 @@
-"""The card of a model: what it learnt from, what it assumes, what is known of it and what is not.
+"""The card of a model: what it learned from, what it assumes, what is known of it and what is not.
 
 `README.md` has front matter and sits in the model's folder, as pages of models on the Hugging Face Hub do; `card.json`
 says the same for programs. Nothing is in it that is not in the model.
@@ -130,7 +130,7 @@ def card_markdown(card: Card) -> str:
         *(f"- {tag}" for tag in ("learning-to-rank", "unbiased-learning-to-rank", card["method"])),
         "---",
         "",
-        f"# Ranker learnt from clicks by {card['method']}",
+        f"# Ranker learned from clicks by {card['method']}",
         "",
         f"Method: {card['method']} ({card['paper']}). Ranker: {card['ranker']}; a score depends on the "
         f"{card['scores_depend_on']}. Written by unskew {card['version']}.",

@@ -79,7 +79,7 @@ class ExportedTrees(OnScreen):
 
 @dataclass(frozen=True, eq=False)
 class Student:
-    """Trees that learnt from a teacher, and what the engine sends for a missing value."""
+    """Trees that learned from a teacher, and what the engine sends for a missing value."""
 
     booster: Any
     kind: str

@@ -5,7 +5,7 @@
     MODEL/documents.parquet    of click models of ids: the documents that the model knows
     MODEL/history.json         loss terms and validation by step
     MODEL/trees.txt            LightGBM's text, where trees rank (`ranker=trees`); read as data, without LightGBM
-    MODEL/README.md, card.json what the model learnt from, assumes and is known by (see `card`); never read back
+    MODEL/README.md, card.json what the model learned from, assumes and is known by (see `card`); never read back
 
 A folder appears whole or not at all.
 """
@@ -149,7 +149,7 @@ def _build(path: Path, about: Mapping[str, Any], tensors: Mapping[str, Tensor], 
         raise ValueError("an average has one weight per ranker")
     names = about["feature_names"]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError("feature_names is no list of names")
+        raise ValueError("feature_names is not a list of names")
     history = path / "history.json"
     return Model(
         recipe=recipe,
@@ -321,7 +321,7 @@ def _write_json(path: Path, data: Mapping[str, Any]) -> None:
 
 def _read_json(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise FileNotFoundError(f"{path.parent} is no saved model: {path.name} is missing in it")
+        raise FileNotFoundError(f"{path.parent} is not a saved model: {path.name} is missing in it")
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

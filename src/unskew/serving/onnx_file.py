@@ -77,7 +77,9 @@ class OnnxRanker:
         except Exception as error:  # onnxruntime has no class of its own for what it raises
             raise ValueError(f"{name} cannot be read as ONNX ({error}): export it again") from error
         if self.metadata.get("format") not in (FORMAT, FLAT_FORMAT):
-            raise ValueError(f"{name} is no ranker of `unskew export`: its format is {self.metadata.get('format')!r}")
+            raise ValueError(
+                f"{name} is not a ranker of `unskew export`: its format is {self.metadata.get('format')!r}"
+            )
         if not is_whole:
             raise ValueError(damaged)
         self.flat = self.metadata["format"] == FLAT_FORMAT

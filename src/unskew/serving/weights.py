@@ -1,7 +1,7 @@
 r"""Debiased rows for those who stay with trees.
 
 A document that was clicked in $c$ of $n$ showings at position $k$ gets the target $\frac{c}{n p_k}$, an estimate of
-relevance up to a common factor, where $p_k$ is the examination of its position relative to the top as a method learnt
+relevance up to a common factor, where $p_k$ is the examination of its position relative to the top as a method learned
 it. Its weight is $n p_k^2$, bounded variance's inverse up to a factor: rows seen often, high up, count most.
 """
 

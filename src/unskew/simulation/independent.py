@@ -140,14 +140,14 @@ class RealClick(IndependentUser):
 
 @dataclass(kw_only=True, eq=False)
 class PageContext(PositionBased):
-    r"""Is drawn away by attractive neighbours: $P(o) = \theta_k^{\max(1 + s\,\bar a, 0)}$.
+    r"""Is drawn away by attractive neighbors: $P(o) = \theta_k^{\max(1 + s\,\bar a, 0)}$.
 
-    $\bar a$ is the mean attraction of the shown neighbours, the document itself left out, so that only a method that
+    $\bar a$ is the mean attraction of the shown neighbors, the document itself left out, so that only a method that
     looks at the whole list can find the bias.
 
     Attributes:
-        influence: $s$; 0 is the position-based user, below 0 attractive neighbours bring the eye instead.
-        window: how many neighbours on either side count.
+        influence: $s$; 0 is the position-based user, below 0 attractive neighbors bring the eye instead.
+        window: how many neighbors on either side count.
     """
 
     influence: float = 2.0
@@ -156,7 +156,7 @@ class PageContext(PositionBased):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.window < 1:
-            raise ValueError(f"window is the number of neighbours on either side, at least 1, got {self.window}")
+            raise ValueError(f"window is the number of neighbors on either side, at least 1, got {self.window}")
 
     def position_curve(self, n_positions: int) -> Matrix | None:
         return self.base_curve(n_positions) if self.influence == 0 else None

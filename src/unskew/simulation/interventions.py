@@ -23,7 +23,7 @@ def swap_top(showings: Showings, sizes: Index, rng: Generator) -> Showings:
 
 
 def swap_neighbours(showings: Showings, sizes: Index, rng: Generator) -> Showings:
-    """Two neighbours change places; a list of one document stays as it is."""
+    """Two neighbors change places; a list of one document stays as it is."""
     lists, upper, sessions = _spread(showings.sessions, np.maximum(sizes - 1, 1), rng)
     return _swapped(showings, lists, upper, np.minimum(upper + 1, sizes[lists] - 1), sessions)
 

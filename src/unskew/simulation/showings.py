@@ -71,7 +71,7 @@ class Showings:
 
     def merged(self) -> Self:
         """The same lists with equal ones counted together, sorted by query."""
-        if (np.diff(self.queries) > 0).all():  # one list a query: nothing to merge, nothing to sort
+        if (np.diff(self.queries) > 0).all():  # one list per query: nothing to merge, nothing to sort
             return self
         key = np.column_stack([self.queries, self.loggers, self.interventions, self.places])
         first, kind = unique_rows(key)

@@ -124,11 +124,11 @@ def simulate(
         user: who clicks, or the name; fitted to `train` unless fitted already.
         sessions: showings of each query, one number for all or one each.
         n_shown: documents shown; shorter lists are masked.
-        interventions: share of the sessions in which the order is changed on purpose, by name.
+        interventions: share of the sessions to randomize, by name of the intervention.
         joint: keep which documents were clicked together.
         drop_clickless: leave sessions without a click out of the log; implies `joint`.
         record: how looks are recorded in the log, options of `Record`, e.g. `{"misses": 0.2}`; default: not at all.
-        display_probabilities: log how likely the policy shows each document where it stands.
+        display_probabilities: log the probability with which the policy shows each document at its position.
         train: judged data that policy and user are fitted to; default: `judged` itself.
         chunk: queries in work at a time; neither it nor `threads` changes the log.
         progress: called with the sessions done and the sessions in all.

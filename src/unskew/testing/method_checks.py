@@ -63,7 +63,9 @@ def check_method(method: type[Method], /, **hyper: Any) -> dict[str, str]:
     make = maker(method, **hyper)
     exempt = dict(make().exempt)
     strangers = [name for name in exempt if name not in CHECKS]
-    assert not strangers, f"{method.__name__} is exempt from '{strangers[0]}', which is no check: {', '.join(CHECKS)}"
+    assert not strangers, (
+        f"{method.__name__} is exempt from '{strangers[0]}', which is not a check: {', '.join(CHECKS)}"
+    )
     for name, check in CHECKS.items():
         if name in exempt:
             continue
@@ -150,7 +152,7 @@ def distinct_documents_agree(make: Maker) -> None:
 
 
 def padding_changes_nothing(make: Maker) -> None:
-    """Neither loss nor scores nor what is learnt."""
+    """Neither loss nor scores nor what is learned."""
     results = []
     for change in (lambda lists: lists, widened):
         method = make().double().train()

@@ -23,7 +23,7 @@ class Boosting:
     leaves: int = 63
     learning_rate: float = 0.1
     rows_in_leaf: int = 5
-    features: int | None = None  # that a tree may look at, drawn anew for each; None: all
+    features: int | None = None  # that a tree may look at, drawn again for each; None: all
 
     def __post_init__(self) -> None:
         for name in ("trees", "leaves", "rows_in_leaf"):

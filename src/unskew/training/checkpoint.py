@@ -99,7 +99,7 @@ def load_checkpoint(
     if "data" in differing:
         raise ValueError(
             f"checkpoint {path} was written while learning from other data: the log, or the judged data, has changed "
-            "since. Delete the checkpoint to start anew with the data as they are, or put the old data back"
+            "since. Delete the checkpoint to start again with the data as they are, or put the old data back"
         )
     if differing:
         key = differing[0]

@@ -55,7 +55,7 @@ def add_up(shares: Tensor, parameters: Sequence[nn.Parameter]) -> Tensor:
 
 @contextmanager
 def file_of_first(path: Path) -> Iterator[Path | None]:
-    """A file of the first process, for all: the others, perhaps on other machines, get a copy; None: there is none."""
+    """A file of the first process, for all: the others, maybe on other machines, get a copy; None if there is none."""
     if not several():
         yield path if path.exists() else None
         return

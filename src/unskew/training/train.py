@@ -59,7 +59,7 @@ def train(
     Args:
         validate: a number, higher is better, asked every `settings.validate_every` steps and at the end of a stage.
         progress: told after every step that is recorded.
-        checkpoint: file to write to on the way, and to go on from where it exists. With one, SIGTERM and Ctrl-C end
+        checkpoint: file for checkpoints; an existing one is resumed. With one, SIGTERM and Ctrl-C end
             the run after its step, with the checkpoint written (`stopping.Stopped`).
         fingerprint: what else must be the same for a run to go on, e.g. hyper-parameters.
         watch: told after every step, and again when that step was validated.
@@ -318,7 +318,7 @@ def _fingerprint(
     settings: Settings,
 ) -> dict[str, Any]:
     def content(batches: Batches) -> str:
-        """SHA-256 of all that is learnt from."""
+        """SHA-256 of all that is learned from."""
         if isinstance(batches, ClickBatches):
             return batches.log.digest
         if isinstance(batches, ShardBatches):

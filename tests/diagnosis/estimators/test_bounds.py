@@ -131,7 +131,7 @@ def test_the_least_slope_is_that_of_a_fine_grid(first, second):
 @settings(max_examples=100, deadline=None)
 @given(st.lists(rates, min_size=3, max_size=3), st.lists(rates, min_size=3, max_size=3), rates, rates, rates, rates)
 def test_no_model_that_fits_is_flatter(o_one, o_other, r_one, r_other, m_one, m_other):
-    """Any learnt relevance up to 1 that leaves observation a probability."""
+    """Any learned relevance up to 1 that leaves observation a probability."""
     clicks = r_one * np.array(o_one), r_other * np.array(o_other)
     models = [rate / max(learnt, rate.max()) for rate, learnt in zip(clicks, (m_one, m_other), strict=True)]
     slope = np.abs(models[0] - models[1]).max() / 2.0
@@ -178,7 +178,7 @@ def test_with_enough_cancelling_every_model_that_fits_orders_the_two_rightly(cur
 def test_at_the_boundary_of_cancelling_the_worst_models_tie():
     t = least_cancel([1.0], [0.0], (0.8, 0.4), [0.5], alpha=0.0)
     assert t == 0.5
-    assert_allclose(0.4 * 0.5 / t, 0.8 * 0.5)  # the highest that low can be learnt, the lowest that high can be
+    assert_allclose(0.4 * 0.5 / t, 0.8 * 0.5)  # the highest that low can be learned, the lowest that high can be
 
 
 def test_the_paper_s_own_setting_never_satisfies_theorems_3_and_4_together():

@@ -283,7 +283,7 @@ def test_a_column_without_levels_is_refused():
     log = replace(log, bias={"age": BiasColumn(np.zeros(log.n_lists, dtype=np.float32))})
     with pytest.raises(ValueError, match="by='age' holds numbers"):
         estimate_by(log, "age")
-    with pytest.raises(ValueError, match="by='device' is no bias column of the log; there are: age"):
+    with pytest.raises(ValueError, match="by='device' is not a bias column of the log; there are: age"):
         estimate_by(log, "device")
 
 
@@ -400,7 +400,7 @@ def test_a_curve_prints_as_a_table():
 
 
 def test_positions_are_compared_within_a_version():
-    """A document at the top with one price and below with another is no experiment, unless that is asked for."""
+    """A document at the top with one price and below with another is not an experiment, unless that is asked for."""
     log = ClickLog(
         features=np.array([[1.0], [2.0]], dtype=np.float32),  # two prices of one document
         versions=np.array([[0], [1]], dtype=np.int32),

@@ -112,7 +112,7 @@ class ClickLog(Displayed):
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """Names of the features and of the context; none where features have no names."""
+        """Names of the features and of the context; none if features have no names."""
         if not self.context_names:
             return self.feature_names
         return (*(self.feature_names or (f"feature_{i}" for i in range(self.n_features))), *self.context_names)
@@ -401,7 +401,7 @@ class ClickLog(Displayed):
             X: a matrix or table of features; columns of a table name the features, text in them is a category.
             clicks: 0 or 1 for each row, counts with `sessions`, feedback such as dwell time if `graded`.
             group: number of rows of each list, list after list.
-            position: 0-based place of each row; default: rows of a list stand in shown order.
+            position: position of each row, from 0; default: the rows of a list are in shown order.
             sessions: how often each list was shown, when clicks are counts.
             query: instead of `group`, the list's id in each row, in any order.
             weight: weight of each list's one session, when sessions do not count alike.

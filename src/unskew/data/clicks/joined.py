@@ -31,7 +31,7 @@ def join_logs(logs: Sequence[ClickLog]) -> ClickLog:
     queries = [log.document_queries + start for log, start in zip(logs, first_query, strict=True)]
 
     def stacked(name: str) -> Any:
-        """A field of all logs, one below the other; None where one of them lacks it."""
+        """A field of all logs, one below the other; None if one of them lacks it."""
         parts = [part for log in logs if (part := getattr(log, name)) is not None]
         if len(parts) < len(logs):
             return None

@@ -57,7 +57,7 @@ def _feedback(
 ) -> tuple[NDArray, NDArray]:
     """Clicks of each row, and sessions of each list, or the weight of its one session."""
     if sessions is not None and weight is not None:
-        raise ValueError("pass sessions (clicks are counts) or weight (one session a list), not both")
+        raise ValueError("pass sessions (clicks are counts) or weight (one session per list), not both")
     values = _vector(clicks, len(lists), "clicks", "per row")
     check_values(values, np.isfinite(values) & (values >= 0), "clicks", "clicks are counted from 0")
     shown = np.ones(n_lists)

@@ -202,7 +202,7 @@ def open_log(folder: str | Path) -> LogFolder:
     place = remote(path)
     if not (about_path.is_file() if place is None else place.exists(ABOUT)):
         raise FileNotFoundError(
-            f"{path} is no click log: log.json is missing in it (make one with unskew ingest, or unskew simulate)"
+            f"{path} is not a click log: log.json is missing in it (make one with unskew ingest, or unskew simulate)"
         )
     try:
         about = json.loads(about_path.read_text(encoding="utf-8") if place is None else place.read(ABOUT))

@@ -123,7 +123,7 @@ def own_name(name: str | Mapping[str, str | Path]) -> str:
 
 
 def own_files(name: str) -> dict[str, str]:
-    """The files of a data set of one's own, by split; empty for names of the catalogue."""
+    """The files of a data set of your own, by split; empty for names of the catalogue."""
     if is_known(name):
         return {}
     form = OWN_FILES.fullmatch(name)

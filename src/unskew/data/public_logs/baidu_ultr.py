@@ -76,7 +76,7 @@ def read_baidu_clicks(path: FilePath, features: Sequence[str] | None = None) -> 
         "document": lists[document],
         "position": pa.array(position - 1),
         "click": lists["click"],
-        **{name: lists[name].cast(pa.string()) for name in optional},  # a kind is no number
+        **{name: lists[name].cast(pa.string()) for name in optional},  # a kind is not a number
         **{name: lists[name] for name in names},
     }
     return pa.table(columns)

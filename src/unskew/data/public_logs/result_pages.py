@@ -1,8 +1,8 @@
 """Result pages of public click logs: which are kept, how they are split, and judged queries by frequency.
 
-Pages are a pyarrow table with one row a shown document: `session` (a number for each showing of a page), `query`,
-`document`, `position` (0 is the top), `click` (0 or 1), features, and what else a reader knows. `ClickLog.from_table`
-takes such a table as it is.
+Pages are a pyarrow table with one row per shown document: `session` (a number per showing of a page), `query`,
+`document`, `position` (0 is the top), `click` (0 or 1), features, and other columns of the source.
+`ClickLog.from_table` accepts such a table.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def numbered_lines(path: str | PathLike[str]) -> Iterator[tuple[str, str]]:
                 if line.strip():
                     yield f"{file}, line {number}", line.rstrip("\r\n")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{file} is no text: {error}") from error
+        raise ValueError(f"{file} is not text: {error}") from error
     except BAD_GZIP as error:
         raise ValueError(f"{file}: the gzip file is damaged or cut short ({error}), get it again") from error
 

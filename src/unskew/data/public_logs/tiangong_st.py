@@ -199,7 +199,7 @@ def _pages(path: FilePath) -> Iterator[tuple[str, ElementTree.Element]]:
                 elif event == "end" and element.tag == "session":
                     element.clear()
         except ElementTree.ParseError as error:
-            raise ValueError(f"{path} is no XML: {error}") from error
+            raise ValueError(f"{path} is not XML: {error}") from error
         except BAD_GZIP as error:
             raise ValueError(f"{path}: the gzip file is damaged or cut short ({error}), get it again") from error
 

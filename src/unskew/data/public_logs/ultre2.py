@@ -187,7 +187,7 @@ def _read_frequencies(file: FilePath) -> dict[str, int]:
     try:
         buckets = json.loads(Path(file).read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{file} is no JSON: {error}") from error
+        raise ValueError(f"{file} is not JSON: {error}") from error
     if not isinstance(buckets, dict) or not all(type(value) is int for value in buckets.values()):
         raise ValueError(f'{file} must map queries to buckets of frequency: {{"query": 0, ...}}')
     return buckets

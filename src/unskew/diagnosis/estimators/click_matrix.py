@@ -32,7 +32,7 @@ class ClickMatrix(Displayed):
 
     kinds: tuple[str, ...]  # rows: "grade 0", …
     positions: Index  # columns
-    rates: Matrix  # [kinds, positions], clicks an impression
+    rates: Matrix  # [kinds, positions], clicks per impression
     impressions: Matrix  # [kinds, positions]
     dispersion: float = 1.0  # variance of clicks relative to independent ones of equal rate; at least 1
     covariances: Matrix | None = None  # [kinds, positions, positions], of log rates, where they are no plain counts

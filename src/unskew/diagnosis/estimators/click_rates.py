@@ -1,6 +1,6 @@
-r"""Click-through by position: clicks a showing, with an interval over queries.
+r"""Click-through by position: clicks per impression, with an interval over queries.
 
-What stands at a position and what the position does are both in it: it is no examination curve. Queries are drawn
+What stands at a position and what the position does are both in it: it is not an examination curve. Queries are drawn
 together with all their sessions, so the interval is wider than that of independent coin tosses.
 """
 

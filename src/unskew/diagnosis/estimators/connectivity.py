@@ -110,7 +110,7 @@ def connectivity(
 def connectivity_by(log: ClickLog, column: str) -> Connectivity:
     """Whether positions and the levels of a bias column, as one factor, are linked by documents."""
     if column not in log.bias:
-        raise ValueError(f"'{column}' is no bias column of the log; there are: {', '.join(log.bias) or 'none'}")
+        raise ValueError(f"'{column}' is not a bias column of the log; there are: {', '.join(log.bias) or 'none'}")
     levels = log.bias[column].levels
     if levels is None:
         raise ValueError(f"bias column '{column}' holds numbers: cut it into a few classes to compare them")
@@ -189,7 +189,7 @@ def _tree(rates: ClickRates, parts: list[list[int]], n_sessions: float, *, by: s
         for second in range(first + 1, len(parts)):
             links = [_link(a, b, rate, n_sessions) for a in parts[first] for b in parts[second]]
             cost = {"share": lambda link: link.share, "merge": lambda link: 2 - link.rate_ratio}[by]
-            # Of equally good ones, neighbours: they are swapped with the least harm.
+            # Of equally good ones, neighbors: they are swapped with the least harm.
             best = min(links, key=lambda link: (cost(link), abs(link.one - link.other)))
             chosen[first, second] = best
             costs[first, second] = cost(best) * (1 + 1e-6 * abs(best.one - best.other))

@@ -3,7 +3,7 @@ r"""Coupling: does examination depend on the document's features, and how much?
 Documents that were shown at several positions tell: if examination depends on the position alone, a document's clicks
 are spread over its positions as $p_{dk} \propto n_{dk}\theta_k$, whatever its relevance; $n_{dk}$ are its showings.
 Coupling bends that: $p_{dk} \propto n_{dk}\,\theta_k^{1 + u(x_d)}$, the paper's own form (LBD, section 6.1), where the
-pull $u$ is linear in standardized features. The direction of $u$ is learnt on one half of the queries, by one step of
+pull $u$ is linear in standardized features. The direction of $u$ is learned on one half of the queries, by one step of
 ridge regression from no coupling. The other half tests it: it fits a curve of its own and asks with a score test
 whether the clicks follow $u$. Then the halves change places. The test needs the right means only, not independent
 clicks, since its variance is that between queries.

@@ -43,7 +43,7 @@ class Looks:
 
 
 def looks(log: ClickLog, *, seed: int = 0) -> Looks:
-    """The record of looks, and what is wrong with it; refused where there is none."""
+    """The record of looks, and what is wrong with it; refused if there is none."""
     _, sessions = recorded(log)
     alarms, refused, curve = None, None, None
     try:

@@ -159,7 +159,7 @@ def estimate_by(
     How much the levels differ at the top is not estimated: relevance and examination cannot be told apart there.
     """
     if by not in log.bias:
-        raise ValueError(f"by='{by}' is no bias column of the log; there are: {', '.join(log.bias) or 'none'}")
+        raise ValueError(f"by='{by}' is not a bias column of the log; there are: {', '.join(log.bias) or 'none'}")
     column = log.bias[by]
     if column.levels is None:
         raise ValueError(f"by='{by}' holds numbers, a curve is estimated for each level: cut it into a few classes")

@@ -28,7 +28,7 @@ class Traffic:
     n_lists: int
     n_queries: int  # with a list
     n_documents: int
-    compaction: float  # sessions a row
+    compaction: float  # sessions per row
     orders_per_query: float  # distinct lists, the mean over queries
     one_order: float  # share of the queries that were shown one list only
     never_shown: float  # share of the candidates
@@ -75,17 +75,17 @@ def traffic(log: ClickLog) -> Traffic:
 
 @dataclass(frozen=True)
 class CappedUsers:
-    """What a cap on sessions a user took off."""
+    """What a cap on sessions per user took off."""
 
     n_users: int
     n_capped: int
-    most: float | None  # sessions a user may have; None: no cap
+    most: float | None  # maximum of sessions per user; None: no cap
     sessions_dropped: float
     impressions_dropped: float
     clicks_dropped: float
     heaviest: str  # the user with most sessions, before the cap
     heaviest_share: float  # of all sessions
-    heaviest_rate: float  # clicks an impression: a robot clicks nothing, or everything
+    heaviest_rate: float  # clicks per impression: a robot clicks nothing, or everything
 
 
 def heavy_users(log: ClickLog, column: str, most: float | None = None) -> CappedUsers:
@@ -132,7 +132,7 @@ def _users(log: ClickLog, column: str) -> tuple[NDArray[np.int64], NDArray[np.fl
     """The user of each list, the sessions of each user, and the users' names."""
     if column not in log.bias:
         raise ValueError(
-            f"'{column}' is no bias column of the log (there are: {', '.join(log.bias) or 'none'}): users are seen "
+            f"'{column}' is not a bias column of the log (there are: {', '.join(log.bias) or 'none'}): users are seen "
             "only if the log was made with their column, or cap them in the table of impressions"
         )
     entry = log.bias[column]
