@@ -12,12 +12,13 @@ from unskew.cli import app
 
 ROOT = Path(__file__).parent.parent
 # Each page runs by itself, in a folder of its own.
-PAGES = ["README.md", "docs/propensities.md", "docs/diagnose.md"]  # docs/guide.md: tests/test_guide.py
+# Others: tests/test_guide.py, tests/test_pages.py.
+PAGES = ["README.md", "docs/quickstart.md", "docs/propensities.md", "docs/diagnose.md", "docs/attention.md"]
 
 
 def blocks(page):
     text = (ROOT / page).read_text(encoding="utf-8")
-    return re.findall(r"^```(python|bash)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return re.findall(r"^```(python|bash|sh)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("page", PAGES)

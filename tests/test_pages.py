@@ -1,0 +1,101 @@
+"""Every command of every page is one that the command line accepts; commands with placeholders are run on small data.
+
+Pages whose blocks run as written are in `test_readme.py`, `test_guide.py`, `test_contributing.py`, `test_export.py` and
+`test_reproduce.py`.
+"""
+
+import re
+import shlex
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from unskew.cli import COMMANDS, app, command_function
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Experiments take minutes: their names and options are checked below, and tests/papers runs them in small.
+NOT_RUN = {"reproduce"}
+FAST = {
+    "train": ["--set", "steps=2", "--set", "hidden=4", "--overwrite"],
+    "compare": ["--set", "steps=2", "--seeds", "1", "--jobs", "1", "--out", "compared"],
+    "auto": ["--set", "steps=2", "--force", "--overwrite"],
+    "diagnose": ["--quick"],
+    "ingest": ["--overwrite"],
+    "simulate": ["--sessions", "4"],
+}
+# What stands for the placeholders of a page: made before its first command.
+PREPARED = {
+    "ingest.md": [],
+    "daily.md": [
+        "unskew ingest events.parquet --features features.parquet --time timestamp --period day --out today",
+        "unskew train today --method dla --out yesterday",
+    ],
+    "selection.md": ["unskew ingest events.parquet --features features.parquet --out LOG"],
+    "choosing.md": ["unskew ingest events.parquet --features features.parquet --out LOG"],
+}
+INSTEAD = {"DATA": "world:tiny", "world:small": "world:tiny", "2026-11-10": "2024-01-01"}
+
+
+def commands(page):
+    """Command lines of all code blocks, fenced or indented; comments and continued lines taken care of."""
+    text = page.read_text(encoding="utf-8")
+    fenced = re.findall(r"^```(?:bash|sh)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    indented = re.findall(r"^ {4}(unskew .*)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.M)
+    lines = [line for block in fenced for line in block.replace("\\\n", " ").splitlines()] + indented
+    return [line for line in lines if line.startswith("unskew ")]
+
+
+def words_of(line):
+    words = shlex.split(line.partition(" > ")[0], comments=True)
+    return words[1:]
+
+
+LINES = [(page.name, line) for page in PAGES for line in commands(page)]
+
+
+@pytest.mark.parametrize(("page", "line"), LINES, ids=[f"{page}-{number}" for number, (page, _) in enumerate(LINES)])
+def test_every_command_of_every_page_is_accepted(page, line):
+    name, *rest = words_of(line)
+    assert name in COMMANDS, line
+    import typer
+
+    single = typer.Typer()
+    single.command(name)(command_function(name))
+    get_command(single).make_context(name, list(rest))  # raises what the command line would refuse
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """Event and feature tables with every column that the pages name."""
+    folder = tmp_path_factory.mktemp("tables")
+    made = "simulate world:tiny --sessions 8 --intervene shuffle=0.3 --seed 1 --out made"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for line in (made, "events made --out events.parquet --features features.parquet"):
+            assert CliRunner().invoke(app, line.split(), catch_exceptions=False).exit_code == 0
+    events = pq.read_table(folder / "events.parquet")
+    clicked = events["clicked"].to_numpy()
+    for column in ("add_to_cart", "purchase"):
+        events = events.append_column(column, pa.array(clicked))
+    pq.write_table(events, folder / "events.parquet")
+    (folder / "users.txt").write_text("nobody\n", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("page", PREPARED)
+def test_commands_with_placeholders_run_on_small_data(page, tables, tmp_path, monkeypatch):
+    for name in ("events.parquet", "features.parquet", "users.txt"):
+        (tmp_path / name).write_bytes((tables / name).read_bytes())
+    monkeypatch.chdir(tmp_path)
+    for line in [*PREPARED[page], *commands(ROOT / "docs" / page)]:
+        name, *rest = words_of(line)
+        if name in NOT_RUN:
+            continue
+        rest = [INSTEAD.get(word, word) for word in rest]
+        result = CliRunner().invoke(app, [name, *rest, *FAST.get(name, [])])
+        assert result.exit_code == 0, f"{line}\n{result.output}\n{result.exception}"
