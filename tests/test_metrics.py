@@ -28,7 +28,7 @@ def value(name, scores, grades):
 
 
 def in_order(name, grades):
-    """The metric of documents that stand in this order."""
+    """The metric of documents that are in this order."""
     return value(name, -np.arange(len(grades)), grades)
 
 

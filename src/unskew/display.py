@@ -102,7 +102,7 @@ def new_axes(ax: Any = None) -> Any:
 def draw_intervals(
     rows: Sequence[tuple[str, float, float | None, float | None]], x_label: str, ax: Any = None, *, origin: bool = True
 ) -> Any:
-    """Numbers with intervals, one line for each (label, value, low, high), the first on top.
+    """Numbers with intervals, one line for each (label, value, low, high), the first at the top.
 
     Args:
         origin: draw a line at 0, where there is no difference.

@@ -219,7 +219,7 @@ def _widened(lists: ClickedLists, n_docs: int) -> ClickedLists:
 
 
 def _distinct(lists: ClickedLists) -> Distinct:
-    """The rows of lists; where none is known to stand in two places, each place has its own."""
+    """The rows of lists; where none is known to be in two places, each place has its own."""
     if lists.distinct is not None:
         return lists.distinct
     n_places = lists.n_lists * lists.n_docs

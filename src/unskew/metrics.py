@@ -9,7 +9,7 @@ list. `measure` computes several metrics from one sort. Conventions, the same fo
   `rbp` has a patience of 0.8, and `rbp(patience=0.5)` moves that.
 * **Cut-off.** `@k` looks at the first k documents. A list shorter than k is not skipped: `p@k` divides by k, and an
   ideal list for `ndcg@k` is as long as it is. `ap@k` divides by all relevant documents, as trec_eval does.
-  In `arp@k` every document below k counts as if it stood at k + 1, so that pushing a relevant document out of the top
+  In `arp@k` every document below k counts as if it was at k + 1, so that pushing a relevant document out of the top
   never helps. (Dropping it from both sums instead, as some programs do, rewards exactly that.)
 * **Ties.** The value is the exact mean over all orders of documents with equal scores. So it does not depend on the
   order in a file, which often follows the grades, and a scorer that says the same for all gets what chance gets.
@@ -18,7 +18,7 @@ list. `measure` computes several metrics from one sort. Conventions, the same fo
 * **Shown or not.** `ndcg@10:shown` looks only at the documents that the logging policy showed, `ndcg@10:never_shown` at
   the others: is a ranker that learned from ten of a hundred candidates any good on the ninety? Both need to be told
   which documents those are (`shown` of `evaluate`).
-* **Padding** never counts, whatever stands in it. Scores that are not finite are an error.
+* **Padding** never counts, whatever is in it. Scores that are not finite are an error.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def _ap(ranking: Ranking, metric: Metric) -> Tensor:
     relevant = _relevance(ranking, metric)
 
     def in_ties(_: Tensor, ties: Ties) -> Tensor:
-        # One of the group's r relevant documents stands at this rank with probability r / n; then each place above it
+        # One of the group's r relevant documents is at this rank with probability r / n; then each place above it
         # in the group holds another one with probability (r - 1) / (n - 1).
         here = relevant[ties.lists]
         found = ties.total(here)

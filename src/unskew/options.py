@@ -1,6 +1,6 @@
 """Options: the one checker of their names, types and ranges.
 
-What an option may be stands in the signature or the dataclass that takes it, as an annotation:
+What an option may be is in the signature or the dataclass that takes it, as an annotation:
 
 >>> check(0.0, Annotated[float, Limits(above=0)] | None, "learning_rate")
 Traceback (most recent call last):

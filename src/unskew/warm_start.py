@@ -38,16 +38,16 @@ def start_recipe(recipe: Recipe, start: Model) -> Recipe:
         if wanted != had:
             raise ValueError(
                 f"the model to start from has {what} {had}, the recipe {wanted}: keep the model's {what}, or train "
-                "anew without it"
+                "again without it"
             )
     if start.others:
         raise ValueError(
             f"the model to start from is an average of rankers ({start.name}): start from one of its methods, or train "
-            "anew without it"
+            "again without it"
         )
     if start.vocabulary is not None:
         raise ValueError(
-            f"this {start.recipe.method} knows documents by their ids, and tomorrow's are others: train it anew, "
+            f"this {start.recipe.method} knows documents by their ids, and tomorrow's are others: train it again, "
             "or start from a model that goes by features only"
         )
     carried = {name: start.recipe.hyper_parameters.get(name) for name in recipe.method_class.estimated}

@@ -17,7 +17,7 @@ def test_differences_are_paired_and_their_intervals_hold_for_all_methods_at_once
     difference, least, most = mean_interval(1 + 0.1 * NOISE, level=1 - 0.05 / 2)
     a = found[1]
     assert (a.difference, a.least, a.most) == pytest.approx((difference, least, most))
-    assert [entry.verdict for entry in found] == ["–", "better", "not told apart"]
+    assert [entry.verdict for entry in found] == ["–", "better", "no clear difference"]
 
 
 def test_where_lower_is_better_a_negative_difference_wins():

@@ -1,4 +1,4 @@
-"""Rankers of other programs are rows beside ours."""
+"""Rankers of other programs are rows alongside ours."""
 
 import re
 

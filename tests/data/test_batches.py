@@ -139,7 +139,7 @@ def test_an_epoch_holds_every_list_once_in_batches_of_nearly_equal_size():
 
 
 def names_of(lists):
-    """Lists told apart by their documents, clicks and sessions."""
+    """Lists distinguished by their documents, clicks and sessions."""
     numbers = torch.cat([lists.features[..., 0], lists.clicks, lists.sessions.unsqueeze(-1)], dim=1)
     return [tuple(value for value in row if value) for row in numbers.tolist()]
 

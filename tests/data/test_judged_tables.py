@@ -1,4 +1,4 @@
-"""Judged data from tables: features beside the grades or joined, numbers, truths and text, missing values."""
+"""Judged data from tables: features alongside the grades or joined, numbers, truths and text, missing values."""
 
 import numpy as np
 import pyarrow as pa

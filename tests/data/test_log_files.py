@@ -358,7 +358,7 @@ def test_columns_that_do_not_fit_together_are_refused(tmp_path):
         (lambda _: b"\xff\xfe", r"log\.json is damaged"),
         (
             lambda data: data.replace(b'"version": 2', b'"version": 1'),
-            "version 1 of the format, this release reads version 2: make the log anew from its source",
+            "version 1 of the format, this release reads version 2: make the log again from its source",
         ),
         (lambda data: data.replace(b'"graded"', b'"graduated"'), r"log\.json is damaged, or was changed by hand"),
     ],

@@ -90,7 +90,7 @@ class TestRows:
 
     def test_a_log_without_a_top_is_refused(self, tmp_path):
         rows = [(*row[:3], row[3] + 4, *row[4:]) for row in ROWS]
-        refused("nothing stands at position 0 or 1, the lowest is 5", events(tmp_path, rows=rows), tmp_path)
+        refused("nothing is at position 0 or 1, the lowest is 5", events(tmp_path, rows=rows), tmp_path)
 
     def test_a_column_that_is_wrong_for_most_rows_is_refused(self, tmp_path):
         rows = [(*row[:4], None, row[5]) for row in ROWS[:6]] + ROWS[6:]

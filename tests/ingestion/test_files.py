@@ -21,7 +21,7 @@ FAR_DOWN = 21_000  # lines, beyond those from which DuckDB guesses types
 
 
 def run(place, columns=None, **options):
-    """What an ingestion of a file says; the log stands beside it."""
+    """What an ingestion of a file says; the log stands alongside it."""
     tables = place if isinstance(place, Tables) else Tables(place)
     out = tables.events.parent / "log"
     return ingest(tables, out, columns, Options(threads=1, **options), overwrite=True)

@@ -284,7 +284,7 @@ class TestFeaturesAsShown:
         assert rows_of(log) == rows_of(other)
 
     def test_context_that_differs_within_a_showing_is_refused(self, tmp_path):
-        with pytest.raises(ValueError, match="column 'hour' differs within a showing"):
+        with pytest.raises(ValueError, match="column 'hour' differs within an impression"):
             run_table(changed(hour=[1, 2, 3, 3, 4]), tmp_path, Columns(context=["hour"]))
 
     def test_periods_need_times(self, tmp_path):

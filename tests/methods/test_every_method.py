@@ -159,8 +159,8 @@ def graded_documents(rng, taste, n_queries=60):
 def worlds(seed, *, permuted):
     """A log of lists in random order, judged queries like it, and judged queries to test on.
 
-    Users see everything alike: else a list with its best document on top would get more clicks, wherever they end up,
-    and `ipw`, which lets clicks further down weigh more, would rightly learn to prefer the other documents.
+    Users see everything alike: else a list with its best document at the top would get more clicks, wherever they end
+    up, and `ipw`, which lets clicks further down weigh more, would rightly learn to prefer the other documents.
     """
     rng = np.random.default_rng([seed, 7])
     taste = rng.normal(size=WIDE)

@@ -55,7 +55,7 @@ def two_lists(clicks, sessions, **fields):
 def test_effects_are_added_once_for_every_session():
     log = two_lists([[4, 2, 1], [1, 1, 0]], [10, 2])
     corrected = correct_clicks(log, np.array([[0.0, 0.1, 0.95], [0.0, 0.75, 9.0]]))
-    # 2 + 10 * .1, 1 + 10 * .95 (more than there were sessions), 1 + 2 * .75; what stands in padding is nothing
+    # 2 + 10 * .1, 1 + 10 * .95 (more than there were sessions), 1 + 2 * .75; what is in padding is nothing
     assert_allclose(corrected.clicks, [[4, 3, 10.5], [1, 2.5, 0]], rtol=1e-6)
     assert corrected.graded
     assert corrected.patterns is None
@@ -155,7 +155,7 @@ def test_without_interventions_it_says_which_command_makes_them(simulation):
         policy_scores=None,
         patterns=None,
     )
-    with pytest.raises(ValueError, match="no document on top and others below"):
+    with pytest.raises(ValueError, match="no document at the top and others below"):
         estimate_effects(simulation.log, only_top)
 
 

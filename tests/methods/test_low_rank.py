@@ -281,7 +281,7 @@ def test_clicks_of_this_form_are_learnt_up_to_the_number_that_is_open():
     lists, relevance = truth_of_power_form()
     method = learnt_on(lists, choose="pinned")
     trait = 0.4 * (lists.features[..., 1] - lists.features[..., 2])
-    assert error_of(method, lists, relevance + trait * THETA[0].log()) < 0.01  # clicks on top
+    assert error_of(method, lists, relevance + trait * THETA[0].log()) < 0.01  # clicks at the top
     assert error_of(method, lists, relevance) > 0.3
     assert_close(method.examination(), THETA / THETA[0], rtol=0, atol=0.02)
     assert_close(shares(method, lists), lists.clicks / lists.clicks.sum(-1, keepdim=True), rtol=0, atol=1e-3)
@@ -368,7 +368,7 @@ def test_the_uncorrelated_number_belongs_to_the_state_that_validation_keeps(log,
 
 
 def seen_log(lists, relevance, level="seen"):
-    """A log of the same documents, all surely seen: clicks follow relevance alone."""
+    """A log of the same documents, all certainly examined: clicks follow relevance alone."""
     n_lists, n_docs = lists.mask.shape
     return ClickLog(
         features=lists.features.numpy().reshape(-1, N_FEATURES).astype(np.float32),

@@ -1,4 +1,4 @@
-"""Tables: ours beside the paper's."""
+"""Tables: ours alongside the paper's."""
 
 import numpy as np
 

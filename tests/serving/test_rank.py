@@ -118,7 +118,7 @@ def test_a_query_in_two_places_is_refused_or_sorted(tmp_path):
     mixed = TABLE.take([0, 3, 1, 4, 2])
     said = refusal(mixed, tmp_path)
     path = tmp_path / "candidates.parquet"
-    assert f"query hats stands in several places, at {path}, row 0, and again at {path}, row 2" in said
+    assert f"query hats is in several places, at {path}, row 0, and again at {path}, row 2" in said
     assert "--sort" in said
     _, ranking = rank(mixed, tmp_path, sort=True)
     expected = pa.table(RANKED)

@@ -30,7 +30,7 @@ def test_plackett_luce_is_the_sum_over_all_orders() -> None:
 
 
 def test_interventions_move_probability() -> None:
-    one_order = np.eye(3)[None]  # document i stands at position i
+    one_order = np.eye(3)[None]  # document i is at position i
     swapped = after_interventions(one_order, np.array([3]), {"swap_top": 0.3})[0]
     assert_allclose(swapped, [[0.8, 0.1, 0.1], [0.1, 0.9, 0.0], [0.1, 0.0, 0.9]])
     assert_allclose(after_interventions(one_order, np.array([3]), {"shuffle": 1.0})[0], np.full((3, 3), 1 / 3))

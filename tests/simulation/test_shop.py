@@ -1,4 +1,4 @@
-"""The made-up shop: as messy as it says, and the same for the same seed."""
+"""The simulated shop: as messy as it says, and the same for the same seed."""
 
 import json
 

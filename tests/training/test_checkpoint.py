@@ -50,7 +50,7 @@ SETTINGS = Settings(steps=12, batch_size=5, validate_every=2)
 
 
 def train_with_stops(path, stops, settings=SETTINGS, name="dla", validate=lambda method: None, **hyper):
-    """Training that is interrupted at these steps, each time begun anew from the file alone."""
+    """Training that is interrupted at these steps, each time begun again from the file alone."""
     method = None
     for number, step in enumerate([*stops, None]):
         method = new_method(name, seed=number, **hyper)  # the file must bring everything, the start included

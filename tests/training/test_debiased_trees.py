@@ -36,7 +36,7 @@ def test_a_target_is_clicks_over_examination_and_counts_by_how_often_it_was_exam
     )
     rows, targets, weights = debiased_targets(log, np.array([1.0, 0.5]))
     by_size = {float(size): (target, weight) for (size,), target, weight in zip(rows, targets, weights, strict=True)}
-    # a: clicked at both positions, (1 + .5) / (1 + .25); b: clicked on top only, 1 / (1 + .25)
+    # a: clicked at both positions, (1 + .5) / (1 + .25); b: clicked at the top only, 1 / (1 + .25)
     assert by_size == {1.0: (pytest.approx(1.2), 1.0), 2.0: (pytest.approx(0.8), 1.0)}
 
 

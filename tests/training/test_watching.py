@@ -24,7 +24,7 @@ def test_a_callable_is_told_every_step_and_every_validation():
 
 
 class Notes:
-    """Writes what it is told beside the results: sent to worker processes."""
+    """Writes what it is told alongside the results: sent to worker processes."""
 
     def __init__(self, folder, title=""):
         self.folder, self.title = folder, title

@@ -30,7 +30,7 @@ def tune(
 ) -> None:
     """Train a model further on judged queries; cross-validation chooses how long.
 
-    A run that was cut off goes on where it was.
+    an interrupted run resumes.
     """
     check_folder(out, ABOUT, overwrite=overwrite)
     checkpoint = out.with_name(f".{out.name}.tuning")

@@ -46,7 +46,7 @@ class Standing:
     def verdict(self) -> str:
         if self.difference is None:
             return NOTHING
-        return "better" if self.beats else "not told apart" if self._spans_zero() else "worse"
+        return "better" if self.beats else "no clear difference" if self._spans_zero() else "worse"
 
     def _spans_zero(self) -> bool:
         return self.least is not None and self.most is not None and self.least <= 0 <= self.most

@@ -1,7 +1,7 @@
 """Auto: look at a log, try the methods that can work on it, choose one, certify it, and train it on everything.
 
 Two parts of the held-out queries do two jobs: one chooses (`choice.choose_method`), the other certifies the choice
-against plain clicks and production. With checkpoints, a run that was cut off goes on where it was.
+against plain clicks and production. With checkpoints, an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class AutoVerdict:
-    """What was chosen, why, and how it stands against production."""
+    """What was chosen, why, and how it compares with production."""
 
     method: str
     reason: str
@@ -114,7 +114,7 @@ def auto(
         production: the production ranker: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest in
             the log.
         start: yesterday's model: where its method is chosen again, the last training goes on from it. Methods are tried
-            anew, since it may have learned from the clicks that choose.
+            again, since it may have learned from the clicks that choose.
         checkpoints: folder for finished trainings; an interrupted run resumes from it.
         progress: called with trainings done and trainings in all.
         options: of training and network, for every method.
@@ -261,7 +261,7 @@ def _surer(status: str, choice: Choice, standings: list[Standing]) -> list[str]:
         lines.append(
             f"{TO_RANK_PRODUCTION}. To swap the first document with another in a tenth of the sessions is a start."
         )
-    elif own is not None and own.difference and own.least is not None and own.verdict == "not told apart":
+    elif own is not None and own.difference and own.least is not None and own.verdict == "no clear difference":
         more = ((own.difference - own.least) / own.difference) ** 2
         lines.append(f"If the difference is real, about {more:,.1f} times as many held-out queries would show it.")
     if choice.coupling is not None and choice.coupling.found and choice.method != BY_LOOKS:

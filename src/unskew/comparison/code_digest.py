@@ -1,4 +1,4 @@
-"""A digest of the code that decides numbers, so that rows of other code can be told apart.
+"""A digest of the code that decides numbers, so that rows of other code can be distinguished.
 
 It is taken of the program, not of its text: comments, layout, docstrings and the wording of errors, warnings and log
 lines may change without making finished rows those of other code.

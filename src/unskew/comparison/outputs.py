@@ -68,7 +68,7 @@ class Finished(Displayed):
         return "" if self.shown.outlook is None else self.shown.outlook.line
 
     def to_table(self) -> pa.Table:
-        """One row per setting and method: repetitions, means of all measures, and how it stands against production."""
+        """One row per setting and method: repetitions, means of all measures, and how it compares with production."""
         standings = {} if self.shown.outlook is None else {one.label: one for one in self.shown.outlook.standings}
         cells: dict[tuple[str, str, str], list[Result]] = {}
         for result in self.results.results:

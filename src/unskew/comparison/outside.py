@@ -1,4 +1,4 @@
-"""Rankers of other programs as rows beside ours: LightGBM, which many would have picked, and any ranker's scores.
+"""Rankers of other programs as rows alongside ours: LightGBM, which many would have picked, and any ranker's scores.
 
 LightGBM's `lambdarank` learns click rates of shown lists, as 32 grades with linear gains; `lightgbm_position` also gets
 the positions, by which LightGBM debiases itself. Scores come from a parquet file with a row per document: `query`,

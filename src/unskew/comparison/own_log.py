@@ -1,4 +1,4 @@
-"""Compare methods on a log of your own, always beside the production ranking: by judgements, or by held-out clicks."""
+"""Compare methods with the production ranking on your own log: by labels, or by held-out clicks."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ def _groups(
 
 
 def _reference_group(experiment: Experiment, setting: Setting, row: str, repetitions: list[Repetition]) -> Group:
-    """A row that no method makes, such as the logger; it is drawn anew for every repetition."""
+    """A row that no method makes, such as the logger; it is drawn again for every repetition."""
     if row not in REFERENCE_ROWS:
         raise ValueError(f"unknown row '{row}'{near(row, REFERENCE_ROWS)}: choose from {', '.join(REFERENCE_ROWS)}")
     label = REFERENCE_ROWS[row]
@@ -303,7 +303,7 @@ def _simulated(experiment: Experiment, setting: Setting, repetition: Repetition)
 
 
 def _registered(experiment: Experiment, simulation: OptionTable | None = None) -> OptionTable:
-    """Outside parts that stand in a definition by the name an installed package gave them: their code names the run."""
+    """Outside parts that are in a definition by the name an installed package gave them: their code names the run."""
     parts: list[Any] = [metric(name).outside for name in experiment.metrics if isinstance(name, str)]
     for what, choices in (("policy", POLICIES), ("user", USERS)) if simulation is not None else ():
         name = simulation[what]["name"]  # type: ignore[index]

@@ -1,6 +1,6 @@
 """Rows on disk: one parquet file per finished run, whole or not at all.
 
-OUT/runs/KEY.parquet    one line a test query, one column a metric; the rest of the result stands in its metadata
+OUT/runs/KEY.parquet    one line per test query, one column per metric; the rest of the result is in its metadata
 OUT/runs/KEY.claim      who does a run just now, see `claims`
 OUT/runs/KEY.error.txt  what went wrong in a run that failed; the run is tried again next time
 """

@@ -2,7 +2,7 @@
 
 Processes on one folder share its runs (see `claims`). Hyper-parameters are chosen first, on the first repetition and on
 validation queries only; then the chosen ones are run on the others. Rows that are there already are not run again, so
-an interrupted experiment goes on where it was. A run that fails leaves its traceback and does not stop the others; one
+an interrupted experiment resumes. A run that fails leaves its traceback and does not stop the others; one
 whose process dies is tried once more, alone.
 """
 
@@ -48,7 +48,7 @@ DIED = "its process died, perhaps for lack of memory: try fewer jobs"
 
 @dataclass(frozen=True)
 class State:
-    """What a progress display is told."""
+    """What a progress display receives."""
 
     done: int
     total: int
@@ -159,7 +159,7 @@ def run_plan(
     Args:
         folder: for the rows.
         metric_name: chooses among the points of a grid, on validation.
-        tasks: what a run may do, by name; worker processes get these functions, so they stand in a module.
+        tasks: what a run may do, by name; worker processes get these functions, so they are in a module.
         jobs: runs side by side; threads are divided among them.
         fresh: run again what is there already: everything, or the methods with these labels.
         watch: told every step and validation; with several jobs it is sent to their processes.
@@ -217,7 +217,7 @@ def _finished(runs: Iterable[Run], board: _Board) -> Iterator[Result]:
 
 
 def _by_repetition(runs: Iterable[Run]) -> list[Run]:
-    """Runs that share a log stand together."""
+    """Runs that share a log are adjacent."""
     return sorted(runs, key=lambda run: (run.repetition.number, run.setting))
 
 
@@ -315,7 +315,7 @@ def _perform_and_write(
     try:
         outcome = perform(task, run.definition, of_run(watch, run.title))
         write_row(folder, run.key, run.record, outcome, run.family)
-        # As it stands on disk, so that a finished and a resumed experiment report the same.
+        # As it is on disk, so that a finished and a resumed experiment report the same.
         return read_row(folder, run.key), time.monotonic() - started, ""
     except Exception as error:  # whatever it is, the other runs go on
         _try_to_write_error(run, folder)

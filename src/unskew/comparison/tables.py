@@ -1,6 +1,6 @@
 """Tables of an experiment: results with marks, paired differences, chosen hyper-parameters.
 
-What stands beside the results, such as numbers of a paper, is passed in as `beside`.
+What stands alongside the results, such as numbers of a paper, is passed in as `beside`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def nothing_beside(setting: str) -> Mapping[str, Mapping[str, float]]:  # noqa: 
 
 
 def result_sheets(experiment: Experiment, table: Table, data: str, beside: Beside = nothing_beside) -> list[Sheet]:
-    """Results: one table a setting, or one of the main metric where settings stand along an axis."""
+    """Results: one table per setting, or one of the main metric where settings stand along an axis."""
     if len(experiment.settings) > 3:
         return [_by_setting(experiment, table, data)]
     return [_by_metric(experiment, table, setting, data, beside(setting)) for setting in table.settings]

@@ -136,7 +136,7 @@ def _with_true_effects(simulation: Simulation) -> ClickLog:
 
 
 def _with_true_observation(simulation: Simulation) -> ClickLog:
-    """Clicks divided by the true chance that their document was seen where it stood."""
+    """Clicks divided by the true chance that their document was seen where it was."""
     log, seen = simulation.log, simulation.truth.examination
     clicks = np.divide(log.clicks, seen, out=np.zeros_like(log.clicks), where=seen > 0)
     return replace(log.marginal(), clicks=clicks, graded=True)

@@ -250,7 +250,7 @@ def _clicks(matched: Matched) -> Iterator[Compared]:
 
 
 def _order(matched: Matched) -> Iterator[Compared]:
-    """Places among the documents that both logs show: the mean squared shift, less what chance alone would give."""
+    """Places among the documents that both logs show: the mean squared shift, minus what chance alone would give."""
     n_documents = len(matched.query_of_document)
     means, errors = [], []
     for side in (matched.a, matched.b):
@@ -272,7 +272,7 @@ def _order(matched: Matched) -> Iterator[Compared]:
 
 
 def _traffic(counts: NDArray[np.float64]) -> Compared:
-    """Shares of the shared queries, from their sessions `[2, queries]`: squared change, less what chance would give."""
+    """Shares of the shared queries, from their sessions `[2, queries]`: squared change minus what chance gives."""
     shares = [count / count.sum() for count in counts]
     chance = sum(share * (1 - share) / (count.sum() - 1) for share, count in zip(shares, counts, strict=True))
     moved = ((shares[0] - shares[1]) ** 2 - chance) * len(counts[0]) ** 2

@@ -79,13 +79,13 @@ def check_places(places: NDArray, column: str, first_position: int, advice: str)
     check_values(places + first_position, (places >= 0) & (places <= LAST_POSITION), column, rule)
     if len(places) and places.min() > 0:
         raise ValueError(
-            f"column '{column}': nothing stands at position {first_position}, the first position is "
+            f"column '{column}': nothing is at position {first_position}, the first position is "
             f"{places.min() + first_position}: does the log count from {places.min() + first_position}? {advice}"
         )
 
 
 def check_one_a_place(places: NDArray, rows: NDArray[np.int64], mask: NDArray[np.bool_], column: str) -> None:
-    """Refuse two documents at one position of a showing; `rows` is `[showings, docs]`, sorted by place."""
+    """Refuse two documents at one position of an impression; `rows` is `[showings, docs]`, sorted by place."""
     shown = places[rows]
     twice = mask[:, 1:] & (shown[:, 1:] == shown[:, :-1])
     if twice.any():

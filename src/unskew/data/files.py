@@ -1,11 +1,11 @@
 """Places for output: checked before any work is done; files and folders appear whole or not at all.
 
-Everything is written beside its place under a hidden name of its own, `.NAME.HOST-PROCESS-RANDOM.part`, flushed, and
+Everything is written alongside its place under a hidden name of its own, `.NAME.HOST-PROCESS-RANDOM.part`, flushed, and
 moved there at the end with the permissions of the user's umask. Only a folder with the file that marks its kind
 (`log.json`, `model.json`), or an empty one, is ever replaced: nothing else can be lost by a wrong name.
 
 One process writes to a place at a time: a second one is refused and learns who writes there. What killed processes
-left beside a place is removed by the next one that writes there, and named. A kill between the two renames that
+left alongside a place is removed by the next one that writes there, and named. A kill between the two renames that
 replace a folder leaves the old one aside: `restore` moves it back. Locks are those of the file system (`flock`): local
 and POSIX-like shared file systems keep the promise, others may not.
 """
@@ -172,7 +172,7 @@ def new_folder(target: Path, marker: str, *, overwrite: bool) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(target: Path) -> Iterator[Path]:
-    """A hidden folder beside the target, for what is needed on the way to it; nobody else writes to the target."""
+    """A hidden folder alongside the target, for what is needed on the way to it; nobody else writes to the target."""
     if remote(target) is not None:
         with tempfile.TemporaryDirectory(prefix="unskew-") as here:
             yield Path(here)

@@ -82,7 +82,7 @@ def as_text(values: pa.Array) -> pa.Array:
 def unique_rows(matrix: NDArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """First index of each distinct row, in order of first appearance, and for each row the number of its kind.
 
-    Rows are told apart by a 64-bit hash, and every row is then compared with its representative: a collision costs
+    Rows are distinguished by a 64-bit hash, and every row is then compared with its representative: a collision costs
     time, never correctness.
     """
     rows = np.ascontiguousarray(matrix)

@@ -44,7 +44,7 @@ def transform_log(log: ClickLog, transform: Transform) -> ClickLog:
 
 
 def _with_context(log: ClickLog, transform: Transform) -> ClickLog:
-    """Features and context each for itself: a transform of single columns does not know what stands beside them."""
+    """Features and context each for itself: a transform of single columns does not know what stands alongside them."""
     if transform.per_query:
         raise ValueError(
             "a transform per query cannot be used with context features, which are the same for all documents of a "

@@ -120,14 +120,14 @@ class Evaluation(Displayed):
         return replace(self, query_ids=self.query_ids[queries], per_query=kept, seen=seen)
 
     def by_seen(self) -> list[tuple[str, ...]]:
-        """As text, one row a metric: mean and queries that occur in the click log, then of those that do not."""
+        """As text, one row per metric: mean and queries that occur in the click log, then of those that do not."""
         if self.seen is None:
             return []
         parts = [self.only(self.seen).rows(), self.only(~self.seen).rows()]
         return [(row[0], row[1], row[3], other[1], other[3]) for row, other in zip(*parts, strict=True)]
 
     def to_table(self) -> pa.Table:
-        """One row per query: its id and one column a metric, null where it was left out; `seen` where it is known."""
+        """One row per query: its id and one column per metric, null where it was left out; `seen` where it is known."""
         columns = {name: pa.array(values, from_pandas=True) for name, values in self.per_query.items()}
         seen = {} if self.seen is None else {"seen": pa.array(self.seen)}
         return pa.table({"query": pa.array(self.query_ids), **columns, **seen})
@@ -201,7 +201,9 @@ def shown_documents(judged: JudgedSet, log: ClickLog) -> NDArray[np.bool_]:
     owners = np.repeat(judged.query_ids, judged.sizes).tolist()
     found = [pair in known for pair in zip(owners, judged.document_ids.tolist(), strict=True)]
     if not any(found):
-        raise ValueError("the log shows none of these documents: are query and document ids written alike in both?")
+        raise ValueError(
+            "the log shows none of these documents: are query and document ids written the same way in both?"
+        )
     return np.array(found)
 
 

@@ -15,9 +15,9 @@ else 0, and $j_d$ is the rank by the scores among the candidates of the query; e
   so its bound is higher than that of the others.
 
 * `reweighted_clicks`: the click rate of a shown place under the ranking, $\sum_i w_i c_i / \sum_i w_i$ over
-  impressions, $w_i = 1 / \pi_i$ where the ranking puts the document where it stood and 0 elsewhere, $\pi_i$ the logged
+  impressions, $w_i = 1 / \pi_i$ where the ranking puts the document where it was and 0 elsewhere, $\pi_i$ the logged
   probability that the document stood there (the item-position estimator of Li et al., KDD 2018, self-normalized). It
-  needs no propensities: a click may depend on document and position in any way, but not on what stands around.
+  needs no propensities: a click may depend on document and position in any way, but not on the neighboring documents.
 
 Propensities relative to the top make relevance the click rate on top. Queries count by their sessions. Intervals take
 the propensities as given.

@@ -3,8 +3,8 @@ r"""Same-position pair agreement: of two documents shown at one position, is the
 At one position examination is the same for all documents if it depends on the position alone, whatever the curve is and
 whether or not people trust high positions. So no propensities are needed. The agreement of random scores is one half.
 
-* `same_query`: two documents of one query that stood at one position in different sessions. Needs orders that vary.
-* `at_the_top`: the same at the top position only. Nearly everybody looks there, whatever stands there: what else may
+* `same_query`: two documents of one query that were at one position in different sessions. Needs orders that vary.
+* `at_the_top`: the same at the top position only. Nearly everybody looks there, whatever is there: what else may
   decide about examination (the document, its neighbors, clicks further up) has the least to say.
 * `across_queries`: documents of different queries at one position. Needs no variation, but compares queries as well: a
   score is taken relative to the mean of its list, for rankers leave the level of a query open.
@@ -76,7 +76,7 @@ def across_queries(scores: Vector, held_out: HeldOut) -> Vector:
         agreeing += held_out.sum_by_query(rows.queries[here], own[0] * below + own[1] * above)
         counted += held_out.sum_by_query(rows.queries[here], own.sum(axis=0))
     if not varied:
-        raise NotMeasured("it scores all documents at one position alike")
+        raise NotMeasured("it gives all documents at one position the same score")
     # The influence of a query on an area under the curve is twice what its half of the pairs says.
     values = of_ratio(agreeing, counted)
     return np.nanmean(values) + 2 * (values - np.nanmean(values))
@@ -90,7 +90,7 @@ def _checked(held_out: HeldOut) -> Impressions:
 
 def _check_says_something(above: Vector, n_pairs: float) -> None:
     if (above == 0.5).all():
-        raise NotMeasured("it scores all documents at one position alike")
+        raise NotMeasured("it gives all documents at one position the same score")
     if n_pairs < LEAST_PAIRS:
         raise NotMeasured(f"only {n_pairs:.0f} pairs of a click and a skip at one position")
 
@@ -117,7 +117,7 @@ def _above(one: Vector, other: Vector) -> Vector:
 
 
 def _relative_to_query(scores: Vector, held_out: HeldOut, rows: Impressions) -> Vector:
-    """Scores less the mean over the candidates of their query."""
+    """Scores minus the mean over the candidates of their query."""
     documents, queries = held_out.candidates("shown")
     mean = held_out.sum_by_query(queries, scores[documents]) / held_out.sum_by_query(queries, np.ones(len(queries)))
     return scores[rows.documents] - mean[rows.queries]

@@ -3,7 +3,7 @@ r"""A change of ranker: did what explains positions change at some date?
 Within a list, features and positions become ranks, so that a column may drift without anything to tell. One linear
 function, fitted to all lists, predicts positions from features; what it leaves over, times a feature, has mean 0 in
 every period as long as one ranker is in place, whatever documents it was given. For each date the mean of a query's
-lists from then on, less the mean of its lists before, is one difference per query and feature; its $t$ over queries is
+lists from then on, minus the mean of its lists before, is one difference per query and feature; its $t$ over queries is
 $\sum_q d_q / \sqrt{\sum_q d_q^2}$. The test is the greatest $|t|$ over dates and features, against the same with the
 sign of every query's differences flipped at random: it holds its level however the lists of one query depend on each
 other, and a query that was never shown in two orders says nothing. The date is the one that leaves least spread of a
@@ -119,7 +119,7 @@ def _paths(log: ClickLog, rng: np.random.Generator) -> _Paths:
 
 
 def _periods(log: ClickLog) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Begins of at most so many periods, and the period of each list."""
+    """Begins of at most this many periods, and the period of each list."""
     if log.periods is not None:
         times = log.periods
     elif log.first_shown is not None and (log.sessions == 1).all():

@@ -29,14 +29,14 @@ def score_likelihood(scores: Vector, held_out: HeldOut) -> Vector:
 
 
 def _standard(scores: Vector, held_out: HeldOut) -> Vector:
-    """Scores of shown documents `[lists, docs]`, less the mean of their list, in standard deviations."""
+    """Scores of shown documents `[lists, docs]`, minus the mean of their list, in standard deviations."""
     log = held_out.log
     shown = np.where(log.mask, scores[log.versions], 0.0)
     n_docs = np.maximum(log.mask.sum(axis=1, keepdims=True), 1)
     centred = np.where(log.mask, shown - shown.sum(axis=1, keepdims=True) / n_docs, 0.0)
     spread = np.sqrt((centred**2).sum() / max(log.mask.sum(), 1))
     if not spread > 0:
-        raise NotMeasured("it scores all documents of a list alike")
+        raise NotMeasured("it gives all documents of a list the same score")
     return centred / spread
 
 

@@ -53,7 +53,7 @@ def event_tables(log: ClickLog, rng: np.random.Generator) -> Iterator[pa.Table]:
 def feature_table(log: ClickLog) -> pa.Table:
     """One row per document: query, document and a column for each feature."""
     if log.features_change:
-        raise ValueError("features of this log change from showing to showing: they stand in the event table")
+        raise ValueError("features of this log change from showing to showing: they are in the event table")
     names = log.feature_names or tuple(f"feature_{number}" for number in range(log.n_features))
     columns = {"query": _ids(log.query_ids[log.document_queries]), "document": _ids(log.document_ids)}
     return pa.table(columns | {name: pa.array(log.features[:, number]) for number, name in enumerate(names)})

@@ -186,7 +186,7 @@ def find_first_position(engine: Engine, rows: ir.Table, columns: Columns, name: 
     zeros, ones, least = engine.arrow(counts).to_pylist()[0].values()
     if least is not None and least > 1:
         raise ValueError(
-            f"{name}: column '{columns.position}': nothing stands at position 0 or 1, the lowest is {least}: subtract, "
+            f"{name}: column '{columns.position}': nothing is at position 0 or 1, the lowest is {least}: subtract, "
             "or say with --first-position what the top is called"
         )
     first = 0 if (zeros or 0) * 100 >= (ones or 0) else 1

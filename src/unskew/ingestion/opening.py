@@ -126,7 +126,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class ReadImpressions:
-    """Impressions that can be used; their features stand in them, or in a second table."""
+    """Impressions that can be used; their features are in them, or in a second table."""
 
     impressions: ir.Table
     shape: Shape
@@ -149,7 +149,7 @@ def _scratch(target: Path | None) -> Iterator[Path]:
 def running_engine(options: Options, tables: Tables, target: Path | None = None) -> Iterator[Engine]:
     """An engine with a scratch folder that vanishes with it; tables of a Spark session run in that session.
 
-    The folder stands beside the output, where there is room for it; for a dry run, where temporary files go.
+    The folder stands alongside the output, where there is room for it; for a dry run, where temporary files go.
     """
     if options.engine not in ENGINES:
         raise ValueError(f"engine is '{options.engine}': choose from {', '.join(ENGINES)}")

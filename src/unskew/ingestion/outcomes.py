@@ -123,7 +123,7 @@ def settled_remarks(settled: Sequence[str]) -> list[str]:
 
 
 def context_remarks(found: Sequence[str]) -> list[str]:
-    """What is said about features that are the same for all documents of a showing."""
+    """What is said about features that are the same for all documents of an impression."""
     if not found:
         return []
     flags = " ".join(f"--context {name}" for name in found)

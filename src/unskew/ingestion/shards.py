@@ -1,6 +1,6 @@
 """Patterns of a range of queries, as arrow tables, into a click log: cleaned here, counted by its kernel.
 
-Here it shows whether a list can be true: a document stands in it once, and each place holds one document.
+Here it shows whether a list can be true: a document is in it once, and each place holds one document.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def _one_each_list(rows: _Rows, extra: str, name: str) -> NDArray:
     values = rows.extras[extra]
     top = values[first_rows(rows.lists)]
     if not np.array_equal(top[rows.lists], values, equal_nan=True):
-        raise ValueError(f"column '{name}' differs within a showing: all rows of a showing must say the same")
+        raise ValueError(f"column '{name}' differs within an impression: all rows of an impression must say the same")
     return top
 
 

@@ -192,7 +192,7 @@ def _check_same_columns(first: pa.Schema, schema: pa.Schema, first_file: str, fi
 
 
 def _family(kind: pa.DataType) -> str:
-    """Types that may stand together in one column have the same name here."""
+    """Types that may be adjacent in one column have the same name here."""
     if isinstance(kind, pa.DictionaryType):
         return _family(kind.value_type)
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or str(kind) == "string_view"

@@ -1,7 +1,7 @@
 """Shards on Spark: each is written by the executor that has its queries; the driver writes `log.json` last.
 
-Executors write into the folder of the log, or a scratch folder beside it, so they must see it: it is on a file system
-that all of them share, or on object storage. They import unskew, which is installed there too.
+Executors write into the folder of the log, or a scratch folder alongside it, so they must see it: it is on a file
+system that all of them share, or on object storage. They import unskew, which is installed there too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 r"""Affine correction for trust bias (Vardasbi, Oosterhuis and de Rijke, CIKM 2020, arXiv:2008.10242).
 
-People click what stands high even when it is not relevant:
+People click high-ranked documents even if they are not relevant:
 
 $P(c \mid k, x) = \theta_k(\epsilon^+_k \gamma(x) + \epsilon^-_k (1 - \gamma(x))) = \alpha_k \gamma(x) + \beta_k$,
 

@@ -1,6 +1,6 @@
 r"""Cascade model (Craswell et al., WSDM 2008).
 
-The user looks down the list, clicks the first attractive document and leaves: $P(c_k) = a_k \prod_{j<k} (1 - a_j)$.
+The user scans down the list, clicks the first attractive document and leaves: $P(c_k) = a_k \prod_{j<k} (1 - a_j)$.
 The ranker is $a$. The model holds a second click impossible, but real logs have them. So a document below the first
 click is clicked with a probability of its own, `stray`, the same for all and learned from the log: patterns still sum
 to one, and no log-likelihood is infinite. Attraction learns from documents down to the first click only, as in the

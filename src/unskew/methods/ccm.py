@@ -1,6 +1,6 @@
 r"""Click chain model (Guo et al., WWW 2009).
 
-The user looks down the list. After a skip it goes on with probability $\alpha_1$, after a click with $\alpha_2 (1 -
+The user scans down the list. After a skip it continues with probability $\alpha_1$, after a click with $\alpha_2 (1 -
 a_d) + \alpha_3 a_d$: what attracts is taken to be what satisfies. (The paper integrates over the posterior of $a$;
 here it is a point estimate, as in later work.) Each $\alpha$ may depend on bias columns. The ranker is $a$.
 """
@@ -28,7 +28,7 @@ from unskew.networks.registry import Problem
 
 
 class CCM(ClickModel):
-    """From the top down; whether the user goes on depends on clicks and on relevance.
+    """From the top down; whether the user continues depends on clicks and on relevance.
 
     Args:
         attraction: a network of `features`, a table of `ids`, or `both`; auto: features where the log has some.
@@ -70,7 +70,7 @@ class CCM(ClickModel):
         return [self.attraction]
 
     def _browsing(self, lists: ClickedLists) -> tuple[Tensor, Tensor, Tensor]:
-        """Attraction, and the log-probabilities to go on after a click and after a skip."""
+        """Attraction, and the log-probabilities to continue after a click and after a skip."""
         attraction = self.attraction.of(lists)
         parts = (self.after_skip, self.unsatisfied, self.satisfied)
         skip, worse, better = (F.logsigmoid(part(lists.positions, lists.bias)) for part in parts)

@@ -2,7 +2,7 @@
 
 A click model says with what probability each document is clicked, given the clicks above it (`conditional`) and
 before anything is clicked (`marginal`). Its parts that depend on the document are networks of features, tables of ids
-or both (`networks.click_parts`). Networks learn in the training loop; tables, and all numbers beside them, are then
+or both (`networks.click_parts`). Networks learn in the training loop; tables, and all numbers alongside them, are then
 fitted to the whole log at once by maximum a posteriori (`networks.whole_log`), so that a log of ids needs no steps of
 training at all.
 

@@ -1,8 +1,8 @@
 r"""Dynamic Bayesian network (Chapelle and Zhang, WWW 2009).
 
-The user looks down the list, leaves if a clicked document satisfies it, with probability $s_d$, and else goes on with
-probability $\gamma$ (by bias columns, if there are; by position with `by_position`). The paper ranks by $a\,s$
-(`rank_by=relevance`), attraction times satisfaction. With $\gamma = 1$ it is `sdbn`.
+The user scans down the list, leaves if a clicked document satisfies it, with probability $s_d$, and otherwise
+continues with probability $\gamma$ (by bias columns, if there are; by position with `by_position`). The paper ranks
+by $a\,s$ (`rank_by=relevance`), attraction times satisfaction. With $\gamma = 1$ it is `sdbn`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DBN(ClickModel):
         url_spread, query_spread: the same of urls and of queries; 0: none.
         rank_by: attraction, or relevance (attraction times satisfaction, the paper's): where few clicks tell of
             satisfaction, a network of it ranks badly (docs/click_models.md).
-        by_position: the chance to go on is of each position, not one for all.
+        by_position: the chance to continue is of each position, not one for all.
     """
 
     paper = "Chapelle and Zhang, WWW 2009"
@@ -83,6 +83,6 @@ class DBN(ClickModel):
         return [self.attraction, self.satisfaction] if self.rank_by == "relevance" else [self.attraction]
 
     def _browsing(self, lists: ClickedLists) -> tuple[Tensor, Tensor, Tensor]:
-        """Attraction, and the log-probabilities to go on after a click and after a skip."""
+        """Attraction, and the log-probabilities to continue after a click and after a skip."""
         go_on = F.logsigmoid(self.continuation(lists.positions, lists.bias))
         return self.attraction.of(lists), go_on + F.logsigmoid(-self.satisfaction.of(lists)), go_on

@@ -1,6 +1,6 @@
 r"""Dependent click model (Guo et al., WSDM 2009).
 
-The user looks down the list; after a click at position $k$ it goes on with probability $\lambda_k$ (by bias columns,
+The user scans down the list; after a click at position $k$ it continues with probability $\lambda_k$ (by bias columns,
 if there are), after a skip always. The ranker is $a$.
 """
 
@@ -25,7 +25,7 @@ from unskew.networks.registry import Problem
 
 
 class DCM(ClickModel):
-    """From the top down; after a click the position decides whether the user goes on.
+    """From the top down; after a click the position decides whether the user continues.
 
     Args:
         attraction: a network of `features`, a table of `ids`, or `both`; auto: features where the log has some.
@@ -64,7 +64,7 @@ class DCM(ClickModel):
         return [self.attraction]
 
     def _browsing(self, lists: ClickedLists) -> tuple[Tensor, Tensor, Tensor]:
-        """Attraction, and the log-probabilities to go on after a click and after a skip."""
+        """Attraction, and the log-probabilities to continue after a click and after a skip."""
         attraction = self.attraction.of(lists)
         after_click = F.logsigmoid(self.continuation(lists.positions, lists.bias))
         return attraction, after_click, torch.zeros_like(attraction)

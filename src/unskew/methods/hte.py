@@ -6,7 +6,7 @@ places with the top one by chance, and added to the clicks logged at $k$: then e
 it would have had on top, and a ranker is trained on them plainly. (So the LBD paper describes it. The original redraws
 clicks from the corrected rates, which has the same mean and more noise.)
 
-It takes clicks on top for relevance. That is right only where all documents are seen alike on top.
+It takes clicks at the top for relevance. That is right only where all documents are examined alike at the top.
 
 $E[c \mid k, x]$ comes from gradient-boosted trees with the position as one more feature and a Poisson loss, in whose
 log link $r(x)\,\theta_k$ is a sum. Effects of a query come from trees that never saw it (cross-fitting): a click
@@ -187,7 +187,7 @@ class Effects:
 def _check_interventions(interventions: ClickLog) -> None:
     shown = interventions.positions[interventions.mask]
     if not (shown == 0).any() or not (shown > 0).any():
-        raise ValueError(f"the intervention log shows no document on top and others below: {HOW_TO_INTERVENE}")
+        raise ValueError(f"the intervention log shows no document at the top and others below: {HOW_TO_INTERVENE}")
     if not interventions.n_clicks:
         raise ValueError("the intervention log has no clicks: the effects of positions cannot be learned from it")
 

@@ -17,14 +17,16 @@ $\hat o \le 1$, and a model that may shrink $\hat o$ as a whole escapes the pena
 $\hat o_k(x) = \sigma(\mathrm{logit}\,p_k + g_k(x))$, that is $\log \hat o_k(x) = b_k + h_k(x)$ with $b_k = \log p_k$,
 $h_k = g_k - \log(1 + p_k(e^{g_k} - 1))$: at most 1 by construction, and $h = 0$ where $g = 0$. $p$ is a table whose
 largest entry is fixed (`top_seen`), $g$ a network less its mean over the documents of the batch (outside training: a
-running mean). So $p_k$ is how surely the average document is seen, and neither can drift to 0 as a whole. The penalty
-trains $g$ only: as $\nabla \hat o = \hat o\,\nabla \log \hat o$ it would else pull on the position table as well.
+running mean). So $p_k$ is how certainly the average document is seen, and neither can drift to 0 as a whole. The
+penalty trains $g$ only: as $\nabla \hat o = \hat o\,\nabla \log \hat o$ it would else pull on the position table as
+well.
 
 **Cancelling.** Within a list some documents are cancelled and others are not, so that scale matters there, too. With
-$\hat o \le 1$ a cancelled document counts as surely seen (`cancel_to="sure"`, as in the theorems): it then overshadows
-its whole list, and the position curve comes out far too flat. In the reference program the scale is free and learned.
-The default takes it from the batch: a cancelled document counts as seen as the mean of $\log \hat o$ over all showings.
-That is the same as cancelling to 1 an $\hat o$ of another scale; for whole lists (`cancel_by="list"`) it cancels out.
+$\hat o \le 1$ a cancelled document counts as certainly examined (`cancel_to="sure"`, as in the theorems): it
+then overshadows its whole list, and the position curve comes out far too flat. In the reference program the scale is
+free and learned. The default takes it from the batch: a cancelled document counts as seen as the mean of $\log \hat
+o$ over all showings. That is the same as cancelling to 1 an $\hat o$ of another scale; for whole lists
+(`cancel_by="list"`) it cancels out.
 
 **Differences.** The penalty is estimated without bias from one random position of a random share of the documents
 (`exact`: from all of them), and unlike the reference program's does not change with the batch size. Relevance and
@@ -88,7 +90,7 @@ class LBD(Method):
             the paper, but not the reference's scale: with 0.01 observation hardly depends on the document any more.
         cancel: $t$, probability that observation is cancelled in training; 1 is `naive`.
         cancel_by: what is cancelled together, a document or a whole list.
-        cancel_to: as what a cancelled document counts, average (seen as the mean of the batch) or sure (surely seen).
+        cancel_to: how a cancelled document counts, average (examined as the mean of the batch) or sure (certainly).
         penalize: the gradient of the probability (the paper), or of its log, which has no scale.
         share: of the documents of a batch, those whose penalty is computed.
         exact: compute the penalty of all documents at all positions.
@@ -97,7 +99,7 @@ class LBD(Method):
             sees: transformed numbers, indicators of missing values and the vectors of categories.
         shared: one network for relevance and observation, as in the reference program.
         observation_hidden: layers of the network of observation; default: as the ranker's, none for a linear one.
-        top_seen: how surely the average document is seen where it is seen best; sets the scale of all.
+        top_seen: how certainly the average document is seen where it is seen best; sets the scale of all.
         observation_rate: learning-rate factor of the position table: Adagrad moves it more slowly than a network.
     """
 

@@ -2,7 +2,7 @@ r"""Low-rank observation: examination depends on the document in a few shapes on
 
 Assumes $P(c) \propto e^{r(x)}\,o_k(x)$ where the document $x$ bends the curve of observation in few ways,
 $\log o_k(x) = b_k + \sum_{j \le R} e_j(x)\,a_{jk}$, with $e$ linear in the features, $a$ and $b$ tables of positions,
-fitted by a listwise softmax. Documents alike stand at different positions; what changes with the position is
+fitted by a listwise softmax. Documents alike are at different positions; what changes with the position is
 observation, what does not is relevance, and so few shapes leave little room for anything else. What clicks leave open
 is then small and known: $a_k - c$ with $r + c \cdot e$ gives the same clicks for every $c \in \mathbb{R}^R$.
 
@@ -20,8 +20,8 @@ is then small and known: $a_k - c$ with $r + c \cdot e$ gives the same clicks fo
 * examination: the mean examination of the top position is known (`top_examination`), that of all shown documents as if
   each stood there. Observation is assumed to be a power, $\log o_k(x) = m(x) \log \theta_k$ with mean $m = 1$, so that
   $a$ is a multiple of the average curve, and the mean is the geometric one.
-* interventions: lists marked with the intervention `seen`, in which every document was surely seen. The number is the
-  one for which their clicks are likeliest. Swaps and shuffles cannot choose it: they change positions only.
+* interventions: lists marked with the intervention `seen`, in which every document was certainly examined. The number
+  is the one for which their clicks are likeliest. Swaps and shuffles cannot choose it: they change positions only.
 * seen: looks were recorded, $P(\text{recorded}) \propto o_k(x)$, so that $\log P(\text{recorded}) = \beta_k + e(x)
   \cdot (a_k - c)$. Clicks tell $e$ and $a$, looks tell $c$: a regression of the record with the offset $e \cdot a_k$.
   Looks that are missed, whatever the document, go into $\beta$; false alarms do harm (`attention` can be told their
@@ -166,7 +166,7 @@ class LowRank(Method):
             self._search([self._scored(lists, of_metric(lists, metric)) for lists in batches])
 
     def finish(self, logs: Mapping[str, Any]) -> None:
-        """Choose by the clicks of lists that were surely seen, or by lists of the log."""
+        """Choose by the clicks of lists that were certainly examined, or by lists of the log."""
         self._choose_by_the_log()
         if self.choose == "interventions":
             batches = ClickBatches(_seen_lists(logs.get("interventions"))).all()
@@ -219,7 +219,7 @@ class Loadings(nn.Module):
         super().__init__()
         self.shape = (n_directions, n_positions)
         self.pinned = pinned
-        # Waves of different length: directions that start alike would be told apart by chance alone.
+        # Waves of different length: directions that start alike would be distinguished by chance alone.
         waves = torch.arange(1, n_directions + 1).unsqueeze(1) * torch.linspace(0, 1, n_positions)
         start = ((math.pi * waves).cos() - 1) / 2
         # Flat, since matrices are decayed in training, and tables of positions should not be.
@@ -342,11 +342,12 @@ def _sample(clicks: Any, *, with_looks: bool) -> ClickedLists:
 
 
 def _seen_lists(log: Any) -> ClickLog:
-    """Lists of which every document was surely seen."""
+    """Lists of which every document was certainly examined."""
     column = log.interventions if isinstance(log, ClickLog) else None
     if column is None or column.levels is None or SEEN not in column.levels:
         raise ValueError(
-            f"choose='interventions' needs lists whose documents were all surely seen, marked by the intervention "
+            f"choose='interventions' needs lists whose documents were all certainly examined, marked by "
+            "the intervention "
             f"'{SEEN}'; changed positions, such as swaps, cannot choose the number that clicks leave open: mark such "
             "lists, or take choose='judged' or 'pinned'"
         )

@@ -101,7 +101,7 @@ class Method(nn.Module, ABC):
         return {}
 
     def findings(self) -> Mapping[str, Any]:
-        """What was found beside the ranker and its examination, to be saved and reported; default: nothing."""
+        """What was found alongside the ranker and its examination, to be saved and reported; default: nothing."""
         return {}
 
 

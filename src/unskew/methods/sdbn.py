@@ -1,6 +1,6 @@
 r"""Simplified dynamic Bayesian network (Chapelle and Zhang, WWW 2009): `dbn` in which the user never gives up.
 
-The user looks down the list and leaves only if a clicked document satisfies it, with probability $s_d$. The paper
+The user scans down the list and leaves only if a clicked document satisfies it, with probability $s_d$. The paper
 ranks by $a\,s$, attraction times satisfaction (`rank_by=relevance`).
 """
 
@@ -77,6 +77,6 @@ class SDBN(ClickModel):
         return [self.attraction, self.satisfaction] if self.rank_by == "relevance" else [self.attraction]
 
     def _browsing(self, lists: ClickedLists) -> tuple[Tensor, Tensor, Tensor]:
-        """Attraction, and the log-probabilities to go on after a click and after a skip."""
+        """Attraction, and the log-probabilities to continue after a click and after a skip."""
         attraction = self.attraction.of(lists)
         return attraction, F.logsigmoid(-self.satisfaction.of(lists)), torch.zeros_like(attraction)

@@ -1,4 +1,4 @@
-r"""Two towers: an additive position logit beside relevance (Guo et al., RecSys 2019; Yan et al., KDD 2022).
+r"""Two towers: an additive position logit alongside relevance (Guo et al., RecSys 2019; Yan et al., KDD 2022).
 
 Assumes $P(c) \propto e^{r(x)} \, e^{o_k}$, the product of relevance and observation in log space, fitted jointly by a
 listwise softmax; the ranker is $r$ alone. It is the case of LBD in which observation does not depend on the document

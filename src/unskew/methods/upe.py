@@ -1,8 +1,8 @@
 r"""Unconfounded Propensity Estimation (UPE; Luo et al., SIGIR 2024, arXiv:2305.09918).
 
-What is relevant is shown on top, so relevance $x$ drives both position and clicks, and propensities learned from clicks
-take on part of relevance. UPE models examination *given the document* and then asks what would be seen at a position
-whatever stood there (backdoor adjustment): $P(o \mid do(k)) = E_x[P(o \mid x, k)]$. Three stages:
+What is relevant is shown at the top, so relevance $x$ drives both position and clicks, and propensities learned from
+clicks take on part of relevance. UPE models examination *given the document* and then asks what would be seen at a
+position whatever was shown there (backdoor adjustment): $P(o \mid do(k)) = E_x[P(o \mid x, k)]$. Three stages:
 
 1. policy: $u_0(d(x))$ learns the order of the policy that made the lists, by listwise softmax; $d$ is a network of the
    document, $u_0$ scores its vector.
@@ -172,7 +172,7 @@ class PolicyNetwork(nn.Module):
 
 
 class PositionVectors(nn.Module):
-    """Vectors of positions, 0 at the start, what scores them beside a document, and the curve that follows."""
+    """Vectors of positions, 0 at the start, what scores them alongside a document, and the curve that follows."""
 
     def __init__(self, n_positions: int, width: int, score: nn.Module | None):
         super().__init__()

@@ -2,7 +2,7 @@ r"""Vectorization (Chen et al., KDD 2022, arXiv:2206.01702): clicks as a dot pro
 
 Assumes $P(c) \propto \exp(r(x)^\top o(t))$ with a relevance embedding $r(x) \in \mathbb{R}^d$ and an observation
 embedding $o(t) \in \mathbb{R}^d$ of the bias factors $t$: the position, and bias columns where the log has them. The
-product stands in an exponent (Eq. 9), so that $d = 1$ is the logit $r(x)\,o_k$, which position-based clicks are not
+product is in an exponent (Eq. 9), so that $d = 1$ is the logit $r(x)\,o_k$, which position-based clicks are not
 (but in the limit of ever longer vectors); they are $[\log\gamma, 1]^\top [1, \log\theta_k]$, $d = 2$.
 
 Vectors cannot be sorted. A base model learns which observation embeddings a document comes with, as a Gaussian

@@ -1,7 +1,7 @@
 r"""Cross-Positional Attention (XPA; Zhuang et al., WWW 2021), experimental.
 
 Assumes $P(c_i) \propto e^{r(x_i)}\,e^{o_i}$ where $o_i$, how well the place $i$ is seen, depends on its position and on
-what stands at the *other* positions. Both are fitted jointly by a listwise softmax; the ranker is $r$ alone.
+what is at the *other* positions. Both are fitted jointly by a listwise softmax; the ranker is $r$ alone.
 
 No program of the authors is public and the paper is known here by description only. Chosen here:
 
@@ -10,9 +10,9 @@ No program of the authors is public and the paper is known here by description o
 * $a_i$ is multi-head attention of torch. The query is an embedding of the position $k_i$ and nothing else; keys and
   values are embeddings of the other positions plus a linear map of what is displayed there. The document itself is
   left out of both: its own features could otherwise pass from relevance into observation, and the two would no longer
-  be told apart. What neighbors tell of it, they may.
+  be distinguished. What neighbors tell of it, they may.
 * What is displayed is all features (`displayed="features"`), since logs seldom say what of them people see; or the
-  bias columns (`"bias"`), such as types of results; or nothing, and attention learns who stands where (`"nothing"`).
+  bias columns (`"bias"`), such as types of results; or nothing, and attention learns who is where (`"nothing"`).
 * Relevance and observation are added in the exponent, as the other listwise methods here do.
 
 The reported examination is relative to the top and a mean over sessions: it differs from list to list.

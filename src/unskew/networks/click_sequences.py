@@ -1,6 +1,6 @@
 r"""Click models as probabilities of clicks down a list, in log space.
 
-Documents stand in shown order, $a$ is attraction, $e$ the probability that a document is examined. Two views of a
+Documents are in shown order, $a$ is attraction, $e$ the probability that a document is examined. Two views of a
 model:
 
 * conditional: $P(c_k \mid c_1, \dots, c_{k-1})$, given the clicks above. Their product over a list is the probability
@@ -62,10 +62,10 @@ def independent(attraction: Tensor, log_examination: Tensor | None = None) -> Ch
 
 
 def downward(attraction: Tensor, log_after_click: Tensor, log_after_skip: Tensor, clicked: Tensor) -> Chances:
-    r"""From the top down: after each document the user goes on, or leaves for good. Conditional chances.
+    r"""From the top down: after each document the user continues, or leaves for good. Conditional chances.
 
-    With $e_1 = 1$: $P(c_k \mid \cdot) = e_k a_k$; then $e_{k+1}$ is the chance to go on after a click, or after a skip
-    $\frac{e_k (1 - a_k)}{1 - e_k a_k}$ (the posterior of having examined $k$) times the chance to go on after a skip.
+    With $e_1 = 1$: $P(c_k \mid \cdot) = e_k a_k$; then $e_{k+1}$ is the chance to continue after a click, or after a
+    skip $\frac{e_k (1 - a_k)}{1 - e_k a_k}$ (the posterior of having examined $k$) times that after a skip.
     """
     columns = (F.logsigmoid(attraction), F.logsigmoid(-attraction), log_after_click, log_after_skip, clicked)
     log_examined = torch.zeros_like(attraction[:, 0])
@@ -85,7 +85,7 @@ def downward_likelihood(
     r"""Log-likelihood of each row's click pattern for users of `downward`, `[batch]`: what its chances add up to.
 
     Down to the last click everything was examined. Below it the user left somewhere or skipped all:
-    $t_k = 1 - g_k + g_k (1 - a_{k+1})\,t_{k+1}$, where $g$ is the chance to go on. This takes a fraction of the steps.
+    $t_k = 1 - g_k + g_k (1 - a_{k+1})\,t_{k+1}$, where $g$ is the chance to continue. This takes fewer steps.
     """
     log_wanted, log_unwanted = F.logsigmoid(attraction), F.logsigmoid(-attraction).masked_fill(~mask, 0.0)
     log_go_on = torch.where(clicked, log_after_click, log_after_skip)

@@ -3,12 +3,12 @@
 Weights start as torch's `nn.Linear` starts them, uniform in ±1/√inputs.
 
 `tabular`, the default, never normalizes a document's features across columns: their scale and their mean are what
-tells documents apart. The last layer sees the features beside what the hidden layers made of them, so that a network
+tells documents apart. The last layer sees the features alongside what the hidden layers made of them, so that a network
 can always be as good as a linear ranker. A ranker's last layer starts at 0: no document is better than
-another before training, and a method that learns examination beside relevance need not unlearn a random order first.
+another before training, and a method that learns examination alongside relevance need not unlearn a random order first.
 
 Layers of many features learn slowly (`FeatureLayer`). Adagrad and Adam move every weight by about the learning rate,
-however small its gradient is beside others; features are correlated, so a score moves by about that times their
+however small its gradient is alongside others; features are correlated, so a score moves by about that times their
 number. With 700 features the first step would make scores of ±15, and inverse weights of $e^{30}$ of them.
 
 `mlp` is that of the reference programs of the field: LayerNorm before every linear layer, the first and the last
@@ -76,7 +76,7 @@ class FeatureLayer(nn.Linear):
 
 
 class Beside(nn.Module):
-    """What layers make of the inputs, and the inputs themselves beside it."""
+    """What layers make of the inputs, and the inputs themselves alongside it."""
 
     def __init__(self, layers: nn.Sequential):
         super().__init__()

@@ -49,7 +49,7 @@ def penalized_pairs(
 ) -> Penalized:
     """All pairs of a document and a position if `exact`, else one position of a share of the documents at random.
 
-    Each document is drawn by itself, with a chance of `share`. One that stands in several lists counts once, with all
+    Each document is drawn by itself, with a chance of `share`. One that is in several lists counts once, with all
     its showings. Where bias columns tell these apart an exact sum takes every one, a random one draws one of them; pass
     no `bias` where slopes do not depend on it.
     """

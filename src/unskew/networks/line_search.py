@@ -1,7 +1,7 @@
 r"""Choosing numbers on few lists: a line search that does not believe small differences.
 
 Lists are scored once; then a score is a function of one or a few numbers that are still open, and each list says how
-good a choice of them is. The best choice on a few lists is partly luck. So candidates stand in an order of preference,
+good a choice of them is. The best choice on a few lists is partly luck. So candidates are in an order of preference,
 the most cautious first, and the first one is taken that is at most `caution` standard errors worse than the best. The
 standard error is that of the paired difference, list by list: what makes a list hard is the same for both.
 """

@@ -1,4 +1,4 @@
-"""A listwise-input ranker: what a document is worth beside the others of its list.
+"""A listwise-input ranker: what a document is worth alongside the others of its list.
 
 A linear layer, a Transformer encoder over the list, and a network that scores each document's vector. Without
 encoding of the shown order the list is a set: permuting the documents permutes the scores. The encoder normalizes

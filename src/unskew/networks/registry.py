@@ -29,7 +29,7 @@ class Network:
     expand: int | None = None  # of "mlp", a linear layer to this size before all others; of "listwise", its width, 64
     layers: int = 2  # of the encoder of "listwise"
     heads: int = 4  # of attention of "listwise"; they divide `expand`
-    shown_order: bool = False  # "listwise" is told the order in which documents are given
+    shown_order: bool = False  # "listwise" receives the order in which documents are given
     outside: Callable[[Problem], Ranker] | None = field(default=None, repr=False)  # where it is none of RANKERS
 
     def __post_init__(self) -> None:

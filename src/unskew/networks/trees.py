@@ -18,7 +18,7 @@ from torch import Tensor
 from unskew.networks.documents import Ranker
 
 ZERO_AS_MISSING, NAN_AS_MISSING = 1, 2  # LightGBM's missing types; 0: NaN counts as 0
-CATEGORICAL, DEFAULT_LEFT = 1, 2  # bits of LightGBM's decision type; the missing type stands in the next two
+CATEGORICAL, DEFAULT_LEFT = 1, 2  # bits of LightGBM's decision type; the missing type is in the next two
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ ALPHA = 0.05
 
 @dataclass(frozen=True)
 class Comparison:
-    """One comparison of a claim: how surely it holds, and how surely its opposite does."""
+    """One comparison of a claim: how certainly it holds, and how certainly its opposite does."""
 
     text: str
     p: float  # one-sided: of what the claim says; small is good for it

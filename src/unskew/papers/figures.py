@@ -54,7 +54,7 @@ def _lines(experiment: Experiment, results: Results, options: dict[str, Any]) ->
 
 
 def _option_lines(experiment: Experiment, results: Results, options: dict[str, Any]) -> Figure | None:
-    """The main metric over the values of an option, one line a setting; other methods are level lines."""
+    """The main metric over the values of an option, one line per setting; other methods are level lines."""
     name = options["option"]
     table = Table(results.results)
     cells = _cells(experiment, table)

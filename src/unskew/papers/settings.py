@@ -15,7 +15,7 @@ class Expected:
 
     data: str  # as the paper calls it
     metrics: tuple[str, ...]
-    values: dict[str, list[float]]  # label -> one value a metric
+    values: dict[str, list[float]]  # label -> one value per metric
     setting: str = ""  # empty: of every setting
     catalogue: str = ""  # its name in the catalogue
 

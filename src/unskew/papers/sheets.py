@@ -1,4 +1,4 @@
-"""Tables of the papers' experiments, by task; what a paper measured stands beside our numbers."""
+"""Tables of the papers' experiments, by task; what a paper measured stands alongside our numbers."""
 
 from __future__ import annotations
 

@@ -358,7 +358,7 @@ def _of_form(events: Any, features: Any, options: Mapping[str, Any]) -> tuple[An
     if form not in CLICKS:
         return events, features, dict(options)
     if features is not None:
-        raise ValueError(f"the features of a {form} log stand in its own folder: leave out the table of features")
+        raise ValueError(f"the features of a {form} log are in its own folder: leave out the table of features")
     pages = CLICKS[form](Path(events))
     names = ("session", "query", "document", "position", "click")
     kinds = [name for name in KINDS if name in pages.column_names]

@@ -133,7 +133,7 @@ def new_figure() -> tuple[Figure, Axes]:
 
 
 def shortened(text: str, most: int) -> str:
-    """A title over lines of at most so many characters, so that titles of neighbors do not run into each other."""
+    """A title over lines of at most this many characters, so that titles of neighbors do not run into each other."""
     return textwrap.fill(text, max(8, most))
 
 

@@ -24,7 +24,7 @@ METRIC = re.compile(r"\b(ndcg|dcg|err|arp|mrr|rbp|ap(?=@)|p(?=@))\b")
 
 @dataclass(frozen=True)
 class Field:
-    """What stands in a field, and the number it is sorted by."""
+    """What is in a field, and the number it is sorted by."""
 
     text: str
     value: float | None = None

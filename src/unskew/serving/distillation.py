@@ -46,7 +46,7 @@ ROUNDING = 1e-4  # of the largest score: a file's float32 sums differ from the l
 
 @dataclass(frozen=True)
 class TreeAgreement:
-    """How trees rank beside their teacher, on queries that they did not learn from."""
+    """How trees rank alongside their teacher, on queries that they did not learn from."""
 
     tau: float
     ndcg: float
@@ -170,7 +170,7 @@ def _as_they_are(model: Model, text: str, target: Path) -> ExportedTrees:
 
 
 def _write_with_categories(model: Model, target: Path, content: bytes) -> str:
-    """Write the trees and, where there are categories, their codes beside them; say so."""
+    """Write the trees and, where there are categories, their codes alongside them; say so."""
     codes = categories_place(target)
     if model.categories:
         values = {name: list(values) for name, values in model.categories.items()}
@@ -248,7 +248,7 @@ def with_recombined(documents: JudgedSet, rng: np.random.Generator) -> JudgedSet
 
 
 def _check_file(student: Student, content: bytes, ending: str, features: NDArray[np.float32]) -> None:
-    """What stands in the file must score as the booster does."""
+    """What is in the file must score as the booster does."""
     if ending == ".ubj":  # XGBoost's own form
         return
     ranker = TreesRanker(parse_trees(content, ending, student.names))

@@ -2,7 +2,7 @@
 
 A rating is the clicks of a document divided by the examination of its places, summed over its impressions: how often
 it would be clicked at the top. Beside it stands COEC, clicks over expected clicks, the same with the click rate of each
-position in place of its examination: simple, but relevant documents stand at the top, and it takes part of that for
+position in place of its examination: simple, but relevant documents are at the top, and it takes part of that for
 examination. Intervals treat the curve as known, and clicks as Poisson counts.
 """
 

@@ -4,7 +4,7 @@ Both plugins share one form. The file is the body of `POST _ltr/_featureset/FEAT
 
     {"model": {"name": NAME, "model": {"type": "model/linear", "definition": "{\"FEATURE\": WEIGHT, ...}"}}}
 
-The definition is itself JSON, as a string: one number a feature, by the feature's name in the feature set. The plugin
+The definition is itself JSON, as a string: one number per feature, by the feature's name in the feature set. The plugin
 holds weights as float32, has no intercept, and takes a feature that a document lacks as 0.
 
 An affine transform $z = a x + b$ is folded into the weights: $w^\top z + c = (a w)^\top x + (b^\top w + c)$. The

@@ -107,7 +107,7 @@ def load_model(folder: str | Path, parts: Sequence[Any] = ()) -> Model:
     if about.get("format") != FORMAT or about.get("version") != VERSION:
         raise ValueError(
             f"{path / ABOUT} is of format {about.get('format')!r}, version {about.get('version')!r}; "
-            f"this release reads {FORMAT!r}, version {VERSION}: train the model anew"
+            f"this release reads {FORMAT!r}, version {VERSION}: train the model again"
         )
     _verify(path, about)
     try:

@@ -18,7 +18,7 @@ ROWS_A_GROUP = 65_536
 
 @dataclass(frozen=True)
 class Apart:
-    """A query whose documents do not stand together."""
+    """A query whose documents are not adjacent."""
 
     query: str
     row: int  # of its first document, over all files
@@ -42,7 +42,7 @@ def database(scratch: Path, memory: str) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def find_apart(connection: duckdb.DuckDBPyConnection, files: Sequence[str], query: str) -> Apart | None:
-    """The first query whose documents stand in several places, if there is one.
+    """The first query whose documents are in several places, if there is one.
 
     A query stands together if it has as many rows as there are from its first to its last.
     """
@@ -65,7 +65,7 @@ def find_apart(connection: duckdb.DuckDBPyConnection, files: Sequence[str], quer
 def sort_by_query(
     connection: duckdb.DuckDBPyConnection, files: Sequence[str], columns: Sequence[str], target: Path
 ) -> None:
-    """Write these columns, the query first, into one file in which queries stand together.
+    """Write these columns, the query first, into one file in which queries are adjacent.
 
     Documents of a query keep their order.
     """

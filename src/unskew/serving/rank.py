@@ -56,12 +56,12 @@ def rank_table(
 ) -> Ranked:
     """Rank candidates of parquet files, which may exceed memory: the ranking is written as it grows.
 
-    Documents of a query must stand together, as they are scored together.
+    Documents of a query must be adjacent, as they are scored together.
 
     Args:
         place: a parquet file, a folder or a glob.
         query, document: names of the columns with ids.
-        sort: put documents of a query together first, in a copy beside the output.
+        sort: put documents of a query together first, in a copy alongside the output.
         memory: for looking at the order of queries and for sorting.
         strict: refuse missing values in columns that training never saw missing, rather than fill and count them.
     """
@@ -77,7 +77,7 @@ def rank_table(
                 apart = find_apart(connection, candidates.files, query)
                 if apart is not None:
                     raise ValueError(
-                        f"query {apart.query} stands in several places, at {candidates.place(apart.row)}, and again at "
+                        f"query {apart.query} is in several places, at {candidates.place(apart.row)}, and again at "
                         f"{candidates.place(apart.again)}: put its documents together, or rank with --sort"
                     )
         return _rank_parts(ranker, candidates, target, UnknownCounts(ranker, strict=strict), progress)

@@ -1,6 +1,6 @@
 """Rankings written to files: scores and ranks keyed by the original ids, one part after the other.
 
-A file appears whole or not at all: parts are written beside its place, and the file is moved there at the end.
+A file appears whole or not at all: parts are written alongside its place, and the file is moved there at the end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def ranking_table(queries: pa.Array, documents: pa.Array, offsets: NDArray[np.in
     """One row per document: query, document, score, rank (1 = best), best first within each query.
 
     Args:
-        queries: the id of the query of each document `[documents]`; those of a query stand together.
+        queries: the id of the query of each document `[documents]`; those of a query are adjacent.
         offsets: where each query starts, and the end `[queries + 1]`.
     """
     sizes = np.diff(offsets)

@@ -2,7 +2,7 @@
 
 Solr knows dense layers with `relu`, `tanh`, `sigmoid`, `leakyrelu` or `identity`, and one normalizer per feature;
 `StandardNormalizer` is our transform `standard`. Other layers and transforms are refused with the settings that export.
-A linear ranker is one layer. Features that the last layer sees beside the hidden ones are carried through layers of
+A linear ranker is one layer. Features that the last layer sees alongside the hidden ones are carried through layers of
 `relu` as two units, x = relu(x) - relu(-x).
 
 The file is the body of `PUT /solr/COLLECTION/schema/model-store`.
@@ -126,9 +126,9 @@ def _layers(modules: Iterable[nn.Module], n_features: int) -> list[Layer]:
 
 
 def _carrying(layers: list[Layer], n_features: int) -> list[Layer]:
-    """The layers with the features carried beside their units."""
+    """The layers with the features carried alongside their units."""
     if any(layer.activation != "relu" for layer in layers):
-        raise ValueError(f"Solr carries features beside hidden layers through relu only: {EXPORTS}")
+        raise ValueError(f"Solr carries features alongside hidden layers through relu only: {EXPORTS}")
     same = np.eye(n_features, dtype=np.float32)
     carried = []
     for number, layer in enumerate(layers):

@@ -46,7 +46,7 @@ def log_to_mlflow(
         name: of the logged model.
         flavour: "onnx", or "pyfunc": a table of documents in, scores out, run by unskew.
         experiment: of a new run; default: MLflow's.
-        metrics: numbers to log beside those of training, such as means of `evaluate`.
+        metrics: numbers to log alongside those of training, such as means of `evaluate`.
         comparison: what `unskew.compare` gave.
         tracking_uri: where to log to; default: MLflow's own setting.
     """

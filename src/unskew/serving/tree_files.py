@@ -5,9 +5,9 @@
     xgboost   .json  `dump_model(dump_format="json")`, for the plugins of OpenSearch and Elasticsearch, and for Vespa
               .ubj   `save_model`, for Vespa and XGBoost itself
 
-Every file has the names of the features in it. Codes of categories stand beside it, in `FILE.categories.json`: for each
-such feature its values, whose numbers, from 0, are what the engine sends. What is read back is data; no library of the
-trees is needed but for `.ubj`, which is written only.
+Every file has the names of the features in it. Codes of categories stand alongside it, in `FILE.categories.json`: for
+each such feature its values, whose numbers, from 0, are what the engine sends. What is read back is data; no library
+of the trees is needed but for `.ubj`, which is written only.
 """
 
 from __future__ import annotations

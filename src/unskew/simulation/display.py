@@ -1,6 +1,6 @@
 r"""Display probabilities: how likely a policy shows each document at each position.
 
-Probabilities are `[queries, docs, shown]`: of a document to stand at a position, whatever stands around it.
+Probabilities are `[queries, docs, shown]`: of a document to be at a position, whatever stands around it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def plackett_luce(scores: Chances, n_shown: int) -> Chances:
 
 
 def _arrivals(arrived: Chances, waiting: Chances, n_places: int) -> Chances:
-    """Probability that so many of the first documents have arrived, `[1 + docs, places, times]`."""
+    """Probability that this many of the first documents have arrived, `[1 + docs, places, times]`."""
     n_docs, n_times = arrived.shape
     found = np.zeros((n_docs + 1, n_places, n_times))
     found[0, 0] = 1.0

@@ -29,7 +29,7 @@ def swap_neighbours(showings: Showings, sizes: Index, rng: Generator) -> Showing
 
 
 def shuffle(showings: Showings, sizes: Index, rng: Generator) -> Showings:
-    """The shown documents stand in random order, a new one in each session."""
+    """The shown documents are in random order, a new one in each session."""
     n_shown = showings.places.shape[1]
     parts = [showings.select(showings.queries[:0])]
     for slab, _ in in_slabs(showings.sessions, n_shown):

@@ -50,7 +50,7 @@ class Policy(ABC):
         return one_order(candidates, sessions, n_shown)
 
     def display(self, candidates: Candidates, n_shown: int) -> Scores:
-        """Probability of each candidate to stand at each position, `[queries, docs, shown]`."""
+        """Probability of each candidate to be at each position, `[queries, docs, shown]`."""
         if type(self).show is not Policy.show:
             raise ValueError(
                 f"{type(self).__name__} draws orders and does not say how likely each is: simulate without display "
@@ -63,7 +63,7 @@ class Policy(ABC):
         return np.take_along_axis(scores, loggers[:, None, None], axis=2)[:, :, 0]
 
     def columns(self, loggers: Index, mask: NDArray[np.bool_]) -> dict[str, BiasColumn]:  # noqa: ARG002
-        """Columns that the log keeps beside the lists, by name; default: none."""
+        """Columns that the log keeps alongside the lists, by name; default: none."""
         return {}
 
 

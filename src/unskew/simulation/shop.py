@@ -1,4 +1,4 @@
-"""A made-up shop: products, prices and stock that change, queries, and what people want.
+"""A simulated shop: products, prices and stock that change, queries, and what people want.
 
 What makes a product relevant is known here and to nobody else: how well it matches, its brand and colour, a price that
 is neither high nor suspiciously low, whether it is in stock, its rating. Part of it no column explains. `shop_log`

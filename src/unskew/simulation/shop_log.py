@@ -1,4 +1,4 @@
-"""The event table of the made-up shop, as messy as real ones, and judged queries to tell whether a ranker is good.
+"""The event table of the simulated shop, as messy as real ones, and judged queries to tell whether a ranker is good.
 
 One row per impression. Two rankers serve searches until the first is retired. Results come in pages of ten, each
 counting its places from 1, and only some people open the second. The top of some pages is sold. A few searches have

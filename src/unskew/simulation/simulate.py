@@ -132,7 +132,7 @@ def simulate(
         train: judged data that policy and user are fitted to; default: `judged` itself.
         chunk: queries in work at a time; neither it nor `threads` changes the log.
         progress: called with the sessions done and the sessions in all.
-        out: folder for the log; the truth is written beside it.
+        out: folder for the log; the truth is written alongside it.
     """
     check_at_least(threads=(threads, 1), chunk=(chunk, 1))
     if out is not None:
@@ -309,7 +309,7 @@ def _draw_block(world: World, block: int) -> _Part:
 
 
 def _chances(world: World, candidates: Candidates, plan: Showings, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Probability of each shown document to stand where it stands, over all that the policy may show the query."""
+    """Probability of each shown document to stand where it is, over all that the policy may show the query."""
     lengths = np.minimum(candidates.sizes, world.n_shown)
     found = after_interventions(world.policy.display(candidates, world.n_shown), lengths, world.interventions)
     chances = found[plan.queries[:, None], plan.places, np.arange(world.n_shown)]

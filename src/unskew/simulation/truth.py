@@ -1,7 +1,7 @@
 """Truth: what a simulation knows and a log must not tell.
 
-It stands beside the log (`LOG.truth.parquet` next to the folder `LOG`), never inside it, so that nothing downstream can
-tell a simulated log from a real one. Row `i` belongs to list `i` of the log.
+It stands alongside the log (`LOG.truth.parquet` next to the folder `LOG`), never inside it, so that nothing
+downstream can tell a simulated log from a real one. Row `i` belongs to list `i` of the log.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Simulation(Displayed):
         return Screen(f"Simulated {self.log!r}", columns, rows, left=0)
 
     def plot(self, ax: Any = None) -> Any:
-        """Clicks per impression beside the true examination, on matplotlib axes; positions count from 1."""
+        """Clicks per impression alongside the true examination, on matplotlib axes; positions count from 1."""
         axes = self.log.plot(ax)
         axes.lines[-1].set_label("clicks per impression")
         curve = self.to_table()["examination"].to_numpy()
@@ -82,7 +82,7 @@ class Simulation(Displayed):
         return axes
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the log into this folder and the truth beside it; both appear whole or not at all."""
+        """Write the log into this folder and the truth alongside it; both appear whole or not at all."""
         target = check_target(folder, overwrite=overwrite)
         with new_file(truth_path(target)) as scratch:
             _write_truth(self.truth, scratch)

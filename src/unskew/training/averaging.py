@@ -22,7 +22,7 @@ UNVALIDATED = 0.2  # share of the steps of a stage, where nothing chooses a stat
 
 
 class AveragedMethod:
-    """A method beside the one that is trained.
+    """A method alongside the one that is trained.
 
     Args:
         horizon: steps over which parameters are averaged.

@@ -27,7 +27,7 @@ KEPT = ("best", "average")  # states of a run that are dictionaries of tensors
 
 @dataclass
 class RunState:
-    """Where a run stands."""
+    """The state of a run."""
 
     stage: int = 0
     stage_step: int = 0
@@ -45,7 +45,7 @@ class RunState:
 def save_checkpoint(
     path: Path, run: RunState, method: nn.Module, optimizer: torch.optim.Optimizer, fingerprint: dict[str, Any]
 ) -> None:
-    """Write where the run stands, atomically; of several processes the first does."""
+    """Write the state of the run, atomically; of several processes the first does."""
     if not is_first():
         return
     tensors = {f"method.{name}": value for name, value in method.state_dict().items()}

@@ -104,7 +104,7 @@ class MeanTerms:
 
 @dataclass(frozen=True)
 class Report:
-    """What a progress display is told."""
+    """What a progress display receives."""
 
     stage: str
     step: int  # steps done, over all stages

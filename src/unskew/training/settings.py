@@ -55,7 +55,7 @@ class Settings:
         None  # share of a stage's steps to average over, see `averaging`; None: 0.2, or 0 if validated
     )
     grade: dict[str, float] | None = None  # weight of each kind of event, click among them; None: as the log says
-    sum_grades: bool = False  # whether the weights of all events on a showing add up; else the strongest counts
+    sum_grades: bool = False  # whether the weights of all events on an impression add up; else the strongest counts
     restart: Share = 0.3  # of the learning rate, for training that goes on from another model
     seed: int = 0
     device: str = "auto"  # "cuda" where there is one, else "cpu"

@@ -12,7 +12,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stopped(Exception):
-    """A run ended on request; the same call with the same checkpoint goes on from there."""
+    """A run ended on request; the same call with the same checkpoint resumes it."""
 
     def __init__(self, number: int, step: int):
         super().__init__(f"stopped at step {step}; the checkpoint is written, the same command goes on from here")

@@ -1,4 +1,4 @@
-"""Watching: a callable that is told every step of training and every validation.
+"""Watching: a callable that receives every step of training and every validation.
 
 `watch` of `fit`, `UnbiasedRanker.fit` and `reproduce` is any callable of a `Report`: its terms are those of the step,
 or, where `report.validation` is a number, means since the validation before. Ready ones write to TensorBoard and

@@ -78,7 +78,7 @@ def test_documents_that_nobody_judged_are_left_out():
 
 def test_kinds_with_an_empty_cell_are_left_out_and_named():
     log = log_of([[0, 1], [1, 0], [2, 3]], [[6, 1], [4, 2], [7, 7]], [10, 10, 10])
-    matrix = click_matrix(log, [0, 1, 2, 0])  # grade 2 was only shown on top
+    matrix = click_matrix(log, [0, 1, 2, 0])  # grade 2 was only shown at the top
     assert matrix.kinds == ("grade 0", "grade 1")
     assert matrix.left_out == ("grade 2",)
 
@@ -137,7 +137,7 @@ def test_without_grades_kinds_of_attraction_have_the_curve_of_the_position():
 
 
 def test_without_grades_it_does_not_matter_which_documents_stood_where():
-    # Good documents stand on top ten times as often as below, bad ones below: counted rates would blame the position.
+    # Good documents are at the top ten times as often as below, bad ones below: counted rates would blame the position.
     order = [[0, 1], [1, 0], [2, 3], [3, 2]]
     attraction = np.array([0.9, 0.4, 0.9, 0.4])
     sessions = np.array([100_000.0, 10_000.0, 100_000.0, 10_000.0])

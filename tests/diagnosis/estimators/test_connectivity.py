@@ -29,7 +29,7 @@ def test_one_order_links_nothing_and_two_orders_link_what_they_exchange():
     assert two.groups == (("0", "1"), ("2",))
     three = connectivity(log_of([[0, 1, 2], [1, 0, 2], [0, 2, 1]], [[4, 3, 1]] * 3, [10, 10, 4]))
     assert three.connected
-    # Documents 1 and 2 stood at positions 1 and 2, four times each where they stood less.
+    # Documents 1 and 2 were at positions 1 and 2, four times each where they stood less.
     assert (three.weakest.one, three.weakest.other, three.weakest.impressions) == (1, 2, 8.0)
 
 

@@ -47,7 +47,7 @@ def showings(rows, relevance, curve=CURVE, queries=None, **more):
 
 
 def rotated_log(n_queries=6, n_docs=10, sessions=1.0, seed=0, curve=CURVE):
-    """Expected clicks of queries whose documents take turns: each stands at each position in one list."""
+    """Expected clicks of queries whose documents take turns: each is at each position in one list."""
     relevance = np.random.default_rng(seed).uniform(0.1, 1.0, n_queries * n_docs)
     turns = (np.arange(n_docs)[:, None] + np.arange(n_docs)) % n_docs
     documents = (np.arange(n_queries)[:, None, None] * n_docs + turns).reshape(-1, n_docs)

@@ -85,7 +85,7 @@ class ClickBatches:
             yield self.rows(np.arange(start, min(start + batch_size, self.order.n_rows)))
 
     def by_query(self, batch_size: int = 1024) -> Iterator[tuple[NDArray[np.int64], ClickedLists]]:
-        """Every row once and its number, query by query, so that few documents stand in two batches."""
+        """Every row once and its number, query by query, so that few documents are in two batches."""
         order = self.order.by_query()
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
@@ -120,7 +120,7 @@ class ClickBatches:
         )
 
     def _documents_of(self, lists: Tensor, mask: Tensor) -> dict[str, Any]:
-        """Features of these lists: of each distinct document, where documents stand in several of them."""
+        """Features of these lists: of each distinct document, where documents are in several of them."""
         past = len(self._features) * len(self._contexts)  # padding comes after all that was shown
         numbers = self._shown[lists].masked_fill_(~mask, past)
         if not self._repeats:
@@ -216,7 +216,7 @@ class Order:
 
 
 class _Groups:
-    """Rows of the same query, in groups of at most so many, of nearly equal size."""
+    """Rows of the same query, in groups of at most this many, of nearly equal size."""
 
     def __init__(self, queries: NDArray[np.int64], most: int):
         self.queries = queries
@@ -229,7 +229,7 @@ class _Groups:
         self.offsets = np.append(starts, len(queries))
 
     def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """All rows, group after group; a query of several groups is dealt out anew."""
+        """All rows, group after group; a query of several groups is dealt out again."""
         rows = self.rows
         if self.cut:
             dealt = rng.permutation(len(rows))

@@ -266,7 +266,7 @@ class ClickLog(Displayed):
         """Two logs without a query in common; the second has about this share of the queries.
 
         With timestamps the second holds the queries that were first seen last, otherwise a random choice. A list's
-        sessions never stand on both sides.
+        sessions never are on both sides.
         """
         if not 0 < share < 1:
             raise ValueError(f"share must be between 0 and 1, got {share}")
@@ -303,7 +303,7 @@ class ClickLog(Displayed):
 
         Args:
             weights: by kind of event; the clicks themselves are `click`. What is not named counts nothing.
-            combine: strongest (of the events on a showing the one with the largest weight counts) or sum. A log has
+            combine: strongest (of the events on an impression the one with the largest weight counts) or sum. A log has
                 counts and not single showings: the strongest is exact for lists that were shown once, and where
                 stronger events come with all weaker ones, as a purchase comes with a click; else it is a lower bound.
 
@@ -450,7 +450,7 @@ class ClickLog(Displayed):
             sessions: column that says how often the list was shown, when clicks are counts; such a log is not joint.
             weight: column with the weight of the session, when sessions do not count alike.
             time: column with the time of the showing, a timestamp or microseconds since 1970.
-            context: feature columns that are the same for all documents of a showing, such as device or hour.
+            context: feature columns that are the same for all documents of an impression, such as device or hour.
             events: columns that count feedback of other kinds, such as carts and purchases.
             seen: column that says whether the document was looked at (0 or 1, or seconds); empty: not recorded.
             period: hour, day, week or month: lists are counted for each by itself, so that windows can be cut later.

@@ -22,11 +22,11 @@ class ImpressionColumns:
     click: str | None = None
     time: str | None = None
     policy_score: str | None = None
-    display_probability: str | None = None  # to stand at this position, under the ranker that drew the list
+    display_probability: str | None = None  # to be at this position, under the ranker that drew the list
     intervention: str | None = None
     seen: str | None = None  # whether, or for how many seconds, the document was looked at
     bias: Sequence[str] = ()
-    context: Sequence[str] = ()  # features of user, session or moment, the same for all documents of a showing
+    context: Sequence[str] = ()  # features of user, session or moment, the same for all documents of an impression
     features: Sequence[str] | None = None  # None: every numeric column that is not named otherwise
 
     @property

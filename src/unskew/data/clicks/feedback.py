@@ -16,7 +16,7 @@ class Feedback:
     """Weights of the kinds of events; none: clicks as they are."""
 
     weights: Mapping[str, float] = field(default_factory=dict)
-    add_up: bool = False  # the weights of all events on a showing; else the strongest of them counts
+    add_up: bool = False  # the weights of all events on an impression; else the strongest of them counts
     why: str = ""  # clicks are taken although there are weights
 
     def of(self, log: ClickLog) -> ClickLog:

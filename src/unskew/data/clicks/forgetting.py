@@ -102,8 +102,8 @@ def _user_column(log: LogFolder, column: str | None) -> str:
     raise ValueError(
         f"{log.path} keeps no column '{column}' with users; {has}"
         if column is not None
-        else f"{log.path} keeps no users that can be told apart ({has}): name the column with --column, or remove "
-        "their rows from the event table and ingest it anew"
+        else f"{log.path} keeps no users that can be distinguished ({has}): name the column with --column, or remove "
+        "their rows from the event table and ingest it again"
     )
 
 

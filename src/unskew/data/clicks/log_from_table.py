@@ -64,7 +64,7 @@ def log_from_table(
 ) -> ClickLog:
     """The log of a table; `ClickLog.from_table` says what its columns hold."""
     if sessions is not None and weight is not None:
-        raise ValueError("pass sessions (clicks are counts) or weight (one session a showing), not both")
+        raise ValueError("pass sessions (clicks are counts) or weight (one session an impression), not both")
     data = as_arrow(table)
     features = _check_table(data, columns, [*events, *(name for name in (sessions, weight) if name is not None)])
     roles = columns.roles
@@ -231,7 +231,7 @@ def _scores(data: pa.Table, name: str | None) -> NDArray | None:
 
 
 def _probabilities(data: pa.Table, name: str | None) -> NDArray | None:
-    """Of each shown document, to stand where it stood; NaN where that was not recorded."""
+    """Of each shown document, to stand where it was; NaN where that was not recorded."""
     if name is None:
         return None
     chances = numbers(data, name)

@@ -5,7 +5,7 @@
     LOG/shard-00000.lists.parquet      a row for each list: versions, positions, clicks, sessions and what else it has
     LOG/shard-00000.patterns.parquet   a row for each click pattern; only in a joint log
 
-`docs/click_log.md` has every column. A query stands in one shard only, so every shard is a log by itself and a log
+`docs/click_log.md` has every column. A query is in one shard only, so every shard is a log by itself and a log
 larger than memory is read shard by shard; what asks for the whole log gets its features from a file, if they are
 large (`data.mapped`). A folder appears whole or not at all.
 """
@@ -214,7 +214,7 @@ def open_log(folder: str | Path) -> LogFolder:
     if about.get("version") != VERSION:
         raise ValueError(
             f"{path}: version {about.get('version')} of the format, this release reads version {VERSION}: make the log "
-            "anew from its source with unskew ingest (or unskew simulate)"
+            "again from its source with unskew ingest (or unskew simulate)"
         )
     if about.get("digest") != json_digest({name: value for name, value in about.items() if name != "digest"}):
         raise ValueError(f"{about_path} is damaged, or was changed by hand (by its own digest): write the log again")

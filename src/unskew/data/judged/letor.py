@@ -8,7 +8,7 @@ A line is one judged document: `grade qid:ID feature:value feature:value ... #co
 * A comment `#docid = ID ...` gives the document's id, other comments are skipped. In a set where only some documents
   have an id, the others get their number within the query.
 * Ids stay what they were: integers where all of them are, else strings.
-* The lines of a query stand together in one file. A query that comes back later is an error, never merged in silence.
+* The lines of a query are adjacent in one file. A query that comes back later is an error, never merged in silence.
 * Blank lines and lines of comment are skipped. Files are plain or gzip (by content, not by name), lines end in LF or
   CR LF.
 """
@@ -173,7 +173,7 @@ class _SetBuilder:
                 raise block.error(
                     block.line_of_document(row),
                     f"query {query.decode(errors='backslashreplace')} has lines further up or in an earlier file: "
-                    "the lines of a query must stand together, so sort the file by query",
+                    "the lines of a query must be adjacent, so sort the file by query",
                 )
             self.sizes[query] = self.sizes.get(query, 0) + size
             self.current = (block.file, query)

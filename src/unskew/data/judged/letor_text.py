@@ -193,6 +193,6 @@ def _parse_grades(texts: list[bytes]) -> NDArray[np.float32]:
 
 
 def _shown(text: bytes, length: int = 60) -> str:
-    """Text of a file as it can stand in a message."""
+    """Text of a file as it can be in a message."""
     decoded = text.strip().decode("utf-8", errors="backslashreplace")
     return repr(decoded if len(decoded) <= length else decoded[:length] + "...")

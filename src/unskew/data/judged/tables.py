@@ -1,4 +1,4 @@
-"""Judged data in parquet or CSV tables: query, document, grade, and features beside them or in a second table.
+"""Judged data in parquet or CSV tables: query, document, grade, and features alongside them or in a second table.
 
 Columns are found by common names. Numbers and truths are features, text is a category, what is missing stays missing.
 """

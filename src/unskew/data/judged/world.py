@@ -31,7 +31,7 @@ SIZES: dict[str, dict[str, int]] = {
     "large": {"train": 20_000, "valid": 2_000, "test": 4_000},
 }
 
-# Columns of each kind, in the order in which they stand in the matrix; worlds of other widths have them in proportion.
+# Columns of each kind, in the order in which they are in the matrix; worlds of other widths have them in proportion.
 COLUMNS: dict[str, int] = {
     "dense": 40,  # noisy readings of the factors on scales of their own, some saturating
     "heavy": 26,  # counts whose logarithm is such a reading

@@ -38,7 +38,7 @@ HOVER_FIELD = 8  # the fifth feature of the mouse: how long it was over the resu
 
 @dataclass(frozen=True, eq=False)
 class IdPages:
-    """Result pages in the order of the files; column `i` is what stood at position `i`, counted from 0."""
+    """Result pages in the order of the files; column `i` is what was at position `i`, counted from 0."""
 
     query_ids: NDArray  # [pages]
     document_ids: NDArray  # [pages, positions]

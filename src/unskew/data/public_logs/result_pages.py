@@ -95,7 +95,7 @@ def complete_pages(pages: pa.Table, n_positions: int = N_POSITIONS) -> pa.Table:
 def split_pages(pages: pa.Table, shares: Sequence[float] = CLICK_SHARES, seed: int = 0) -> list[pa.Table]:
     """Pages split at random, whole ones: training, validation and test by default.
 
-    As in the papers on these logs, sessions are split and not queries: a list may stand on both sides.
+    As in the papers on these logs, sessions are split and not queries: a list may be on both sides.
     """
     if not np.isclose(sum(shares), 1) or min(shares) < 0:
         raise ValueError(f"shares must be positive and add up to 1, got {tuple(shares)}")
@@ -108,7 +108,7 @@ def split_pages(pages: pa.Table, shares: Sequence[float] = CLICK_SHARES, seed: i
 
 
 def numbered_lines(path: str | PathLike[str]) -> Iterator[tuple[str, str]]:
-    """Lines of a plain or gzip text file that are not blank, each with where it stands."""
+    """Lines of a plain or gzip text file that are not blank, each with where it is."""
     file = Path(path)
     with file.open("rb") as content:
         packed = content.read(2) == GZIP_MAGIC

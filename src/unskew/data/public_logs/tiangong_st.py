@@ -22,7 +22,7 @@ drops pages with missing or doubled ranks. The judgements (`sogou_st_human_label
 tabs or spaces: number of the sample, session, query, document, grade from 0 to 4.
 
 The data come with texts, not with features. Compute yours and give them as a tab-separated file, plain or gzip, whose
-first line names the columns: `query`, `document`, then one column a feature.
+first line names the columns: `query`, `document`, then one column per feature.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def _buckets(queries: list[str], pages: pa.Table | None) -> NDArray[np.int64]:
 
 
 def _pages(path: FilePath) -> Iterator[tuple[str, ElementTree.Element]]:
-    """Pages, each with where it stands; a page's memory is freed when the next is read."""
+    """Pages, each with where it is; a page's memory is freed when the next is read."""
     session = "?"
     with _open(Path(path)) as content:
         try:

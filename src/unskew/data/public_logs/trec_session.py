@@ -26,7 +26,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class TrecSessions:
-    """Result pages in the order of the file; column `i` is what stood at position `i`, counted from 0."""
+    """Result pages in the order of the file; column `i` is what was at position `i`, counted from 0."""
 
     session_ids: NDArray[np.int64]  # [pages]
     query_ids: NDArray[np.int64]  # [pages]

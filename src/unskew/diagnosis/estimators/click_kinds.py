@@ -104,8 +104,8 @@ def _moved_documents(log: ClickLog, counted: NDArray[np.bool_] | None) -> _Showi
     if not found.shown.shape[0]:
         raise NotIdentified(
             "every document was shown at one position only, so that what the position does and what the document "
-            "does cannot be told apart. Pass grades, or a log in which the order was changed (interventions, several "
-            "loggers)"
+            "does cannot be distinguished. Pass grades, or a log in which the order was changed (interventions, "
+            "several loggers)"
         )
     groups = found.links()
     if len(groups) > 1:
@@ -118,7 +118,7 @@ def _moved_documents(log: ClickLog, counted: NDArray[np.bool_] | None) -> _Showi
 
 def _halves(showings: _Showings, rng: Generator) -> tuple[_Showings, _Showings]:
     """Two halves, each impression in one of them by chance."""
-    # Counts of one structure, so that clicks and impressions of a cell stand at the same place.
+    # Counts of one structure, so that clicks and impressions of a cell are at the same place.
     shown = showings.shown.tocoo()
     cells = np.rint(shown.data).astype(np.int64)
     clicks = np.rint(np.asarray(showings.clicks[shown.coords])).reshape(-1).astype(np.int64)

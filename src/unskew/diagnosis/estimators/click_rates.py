@@ -1,6 +1,6 @@
 r"""Click-through by position: clicks per impression, with an interval over queries.
 
-What stands at a position and what the position does are both in it: it is not an examination curve. Queries are drawn
+What is at a position and what the position does are both in it: it is not an examination curve. Queries are drawn
 together with all their sessions, so the interval is wider than that of independent coin tosses.
 """
 
@@ -21,7 +21,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ClickRates:
-    """Clicks a showing at each position that occurs."""
+    """Clicks an impression at each position that occurs."""
 
     positions: NDArray[np.int64]  # [positions], ascending
     impressions: Vector
@@ -50,7 +50,7 @@ class ClickRates:
 
 
 def click_rates(log: ClickLog, *, level: float = 0.95) -> ClickRates:
-    """Clicks a showing at each position, or mean feedback where it is graded.
+    """Clicks an impression at each position, or mean feedback where it is graded.
 
     The interval is normal, with the variance of a ratio of sums over queries:
     $\\mathrm{Var} = \\sum_q (c_{qk} - \\hat r_k n_{qk})^2 / n_k^2$.

@@ -1,4 +1,4 @@
-r"""Propensities from a stochastic ranker that logged how likely it showed each document where it stood.
+r"""Propensities from a stochastic ranker that logged how likely it showed each document where it was.
 
 With $\pi_i$ the logged probability of impression $i$, a sum of $1 / \pi_i$ over the impressions at a position counts,
 in expectation, every document that may stand there once per session. So clicks and impressions at all positions,
@@ -17,7 +17,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.diagnosis.estimators.curve import Curve, NotIdentified, Vector, curve_of_sums
 from unskew.diagnosis.estimators.position_pairs import counted_impressions, how_to_leave_out, spell
 
-LEAST_SUPPORT = 0.8  # of the documents that may stand at one position, so many must occur at the other
+LEAST_SUPPORT = 0.8  # of the documents that may be at one position, so many must occur at the other
 
 
 def display(
@@ -38,7 +38,7 @@ def display(
     """
     if log.display_probabilities is None:
         raise NotIdentified(
-            "display needs the probability with which a stochastic ranker showed each document where it stood: log it, "
+            "display needs the probability with which a stochastic ranker showed each document where it was: log it, "
             "and name its column with unskew ingest --display-probability, or display_probability=…"
         )
     recorded = ~np.isnan(log.display_probabilities)
@@ -95,8 +95,8 @@ def _check(positions: NDArray[np.int64], sums: Vector) -> None:
     if share.min() < LEAST_SUPPORT:
         place = int(np.argmin(share))
         raise NotIdentified(
-            f"display: by their probabilities, only {share[place]:.0%} of the documents that may stand at "
+            f"display: by their probabilities, only {share[place]:.0%} of the documents that may be at "
             f"{spell(positions[:1])} or {spell(positions[place : place + 1])} were ever drawn for both. Either the "
             "ranker hardly draws (shuffle a share of the sessions), or the log is too short, or the column holds "
-            f"something else than the probability to stand at that position. Or {how_to_leave_out(positions[place])}"
+            f"something else than the probability to be at that position. Or {how_to_leave_out(positions[place])}"
         )

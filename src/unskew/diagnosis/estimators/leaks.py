@@ -1,7 +1,7 @@
 r"""Leaks: features that know what they must not know.
 
 **Position.** A feature whose order within a list is almost always the shown order is the production score, its rank, or
-a copy. A ranker that gets it learns to repeat production, and position and relevance cannot be told apart.
+a copy. A ranker that gets it learns to repeat production, and position and relevance cannot be distinguished.
 
 **Clicks.** A feature computed from clicks brings their bias back in by the back door, and if it was computed from
 these very clicks, the ranker learns the answer by heart. How well *any* property of a document can go with its
@@ -102,7 +102,7 @@ def click_leaks(log: ClickLog, *, seed: int = 0) -> ClickLeaks:
     if len(some) < FEWEST_DOCUMENTS:
         raise NotIdentified(
             f"only {len(some)} documents were shown twice or more: without a second look, luck and a click-derived "
-            "feature cannot be told apart"
+            "feature cannot be distinguished"
         )
     if len(some) > MOST_DOCUMENTS:
         some = np.sort(rng.choice(some, MOST_DOCUMENTS, replace=False))

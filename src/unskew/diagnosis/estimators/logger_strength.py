@@ -1,8 +1,8 @@
 r"""The logger: how good was the order that was shown, and how much of it do the features know?
 
 With an examination curve $\theta$ the mean relevance at a position is $r_k \propto \mathrm{ctr}_k / \theta_k$. A strong
-logger puts relevant documents on top, so $r_k$ falls; a random one leaves it flat. Where lists were shuffled, clicks a
-session of shown order and of random order compare directly, with no model.
+logger puts relevant documents at the top, so $r_k$ falls; a random one leaves it flat. Where lists were shuffled,
+clicks a session of shown order and of random order compare directly, with no model.
 
 The order that was shown follows from features as a rule. How much so is asked of pairs of documents of one list: a
 linear function of the features, fitted on one half of the queries, predicts which of two stood higher in the other
@@ -64,7 +64,7 @@ def logger_strength(rates: ClickRates, curve: Curve) -> LoggerStrength:
     rate, seen = rates.rates[both], curve.values[of_curve]
     relevance = rate / seen
     if not relevance[0] > 0:
-        raise NotIdentified("nothing was clicked on top: relevance cannot be relative to it")
+        raise NotIdentified("nothing was clicked at the top: relevance cannot be relative to it")
     discount = 1 / np.log2(rates.positions[both] + 2)
     gain = float(discount @ relevance / (discount.sum() * relevance.mean()) - 1)
     with np.errstate(divide="ignore"):

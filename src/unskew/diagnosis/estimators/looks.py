@@ -2,7 +2,7 @@ r"""The record of looks in a diagnosis: its curve, its rate of false alarms, and
 
 A record that grows with interest, $q = o\,a$ rather than $o$, is clicks over again: clicks per look then hardly differ
 between documents. With $\rho_k$ the clicks per look at position $k$, `left_for_relevance` is the variance of
-$c - \rho_k q$ over documents as a share of that of $c$, both less what chance alone makes of counted sessions. It is
+$c - \rho_k q$ over documents as a share of that of $c$, both minus what chance alone makes of counted sessions. It is
 1 where looks depend on the position alone, and 0 where they are in proportion to clicks.
 """
 
@@ -64,7 +64,7 @@ def looks(log: ClickLog, *, seed: int = 0) -> Looks:
 
 
 def blind_clicks(log: ClickLog) -> float:
-    """Share of the clicks that surely have no look: a document has more clicks than looks."""
+    """Share of the clicks that certainly have no look: a document has more clicks than looks."""
     seen, sessions = recorded(log)
     if log.graded:
         return 0.0

@@ -156,7 +156,7 @@ def estimate_by(
 ) -> dict[str, Curve]:
     """One curve for each level of a bias column that occurs in the log, each relative to its own top position.
 
-    How much the levels differ at the top is not estimated: relevance and examination cannot be told apart there.
+    How much the levels differ at the top is not estimated: relevance and examination cannot be distinguished there.
     """
     if by not in log.bias:
         raise ValueError(f"by='{by}' is not a bias column of the log; there are: {', '.join(log.bias) or 'none'}")

@@ -33,7 +33,7 @@ def shown_pairs(log: ClickLog, rng: Generator) -> ShownPairs:
     if not len(lists):
         raise NotIdentified("no list shows two documents: there is no order")
     lists = rng.choice(lists, MOST_PAIRS)
-    # Documents of a list stand in shown order in its first columns.
+    # Documents of a list are in shown order in its first columns.
     one = rng.integers(sizes[lists])
     other = rng.integers(sizes[lists] - 1)
     other = other + (other >= one)

@@ -26,7 +26,7 @@ TRUST, NONE, REVERSED = "trust", "none seen", "reversed"
 
 @dataclass(frozen=True, eq=False)
 class Trust:
-    """Whether clicks on top need less attraction than below."""
+    """Whether clicks at the top need less attraction than below."""
 
     sign: str  # trust, none seen or reversed
     slope: float  # of log(attractive / unattractive) over log(1 + position)
