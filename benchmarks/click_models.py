@@ -52,6 +52,9 @@ CLAX_SECONDS = {"pbm": 12, "ubm": 13, "dbn": 23}  # of CPU, on naver-clara2
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in CLAX},
     "dbn, patience by position": ("dbn", {"by_position": True}),
+    "pbm, depth by query": ("pbm", {"depth_spread": 0.3}),
+    "ubm, depth by query": ("ubm", {"depth_spread": 0.3}),
+    "ubm, also two user types": ("ubm", {"depth_spread": 0.3, "user_types": 2}),
 }
 SPREADS = [  # the first are the defaults of the methods
     dict(zip(("spread", "url_spread", "query_spread"), values, strict=True))

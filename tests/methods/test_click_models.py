@@ -28,9 +28,12 @@ CLICK_MODELS = [name for name, method in METHODS.items() if issubclass(method, C
 every_model = pytest.mark.parametrize("name", CLICK_MODELS)
 
 
-def new_model(name, n_docs=10, seed=0):
+TYPES = {"depth_spread": 0.5, "user_types": 3}
+
+
+def new_model(name, n_docs=10, seed=0, **options):
     """A click model of ids in double precision, all of its numbers drawn at random."""
-    model = METHODS[name](Problem(0, n_docs, {}, n_ids=(n_docs, n_docs, 1))).double().eval()
+    model = METHODS[name](Problem(0, n_docs, {}, n_ids=(n_docs, n_docs, 1)), **options).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed)))
@@ -78,6 +81,45 @@ def test_the_marginal_probability_is_the_sum_over_the_patterns_with_that_click(n
     model, lists = new_model(name), page(all_patterns(6))
     summed = (pattern_probabilities(model, lists).unsqueeze(1) * lists.clicks).sum(0)
     assert_close(model.marginal(lists).log_click[0].exp(), summed)
+
+
+def test_users_of_several_types_have_proper_probabilities_too():
+    model = new_model("ubm", **TYPES)
+    assert_close(pattern_probabilities(model, page(all_patterns(10))).sum().item(), 1.0)
+    lists = page(all_patterns(6))
+    patterns = pattern_probabilities(model, lists)
+    assert_close(model.log_likelihood(lists).exp(), patterns)
+    assert_close(model.marginal(lists).log_click[0].exp(), (patterns.unsqueeze(1) * lists.clicks).sum(0))
+
+
+def test_a_mixture_of_types_is_the_mean_of_their_models():
+    """Types of shares 1/3 each, with a pattern probability of their own."""
+    model, lists = new_model("ubm", 5, **TYPES), page(all_patterns(5))
+    with torch.no_grad():
+        model.shares.zero_()
+        alone = []
+        for table in model.table:
+            single = new_model("ubm", 5, depth_spread=0.5)
+            single.load_state_dict({**model.state_dict(), "table": table[None], "shares": torch.zeros(1)})
+            alone.append(pattern_probabilities(single, lists))
+        assert_close(pattern_probabilities(model, lists), torch.stack(alone).mean(0))
+
+
+def test_users_of_one_query_look_deeper_than_those_of_another():
+    rng = np.random.default_rng(0)
+    reach = {"deep": [0.4, 0.4, 0.4], "flat": [0.4, 0.1, 0.05]}
+    rows = [
+        {"session": f"{query}{session}", "query": query, "document": str(place), "position": place, "click": click}
+        for query, rates in reach.items()
+        for session in range(300)
+        for place, click in enumerate((rng.random(3) < rates).astype(int).tolist())
+    ]
+    log = ClickLog.from_table(pa.Table.from_pylist(rows), features=())
+    model = fit(Recipe.of("pbm", depth_spread=1.0, spread=0.01, url_spread=0.0, query_spread=0.0), log)
+    slopes = dict(zip(["unknown", *log.query_ids.tolist()], model.method.depth.table.tolist(), strict=True))
+    assert slopes["deep"] > 0.5
+    assert slopes["flat"] < -0.5
+    assert slopes["unknown"] == 0.0
 
 
 @every_model

@@ -29,7 +29,7 @@ from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.shard_batches import ShardBatches
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage, Terms
-from unskew.networks.click_parts import DocumentPart, PartsRanker
+from unskew.networks.click_parts import DocumentPart, IdTables, PartsRanker, QueryDepth
 from unskew.networks.click_sequences import Chances
 from unskew.networks.documents import Ranker
 from unskew.networks.observation import PositionObservation
@@ -120,7 +120,8 @@ class ClickModel(Method):
 
     def penalty(self) -> Tensor:
         """Minus the log-density of the prior, up to a constant."""
-        ids = sum((part.ids.penalty() for part in self._parts() if part.ids is not None), start=torch.zeros(()))
+        deviates = [module for module in self.modules() if isinstance(module, IdTables | QueryDepth)]
+        ids = sum((module.penalty() for module in deviates), start=torch.zeros(()))
         tables = [module for module in self.modules() if isinstance(module, PositionObservation)]
         wide = [entry for table in tables for entry in table.parameters()] + [part.offset for part in self._parts()]
         return ids + sum((entry.square().sum() for entry in wide), start=torch.zeros(())) / (2 * TABLE_SPREAD**2)

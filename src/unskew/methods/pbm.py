@@ -2,6 +2,7 @@ r"""Position-based model (Richardson et al., WWW 2007; Craswell et al., WSDM 200
 
 Assumes $P(c) = \theta_k\,a_d$: a document is clicked if it is examined, which the position (and bias columns) decide,
 and attractive. The scale of $\theta$ and $a$ is free; `examination` is relative to the top. The ranker is $a$.
+Queries may differ in how deep their users look (`depth_spread`).
 `regression_em` fits the same model of features by EM, `two_tower` with a listwise softmax.
 """
 
@@ -12,7 +13,7 @@ from torch.nn import functional as F
 
 from unskew.lists import ClickedLists
 from unskew.methods.click_model import ClickModel
-from unskew.networks.click_parts import DocumentPart
+from unskew.networks.click_parts import DocumentPart, QueryDepth
 from unskew.networks.click_sequences import Chances, independent
 from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem
@@ -25,6 +26,8 @@ class PBM(ClickModel):
         attraction: a network of `features`, a table of `ids`, or `both`; auto: features where the log has some.
         spread: standard deviation of a document's logit around that of its url and query; small: shrunk strongly.
         url_spread, query_spread: the same of urls and of queries; 0: none.
+        depth_spread: standard deviation of a query's slope of examination over ln(1 + position); 0: none, as in the
+            papers. Needs ids.
     """
 
     paper = "Richardson et al., WWW 2007; Craswell et al., WSDM 2008"
@@ -38,20 +41,26 @@ class PBM(ClickModel):
         spread: float = 1.0,
         url_spread: float = 0.5,
         query_spread: float = 0.5,
+        depth_spread: float = 0.0,
     ):
         super().__init__()
         spreads = (spread, url_spread, query_spread)
         self.attraction = DocumentPart(problem, attraction, spreads, "attraction")
         self.observation = PositionObservation(problem)
+        self.depth = QueryDepth(problem, depth_spread)
 
     def conditional(self, lists: ClickedLists) -> Chances:
-        examination = self.observation(lists.positions, lists.bias)
-        return independent(self.attraction.of(lists), F.logsigmoid(examination))
+        attraction, examination = self.logits(lists)
+        return independent(attraction, F.logsigmoid(examination))
+
+    def logits(self, lists: ClickedLists) -> list[Tensor]:
+        """Of attraction, and of examination."""
+        return [self.attraction.of(lists), self.observation(lists.positions, lists.bias) + self.depth(lists)]
 
     marginal = conditional
 
     def examination(self) -> Tensor:
-        """At the average of all levels of bias columns."""
+        """At the average of all levels of bias columns, for an average query."""
         curve = self.observation.average_logits().sigmoid()
         return curve / curve[0]
 

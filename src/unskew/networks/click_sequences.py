@@ -13,6 +13,7 @@ infinite value: a probability is bounded by the smallest step of its number form
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -59,6 +60,21 @@ def independent(attraction: Tensor, log_examination: Tensor | None = None) -> Ch
     """
     log_click = F.logsigmoid(attraction)
     return Chances.of(log_click if log_examination is None else log_click + log_examination)
+
+
+def mixture(log_shares: Tensor, types: Sequence[Chances], clicked: Tensor | None = None) -> Chances:
+    """Chances over types of users; given clicks, of users whose type the clicks above tell of.
+
+    Args:
+        log_shares: of each type among all users, `[types]`.
+        clicked: for conditional chances; None: for marginal ones.
+    """
+    log_click = torch.stack([chances.log_click for chances in types])  # [types, batch, docs]
+    log_type = log_shares.view(-1, 1, 1)
+    if clicked is not None:
+        happened = torch.where(clicked, log_click, torch.stack([chances.log_skip for chances in types]))
+        log_type = (log_type + F.pad(happened[..., :-1].cumsum(-1), (1, 0))).log_softmax(0)
+    return Chances.of(torch.logsumexp(log_type + log_click, 0))
 
 
 def downward(attraction: Tensor, log_after_click: Tensor, log_after_skip: Tensor, clicked: Tensor) -> Chances:
