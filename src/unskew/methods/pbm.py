@@ -47,7 +47,7 @@ class PBM(ClickModel):
         spreads = (spread, url_spread, query_spread)
         self.attraction = DocumentPart(problem, attraction, spreads, "attraction")
         self.observation = PositionObservation(problem)
-        self.depth = QueryDepth(problem, depth_spread)
+        self.depth = QueryDepth(problem, depth_spread, self.attraction)
 
     def conditional(self, lists: ClickedLists) -> Chances:
         attraction, examination = self.logits(lists)

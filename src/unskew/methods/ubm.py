@@ -57,7 +57,7 @@ class UBM(ClickModel):
         spreads = (spread, url_spread, query_spread)
         self.attraction = DocumentPart(problem, attraction, spreads, "attraction")
         self.observation = PositionObservation(problem)
-        self.depth = QueryDepth(problem, depth_spread)
+        self.depth = QueryDepth(problem, depth_spread, self.attraction)
         self.table = nn.Parameter(_first_tables(user_types, problem.n_positions))  # in units of the spread
         self.shares = nn.Parameter(torch.zeros(user_types))  # of types, as logits
         self.table_spread = table_spread

@@ -44,30 +44,6 @@ class IdTables(nn.Module):
         return sum((table.square().sum() / 2 for table in self.tables), start=torch.zeros(()))
 
 
-class QueryDepth(nn.Module):
-    r"""How deep the users of a query look: $\tau\,\delta_q \ln(1 + k)$ is added to the logit of examination.
-
-    $\delta_q$ is a normal deviate of standard deviation 1, 0 for an unknown query, $\tau$ the spread.
-    """
-
-    def __init__(self, problem: Problem, spread: float):
-        super().__init__()
-        self.spread, self.lowest = spread, problem.n_positions - 1
-        self.table = nn.Parameter(torch.zeros(problem.n_ids[2] + 1 if spread and problem.n_ids else 0))
-
-    def forward(self, lists: ClickedLists) -> Tensor:
-        """Logits `[batch, docs]`, or one 0 where there is nothing to add."""
-        if not self.table.numel() or lists.codes is None:
-            return torch.zeros((), dtype=self.table.dtype)
-        queries = lists.codes[..., 2]
-        depth = lists.positions.clamp(max=self.lowest).to(self.table.dtype).log1p()
-        return self.spread * depth * self.table.index_select(0, queries.flatten()).view(queries.shape)
-
-    def penalty(self) -> Tensor:
-        """Minus the log-density of the deviates, up to a constant."""
-        return self.table.square().sum() / 2
-
-
 class DocumentPart(nn.Module):
     """Logits of documents from features, ids or both.
 
@@ -115,6 +91,32 @@ class DocumentPart(nn.Module):
     def _add(self, scores: Tensor | None, mask: Tensor, codes: Tensor | None) -> Tensor:
         logits = self.offset.expand(mask.shape) if scores is None else self.offset + scores
         return logits if self.ids is None or codes is None else logits + self.ids(codes)
+
+
+class QueryDepth(nn.Module):
+    r"""How deep the users of a query look: $\tau\,\delta_q \ln(1 + k)$ is added to the logit of examination.
+
+    $\delta_q$ is a normal deviate of standard deviation 1, 0 for an unknown query, $\tau$ the spread.
+    """
+
+    def __init__(self, problem: Problem, spread: float, attraction: DocumentPart):
+        super().__init__()
+        if spread and attraction.ids is None:
+            raise ValueError("depth_spread goes by the ids of queries: pass attraction=ids or both, or depth_spread=0")
+        self.spread, self.lowest = spread, problem.n_positions - 1
+        self.table = nn.Parameter(torch.zeros(problem.n_ids[2] + 1 if spread and problem.n_ids else 0))
+
+    def forward(self, lists: ClickedLists) -> Tensor:
+        """Logits `[batch, docs]`, or one 0 where there is nothing to add."""
+        if not self.table.numel() or lists.codes is None:
+            return torch.zeros((), dtype=self.table.dtype)
+        queries = lists.codes[..., 2]
+        depth = lists.positions.clamp(max=self.lowest).to(self.table.dtype).log1p()
+        return self.spread * depth * self.table.index_select(0, queries.flatten()).view(queries.shape)
+
+    def penalty(self) -> Tensor:
+        """Minus the log-density of the deviates, up to a constant."""
+        return self.table.square().sum() / 2
 
 
 class PartsRanker(Ranker):
