@@ -77,10 +77,15 @@ def method_page(name: str, method: Any) -> str:
     from unskew.methods import hyper_parameters
 
     about = inspect.getdoc(inspect.getmodule(method)) or ""
+    meanings = described_arguments(inspect.getdoc(method) or "")
     options = [
-        f"| `{entry.name}` | `{entry.default!r}` | `{entry.kind}` |" for entry in hyper_parameters(method).values()
+        f"| `{entry.name}` | `{entry.default!r}` | {kind_name(entry.kind)} | {meanings.get(entry.name, '')} |"
+        for entry in hyper_parameters(method).values()
     ]
-    table = ["| name | default | type |", "|---|---|---|", *options] if options else ["None of its own."]
+    table = ["| name | default | type | meaning |", "|---|---|---|---|", *options] if options else ["None of its own."]
+    measured = " · ".join(
+        f"[{title}](../{page})" for title, (page, names) in MEASUREMENTS.items() if name in names.split()
+    )
     return "\n".join(
         [
             f"# {name}",
@@ -95,7 +100,11 @@ def method_page(name: str, method: Any) -> str:
             "",
             *table,
             "",
-            "Settings of training (`steps`, `learning_rate`, …) and of the network (`hidden`, …) apply as well.",
+            "Training settings (`steps`, `learning_rate`, …) and network settings (`hidden`, …) apply as well.",
+            "",
+            "## Measured strengths and limits",
+            "",
+            f"{measured} · [Which method?](../choosing.md)",
             "",
             "## Example",
             "",
@@ -111,6 +120,28 @@ def method_page(name: str, method: Any) -> str:
     )
 
 
+def kind_name(kind: Any) -> str:
+    """A type as a reader writes it."""
+    return f"`{kind.__name__}`" if isinstance(kind, type) else f"`{str(kind).replace('|', 'or')}`"
+
+
+def described_arguments(docstring: str) -> dict[str, str]:
+    """The entries of `Args:` in a docstring, by name."""
+    text = docstring.partition("Args:\n")[2].split("\n\n")[0]
+    entries = re.findall(r"^ {4}(\w+): (.*?)(?=^ {4}\w+: |\Z)", text, re.MULTILINE | re.DOTALL)
+    return {name: " ".join(meaning.split()).replace("|", "\\|") for name, meaning in entries}
+
+
+MEASUREMENTS = {
+    "Group-level methods": ("methods.md", "naive labelled ipw dla two_tower regression_em pair_debias affine"),
+    "Vectorization": ("vectorization.md", "vectorization affine_softmax"),
+    "LBD": ("lbd.md", "lbd hte"),
+    "CDLA-LD and contextual methods": ("cdla_ld.md", "cdla_ld xpa upe iobm"),
+    "Low-rank observation": ("low_rank.md", "low_rank"),
+    "Recorded examination": ("attention.md", "attention"),
+    "Click models": ("click_models.md", "gctr rctr dctr pbm cascade ubm dcm ccm dbn sdbn"),
+    "Choosing without labels": ("selection.md", "naive ipw dla two_tower regression_em lbd vectorization pair_debias"),
+}
 NEEDS = {
     "counts": "clicks counted per list",
     "pairs": "which documents were clicked and which were not, in the same session (a joint log)",

@@ -63,6 +63,11 @@ def test_a_log_that_can_tell_nothing_still_has_a_page(world, tmp_path):
 def test_a_browser_shows_it_without_complaint(page, browser_tab):
     with browser_tab(page) as tab:
         widths = [tab.locator("figure svg").nth(n).bounding_box()["width"] for n in range(5)]
+        tab.set_viewport_size({"width": 1100, "height": 900})
         overflow = tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        hidden = tab.evaluate(
+            "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).length"
+        )
     assert min(widths) > 200
     assert overflow <= 0
+    assert hidden == 0, "at 1,100 pixels no table scrolls out of sight"

@@ -2,7 +2,7 @@ r"""Dual Learning Algorithm (Ai et al., SIGIR 2018, arXiv:1804.05938).
 
 Assumes $P(c) = P(o \mid k)\,P(r \mid x)$. Relevance learns from clicks divided by observation, observation from clicks
 divided by relevance, each relative to the top document of the list. The paper's propensity network on a one-hot
-position is a table of logits, which is what stands here; only ratios of it are identified. Both networks keep their
+position is a table of logits, as here; only ratios of it are identified. Both networks keep their
 optimizer's state from step to step, and `max_weight` bounds both kinds of weights.
 
 `observation_rate` is the learning rate of the table relative to the ranker's. With equal rates Adagrad moves a single
