@@ -166,7 +166,7 @@ def test_methods_and_data_list_what_there_is():
         (["simulate", "world:tiny", "--user", "ghost", "--out", "log"], "ghost"),
         (["simulate", "world:tiny", "--intervene", "shuffle=2", "--out", "log"], "shuffle"),
         (["train", "nowhere", "--out", "model"], "nowhere is no click log"),
-        (["evaluate", "nowhere", "world:tiny"], "nowhere is no saved model"),
+        (["evaluate", "nowhere", "world:tiny"], "nowhere is not a saved model"),
     ],
 )
 def test_bad_input_is_one_clear_line_and_exit_code_2(arguments, message, tmp_path, monkeypatch):

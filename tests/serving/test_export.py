@@ -188,7 +188,7 @@ def test_a_file_that_is_no_ranker_is_refused(onnx_file, tmp_path):
         OnnxRanker(cut)
     other = onnx.load(onnx_file)
     del other.metadata_props[:]
-    with pytest.raises(ValueError, match="no ranker of `unskew export`"):
+    with pytest.raises(ValueError, match="is not a ranker of `unskew export`"):
         OnnxRanker(other.SerializeToString())
 
 

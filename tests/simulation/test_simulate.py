@@ -315,7 +315,7 @@ def test_bad_arguments_are_refused_before_any_work(tmp_path, arguments, message)
 
 def test_paths_that_cannot_be_written_are_refused_before_any_work(tmp_path):
     policy = Fixed(ranker=explode)
-    with pytest.raises(FileNotFoundError, match="nowhere is no folder: create it first"):
+    with pytest.raises(FileNotFoundError, match="nowhere is not a folder: create it first"):
         simulate(judged_set(), policy, "cascade", out=tmp_path / "nowhere" / "log")
     (tmp_path / "taken").mkdir()
     with pytest.raises(FileExistsError, match=r"taken exists: choose another place, or pass overwrite=True"):
