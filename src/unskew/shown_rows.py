@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from unskew.data.checks import check_places
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.columns import as_arrow, as_features, is_table
 from unskew.data.grouping import number_ids
@@ -66,6 +67,7 @@ class ShownRows:
         for name, values in columns.items():
             if len(values) != n_rows:
                 raise ValueError(f"{name} has {len(values)} values, X has {n_rows} rows: give one per row")
+        check_places(columns["position"], "position", 0, "Then subtract that")
         bias = {name: per_row(values, lists, f"bias column '{name}'") for name, values in _bias(self.bias).items()}
         table, names = _features(X)
         twice = [name for name in bias if name in table]

@@ -12,11 +12,12 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
+from unskew.data.columns import MOST_VALUES
 from unskew.ingestion.columns import Columns, value_at
 from unskew.ingestion.engines import Engine
 from unskew.ingestion.impressions import MISSING, Vocabularies
 
-MAX_CATEGORIES = 5_000
+MAX_CATEGORIES = MOST_VALUES  # also what tables in Python may have
 SESSIONS_LOOKED_AT = 2_000
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.data.clicks.click_log import ClickLog
@@ -83,5 +84,19 @@ def as_file(table: Any) -> Iterator[Any]:
         return
     with tempfile.TemporaryDirectory(prefix="unskew-") as folder:
         path = Path(folder) / "table.parquet"
-        pq.write_table(as_arrow(table), path)
+        pq.write_table(_without_views(as_arrow(table)), path)
         yield path
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """The table with categories of plain text: those of polars are views, which parquet cannot hold."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) and pa.types.is_string_view(field.type.value_type):
+            parts = [
+                pa.DictionaryArray.from_arrays(part.indices, part.dictionary.cast(pa.large_string()))
+                for part in table.column(place).chunks
+            ]
+            table = table.set_column(
+                place, field.name, pa.chunked_array(parts, pa.dictionary(field.type.index_type, pa.large_string()))
+            )
+    return table
