@@ -180,4 +180,16 @@ def reference_page(names: list[str]) -> str:
     parts = ["# Python reference", "", "Everything below is an attribute of `unskew`.", ""]
     for name in names:
         parts += [f"::: unskew.{name}", ""]
-    return "\n".join(parts)
+    return "\n".join([*parts, *registries()])
+
+
+def registries() -> list[str]:
+    """The names that functions accept, from the dictionaries that hold them."""
+    from unskew import METRICS, POLICIES, USERS
+
+    lines = ["## unskew.METHODS", "", "Methods by name: see [Methods](methods/index.md).", ""]
+    for title, known in {"unskew.USERS": USERS, "unskew.POLICIES": POLICIES}.items():
+        rows = [f"| `{name}` | {(inspect.getdoc(part) or '').splitlines()[0]} |" for name, part in known.items()]
+        lines += [f"## {title}", "", "| name | |", "|---|---|", *rows, ""]
+    metrics = ", ".join(f"`{name}`" for name in METRICS)
+    return [*lines, "## unskew.METRICS", "", f"Names for `metric`, with a cut-off such as `ndcg@10`: {metrics}.", ""]

@@ -55,13 +55,16 @@ class Demonstration(dict[str, Evaluation], Displayed):
 def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: int = 0) -> Demonstration:
     """Run the whole pipeline on simulated data: make a biased log, diagnose it, train rankers, compare them.
 
-    Use `simulate`, `fit` and `evaluate` for the same with parts of your own choice.
+    Use `simulate`, `fit` and `evaluate` to run the steps yourself.
 
     Args:
         data: a world of the catalogue.
-        out: where the report is written.
+        out: file for the report.
 
-    Gives the evaluation of production and of each trained ranker, by name.
+    Returns:
+        the evaluation of production and of each trained ranker, by name.
+
+    >>> unskew.demo("world:tiny")["dla"].mean("ndcg@10")  # doctest: +SKIP
     """
     check_place(Path(out), overwrite=True)
     world = load(data)

@@ -31,7 +31,7 @@ EYE_TRACKING = (0.68, 0.61, 0.48, 0.34, 0.28, 0.20, 0.11, 0.10, 0.08, 0.06)
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """Lists as a user meets them."""
+    """Lists as a user sees them."""
 
     grades: Matrix  # [lists, docs]
     mask: Flags  # [lists, docs]; False = padding
@@ -63,7 +63,7 @@ class Browsing:
 
 
 class User(ABC):
-    """Someone who looks at lists and clicks."""
+    """A user model: examines lists and clicks."""
 
     independent: ClassVar[bool]  # whether clicks of one session are independent given the list
 
@@ -124,7 +124,7 @@ def count_sessions(
 
 @dataclass(kw_only=True, eq=False)
 class GradedUser(User):
-    r"""A user who wants a document of grade $y$ with probability $\epsilon + (1-\epsilon)\frac{2^y-1}{2^{y_{max}}-1}$.
+    r"""Finds a document of grade $y$ relevant with probability $\epsilon + (1-\epsilon)\frac{2^y-1}{2^{y_{max}}-1}$.
 
     Attributes:
         noise: $\epsilon$, probability that a document of grade 0 is wanted.
@@ -158,7 +158,7 @@ def extend(curve: float | Sequence[float] | Matrix, n_positions: int) -> Matrix:
 
 
 def check_probability(name: str, value: float | Sequence[float] | Matrix) -> None:
-    """Refuse what is no probability."""
+    """Refuse values that are not probabilities."""
     values = np.atleast_1d(np.asarray(value, dtype=np.float64))
     if len(values) == 0:
         raise ValueError(f"{name} is empty: give at least one probability")

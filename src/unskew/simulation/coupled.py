@@ -85,7 +85,7 @@ def _importances(train: JudgedSet) -> Matrix:
 
 @dataclass(kw_only=True, eq=False)
 class Coupled(PositionBased):
-    r"""Sees documents by position and by their crux features: $P(o) = \theta_k^{\max(w \cdot x' + 1, 0)}$.
+    r"""Examines by position and by crux features: $P(o) = \theta_k^{\max(w \cdot x' + 1, 0)}$.
 
     Attributes:
         coupling: $\eta$, largest weight of a crux feature; 0 is the position-based user.
@@ -174,7 +174,7 @@ class Coupled(PositionBased):
 
 @dataclass(kw_only=True, eq=False)
 class QueryContext(Coupled):
-    r"""Looks deeper for some queries than for others: $w \cdot x'$ is replaced by its mean over the shown list."""
+    r"""Examines deeper for some queries than for others: $w \cdot x'$ is replaced by its mean over the shown list."""
 
     def pull(self, shown: Shown) -> NDArray[np.float64]:
         traits = np.where(shown.mask, super().pull(shown), 0.0)

@@ -34,7 +34,7 @@ REAL_CLICKS = np.array(
 
 @dataclass(kw_only=True, eq=False)
 class PositionBased(GradedUser, IndependentUser):
-    r"""Sees position $k$ with probability $\theta_k^\eta$ and clicks what is seen and wanted.
+    r"""Examines position $k$ with probability $\theta_k^\eta$; clicks what is examined and relevant.
 
     Attributes:
         power: $\eta$, severity of the bias; 0: everything is seen.
@@ -66,7 +66,7 @@ class PositionBased(GradedUser, IndependentUser):
 
 @dataclass(kw_only=True, eq=False)
 class Trust(PositionBased):
-    r"""Clicks seen documents because they stand high, too (Agarwal et al. 2019; Vectorization, Eq. 12 to 14).
+    r"""Also clicks documents because they are ranked high (Agarwal et al. 2019; Vectorization, Eq. 12 to 14).
 
     $P(c) = \theta_k (\epsilon^+_k \gamma + \epsilon^-_k (1 - \gamma))$, where $\gamma$ is relevance without noise, and
     by default $\epsilon^+_k = 1 - (k+1)/100$ and $\epsilon^-_k = 0.65/k$ with $k$ counted from 1.
@@ -107,7 +107,7 @@ class Trust(PositionBased):
 
 @dataclass(kw_only=True, eq=False)
 class RealClick(IndependentUser):
-    """Clicks as often as people clicked documents of that grade at that position in a real log.
+    """Clicks at the rate of a real log, by grade and position.
 
     Such rates do not say what was seen. As truth, the top position counts as always seen: attraction is the rate
     there, and examination is the rate at a position relative to it (at most 1, the top has the highest rate of every
@@ -140,7 +140,7 @@ class RealClick(IndependentUser):
 
 @dataclass(kw_only=True, eq=False)
 class PageContext(PositionBased):
-    r"""Is drawn away by attractive neighbors: $P(o) = \theta_k^{\max(1 + s\,\bar a, 0)}$.
+    r"""Examines less next to attractive neighbors: $P(o) = \theta_k^{\max(1 + s\,\bar a, 0)}$.
 
     $\bar a$ is the mean attraction of the shown neighbors, the document itself left out, so that only a method that
     looks at the whole list can find the bias.

@@ -69,7 +69,7 @@ class Policy(ABC):
 
 @dataclass(kw_only=True, eq=False)
 class RankingSVM(Policy):
-    """A linear pairwise SVM trained on the judgements of a few queries: the field's usual production ranker.
+    """A linear pairwise SVM trained on a few judged queries: the usual production ranker of the field.
 
     Attributes:
         fraction: share of the training queries it is trained on, at least one query.
@@ -130,7 +130,7 @@ class Random(Policy):
 
 @dataclass(kw_only=True, eq=False)
 class NoisyOracle(Policy):
-    r"""Ranks by the judgements blurred by noise: $s\,z + \sqrt{1-s^2}\,n$, $z$ the standardized grade.
+    r"""Ranks by grades with noise: $s\,z + \sqrt{1-s^2}\,n$, $z$ the standardized grade.
 
     Attributes:
         strength: $s$, correlation of scores and grades; 0: random but the same in each session, 1: perfect.
@@ -154,7 +154,7 @@ class NoisyOracle(Policy):
 
 @dataclass(kw_only=True, eq=False)
 class Fixed(Policy):
-    """Ranks by the scores of a ranker you bring.
+    """Ranks by the scores of your own ranker.
 
     Attributes:
         ranker: a torch module of (features, mask), or a function from a judged set to one score per document.
@@ -176,7 +176,7 @@ class Fixed(Policy):
 
 @dataclass(kw_only=True, eq=False)
 class PlackettLuce(Policy):
-    """Draws orders by chance from the scores of another policy, so that one query is shown in several orders.
+    """Samples orders from the scores of another policy, so that a query is shown in several orders.
 
     Attributes:
         logger: the policy whose scores are used, or its name.
@@ -218,7 +218,7 @@ class PlackettLuce(Policy):
 
 @dataclass(kw_only=True, eq=False)
 class Mixed(Policy):
-    """Several loggers take turns by chance.
+    """Several logging policies, one drawn per session.
 
     Attributes:
         loggers: policies or their names.
@@ -276,7 +276,7 @@ class Mixed(Policy):
 
 @dataclass(kw_only=True, eq=False)
 class TeamDraft(Policy):
-    """Interleaves two rankers by team draft (Radlinski et al., CIKM 2008); the log's bias column `team` tells who drew.
+    """Interleaves two rankers by team draft (Radlinski et al., CIKM 2008); bias column `team` names the ranker.
 
     In each round a coin decides who draws first; each draws its best document that is not on the page yet.
 

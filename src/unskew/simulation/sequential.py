@@ -42,7 +42,7 @@ BROWSING_TABLE = (
 
 
 class DownwardUser(GradedUser):
-    """Starts at the top, and after each document either looks at the next one or leaves."""
+    """Starts at the top; after each document, examines the next one or leaves."""
 
     independent = False
 
@@ -79,7 +79,7 @@ class DownwardUser(GradedUser):
 
 @dataclass(kw_only=True, eq=False)
 class Cascade(DownwardUser):
-    """Looks down the list until the first click (Craswell et al. 2008).
+    """Scans down the list until the first click (Craswell et al. 2008).
 
     Attributes:
         persistence: probability of looking on after a document that was not clicked.
@@ -97,7 +97,7 @@ class Cascade(DownwardUser):
 
 @dataclass(kw_only=True, eq=False)
 class DependentClick(DownwardUser):
-    r"""Looks on after a click at rank $k$ with probability $\lambda_k = (k+1)^{-\eta}$, always after none (DCM, 2009).
+    r"""Continues after a click at rank $k$ with probability $\lambda_k = (k+1)^{-\eta}$, always after a skip (DCM).
 
     Attributes:
         power: $\eta$; 0: everything is seen.
@@ -122,7 +122,7 @@ class DependentClick(DownwardUser):
 
 @dataclass(kw_only=True, eq=False)
 class DynamicBayesian(DownwardUser):
-    r"""Leaves when a clicked document satisfies, else looks on with fixed probability (DBN, Chapelle and Zhang 2009).
+    r"""Leaves when a clicked document satisfies, else continues with fixed probability (DBN, Chapelle and Zhang 2009).
 
     Attributes:
         satisfaction: probability that a clicked document of the highest grade satisfies; others in proportion to
@@ -145,7 +145,7 @@ class DynamicBayesian(DownwardUser):
 
 @dataclass(kw_only=True, eq=False)
 class UserBrowsing(GradedUser):
-    r"""Sees a document by its rank and by how far up the last click was (UBM, Dupret and Piwowarski 2008).
+    r"""Examines by rank and by the distance to the last click (UBM, Dupret and Piwowarski 2008).
 
     $P(o_k \mid \text{last click at } j) = d\,\gamma_{kj}^\eta + (1-d)\,\theta_k^\eta$ with the published $\gamma$.
 

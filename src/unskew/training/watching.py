@@ -26,13 +26,15 @@ def of_run(watch: Watch | None, title: str) -> Watch | None:
 
 
 class TensorBoard:
-    """Writes loss terms and validation as TensorBoard reads them (`pip install 'unskew[tensorboard]'`).
+    """Write loss terms and validation for TensorBoard (`pip install 'unskew[tensorboard]'`).
 
     Pass it to `fit` as `watch`.
 
     Args:
-        folder: for the event files; runs of an experiment have a folder each.
-        every: steps between two records of the loss.
+        folder: for the event files; each run of an experiment has its own subfolder.
+        every: record the loss every this many steps.
+
+    >>> unskew.fit("dla", log, watch=unskew.TensorBoard("boards"))  # doctest: +SKIP
     """
 
     def __init__(self, folder: str | Path, every: int = 10):
@@ -59,14 +61,16 @@ class TensorBoard:
 
 
 class MLflow:
-    """Logs loss terms and validation to MLflow (`pip install 'unskew[mlflow]'`), one MLflow run per training.
+    """Log loss terms and validation to MLflow (`pip install 'unskew[mlflow]'`), one MLflow run per training.
 
     Pass it to `fit` as `watch`.
 
     Args:
-        experiment: name of MLflow's experiment.
-        tracking_uri: where to log to; default: MLflow's own setting.
-        every: steps between two records of the loss.
+        experiment: name of the MLflow experiment.
+        tracking_uri: MLflow server or folder; default: MLflow's own setting.
+        every: record the loss every this many steps.
+
+    >>> unskew.fit("dla", log, watch=unskew.MLflow("search"))  # doctest: +SKIP
     """
 
     def __init__(
