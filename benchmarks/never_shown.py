@@ -2,10 +2,10 @@
 
     python benchmarks/never_shown.py runs/never-shown world:tiny:documents=100 mq2007-agg clueweb09
 
-A logger shows ten candidates of each query; every way of using the others learns from the same log. nDCG@10 is over the
-candidates of a test query that the logger would show, those that it would not, and all. A case is a fold, or a world
-with its seed, and has a logger of its own; differences from `dla` are paired, with 95 % intervals over cases. One file
-per case is written to the folder; what is there is not run again.
+A logger (weak, strong, or weak and stochastic) shows ten candidates of each query; every way of using the others learns
+from the same log. nDCG@10 is over the candidates of a test query that the logger would show, those that it would not,
+and all. A case is a fold, or a world with its seed, and has a logger of its own; differences from `dla` are paired,
+with 95 % intervals over cases. One file per case is written to the folder; what is there is not run again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ from unskew.training.settings import Settings
 N_SHOWN = 10
 MOST_QUERIES = 500  # that a logger shows: worlds have more
 METRICS = ("ndcg@10:shown", "ndcg@10:never_shown", "ndcg@10")
-LOGGERS = ("one order", "stochastic")
+LOGGERS = {"weak": 0.01, "strong": 0.3, "stochastic": 0.01}  # share of the training queries that taught the logger
+NETWORK = Network(hidden=(32,))
 Vector = NDArray[np.float64]
 
 
@@ -57,7 +58,7 @@ class Case:
     settings: Settings
 
     def fit(self, method: str, log: ClickLog | None = None, judged: JudgedSet | None = None, **hyper: Any) -> Model:
-        network = hyper.pop("network", Network())
+        network = hyper.pop("network", NETWORK)
         return fit(Recipe(method, hyper, self.settings, network), log, judged=judged)
 
     @cached_property
@@ -122,7 +123,7 @@ def correction_of(model: Model) -> Network:
     """A network that learns the correction to a model."""
 
     def build(problem: Problem) -> Ranker:
-        usual = replace(problem, network=Network()).new_ranker()
+        usual = replace(problem, network=NETWORK).new_ranker()
         assert isinstance(usual, PointwiseRanker)
         return Corrected(usual.layers, model.method.ranker())
 
@@ -141,9 +142,9 @@ def standardized(scores: Vector, judged: JudgedSet) -> Vector:
     return found / (found.std() or 1.0)
 
 
-def mixed(case: Case, other: Model, share: float = 0.5) -> Vector:
+def mixed(case: Case, other: Model) -> Vector:
     own, added = (standardized(case.scores(model), case.test) for model in (case.dla, other))
-    return (1 - share) * own + share * added
+    return own + added
 
 
 def policy_aware(case: Case, everything: bool) -> Vector:
@@ -175,7 +176,6 @@ WAYS: dict[str, Callable[[Case], Vector]] = {
         case.fit("dla", case.log, network=correction_of(case.production))
     ),
     "dla, averaged with production": lambda case: mixed(case, case.production),
-    "dla, a quarter of production": lambda case: mixed(case, case.production, 0.25),
     "labels of all candidates": lambda case: case.scores(case.fit("labelled", judged=case.train)),
 }
 STOCHASTIC: dict[str, Callable[[Case], Vector]] = {
@@ -193,7 +193,7 @@ def new_case(data: str, number: int, logger: str, settings: Settings, sessions: 
     else:
         train, _, test = SETS[data](number + 1)
     train = train.select(range(min(train.n_queries, MOST_QUERIES)))
-    policy = make_policy("svm", fraction=max(0.01, 2 / train.n_queries), seed=number).fit(train)
+    policy = make_policy("svm", fraction=max(LOGGERS[logger], 2 / train.n_queries), seed=number).fit(train)
     if logger == "stochastic":
         policy = make_policy(
             "plackett_luce", logger=policy, temperature=0.3 * centred(policy.scores(train), train).std()
@@ -227,19 +227,22 @@ def spread(differences: Sequence[float]) -> str:
 def show(title: str, rows: Sequence[Mapping[str, Mapping[str, float]]]) -> None:
     print(f"\n{title}, {len(rows)} cases\n")
     print(f"| | shown | never shown | all | all, less dla |\n|---|{'---:|' * 4}")
-    for way in rows[0]:
-        means = [f"{np.mean([row[way][name] for row in rows]):.3f}" for name in METRICS]
-        less = spread([row[way]["ndcg@10"] - row["dla"]["ndcg@10"] for row in rows]) if way != "dla" else ""
-        print(f"| {way} | {' | '.join(means)} | {less} |")
+    for way in dict.fromkeys(way for row in rows for way in row):
+        own = [row for row in rows if way in row]
+        means = [f"{np.mean([row[way][name] for row in own]):.3f}" for name in METRICS]
+        less = spread([row[way]["ndcg@10"] - row["dla"]["ndcg@10"] for row in own]) if way != "dla" else ""
+        cases = "" if len(own) == len(rows) else f" ({len(own)} cases)"
+        print(f"| {way}{cases} | {' | '.join(means)} | {less} |")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("data", nargs="+", help="world:tiny:documents=100, mq2007-agg, clueweb09, …")
-    parser.add_argument("--logger", nargs="+", default=list(LOGGERS), choices=LOGGERS)
+    parser.add_argument("--logger", nargs="+", default=list(LOGGERS), choices=list(LOGGERS))
+    parser.add_argument("--ways", nargs="+", choices=[*WAYS, *STOCHASTIC], help="default: all; dla always")
     parser.add_argument("--cases", type=int, nargs="+", default=list(range(5)))
-    parser.add_argument("--steps", type=int, default=250)
+    parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--sessions", type=int, default=128)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -255,7 +258,9 @@ def run(data: str, number: int, logger: str, settings: Settings, arguments: argp
     name = f"{data}-{logger}-{number}-{settings.steps}-{arguments.sessions}.json".replace(" ", "_").replace("/", "_")
     file = arguments.folder / name
     if not file.exists():
-        ways = WAYS | STOCHASTIC if logger == "stochastic" else WAYS
+        every = WAYS | STOCHASTIC if logger == "stochastic" else WAYS
+        wanted = ["dla", *arguments.ways] if arguments.ways else list(every)
+        ways = {way: rank for way, rank in every.items() if way in wanted}
         done = measure(new_case(data, number, logger, settings, arguments.sessions), ways)
         file.with_suffix(".part").write_text(json.dumps(done))
         file.with_suffix(".part").rename(file)

@@ -82,11 +82,14 @@ def two_rankers():
     )
 
 
+FIRST = ", by when a list was first shown (ingest with --period day to count by day)"
+
+
 @pytest.mark.parametrize(
     ("which", "scores", "source"),
     [
         (None, [-0.25, -0.75], "shown order"),
-        ("since=1970-01-02", [-1, 0], "shown order of since=1970-01-02, 1 of 4 sessions"),
+        ("since=1970-01-02", [-1, 0], f"shown order of since=1970-01-02, 1 of 4 sessions{FIRST}"),
         ("logger=ranker:a", [0, -1], "shown order of logger=ranker:a, 3 of 4 sessions"),
         ("score=bm25", [0.5, 0.25], "score bm25"),
     ],
@@ -101,7 +104,8 @@ def test_production_is_the_ranker_that_is_meant_and_the_source_names_its_session
     ("which", "message"),
     [
         ("yesterday", "say since=DATE, score=COLUMN, logger=COLUMN:VALUE"),
-        ("since=1970-01-05", "no held-out session is of production"),
+        ("since=1970-01-05", "no session is of production since=1970-01-05: the last here is of 1970-01-02 00:00"),
+        ("since=5.1.1970", "since is '5.1.1970': give a day such as"),
         ("logger=ranker:c", "the log has ranker:a, ranker:b"),
         ("score=price", "no column 'price'"),
     ],

@@ -58,9 +58,9 @@ class Case:
         if which.which is None:
             return self
         try:
-            return self._with(production_of_log(self.evidence.held_out.log, which.which), f" ({which.line})")
+            return self._with(production_of_log(self.evidence.held_out.log, which.which), f"; {which.line}")
         except ValueError as missing:  # nobody asked for this ranker: all sessions serve
-            return self._with(production_of_log(self.evidence.held_out.log), f" ({which.line}; {missing})")
+            return self._with(production_of_log(self.evidence.held_out.log), f"; {which.line}, but {missing}")
 
     def _with(self, known: Production, remark: str) -> Case:
         about = {**self.about, "production": f"{known.described}{remark}"}
@@ -132,7 +132,7 @@ def measure_production(definition: Definition) -> Outcome:
     if definition.get("test") is not None:
         judged = judged_split(definition, "test")
         known = production_of_judged(own_log(definition["log"]["path"]), judged, definition.get("which"))
-        remark = f" ({definition['found']})" if definition.get("found") else ""
+        remark = f"; {definition['found']}" if definition.get("found") else ""
         result = evaluate(
             known.scores,
             judged,

@@ -27,7 +27,7 @@ from unskew.diagnosis.advice import advise, facts, worth_comparing
 from unskew.diagnosis.assemble import diagnose
 from unskew.evaluation.criteria import CRITERIA
 from unskew.evaluation.latest_ranker import latest_ranker
-from unskew.evaluation.production import parse_production
+from unskew.evaluation.production import parse_production, production_of_log
 from unskew.evaluation.seen import seen_queries
 from unskew.methods import METHODS, Method
 from unskew.parts import name_of
@@ -150,9 +150,11 @@ def compare(
 
 def _which(path: Path, said: str | None) -> OptionTable:
     """The ranker that production is: as was said, else the latest where the log shows several."""
+    log = own_log(str(path))
     if said is not None:
+        production_of_log(log, said)  # refused before anything is trained
         return {"which": said}
-    found = latest_ranker(own_log(str(path)))
+    found = latest_ranker(log)
     return {} if found.which is None else {"which": found.which, "found": found.line}
 
 

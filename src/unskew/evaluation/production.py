@@ -7,6 +7,7 @@ which the document was shown, in lists that no intervention changed where there 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +79,8 @@ def parse_production(which: str) -> tuple[str, str]:
     kind, _, value = which.partition("=")
     if kind not in WAYS or not value or (kind == "logger" and ":" not in value):
         raise ValueError(f"production is '{which}': say {', '.join(f'{name}={form}' for name, form in WAYS.items())}")
+    if kind == "since":
+        microseconds(value, kind)  # refused before anything runs
     return kind, value
 
 
@@ -88,6 +91,9 @@ def _lists_of(log: ClickLog, kind: str, value: str) -> NDArray[np.bool_]:
         start = microseconds(value, "since")
         if times is None or start is None:
             raise ValueError("the log has no times: ingest it with --time, or say what production is by another way")
+        if not (times >= start).any():
+            last = datetime.fromtimestamp(int(times.max(initial=0)) / 1e6, UTC).isoformat(" ", "minutes")
+            raise ValueError(f"no session is of production since={value}: the last here is of {last}")
         return times >= start
     name, _, level = value.partition(":")
     column = log.bias.get(name)
@@ -106,7 +112,9 @@ def _in_lists(log: ClickLog, lists: NDArray[np.bool_], which: str) -> Production
     below = np.nanmin(own.scores) - 1.0 - log.n_positions + everywhere
     sessions = f"{log.sessions[lists].sum():,.0f} of {log.n_sessions:,.0f} sessions"
     unseen = f", {absent.sum():,} documents that it did not show below the others" if absent.any() else ""
-    source = f"{own.source} of {which}, {sessions}{unseen}"
+    first = which.startswith("since") and log.periods is None and (log.sessions > 1).any()
+    roughly = ", by when a list was first shown (ingest with --period day to count by day)" if first else ""
+    source = f"{own.source} of {which}, {sessions}{roughly}{unseen}"
     return Production(np.where(absent, below, own.scores), source, own.reproduced)
 
 

@@ -52,8 +52,8 @@ class RankerChange:
     @property
     def line(self) -> str:
         return (
-            f"the ranker changed on {self.day}: {self.column} explains positions differently from then on "
-            f"(p = {self.p_value:.3f} over {self.n_queries:,} queries shown before and after)"
+            f"the ranker changed on {self.day}: {self.column} explains positions differently from then on, "
+            f"p = {self.p_value:.3f} over {self.n_queries:,} queries shown before and after"
         )
 
 
