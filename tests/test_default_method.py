@@ -133,4 +133,4 @@ def test_train_without_a_method_is_auto_and_writes_a_model_in_any_case(tmp_path)
     again = ["train", str(tmp_path / "log"), "--validate", "0.4", "--out", str(tmp_path / "other"), *small]
     done = CliRunner().invoke(app, again)
     assert done.exit_code == 0, done.output
-    assert "dla is trained: auto has no use for --validate" in done.stderr
+    assert "dla is trained, because auto cannot use --validate" in done.stderr

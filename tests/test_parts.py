@@ -94,7 +94,7 @@ def test_users_and_policies_are_classes_or_names(world):
 def test_names_that_are_code_need_leave(monkeypatch):
     with pytest.raises(ValueError, match=r"unknown method 'my:Own'.*--allow-code"):
         find("method", METHODS, "my:Own")
-    with pytest.raises(ValueError, match="'my:Own' is code of somebody: pass --allow-code"):
+    with pytest.raises(ValueError, match="'my:Own' names code outside unskew: pass --allow-code"):
         load_part("my:Own", allow_code=False)
     with pytest.raises(ValueError, match="'nowhere:Own' cannot be loaded"):
         load_part("nowhere:Own", allow_code=True)

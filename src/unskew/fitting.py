@@ -156,7 +156,9 @@ def _check_fixed(recipe: Recipe, validate: JudgedSet | float | None, start: Mode
     if method.prepare is not Method.prepare or method.finish is not Method.finish or recipe.ranker == "trees":
         raise ValueError(f"{recipe.method} looks at a log as a whole: simulate one, it cannot learn from fresh clicks")
     if isinstance(validate, Real) or start is not None:
-        raise ValueError("fresh clicks cannot be held out, nor go on from a model: validate on judged data, or not")
+        raise ValueError(
+            "fresh clicks cannot be held out or start from a model: validate on judged data, or not at all"
+        )
 
 
 def _finish(method: Method, logs: Mapping[str, Source]) -> float:
@@ -166,7 +168,7 @@ def _finish(method: Method, logs: Mapping[str, Source]) -> float:
 
 def _started(recipe: Recipe, start: Model, log: ClickLog | LogFolder | None) -> Recipe:
     if log is None:
-        raise ValueError("a warm start goes on with clicks: pass a click log; unskew.tune goes on with judged queries")
+        raise ValueError("a warm start needs a click log; use unskew.tune to train further on judged queries")
     check_columns(start, log)
     return start_recipe(recipe, start)
 
@@ -276,7 +278,7 @@ def _check_sources(recipe: Recipe, log: ClickLog | LogFolder | None, judged: Jud
     if log is not None and not log.n_sessions:
         raise ValueError("the log is empty: there is nothing to learn from")
     if log is not None and not log.n_clicks:
-        raise ValueError("the log has no click: there is nothing to learn from. Was the right column named as clicks?")
+        raise ValueError("the log has no click: there is nothing to learn from. Check the click column.")
     compares = not recipe.method_class.takes_ids
     if compares and isinstance(log, ClickLog) and log.mask.sum(axis=1).max() < 2:
         warnings.warn(

@@ -66,7 +66,7 @@ def load_part(text: Any, *, allow_code: bool) -> Any:
     if not isinstance(text, str) or ":" not in text:
         return text
     if not allow_code:
-        raise ValueError(f"'{text}' is code of somebody: pass --allow-code (in Python allow_code=True) to run it")
+        raise ValueError(f"'{text}' names code outside unskew: pass --allow-code (in Python allow_code=True) to run it")
     module, _, name = text.partition(":")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))

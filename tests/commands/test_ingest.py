@@ -86,7 +86,7 @@ def test_names_come_from_a_file_and_from_flags_and_what_is_left_out_is_shown(run
     assert log.feature_names == ("f_1",)
     assert log.bias["device"].levels == ("desk", "phone")
     assert log.n_sessions == 2
-    assert "exists: choose another place" in run("ingest", *where, code=2)
+    assert "exists: choose another path" in run("ingest", *where, code=2)
 
 
 def test_strict_refuses_with_exit_code_2(run, odd):

@@ -107,7 +107,7 @@ def test_what_chooses_cannot_measure(folder, tmp_path):
     one, other = tmp_path / "one.txt", tmp_path / "other.txt"
     one.write_text("\n".join(lines) + "\n")
     other.write_text("\n".join(lines[6:]) + "\n")
-    with pytest.raises(ValueError, match=r"one\.txt is given to validate and to test"):
+    with pytest.raises(ValueError, match=r"one\.txt is used for both validation and test"):
         compare(folder, ["naive"], validate=str(one), test=str(one), out=tmp_path / "out")
     with pytest.raises(ValueError, match=r"2 queries are the same in .*by id and features"):
         compare(folder, ["naive"], validate=str(one), test=str(other), out=tmp_path / "out")
@@ -206,7 +206,7 @@ def test_a_comparison_that_cannot_be_made_is_refused_before_any_work(change, err
 
 def test_a_log_without_clicks_is_refused_before_any_work(log, tmp_path):
     silent = replace(log, clicks=np.zeros_like(log.clicks), patterns=None)
-    with pytest.raises(ValueError, match="has no click: there is nothing to learn from"):
+    with pytest.raises(ValueError, match="has no clicks: there is nothing to learn from"):
         compare(write_log(silent, tmp_path / "silent"), ["naive"], out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

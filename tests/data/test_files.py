@@ -94,7 +94,7 @@ def test_a_second_writer_learns_who_writes(tmp_path):
         text=True,
     )
     assert first.stdout.readline() == "writing\n"
-    told = rf"a is being written by process {first.pid} on {HOST} since 20.*: wait, or choose another place"
+    told = rf"a is being written by process {first.pid} on {HOST} since 20.*: wait, or choose another path"
     with pytest.raises(FileExistsError, match=told), new_file(tmp_path / "a"):
         pass
     first.communicate()

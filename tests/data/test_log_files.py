@@ -184,7 +184,7 @@ def test_what_is_no_log_is_never_overwritten(tmp_path):
     (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
     (tmp_path / "file").write_text("more")
     for name in ("thesis", "file"):
-        with pytest.raises(FileExistsError, match=r"holds no log\.json, and so is not overwritten"):
+        with pytest.raises(FileExistsError, match=r"contains no log\.json, so it is not overwritten"):
             write_log(make_log(), tmp_path / name, overwrite=True)
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "years of work"
     (tmp_path / "empty").mkdir()

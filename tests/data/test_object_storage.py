@@ -42,7 +42,7 @@ def test_a_log_is_written_and_read_shard_by_shard(bucket, log, tmp_path):
     write_log(log, place, n_shards=3)
     local = write_log(log, tmp_path / "log", n_shards=3)
     assert read_log(place).digest == read_log(local).digest
-    with pytest.raises(FileExistsError, match="exists: choose another place"):
+    with pytest.raises(FileExistsError, match="exists: choose another path"):
         write_log(log, place)
     write_log(log, place, n_shards=2, overwrite=True)
     assert remote(place).names() == sorted(path.name for path in write_log(log, tmp_path / "two", n_shards=2).iterdir())
@@ -57,7 +57,7 @@ def test_what_was_cut_off_is_no_log(bucket, log):
     place.remove("log.json")
     with pytest.raises(FileNotFoundError, match="no click log"):
         open_log(place.uri)
-    with pytest.raises(FileExistsError, match="and so is not overwritten"):
+    with pytest.raises(FileExistsError, match="so it is not overwritten"):
         write_log(log, place.uri, overwrite=True)
 
 

@@ -198,7 +198,9 @@ class TestFeatures:
         assert done.dropped == {"conflict": 1}
         assert done.examples == {"conflict": "query shoes, document a"}
         assert read_log(tmp_path / "log").features.tolist() == [[1, 9], [5, 5]]
-        with pytest.raises(ValueError, match=r"1 documents with more than one set of features.*as they were shown"):
+        with pytest.raises(
+            ValueError, match=r"1 documents with more than one row in the feature table.*into the event table"
+        ):
             run(tables, tmp_path, strict=True)
 
     @pytest.mark.parametrize("hole", [float("inf"), -float("inf"), 1e300])

@@ -48,7 +48,7 @@ def test_impossible_probabilities_are_left_out_and_counted(tmp_path: Path) -> No
     source = write_rows(tmp_path / "events.parquet", [0.5, 0.5, 0.0, 1.2, 0.5, 1.0 + 1e-9, 0.5, 0.5])
     report = unskew.ingest(source, None, display_probability="propensity_score", progress=False).report
     assert dict(report.dropped) == {"bad_probability": 2}
-    with pytest.raises(ValueError, match="no score and no logarithm"):
+    with pytest.raises(ValueError, match="not a score or a logarithm"):
         unskew.ingest(source, None, display_probability="propensity_score", strict=True, progress=False)
 
 

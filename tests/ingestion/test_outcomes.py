@@ -47,7 +47,7 @@ def run(table, folder, columns=None):
 def test_what_is_nonzero_only_after_a_click_is_left_out_by_name(tmp_path):
     log, done = run(shop().drop_columns(["rare"]), tmp_path)
     assert log.feature_names == ("points", "age")
-    assert any("Outcomes, which are no features: cart, dwell" in remark for remark in done.remarks)
+    assert any("Outcomes, not features: cart, dwell" in remark for remark in done.remarks)
 
 
 def test_one_document_with_a_value_and_a_click_may_be_luck(tmp_path):

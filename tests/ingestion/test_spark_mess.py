@@ -110,7 +110,7 @@ class TestImpressions:
             row["document"] += str(number)
         log, done = both(Tables(write(tmp_path, "events.parquet", rows)), Columns(), tmp_path)
         assert log.feature_names == ("price",)
-        assert any("Outcomes, which are no features: dwell" in remark for remark in done.remarks)
+        assert any("Outcomes, not features: dwell" in remark for remark in done.remarks)
 
     def test_clicks_in_a_table_of_their_own(self, tmp_path):
         rows = shown()

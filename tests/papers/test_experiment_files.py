@@ -44,7 +44,7 @@ NAMES = [
         ("seeds = true", r"x.toml, seeds must be a whole number from 1, or none, got True"),
         ("seeds = 0", r"x.toml, seeds must be a whole number from 1, or none, got 0"),
         ("[[figures]]\nkind = 'bars'\nfile = '../x'\ntitle = 't'", r"figure file '../x' is not a plain name"),
-        ("[[methods]]\nlabel = 'a'\nmethod = 'os:system'", r"'os:system' is code of somebody: pass --allow-code"),
+        ("[[methods]]\nlabel = 'a'\nmethod = 'os:system'", r"'os:system' names code outside unskew: pass --allow-code"),
         ("[simulation.user]\nname = 'os:system'", r"'os:system' is code of somebody"),
         ("[[settings]]\nname = 's'\n[settings.simulation.policy]\nname = 'os:system'", r"is code of somebody"),
         ("selection = 'worst'", r"unknown selection 'worst', known: best, all"),

@@ -97,7 +97,7 @@ def test_the_card_says_what_became_of_each_feature_and_how_to_train_again(folder
     assert card["features"]["price"] == "mean 0 and deviation 1, held to ±10"
     assert card["command"] == "unskew train LOG --method dla --seed 0 --set steps=40 --set network=linear --out MODEL"
     assert card["trained_on"]["clicks"] == int((FEATURES[:, 1] > 0).sum())
-    assert any("Nothing validated it" in text for text in card["limits"])
+    assert any("It was not validated" in text for text in card["limits"])
     page = (folder / "model" / "README.md").read_text()
     assert page.startswith("---\nlibrary_name: unskew\ntags:\n- learning-to-rank\n")
     assert "| same | 0, as it was constant in training |" in page

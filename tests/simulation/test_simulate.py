@@ -318,7 +318,7 @@ def test_paths_that_cannot_be_written_are_refused_before_any_work(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere is not a folder: create it first"):
         simulate(judged_set(), policy, "cascade", out=tmp_path / "nowhere" / "log")
     (tmp_path / "taken").mkdir()
-    with pytest.raises(FileExistsError, match=r"taken exists: choose another place, or pass overwrite=True"):
+    with pytest.raises(FileExistsError, match=r"taken exists: choose another path, or pass overwrite=True"):
         simulate(judged_set(), policy, "cascade", out=tmp_path / "taken")
     truth_path(tmp_path / "other").touch()
     with pytest.raises(FileExistsError, match=r"other\.truth\.parquet exists"):

@@ -36,7 +36,7 @@ def compare(
         str | None,
         typer.Option(
             help="Comma-separated; the first is the baseline. METHOD+trees trains trees; lightgbm and "
-            "lightgbm_position are LightGBM's own. Default: what `diagnose` advises, and LightGBM where installed."
+            "lightgbm_position are LightGBM's own. Default: what `diagnose` recommends, and LightGBM if installed."
         ),
     ] = None,
     scores: Annotated[

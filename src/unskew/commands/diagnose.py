@@ -44,13 +44,13 @@ def diagnose(
         show_json({"log": log, "report": out, **as_plain(found)})
         return
     _show(found)
-    console.print(f"\nPlots, all tables and all reasons: {out}", markup=False, highlight=False)
+    console.print(f"\nReport with plots, tables and reasons: {out}", markup=False, highlight=False)
 
 
 def _show(found: Diagnosis) -> None:
     console.print(f"{found.log!r}", markup=False, highlight=False)
     columns, rows = position_rows(found)
-    show_table("Positions, counted from 1", columns, rows[:MOST_ROWS])
+    show_table("Positions (from 1)", columns, rows[:MOST_ROWS])
     if len(rows) > MOST_ROWS:
         console.print(f"… and {len(rows) - MOST_ROWS} more in the report", style="dim", highlight=False)
     _show_pairs("What the log says", [(e.question, e.answer, STYLES[e.tone]) for e in findings(found)])

@@ -107,7 +107,7 @@ def _show_clicks(model: Path, data: str, metrics: Sequence[str], *, json: bool) 
         (str(place), *("–" if value is None else f"{value:.4f}" for value in values))
         for place, values in enumerate(places, start=1)
     ]
-    show_table("By position, counted from 1", ("position", *POSITION_COLUMNS), texts)
+    show_table("By position (from 1)", ("position", *POSITION_COLUMNS), texts)
     if graded is not None:
         show_table(f"Grades of {data}", GRADE_COLUMNS, graded.rows())
 

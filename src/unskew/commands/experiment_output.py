@@ -66,10 +66,10 @@ def show_experiment(done: Finished, json: bool) -> None:
             )
         if results.other_code:
             errors.print(
-                f"{results.other_code} rows were made by an earlier state of the code: --fresh all runs them again"
+                f"{results.other_code} rows come from an earlier version of the code: --fresh all runs them again"
             )
         console.print(
-            f"{results.found} of the runs were there already; all of it is in {done.out}", markup=False, highlight=False
+            f"{results.found} of the runs had finished before; results are in {done.out}", markup=False, highlight=False
         )
     if results.failed:
         raise typer.Exit(1)

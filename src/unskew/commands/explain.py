@@ -54,7 +54,7 @@ def explain(
         title = f"{found.first} scores {found.scores[0]:.4f}, {found.second} {found.scores[1]:.4f}"
         show_table(title, ("feature", f"for {found.first}", found.first, found.second), found.rows())
     else:
-        title = f"What is lost without a feature, by {found.measure}, on {found.n_queries:,} queries"
+        title = f"Loss of {found.measure} when a feature is shuffled, on {found.n_queries:,} queries"
         show_table(title, ("feature", "importance", "95 % interval"), found.rows())
     if out is not None and not json:
         console.print(f"Figure and numbers in {out}", markup=False, highlight=False)
@@ -82,7 +82,7 @@ def _decided(
 ) -> Decision:
     wanted = [] if documents is None else [name.strip() for name in documents.split(",")]
     if len(wanted) != 2:
-        raise ValueError("name the two documents to tell apart: --documents FIRST,SECOND")
+        raise ValueError("name the two documents to compare: --documents FIRST,SECOND")
     places = np.flatnonzero(judged.query_ids.astype(str) == query)
     if not len(places):
         raise ValueError(f"there is no query '{query}' in the data; the first is '{judged.query_ids[0]}'")

@@ -26,7 +26,7 @@ def forget(
         show_json({"log": log, **asdict(done)})
         return
     console.print(
-        f"{done.users:,} users forgotten ({done.not_found:,} of those named are not in the log): {done.lists:,} lists, "
+        f"{done.users:,} users forgotten ({done.not_found:,} are not in the log): {done.lists:,} lists, "
         f"{done.sessions:,.0f} sessions, {done.clicks:,.0f} clicks, {done.queries:,} queries that nobody else asked",
         markup=False,
         highlight=False,

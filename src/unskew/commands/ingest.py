@@ -184,7 +184,7 @@ def ingest(
         _show_preview(unskew.preview_ingest(source, **settings), json)
         return
     if out is None:
-        raise ValueError("name a folder for the log with --out, or look first with --dry-run")
+        raise ValueError("name a folder for the log with --out, or preview with --dry-run")
     done = unskew.ingest(source, out, overwrite=overwrite, progress=not (quiet or json), **settings)
     _show_ingested(done.report, out, json)
 
@@ -213,7 +213,7 @@ def _show_preview(found: Preview, json: bool) -> None:
     show_table("First rows", found.head_columns, found.head, left=len(found.head_columns))
     show_table("Counts", ("what", "count"), [(name, cell(count)) for name, count in found.counts.items()])
     _show_remarks(found)
-    console.print("Nothing was written: without --dry-run it will be.", highlight=False)
+    console.print("Nothing was written. Run it without --dry-run to write the log.", highlight=False)
 
 
 def _show_remarks(found: Ingested | Preview) -> None:

@@ -95,4 +95,4 @@ def _show_log(log: ClickLog, out: Path, json: bool) -> None:
         return
     console.print(f"{log!r}\nwritten to {out}; {log.compaction:,.1f} sessions per row", markup=False, highlight=False)
     rows = [(str(place + 1), f"{rate:.4f}") for place, rate in enumerate(rates)]
-    show_table("Clicks a session by position, counted from 1", ("position", "rate"), rows)
+    show_table("Clicks per impression by position (from 1)", ("position", "rate"), rows)

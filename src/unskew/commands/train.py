@@ -45,7 +45,7 @@ def train(
         str | None,
         typer.Option(
             help="A method; `unskew methods` lists them. auto, the default, is unskew auto --force; with --from it is "
-            "the model's, and dla where auto has no use for an option."
+            "the model's method, and dla if auto cannot use an option."
         ),
     ] = None,
     ranker: Annotated[
@@ -86,9 +86,9 @@ def train(
             run_auto(log, out, every, clicks=clicks, start=start, force=True, **given)
             return
         if method is not None:
-            raise ValueError(f"auto has no use for {useless[0]}: name a method, or leave it out")
+            raise ValueError(f"auto cannot use {useless[0]}: name a method, or leave it out")
         if is_first():
-            errors.print(f"{SAFE} is trained: auto has no use for {' and '.join(useless)}", highlight=False)
+            errors.print(f"{SAFE} is trained, because auto cannot use {' and '.join(useless)}", highlight=False)
     check_folder(out, ABOUT, overwrite=overwrite)
     first = None if start is None else unskew.load_model(start)
     every = {"seed": seed, "ranker": ranker, **every}
@@ -161,20 +161,20 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
         )
         return
     best = "" if history.best_value is None else f", best {model.trained_on['validation']} {history.best_value:.4f}"
-    trees = "" if model.trees is None else "; LightGBM's trees rank, on its debiased targets"
+    trees = "" if model.trees is None else "; the ranker is LightGBM, trained on its debiased targets"
     console.print(
         f"{model.recipe.method} trained in {history.seconds:.1f} s{best}{trees}; written to {out}",
         markup=False,
         highlight=False,
     )
     if model.trained_on.get("feedback", "clicks") != "clicks":
-        console.print(f"Learnt from {model.trained_on['feedback']}", markup=False, highlight=False)
+        console.print(f"Learned from {model.trained_on['feedback']}", markup=False, highlight=False)
     show_table("What the columns became", ("became", "columns", "names"), grouped(model.columns()), left=3)
     started = model.trained_on.get("started_from")
     if started is not None:
-        new = f"; new, and started at the average: {', '.join(started['extended'])}" if started["extended"] else ""
+        new = f"; new, started at the average: {', '.join(started['extended'])}" if started["extended"] else ""
         console.print(f"Started from a {started['method']} of {started['steps']:,} steps{new}", markup=False)
     if curve is not None:
         by_level = model.examinations()
         columns, rows = ("position", "examination", *by_level), curve_rows([curve, *by_level.values()], never_shown)
-        show_table("Learnt examination relative to the top, counted from 1", columns, rows)
+        show_table("Learned examination relative to the top (positions from 1)", columns, rows)

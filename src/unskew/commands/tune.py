@@ -57,6 +57,6 @@ def _show(found: Tuned, out: Path) -> None:
     show_table(title, ("model", "mean", "95 % interval"), rows)
     choice = found.choice
     how = f"trained for {choice.steps} steps at a rate of {choice.rate}" if choice.steps else "not trained further"
-    number = ", with its open number chosen on the queries" if choice.number else ""
-    left_out = f"; {found.left_out:,} queries tell no documents apart and were left out" if found.left_out else ""
+    number = ", with its open number chosen on these queries" if choice.number else ""
+    left_out = f"; {found.left_out:,} queries distinguish no documents and were left out" if found.left_out else ""
     console.print(f"{how}{number}{left_out}; written to {out}", markup=False, highlight=False)

@@ -24,8 +24,8 @@ from unskew.reporting.sheets import NOTHING, Field, Sheet, signed
 PRODUCTION = "production"
 ALPHA = 0.05
 TO_RANK_PRODUCTION = (
-    "A share of sessions in which documents are shuffled or swapped at random, sessions of a second ranker, or judged "
-    "queries (--validate, --test) would make a verdict possible"
+    "Randomly shuffled or swapped sessions, sessions of a second ranker, or judged queries (--validate, --test) would "
+    "make a verdict possible"
 )
 
 
@@ -143,7 +143,7 @@ def standings(values: Mapping[str, NDArray[np.float64]], higher_is_better: bool 
 def standing_sheet(found: Outlook, n_seeds: int) -> Sheet:
     """Methods against production, as a table."""
     columns = ("", f"{found.measure} {'↑' if found.higher_is_better else '↓'}", "95 % interval")
-    against = ("difference from production", "its interval", "verdict")
+    against = ("difference from production", "interval of the difference", "verdict")
     rows = [
         (
             Field(entry.label),
@@ -157,8 +157,8 @@ def standing_sheet(found: Outlook, n_seeds: int) -> Sheet:
     ]
     trainings = "one training" if n_seeds == 1 else f"{n_seeds} trainings"
     note = (
-        f"Production: {found.source}. Intervals are over queries, of values averaged over {trainings}; those "
-        "of differences are paired and hold for all methods at once."
+        f"Production: {found.source}. Intervals are over queries, of values averaged over {trainings}. Differences are "
+        "paired by query, and their intervals hold for all methods simultaneously."
     )
     return Sheet("production", "Against production", (*columns, *against), tuple(rows), note)
 
@@ -190,7 +190,11 @@ def criteria_sheets(results: Results) -> list[Sheet]:
 
 def _explained(name: str, asked: str | None) -> str:
     entry = CRITERIA[name]
-    instead = f" (not {DEFAULT_CRITERION}, which not all have)" if asked is None and name != DEFAULT_CRITERION else ""
+    instead = (
+        f" (not {DEFAULT_CRITERION}, which cannot be measured for all)"
+        if asked is None and name != DEFAULT_CRITERION
+        else ""
+    )
     return (
         f"Decided by {entry.title}{instead}: {entry.measures}. It can tell {entry.can_tell}. "
         f"It cannot tell {entry.cannot_tell}."

@@ -174,7 +174,7 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> AutoVerdict:
     if not known.n_clicks or not known.features:
         what = "a click" if not known.n_clicks else "features to rank by"
         raise ValueError(
-            f"the log lacks {what}: auto has nothing to choose from. unskew diagnose says what can be done"
+            f"the log lacks {what}, so auto has nothing to choose from: run unskew diagnose to see what to do"
         )
     able = worth_comparing(told.methods)
     if known.false_alarms:
@@ -214,7 +214,7 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> AutoVerdict:
 
 def untried(method: str, why: str, log: tuple[str, ...] = ()) -> AutoVerdict:
     """The verdict on a safe method where nothing could be tried."""
-    reason = f"it is the safe choice, and nothing could be tried ({why})"
+    reason = f"it is the safe choice; nothing could be tried ({why})"
     return AutoVerdict(method, reason, UNKNOWN, _no_verdict(), log, surer=(f"{TO_RANK_PRODUCTION}.",))
 
 
@@ -247,7 +247,7 @@ def _against_production(
     own = next((entry for entry in standings if entry.label == choice.method), None)
     if criterion is None or own is None or own.difference is None or own.least is None or own.most is None:
         return UNKNOWN, _no_verdict()
-    where = f"production ({case.about['production']}, {case.about['held_out_queries']} queries that did not choose)"
+    where = f"production ({case.about['production']}, {case.about['held_out_queries']} other queries)"
     numbers = f"{signed(own.difference)} {CRITERIA[criterion].title} ({signed(own.least)} to {signed(own.most)})"
     if own.beats:
         return BETTER, f"{choice.method} beats {where} by {numbers}."
@@ -259,14 +259,14 @@ def _surer(status: str, choice: Choice, standings: list[Standing]) -> list[str]:
     own = next((entry for entry in standings if entry.label == choice.method), None)
     if status == UNKNOWN:
         lines.append(
-            f"{TO_RANK_PRODUCTION}. To swap the first document with another in a tenth of the sessions is a start."
+            f"{TO_RANK_PRODUCTION}. Start by swapping the first document with another in a tenth of the sessions."
         )
     elif own is not None and own.difference and own.least is not None and own.verdict == "no clear difference":
         more = ((own.difference - own.least) / own.difference) ** 2
         lines.append(f"If the difference is real, about {more:,.1f} times as many held-out queries would show it.")
     if choice.coupling is not None and choice.coupling.found and choice.method != BY_LOOKS:
         lines.append(
-            "Clicks cannot tell a relevant document from one that catches the eye: judge 20 to 50 queries (low_rank, "
-            "choose=judged), or log which documents were seen."
+            "Clicks cannot separate a relevant document from one that catches the eye: judge 20 to 50 queries "
+            "(low_rank, choose=judged), or record which documents were examined."
         )
     return lines

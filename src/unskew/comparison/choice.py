@@ -50,9 +50,9 @@ class CouplingTest:
         numbers = f"{signed(self.gain)} per click ({signed(self.least)} to {signed(self.most)})"
         if self.found:
             return (
-                f"Examination depends on the document, too: {BY_DOCUMENT} predicts held-out clicks better, {numbers}."
+                f"Examination also depends on the document: {BY_DOCUMENT} predicts held-out clicks better, {numbers}."
             )
-        return f"Examination by position alone is not rejected: {BY_DOCUMENT} against {BY_POSITION} {numbers}."
+        return f"Examination by position alone is not rejected: {BY_DOCUMENT} minus {BY_POSITION} {numbers}."
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def choose_method(measured: Measured, *, trust: bool | None = None) -> Choice:
     criterion = deciding_criterion({name: measured[name] for name in pool}, coupled=coupled or pool[0] == BY_LOOKS)
     safe = pool[0]
     if criterion is None:
-        why = "it learns from recorded looks" if safe == BY_LOOKS else "no criterion can rank methods on this log"
+        why = "it learns from recorded examination" if safe == BY_LOOKS else "no criterion can rank methods on this log"
         return Choice(safe, f"{safe} is the safe choice: {why}", coupling)
     title = CRITERIA[criterion].title
     best = max((name for name in pool), key=lambda name: np.nanmean(measured[name][criterion]))
@@ -99,7 +99,7 @@ def choose_method(measured: Measured, *, trust: bool | None = None) -> Choice:
             numbers = f"{signed(gained.mean)} {title} ({signed(least)} to {signed(most)})"
             return Choice(best, f"{best} is better than {safe}, the safe choice, by {numbers}", coupling, criterion)
     others = ", ".join(pool[1:])
-    reason = f"{safe} is the safe choice, and none of {others} is better by {title} beyond the interval"
+    reason = f"{safe} is the safe choice, and none of {others} is better in {title} beyond the interval"
     return Choice(safe, reason if others else f"only {safe} can work on this log", coupling, criterion)
 
 

@@ -206,8 +206,8 @@ def _facts(experiment: Experiment, data: str, results: Results, chosen_by: str) 
     simulated = not any("log" in result.run.definition for result in results.results)
     if experiment.methods and simulated:
         facts |= {
-            "shown by": options_text(simulation.policy).removeprefix("name "),
-            "clicked by": options_text(simulation.user).removeprefix("name "),
+            "logging policy": options_text(simulation.policy).removeprefix("name "),
+            "users": options_text(simulation.user).removeprefix("name "),
             "sessions": f"{simulation.sessions} per query, {simulation.n_shown} documents shown",
             "settings": _settings_text(experiment),
         }
@@ -235,7 +235,7 @@ def _settings_text(experiment: Experiment) -> str:
 def _provenance(results: Results) -> list[str]:
     if not results.other_code:
         return []
-    return [f"{results.other_code} of the rows were made by an earlier state of the code; --fresh all runs them again."]
+    return [f"{results.other_code} of the rows come from an earlier version of the code; --fresh all runs them again."]
 
 
 def _write_results(results: Results, out: Path) -> None:
@@ -288,7 +288,7 @@ def writable(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise OSError(f"{folder} cannot be written ({error}): choose another place with --out") from error
+        raise OSError(f"{folder} cannot be written ({error}): choose another path with --out") from error
     return folder
 
 

@@ -96,7 +96,9 @@ def compare(
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     if (validate is None) != (test is None):
-        raise ValueError("judged data are needed twice, to choose and to measure: pass both validate and test, or none")
+        raise ValueError(
+            "judged data are needed twice, to choose and to measure: pass both validate and test, or neither"
+        )
     path = Path(log)
     own: OptionTable = {"log": _place(path), "judged": judged}
     seen: dict[str, bool] = {}
@@ -290,7 +292,9 @@ def _checked_grade(validate: str, test: str) -> float:
 def _check_apart(validate: str, test: str, valid: JudgedSet, tested: JudgedSet) -> None:
     """Refuse to measure on what has chosen: one file for both, or queries that are equal in id and features."""
     if Path(validate).is_file() and Path(test).is_file() and Path(validate).samefile(test):
-        raise ValueError(f"{validate} is given to validate and to test: what chooses cannot measure; split it in two")
+        raise ValueError(
+            f"{validate} is used for both validation and test, which would bias the result: split it in two"
+        )
     if not valid.n_features:
         return  # an id alone proves nothing: every split may count from 0
 
@@ -306,7 +310,7 @@ def _check_apart(validate: str, test: str, valid: JudgedSet, tested: JudgedSet) 
     if common:
         raise ValueError(
             f"{len(common):,} queries are the same in {validate} and {test}, by id and features ('{common[0]}' is the "
-            "first): what chooses cannot measure, leave them out of one of the two"
+            "first): remove them from one of the two"
         )
 
 
@@ -315,7 +319,7 @@ def _place(path: Path) -> dict[str, str]:
     public = is_public_log(str(path)) and not path.exists()
     known = own_log(str(path)) if public else open_log(path)
     if not known.n_clicks:
-        raise ValueError(f"{path} has no click: there is nothing to learn from, and nothing to compare by")
+        raise ValueError(f"{path} has no clicks: there is nothing to learn from or to compare by")
     if public:
         return {"path": str(path), "digest": known.digest}
     return {"path": str(path.resolve()), "digest": _digest(path)}

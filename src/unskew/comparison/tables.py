@@ -56,7 +56,7 @@ def difference_sheet(experiment: Experiment, table: Table) -> Sheet | None:
     columns = ("method", "baseline", "difference", "95 % interval", "p", "p, these rankers")
     note = (
         f"Paired, two-sided, over {units_text(table)}; p is Holm-corrected over the methods of a setting. The last "
-        "column is over queries: it speaks of the rankers that were trained here, not of their methods."
+        "column is over queries: it refers to the rankers trained here, not to their methods."
     )
     return Sheet("tests", f"Differences in {experiment.metric}", columns, tuple(rows), note)
 
@@ -79,7 +79,7 @@ def seen_sheet(experiment: Experiment, results: Results, seen: Mapping[str, bool
     ]
     columns = ("method", f"in the log ({n_seen:,})", f"not in the log ({len(seen) - n_seen:,})")
     note = f"{n_seen:,} of {len(seen):,} test queries also occur in the click log. Means over repetitions."
-    return Sheet("seen", f"{experiment.metric} of queries in the log and of others", columns, tuple(rows), note)
+    return Sheet("seen", f"{experiment.metric} on queries in the log and on others", columns, tuple(rows), note)
 
 
 def _mean(values: NDArray[np.float64]) -> float:
@@ -125,7 +125,7 @@ def chosen_sheet(
         rows.append((Field(where), Field(options_text(options)), Field("paper")))
     if not rows:
         return None
-    note = "Chosen on validation queries, on the first repetition, then used in all."
+    note = "Chosen on the validation queries of the first repetition, then used in all."
     return Sheet("chosen", "Chosen hyper-parameters", ("setting", "hyper-parameters", "from"), tuple(rows), note)
 
 

@@ -167,7 +167,7 @@ def _shown(definition: Definition, judged: JudgedSet, metrics: Sequence[str]) ->
     if not any(metric(name).among for name in metrics):
         return None
     if "simulation" not in definition:
-        raise ValueError("a log of your own does not show test queries: leave out the metrics of shown documents")
+        raise ValueError("your own log does not show test queries: leave out the metrics of shown documents")
     return shown_by_logger(definition, judged)
 
 

@@ -106,7 +106,7 @@ def _refuse_nothing_shared(coverage: dict[str, float], examples: list[list[objec
         first, second = (", ".join(repr(entry) for entry in each[:2]) + ", …" for each in examples)
         raise ValueError(
             f"the logs share no query (the first has {first}, the second {second}): what differs between "
-            "them cannot be told from what changed. Compare logs of the same site, with the same ids"
+            "them cannot be separated from what changed. Compare logs of the same site, with the same ids"
         )
     if not coverage["documents_shared"]:
         raise ValueError(
@@ -128,7 +128,9 @@ def _features(matched: Matched) -> Iterator[Compared]:
         texts = [side.log.categories.get(name) for side in (a, b)]
         values = [side.log.features[:, _names(side.log).index(name)].astype(np.float64) for side in (a, b)]
         if (texts[0] is None) != (texts[1] is None):
-            raise ValueError(f"feature '{name}' is text in one log and numbers in the other: ingest both alike")
+            raise ValueError(
+                f"feature '{name}' is text in one log and numbers in the other: ingest both in the same way"
+            )
         known = [~np.isnan(column) for column in values]
         missing = [
             _document_mean((~present).astype(np.float64), weight, side, n_documents)
@@ -191,7 +193,9 @@ def _context(matched: Matched) -> Iterator[Compared]:
     for name in [name for name in matched.a.log.context_names if name in matched.b.log.context_names]:
         texts = [side.log.categories.get(name) for side in sides]
         if (texts[0] is None) != (texts[1] is None):
-            raise ValueError(f"context '{name}' is text in one log and numbers in the other: ingest both alike")
+            raise ValueError(
+                f"context '{name}' is text in one log and numbers in the other: ingest both in the same way"
+            )
         values = [side.log.context[:, side.log.context_names.index(name)].astype(np.float64) for side in sides]
         missing = [np.isnan(column) for column in values]
         yield _of_lists("missing", name, matched, [gone.astype(np.float64) for gone in missing])

@@ -278,7 +278,7 @@ def _tuned(model: Model, judged: JudgedSet, plan: Plan, choice: Choice) -> Metho
         train_further(ranker, model.problem, judged, plan, choice.rate, choice.steps)
         method.eval()
         if not np.allclose(score_documents(ranker, judged), score_documents(method.ranker(), judged), atol=1e-5):
-            raise ValueError(f"{model.recipe.method} makes its ranker again, and would forget what it is taught")
+            raise ValueError(f"{model.recipe.method} rebuilds its ranker, and would forget the tuning")
     return method
 
 

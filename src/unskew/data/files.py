@@ -51,13 +51,13 @@ def check_place(target: Path, *, overwrite: bool) -> None:
         check_remote(place, None, overwrite=overwrite)
         return
     if target.exists() and not overwrite:
-        raise FileExistsError(f"{target} exists: choose another place, or pass overwrite=True (--overwrite)")
+        raise FileExistsError(f"{target} exists: choose another path, or pass overwrite=True (--overwrite)")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target.parent} is not a folder: create it first, {target.name} is written into it")
     try:
         tempfile.TemporaryFile(dir=target.parent).close()
     except OSError as error:
-        raise PermissionError(f"{target.parent} cannot be written ({error}): choose another place") from error
+        raise PermissionError(f"{target.parent} cannot be written ({error}): choose another path") from error
 
 
 def check_folder(target: Path, marker: str, *, overwrite: bool) -> None:
@@ -69,7 +69,7 @@ def check_folder(target: Path, marker: str, *, overwrite: bool) -> None:
     check_place(target, overwrite=overwrite)
     is_ours = (target / marker).is_file() or (target.is_dir() and not any(target.iterdir()))
     if target.exists() and not is_ours:
-        raise FileExistsError(f"{target} holds no {marker}, and so is not overwritten: choose another place")
+        raise FileExistsError(f"{target} contains no {marker}, so it is not overwritten: choose another path")
 
 
 def file_digest(path: Path) -> str:
@@ -264,7 +264,7 @@ def _lock(lock: Path, target: Path) -> int | None:
             said = os.read(descriptor, 4096)
             os.close(descriptor)
             raise FileExistsError(
-                f"{target} is being written by {_writer(said)}: wait, or choose another place"
+                f"{target} is being written by {_writer(said)}: wait, or choose another path"
             ) from error
         except OSError as error:
             os.close(descriptor)

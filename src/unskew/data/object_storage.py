@@ -111,12 +111,12 @@ def check_remote(place: RemotePlace, marker: str | None, *, overwrite: bool) -> 
     """Refuse a place that is taken; a folder without its marker is never replaced."""
     if marker is not None and place.is_folder():
         if not place.exists(marker) and place.names():
-            raise FileExistsError(f"{place} holds no {marker}, and so is not overwritten: choose another place")
+            raise FileExistsError(f"{place} contains no {marker}, so it is not overwritten: choose another path")
         taken = place.exists(marker)
     else:
         taken = place.exists()
     if taken and not overwrite:
-        raise FileExistsError(f"{place} exists: choose another place, or pass overwrite=True (--overwrite)")
+        raise FileExistsError(f"{place} exists: choose another path, or pass overwrite=True (--overwrite)")
 
 
 @contextmanager

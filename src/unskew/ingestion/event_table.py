@@ -32,7 +32,7 @@ def write_event_table(log: ClickLog, path: str | Path, rng: np.random.Generator)
     tables = event_tables(log, rng)
     first = next(tables, None)
     if first is None:
-        raise ValueError("the log has no sessions: there is no event to write")
+        raise ValueError("the log has no sessions: there are no events to write")
     n_rows = 0
     with new_file(path) as scratch, pq.ParquetWriter(scratch, first.schema, compression="zstd") as writer:
         for table in chain([first], tables):

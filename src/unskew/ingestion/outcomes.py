@@ -108,9 +108,11 @@ def outcome_remarks(outcomes: Sequence[str], *, named: bool) -> list[str]:
         return []
     listed = ", ".join(outcomes)
     if named:
-        return [f"Features that are nonzero only after a click: {listed}. A ranker cannot know them: leave them out."]
+        return [
+            f"Features that are nonzero only after a click: {listed}. They are unknown when you rank: leave them out."
+        ]
     return [
-        f"Outcomes, which are no features: {listed} (nonzero only after a click). Name them with --feature to take them"
+        f"Outcomes, not features: {listed} (nonzero only after a click). Name them with --feature to use them anyway"
         " all the same."
     ]
 
@@ -119,7 +121,7 @@ def settled_remarks(settled: Sequence[str]) -> list[str]:
     """What is said about columns of which a condition leaves one value."""
     if not settled:
         return []
-    return [f"No features, for --where leaves one value of them: {', '.join(settled)}."]
+    return [f"Not used as features, because --where leaves a single value: {', '.join(settled)}."]
 
 
 def context_remarks(found: Sequence[str]) -> list[str]:
@@ -128,7 +130,7 @@ def context_remarks(found: Sequence[str]) -> list[str]:
         return []
     flags = " ".join(f"--context {name}" for name in found)
     return [
-        f"The same for all documents of a showing: {', '.join(found)}. As features of the document they multiply its "
+        f"The same for all documents of a page: {', '.join(found)}. As features of the document they multiply its "
         f"versions; {flags} stores them once per list."
     ]
 
@@ -140,7 +142,7 @@ def order_remarks(orders: Sequence[str], *, score_named: bool) -> list[str]:
     start = "A feature that orders" if len(orders) == 1 else "Features that order"
     return [
         f"{start} the lists as shown: {', '.join(orders)}. If one is the score of the production ranker, "
-        f"say so with --policy-score {orders[0]}; it is kept as a feature until then."
+        f"pass --policy-score {orders[0]}; it is kept as a feature until then."
     ]
 
 

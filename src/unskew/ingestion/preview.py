@@ -155,5 +155,5 @@ def _roles(opened: Opened, features: Sequence[str]) -> list[tuple[str, str, str]
     rows += [("first position", str(columns.first_position), origin("first_position"))]
     shown = f"{', '.join(features[:8])}{', …' if len(features) > 8 else ''}" if features else "none"
     named = columns.features is not None
-    rows += [(f"{len(features)} features", shown, "named" if named else "every number that is left")]
+    rows += [(f"{len(features)} features", shown, "named" if named else "all other numeric columns")]
     return [*rows, (NOT_USED, ", ".join(opened.unused) or "nothing", "")]

@@ -1,4 +1,4 @@
-"""What was left out of a log and why: every reason in plain sight, counted, shown, and refused on request."""
+"""What was left out of a log and why: every reason is counted, reported, and an error with `--strict`."""
 
 from __future__ import annotations
 
@@ -20,38 +20,40 @@ REASONS: dict[str, Reason] = {
     "unreadable": Reason(
         "lines that cannot be read", "lines", "repair them, or name the encoding of the file with --encoding"
     ),
-    "where": Reason("rows that --where leaves out, or cannot tell", "rows", "change the condition"),
+    "where": Reason("rows for which --where is false or unknown", "rows", "change the condition"),
     "no_session": Reason("rows without a session", "rows", "fill the column, or name another with --session"),
     "no_query": Reason("rows without a query", "rows", "fill the column, or name another with --query"),
     "no_document": Reason("rows without a document", "rows", "fill the column, or name another with --document"),
     "bad_position": Reason(
         "rows whose position is not a whole number from the first position on",
         "rows",
-        "name another column with --position, or say with --first-position 0 or 1 what the top is called",
+        "name another column with --position, or set the index of the first position with --first-position",
     ),
-    "beyond": Reason("impressions beyond the last position asked for", "rows", "raise --n-positions"),
+    "beyond": Reason("impressions below the last position of --n-positions", "rows", "raise --n-positions"),
     "bad_click": Reason(
         "rows whose click is neither yes nor no", "rows", "write 0 and 1, or name another column with --click"
     ),
     "bad_look": Reason(
-        "rows whose look is not a number from 0", "rows", "write 0 or 1, or seconds; leave it empty where not recorded"
+        "rows whose recorded examination is not a number from 0",
+        "rows",
+        "write 0 or 1, or seconds; leave it empty where nothing was recorded",
     ),
     "bad_probability": Reason(
         "rows whose display probability is not above 0 and at most 1",
         "rows",
-        "name the probability that the document stands at its position, no score and no logarithm; leave it empty "
-        "where not recorded",
+        "name the probability that the document is shown at its position, not a score or a logarithm; leave it empty "
+        "where nothing was recorded",
     ),
     "bad_time": Reason("rows without a readable time", "rows", "write ISO times or numbers since 1970, or --time none"),
     "bad_number": Reason(
         "rows without a finite number as policy score or bias value", "rows", "fill the column, or do not name it"
     ),
-    "capped": Reason("rows of sessions that are more than a user may have", "rows", "raise --cap-user"),
+    "capped": Reason("rows of sessions beyond the maximum per user", "rows", "raise --cap-user"),
     "lone_click": Reason(
         "clicks without an impression", "clicks", "log the impression too, with the same session, query and document"
     ),
     "lone_look": Reason(
-        "looks at documents that were not shown",
+        "recorded examination of documents that were not shown",
         "looks",
         "log the impression too, with the same session, query and document",
     ),
@@ -62,27 +64,25 @@ REASONS: dict[str, Reason] = {
         "clicks that come before their impression", "clicks", "check the clocks, or leave times out with --time none"
     ),
     "late_event": Reason("events later than the window after their impression", "events", "widen --window"),
-    "no_key": Reason(
-        "rows of features without a document or query", "rows", "fill the columns with ids in the table of features"
-    ),
+    "no_key": Reason("feature rows without a document or query", "rows", "fill the id columns of the feature table"),
     "no_features": Reason(
         "impressions of documents that have no features",
         "rows",
-        "add the documents to the table of features, and write ids alike in both tables",
+        "add the documents to the feature table, and write ids the same way in both tables",
     ),
     "duplicate": Reason("duplicate impressions", "rows", "log each impression once"),
     "shown_again": Reason(
-        "documents shown a second time further down their list", "rows", "give each place a document of its own"
+        "documents shown a second time lower in their list", "rows", "show each document once per list"
     ),
     "shared_position": Reason(
         "impressions in lists with two documents at one position",
         "rows",
-        "name a column that tells one showing of a query from the next with --session",
+        "name a column with --session that distinguishes one showing of a query from the next",
     ),
     "conflict": Reason(
-        "documents with more than one set of features in the table of features: one set is kept",
+        "documents with more than one row in the feature table: one row is kept",
         "documents",
-        "make features depend on query and document only, or put them into the event table as they were shown",
+        "keep one row per query and document, or put the features into the event table",
     ),
 }
 ASKED_FOR = {"where", "beyond", "capped", "late_event"}  # the user named the limit, so it may leave out most of a log

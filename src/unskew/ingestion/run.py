@@ -148,6 +148,8 @@ def _schema(engine: Engine, patterns: ir.Table, shape: Shape, *, joint: bool) ->
         levels[column] = level_names([entry for entry in found if entry is not None], column == "intervention")
     unknown = [name for name in shape.shuffled if name not in levels.get("intervention", ())]
     if unknown:
-        found = ", ".join(levels["intervention"]) if shape.intervention else "none, for no column is named as such"
+        found = (
+            ", ".join(levels["intervention"]) if shape.intervention else "none: no column is named with --intervention"
+        )
         raise ValueError(f"--shuffled {unknown[0]}: there is no such intervention; --intervention has: {found}")
     return Schema(shape, levels, joint)

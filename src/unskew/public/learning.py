@@ -76,7 +76,7 @@ def fit(
     (10,)
     """
     if isinstance(method, Recipe) and options:
-        raise ValueError(f"a recipe says it all: pass '{next(iter(options))}' to Recipe.of, not to fit")
+        raise ValueError(f"a recipe already holds all options: pass '{next(iter(options))}' to Recipe.of, not to fit")
     if isinstance(method, str) and method == AUTO:
         rest = {"judged": judged, "interventions": interventions, "validate": validate, "watch": watch}
         chosen = choose_and_fit(log, progress=progress, checkpoint=checkpoint, start=start, only_named=rest, **options)
@@ -120,7 +120,7 @@ def choose_and_fit(
     method = automatic.SAFE if start is None else as_model(start).recipe.method
     more: dict[str, Any] = {"checkpoint": checkpoint, "start": start, "progress": progress, **only_named}
     model = fit(method, log, **more, **options)
-    return Chosen.of(model, automatic.untried(method, f"auto has no use for {' and '.join(given)}"))
+    return Chosen.of(model, automatic.untried(method, f"auto cannot use {' and '.join(given)}"))
 
 
 def warn_unless_better(chosen: Chosen, stacklevel: int = 3) -> None:

@@ -65,19 +65,19 @@ def scores_depend_on(model: Model) -> str | None:
 
 def limits(model: Model) -> list[str]:
     """What the model cannot be trusted with, as far as it knows."""
-    found = [f"It is right only as far as this holds: {model.method.assumes}."]
+    found = [f"It is valid only if its assumption holds: {model.method.assumes}."]
     if model.others:
-        found = [f"It is an average of rankers: it is right as far as those of {model.name} are, on the whole."]
+        found = [f"It is an average of the rankers of {model.name}, with their assumptions."]
     if model.trained_on.get("validation") is None:
-        found.append("Nothing validated it: compare it with production before it serves (`unskew compare`).")
+        found.append("It was not validated: compare it with production before you serve it (`unskew compare`).")
     never = model.trained_on.get("never_shown", [])
     if never:
         found.append(f"Positions never shown, counted from 1: {', '.join(str(place + 1) for place in never)}.")
     if scores_depend_on(model) is None:
-        found.append("It predicts clicks and does not tell documents apart: it cannot rank.")
+        found.append("It predicts clicks but cannot rank: all documents get the same score.")
     if scores_depend_on(model) == "list":
-        found.append("Scores compare documents of one list only: pass all candidates of a query together.")
-    found.append("Values beyond those of training are extrapolated as the features' table says.")
+        found.append("Scores are comparable only within a list: pass all candidates of a query together.")
+    found.append("Values outside the range of training are extrapolated; see the table of features.")
     return found + [f"Training warned: {text}" for text in model.history.warnings]
 
 
@@ -119,7 +119,7 @@ def card_markdown(card: Card) -> str:
     trained = {name: value for name, value in card["trained_on"].items() if not isinstance(value, list | dict)}
     evidence = card["evidence"]
     if evidence["best_value"] is None:
-        said = "None was asked for in training."
+        said = "None: training used no validation."
     else:
         value = f"{evidence['validation']} {evidence['best_value']:.4f}"
         said = f"{value} at step {evidence['best_step']}, of {evidence['of']}."
@@ -153,9 +153,11 @@ def card_markdown(card: Card) -> str:
         "",
         "## Features",
         "",
-        f"Transform: `{card['transform']}`." if card["ranker"].startswith("network") else "Raw, into the trees.",
+        f"Transform: `{card['transform']}`."
+        if card["ranker"].startswith("network")
+        else "None: trees use raw features.",
         "",
-        *_table(("feature", "what becomes of it"), list(card["features"].items())),
+        *_table(("feature", "transform"), list(card["features"].items())),
     ]
     if card["examination"] is not None:
         by_level = card["examination_by_level"]

@@ -158,7 +158,9 @@ def _read_pairs(lists: FilePath, values: FilePath, what: str, allowed: set[str])
         session, documents = _parse_line(line, where)
         session_told, texts = _parse_line(line_told, where_told)
         if session != session_told:
-            raise ValueError(f"{where_told}: session '{session_told}', but {where} has '{session}': same order, please")
+            raise ValueError(
+                f"{where_told}: session '{session_told}', but {where} has '{session}': the order must be the same"
+            )
         if len(documents) != len(texts):
             raise ValueError(f"{where_told}: {len(texts)} {what}s, but {where} lists {len(documents)} documents")
         wrong = [text for text in texts if text not in allowed]

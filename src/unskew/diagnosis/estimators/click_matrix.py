@@ -97,7 +97,7 @@ def click_matrix(
     grade_of_document = _grades_of(log, grades)
     chosen = counted_impressions(log, counted) & ~np.isnan(grade_of_document)[log.versions]
     if not chosen.any():
-        raise NotIdentified("no shown document is judged: do the ids of log and judgements agree?")
+        raise NotIdentified("no shown document is judged: check that log and judgements use the same ids")
     kinds, kind = np.unique(grade_of_document[log.versions[chosen]], return_inverse=True)
     positions, place = np.unique(log.positions[chosen].astype(np.int64), return_inverse=True)
     cell = kind * len(positions) + place

@@ -127,7 +127,7 @@ def counted_impressions(log: ClickLog, counted: NDArray[np.bool_] | None) -> NDA
     else:
         chosen = log.mask & counted
     if not chosen.any():
-        raise NotIdentified("no impression is counted: the log, or what was chosen of it, is empty")
+        raise NotIdentified("no impression is counted: the log, or the selected part of it, is empty")
     return chosen
 
 
