@@ -32,16 +32,19 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_nav(nav: Any, config: Any, files: Files) -> Any:
-    """Put the method pages below their index."""
+    """Put the pages of each method below Methods, and those of each paper below Results."""
     from mkdocs.structure.pages import Page
 
-    section = next(item for item in nav.items if item.title == "Methods")
-    for file in sorted((entry for entry in files if entry.src_uri.startswith("methods/")), key=lambda f: f.src_uri):
-        if file.src_uri != "methods/index.md":
-            page = Page(Path(file.src_uri).stem, file, config)
-            page.parent = section
-            section.children.append(page)
-            nav.pages.append(page)
+    listed = {page.file.src_uri for page in nav.pages}
+    for title in ("Methods", "Results"):
+        section = next(item for item in nav.items if item.title == title)
+        inside = [entry for entry in files.documentation_pages() if entry.src_uri.startswith(f"{title.lower()}/")]
+        for file in sorted(inside, key=lambda entry: entry.src_uri):
+            if file.src_uri not in listed:
+                page = Page(Path(file.src_uri).stem if title == "Methods" else None, file, config)
+                page.parent = section
+                section.children.append(page)
+                nav.pages.append(page)
     return nav
 
 

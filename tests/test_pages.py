@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from unskew.cli import COMMANDS, app, command_function
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Experiments take minutes: their names and options are checked below, and tests/papers runs them in small.
 NOT_RUN = {"reproduce"}
 FAST = {
