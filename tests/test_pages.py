@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -62,8 +63,6 @@ LINES = [(page.name, line) for page in PAGES for line in commands(page)]
 def test_every_command_of_every_page_is_accepted(page, line):
     name, *rest = words_of(line)
     assert name in COMMANDS, line
-    import typer
-
     single = typer.Typer()
     single.command(name)(command_function(name))
     get_command(single).make_context(name, list(rest))  # raises what the command line would refuse
