@@ -174,7 +174,7 @@ def _started(recipe: Recipe, start: Model, log: ClickLog | LogFolder | None) -> 
 
 
 def feedback_for(recipe: Recipe, log: ClickLog | LogFolder) -> Feedback:
-    """What the recipe learns from in this log: graded feedback where its method can, else clicks."""
+    """The feedback that the recipe learns from: graded feedback if its method supports it, otherwise clicks."""
     found, settings = recipe.method_class, recipe.settings
     why = f"{recipe.method} takes clicks of 0 and 1" if found.counts_only or found.detail != "counts" else ""
     return feedback_of(log, settings.grade, add_up=settings.sum_grades, only_clicks=why)
@@ -194,7 +194,7 @@ def _trees(
 def _split(
     log: ClickLog | LogFolder | None, validate: JudgedSet | float | None, seed: int
 ) -> tuple[ClickLog | LogFolder | None, ClickLog | None]:
-    """What is learned from, and what is held out."""
+    """Training data and held-out data."""
     if not isinstance(validate, Real) or log is None:
         return log, None
     whole = whole_log(log) if isinstance(log, LogFolder) else log

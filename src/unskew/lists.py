@@ -26,7 +26,7 @@ Outputs = TypeVar("Outputs", Tensor, tuple[Tensor, ...])
 
 
 class ListNetwork(Protocol):
-    """What scores or embeds documents."""
+    """A network that scores or embeds documents."""
 
     @property
     def pointwise(self) -> bool: ...  # it sees one document at a time, never the rest of the list
@@ -44,7 +44,7 @@ class Distinct:
 
     @property
     def row_keys(self) -> Tensor:
-        """What a row draws random numbers by, `[rows]`."""
+        """The random keys of rows, `[rows]`."""
         return torch.arange(len(self.rows), device=self.rows.device) if self.keys is None else self.keys
 
     @cached_property
@@ -153,7 +153,7 @@ class ClickedLists(Lists):
 
     @property
     def row_keys(self) -> Tensor:
-        """What a row draws random numbers by, `[batch]`."""
+        """The random keys of rows, `[batch]`."""
         return torch.arange(self.n_lists, device=self.mask.device) if self.keys is None else self.keys
 
     @property

@@ -151,7 +151,7 @@ def fits(value: Any, kind: Any) -> bool:
 
 
 def described(kind: Any, *, several: bool = False) -> str:
-    """What a value of this kind is, in words."""
+    """A kind of value in words."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         words = described(inner[0], several=several)

@@ -62,7 +62,7 @@ def is_outside(part: Any) -> bool:
 
 
 def load_part(text: Any, *, allow_code: bool) -> Any:
-    """What `module:Class` names, where code is allowed; everything else as it is."""
+    """Resolve `module:Class` if code is allowed; return anything else unchanged."""
     if not isinstance(text, str) or ":" not in text:
         return text
     if not allow_code:
@@ -130,7 +130,7 @@ def outside_parts(data: Any) -> list[Any]:
 
 
 def pickler_for(data: Any) -> Callable[[Any], bytes]:
-    """What turns data with these parts into bytes for another process."""
+    """The pickler for data with these parts."""
     strangers = [part for part in outside_parts(data) if needs_cloudpickle(part)]
     if not strangers:
         return pickle.dumps

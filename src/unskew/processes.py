@@ -98,7 +98,7 @@ def largest(value: int) -> int:
 
 
 def from_first(values: Tensor) -> Tensor:
-    """What the first process has; the others pass a tensor of the same shape and type."""
+    """The tensor of the first process; the others pass one of the same shape and type."""
     if several():
         values = values.contiguous()
         talk(lambda: distributed.broadcast(values, 0))

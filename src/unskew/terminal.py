@@ -1,4 +1,4 @@
-"""What the terminal shows: tables, progress, errors; and options as text."""
+"""Terminal output (tables, progress, errors) and parsing of options."""
 
 from __future__ import annotations
 

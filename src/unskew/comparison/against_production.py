@@ -89,7 +89,7 @@ class Outlook:
 
 
 def outlook(experiment: Experiment, results: Results, criterion: str | None = None) -> Outlook | None:
-    """How methods stand against production; None if production was not run."""
+    """How methods compare with production; None if production was not run."""
     table = Table(results.results)
     if PRODUCTION not in table.labels():
         return None

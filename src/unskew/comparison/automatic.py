@@ -44,7 +44,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class AutoVerdict:
-    """What was chosen, why, and how it compares with production."""
+    """The choice, its reason, and the comparison with production."""
 
     method: str
     reason: str

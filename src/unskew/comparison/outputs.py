@@ -41,7 +41,7 @@ DETAILS = ("tests", "chosen", "meaning")  # tables that stand below the results
 
 @dataclass(frozen=True, eq=False)
 class Presentation:
-    """What is shown of results."""
+    """The presentation of results: tables, figures, claims."""
 
     sheets: Sequence[Sheet]
     figures: Sequence[Drawn] = ()

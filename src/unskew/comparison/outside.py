@@ -180,7 +180,7 @@ def document_keys(log: ClickLog) -> tuple[NDArray, NDArray]:
 
 
 def scores_definition(name: str, path: str | Path) -> dict[str, object]:
-    """What a run must know of a file of scores; warns of what cannot be known."""
+    """The definition of a run from a file of scores, with a warning about what is unknown."""
     place = Path(path)
     if not place.is_file():
         raise FileNotFoundError(f"{place} does not exist: pass --scores NAME=FILE.parquet")

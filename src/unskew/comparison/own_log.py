@@ -161,7 +161,7 @@ def _which(path: Path, said: str | None) -> OptionTable:
 
 
 def default_methods(log: str | Path) -> list[str]:
-    """What is compared where nothing is named: what a quick diagnosis of the log advises."""
+    """The default methods: those that a quick diagnosis of the log recommends."""
     return worth_comparing(advise(facts(diagnose(read_log(log), quick=True))))
 
 
@@ -315,7 +315,7 @@ def _check_apart(validate: str, test: str, valid: JudgedSet, tested: JudgedSet) 
 
 
 def _place(path: Path) -> dict[str, str]:
-    """Where a log is, and a hash of what it holds: a folder, or a public log by its name."""
+    """The path (or name) of a log, and a hash of its content."""
     public = is_public_log(str(path)) and not path.exists()
     known = own_log(str(path)) if public else open_log(path)
     if not known.n_clicks:

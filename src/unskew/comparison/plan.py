@@ -89,7 +89,7 @@ class Run:
 
     @property
     def unit(self) -> str:
-        """What is generalized over: folds or worlds if there are several, else seeds."""
+        """The unit of repetition: folds or worlds if there are several, otherwise seeds."""
         return self.repetition.data if self.repetition.data != self.repetition.data_set else str(self.repetition.seed)
 
     @property
@@ -275,7 +275,7 @@ def define(
 
 
 def _measured(experiment: Experiment, repetition: Repetition) -> OptionTable:
-    """What decides how any row is measured."""
+    """The part of a definition that decides how a row is measured."""
     definition = {
         "format": FORMAT,
         "version": version("unskew"),
@@ -290,7 +290,7 @@ def _measured(experiment: Experiment, repetition: Repetition) -> OptionTable:
 
 
 def _simulated(experiment: Experiment, setting: Setting, repetition: Repetition) -> OptionTable:
-    """What decides the log."""
+    """The part of a definition that decides the log."""
     grade = highest_grade(repetition.data)
     simulation = _fitted_to_grades(experiment.simulation.changed(setting.simulation), grade)
     simulation = _redrawn(simulation, repetition.draw)

@@ -1,4 +1,4 @@
-"""What made the results, beside them: the experiment, the sizes of its grids, the machine and the versions."""
+"""Provenance of results: the experiment, its grid sizes, the machine and the versions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def write_provenance(experiment: Experiment, data: str, groups: Sequence[Group],
 
 
 def grid_points(groups: Sequence[Group]) -> dict[str, int]:
-    """How many points the grid of each method has, the most over settings."""
+    """The number of grid points per method, the largest over settings."""
     found: Counter[str] = Counter()
     for group in groups:
         found[group.label] = max(found[group.label], len(group.candidates))

@@ -29,7 +29,7 @@ DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowErr
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a run found out."""
+    """The result of a run."""
 
     per_query: dict[str, NDArray[np.float64]] = field(default_factory=dict)  # metric -> [queries]; NaN: left out
     query_ids: NDArray | None = None  # [queries]

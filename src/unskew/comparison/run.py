@@ -97,7 +97,7 @@ class Results:
 
 @dataclass
 class _Board:
-    """What has happened so far."""
+    """The progress so far."""
 
     folder: Path
     total: int

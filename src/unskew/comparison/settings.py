@@ -16,7 +16,7 @@ Grid = dict[str, Annotated[list[Any], NotEmpty]]
 
 @dataclass(frozen=True)
 class SimulationSettings:
-    """How clicks are made from judged data."""
+    """The simulation of clicks on judged data."""
 
     policy: OptionTable = field(default_factory=lambda: {"name": "svm"})
     user: OptionTable = field(default_factory=lambda: {"name": "position_based"})

@@ -172,7 +172,7 @@ def _by_setting(experiment: Experiment, table: Table, data: str) -> Sheet:
 
 
 def units_text(table: Table) -> str:
-    """What is generalized over, in words: `5 folds`, `5 folds with 3 seeds each`, `5 seeds`."""
+    """The unit of repetition in words: `5 folds`, `5 folds with 3 seeds each`, `5 seeds`."""
     runs = [result.run for results in table.results.values() for result in results.values()]
     n_seeds = len({run.repetition.seed for run in runs})
     parts = {run.repetition.data for run in runs if run.repetition.data != run.repetition.data_set}

@@ -184,7 +184,7 @@ def shown_by_logger(definition: Definition, judged: JudgedSet) -> NDArray[np.boo
 
 
 def about_training(definition: Definition, model: Model) -> dict[str, Any]:
-    """What is known of a training; `validation` is the number that hyper-parameters are chosen by."""
+    """Facts about a training; `validation` is the value that chooses hyper-parameters."""
     valid = judged_split(definition, "valid")
     main = [definition["metric"]]
     shown = _shown(definition, valid, main)

@@ -28,7 +28,7 @@ from unskew.evaluation.differences import holm
 
 @dataclass(frozen=True, repr=False)
 class Drift(Displayed):
-    """What was compared, what could not be, and how much the logs have in common."""
+    """The comparison of two logs: rows, columns that only one has, and coverage."""
 
     rows: list[Change]
     coverage: dict[str, float]
@@ -300,7 +300,7 @@ def _bias(matched: Matched) -> Iterator[Compared]:
 
 
 def _coverage(matched: Matched) -> dict[str, float]:
-    """How much of each log the other one knows."""
+    """The overlap of the logs."""
     a, b = matched.a, matched.b
     queries, documents = matched.shared_queries, matched.shared_documents
     return {

@@ -41,7 +41,7 @@ Interval = tuple[float, float, float]  # mean, low, high
 
 @dataclass(frozen=True)
 class Plan:
-    """How far training on judged queries may go."""
+    """The limits of tuning."""
 
     metric: str = "ndcg@10"
     steps: int = 100
@@ -54,7 +54,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Choice:
-    """What cross-validation chose."""
+    """The choice of cross-validation."""
 
     number: bool  # whether the method chooses a number on judged queries
     rate: float
@@ -203,7 +203,7 @@ def train_further(
 
 
 def _digest(model: Model, judged: JudgedSet, plan: Plan) -> str:
-    """What must be the same for a tuning to go on."""
+    """What must be equal for a tuning to resume."""
     weights = [tensor.cpu().numpy() for tensor in model.method.state_dict().values()]
     return array_digest([*weights, judged.features, judged.grades, judged.offsets]) + json_digest(asdict(plan))
 

@@ -1,4 +1,4 @@
-"""What each raw column became, for people: the transform of a model in one table."""
+"""The transform of each raw column as a table for people."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ Numbers = NDArray[np.float64]  # [features]
 
 @dataclass(frozen=True)
 class Moments:
-    """What is known about each column; what was not finite is left out."""
+    """Statistics of each column over its finite values."""
 
     count: Numbers
     mean: Numbers

@@ -45,7 +45,7 @@ class Transform(nn.Module, ABC):
         """The transformed features; padding may hold anything."""
 
     def width(self, n_features: int) -> int:
-        """How many columns come out of so many."""
+        """The number of output columns for this many input columns."""
         return n_features
 
     def spec(self) -> Spec:

@@ -1,1 +1,1 @@
-"""What a log can tell: estimators, what they mean together, which methods to train, and the page that shows it."""
+"""Diagnosis of a log: estimators, their interpretation, advice on methods, and the report."""

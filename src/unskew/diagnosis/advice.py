@@ -27,7 +27,7 @@ FLAT_CURVE = 0.9  # of the top position, at the lowest
 
 @dataclass(frozen=True)
 class Facts:
-    """What the rules ask for."""
+    """The facts that the rules use."""
 
     n_positions: int
     n_clicks: float
@@ -54,7 +54,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do with one method on this log."""
+    """The advice for one method."""
 
     method: str
     word: str  # one of WORDS

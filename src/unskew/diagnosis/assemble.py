@@ -66,7 +66,7 @@ NO_MATRIX = Refusal("it needs a click matrix, see scalar examination")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis(Displayed):
-    """What a log can tell, part by part."""
+    """A diagnosis, part by part."""
 
     log: ClickLog
     traffic: Traffic
@@ -105,7 +105,7 @@ class Diagnosis(Displayed):
 
     @property
     def verdict(self) -> Verdict:
-        """What to do with this log: sentences, and advice for each method."""
+        """The verdict: sentences, and advice for each method."""
         from unskew.diagnosis.verdict import verdict  # which reads a diagnosis
 
         return verdict(self)
@@ -228,7 +228,7 @@ class _Steps:
         self.progress, self.total, self.done = progress, total, 0
 
     def end(self) -> None:
-        """What was not asked, because something else had been refused, is done as well."""
+        """Also run the parts that were skipped because another part had been refused."""
         if self.progress is not None:
             self.progress(self.total, self.total)
 

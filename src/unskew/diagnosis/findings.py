@@ -71,7 +71,7 @@ def _about_identification(diagnosis: Diagnosis) -> list[Finding]:
 
 
 def _about_causes(diagnosis: Diagnosis) -> list[Finding]:
-    """What moved documents, and what changed features would make of the curve."""
+    """The causes of position changes, and the curve if changed features were used."""
     causes = diagnosis.causes
     counts = f"{causes.randomization:,} by randomization, {causes.ranker:,} by a ranker change"
     if not causes.features:

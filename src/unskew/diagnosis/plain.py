@@ -18,7 +18,7 @@ LEFT_OUT = ("log", "covariances")  # too large, and in the log anyway
 
 
 def as_plain(diagnosis: Diagnosis) -> dict[str, Any]:
-    """All that the diagnosis found. A part that was refused is `{"refused": reason}`."""
+    """The whole diagnosis as plain data. A refused part is `{"refused": reason}`."""
     parts = {entry.name: plain(getattr(diagnosis, entry.name)) for entry in fields(diagnosis) if entry.name != "log"}
     judged = verdict(diagnosis)
     return {

@@ -1,1 +1,1 @@
-"""How good a ranker is, query by query, and whether it is better than another."""
+"""Evaluation of rankers per query, and comparison of rankers."""

@@ -44,7 +44,7 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class ClickPrediction:
-    """What a model said of single sessions, those with the same clicks on the same list counted together."""
+    """Log-likelihoods of single sessions; equal clicks on the same list are counted together."""
 
     sessions: Vector  # [rows], how often
     positions: NDArray[np.int64]  # [rows, docs]

@@ -32,7 +32,7 @@ class Production:
 
     @property
     def described(self) -> str:
-        """Where the scores come from, and how well they give back what was shown."""
+        """The origin of the scores, and how well they reproduce the shown order."""
         if self.reproduced is None:
             return self.source
         return f"{self.source}, which orders {self.reproduced:.0%} of shown pairs as shown"

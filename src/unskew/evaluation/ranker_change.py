@@ -59,7 +59,7 @@ class RankerChange:
 
 @dataclass(frozen=True, eq=False)
 class _Paths:
-    """What a fitted ranker leaves over, by query and period."""
+    """Residuals of a fitted ranker, by query and period."""
 
     sums: NDArray[np.float64]  # [queries, periods, columns], over sessions
     sessions: NDArray[np.float64]  # [queries, periods]
@@ -155,7 +155,7 @@ def _sampled(
 
 
 def _all_left_over(log: ClickLog, lists: NDArray[np.int64], features: NDArray) -> Vector:
-    """What one linear function, fitted to all of these lists, leaves over, `[lists, columns + 1]`."""
+    """Residuals of one linear function fitted to all these lists, `[lists, columns + 1]`."""
     blocks = [lists[start : start + LISTS_AT_ONCE] for start in range(0, len(lists), LISTS_AT_ONCE)]
     products = np.sum([_products(log, block, features) for block in blocks], axis=0)
     n = len(products) - 1

@@ -42,7 +42,7 @@ def shown_order_agreement(ranker: Scorer, log: ClickLog) -> NDArray[np.float64]:
 
 
 def reversal(agreement: NDArray[np.float64]) -> str | None:
-    """What to say of a ranker whose agreement with the shown order is below 0 by more than chance; None: it is not."""
+    """A warning if the ranker's agreement with the shown order is significantly below 0; otherwise None."""
     if len(agreement) < LEAST_QUERIES:
         return None
     mean, error = agreement.mean(), agreement.std(ddof=1) / np.sqrt(len(agreement))

@@ -110,6 +110,6 @@ def _refuse_numbers(engine: Engine, table: ir.Table, name: str, source: str) -> 
 
 
 def category_remarks(vocabularies: Vocabularies) -> list[str]:
-    """What is said about them."""
+    """The note about categories."""
     listed = ", ".join(f"{name} ({len(names):,} values)" for name, names in vocabularies.items())
     return [f"Categories: {listed}."] if listed else []

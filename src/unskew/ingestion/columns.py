@@ -98,7 +98,7 @@ class Columns(ImpressionColumns):
 
     @property
     def roles_by_column(self) -> dict[str, str]:
-        """What columns are, by name; one that is nested in another makes the outer one that."""
+        """The role of each column by name; a nested column gives its role to the outer one."""
         found = {column: role for role, column in self.roles.items()} | dict.fromkeys(self.bias, "bias")
         found |= dict.fromkeys(self.context, "context") | dict.fromkeys(self.feedback, "feedback")
         return {column.split(".")[0]: role for column, role in found.items()} | found

@@ -1,4 +1,4 @@
-"""What engines complain of, as one line: which file or place, what is wrong there, and what to do."""
+"""Engine errors as one line: the file or table, what is wrong, and what to do."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ Types = Mapping[str, str]  # of columns of a CSV file: string or float64
 
 
 class Engine(Protocol):
-    """What an ingestion asks of the place where its expressions run."""
+    """The interface of an engine that runs the expressions."""
 
     rows_at_once: int | None  # impressions whose lists may be collected in one go; None: any number
 

@@ -41,7 +41,7 @@ Vocabularies = Mapping[str, tuple[str, ...]]  # names of categories by column, i
 
 @dataclass(frozen=True)
 class Shape:
-    """What rows have besides ids, position and click."""
+    """The optional columns of rows."""
 
     features: tuple[str, ...] = ()
     categories: Vocabularies = field(default_factory=dict)  # of features that are text

@@ -60,7 +60,7 @@ from unskew.ingestion.sources import find_source
 
 @dataclass(frozen=True)
 class Tables:
-    """Where the tables are: a path, folder, glob or address, or an Ibis table."""
+    """The input tables: a path, folder, glob or URL, or an Ibis table."""
 
     events: str | Path | ir.Table
     features: str | Path | ir.Table | None = None
@@ -75,7 +75,7 @@ class Tables:
 
 @dataclass(frozen=True)
 class Options:
-    """How a log is made of them."""
+    """The options of an ingestion."""
 
     n_positions: int | None = None  # None: all
     sessions_a_user: int | None = None  # of the column `user`; None: any number
@@ -280,7 +280,7 @@ def _only_events(engine: Engine, opened: Opened, queries: _Place | None) -> Open
 def _look_at_features(
     engine: Engine, rows: ir.Table, shape: Shape, columns: Columns
 ) -> tuple[list[str], dict[str, str]]:
-    """What is to be said about features in the events, and what those are that are none, unless they were named."""
+    """Notes about features in the events, and columns that are not features unless named."""
     named = columns.features is not None
     outcomes = find_outcomes(engine, rows, shape)
     settled = [] if named else find_settled(engine, rows, shape, columns.where)

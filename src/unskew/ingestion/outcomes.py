@@ -103,7 +103,7 @@ def find_orders(engine: Engine, rows: ir.Table, shape: Shape) -> list[str]:
 
 
 def outcome_remarks(outcomes: Sequence[str], *, named: bool) -> list[str]:
-    """What is said about outcomes."""
+    """The notes about outcomes."""
     if not outcomes:
         return []
     listed = ", ".join(outcomes)
@@ -118,14 +118,14 @@ def outcome_remarks(outcomes: Sequence[str], *, named: bool) -> list[str]:
 
 
 def settled_remarks(settled: Sequence[str]) -> list[str]:
-    """What is said about columns of which a condition leaves one value."""
+    """The note about columns for which `--where` leaves one value."""
     if not settled:
         return []
     return [f"Not used as features, because --where leaves a single value: {', '.join(settled)}."]
 
 
 def context_remarks(found: Sequence[str]) -> list[str]:
-    """What is said about features that are the same for all documents of an impression."""
+    """The note about features that are equal for all documents of a result page."""
     if not found:
         return []
     flags = " ".join(f"--context {name}" for name in found)
@@ -136,7 +136,7 @@ def context_remarks(found: Sequence[str]) -> list[str]:
 
 
 def order_remarks(orders: Sequence[str], *, score_named: bool) -> list[str]:
-    """What is said about columns that order the lists."""
+    """The note about columns that order the lists."""
     if not orders or score_named:
         return []
     start = "A feature that orders" if len(orders) == 1 else "Features that order"

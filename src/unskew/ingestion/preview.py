@@ -39,7 +39,7 @@ class ListedColumn:
 
 @dataclass(frozen=True, repr=False)
 class Preview(Displayed):
-    """What an ingestion would read."""
+    """A preview of an ingestion."""
 
     roles: Sequence[tuple[str, str, str]]  # role, column, whether it was named or guessed
     columns: Sequence[ListedColumn]
@@ -131,7 +131,7 @@ def _first_rows(impressions: ir.Table) -> ir.Table:
 
 
 def _title(column: str, opened: Opened, features: Sequence[str]) -> str:
-    """What the user calls a feature or a bias column; other columns under their role."""
+    """The user's name of a feature or bias column; other columns by role."""
     role, _, number = column.rpartition("_")
     if role == "feature":
         return features[int(number)]

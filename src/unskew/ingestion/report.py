@@ -138,7 +138,7 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Ingested:
-    """What an ingestion did; `dropped` counts what is not in the log, by reason."""
+    """The report of an ingestion; `dropped` counts what was left out, by reason."""
 
     rows: int
     impressions: int
@@ -162,7 +162,7 @@ class Ingested:
 
     @property
     def remarks(self) -> list[str]:
-        """What the user should know besides, as sentences."""
+        """Further notes for the user, as sentences."""
         found = []
         if not self.clicks:
             others = "; name the events that are clicks with --click-event" if self.other_events else ""

@@ -54,7 +54,7 @@ def ingest(
 
 
 def report_of(opened: Opened, shown: ReadImpressions, n_rows: int, logs: Counted, dropped: Dropped) -> Ingested:
-    """What was done, once all logs have been counted."""
+    """The report, once all logs have been counted."""
     return Ingested(
         rows=n_rows,
         **logs.totals,

@@ -27,7 +27,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Schema:
-    """What all shards of a log have in common."""
+    """The schema shared by all shards."""
 
     shape: Shape
     levels: Mapping[str, Sequence[str]]  # names of levels by extra column
@@ -246,7 +246,7 @@ def _context(rows: _Rows, shape: Shape) -> NDArray[np.float32] | None:
 
 
 def sizes_of(log: ClickLog) -> dict[str, int]:
-    """What a report counts of a shard."""
+    """The counts of a shard for the report."""
     known = log.display_probabilities
     sizes = {
         "impressions": (log.mask.sum(1) * log.sessions).sum(),  # shown documents, each as often as its list was shown

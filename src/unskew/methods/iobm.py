@@ -113,7 +113,7 @@ class IOBM(Method):
 
 
 class OtherClicks(nn.Module):
-    """What position, context and clicks of the other places say of a place; 0 at the start."""
+    """Examination logit of a position from its context and the other clicks; 0 at the start."""
 
     def __init__(self, problem: Problem, embedding: int, units: int, *, use_clicks: bool, use_context: bool):
         super().__init__()

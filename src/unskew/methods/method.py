@@ -61,7 +61,7 @@ class Method(nn.Module, ABC):
         return [Stage("train", self.loss, {self: 1.0})]
 
     def ranker(self) -> Ranker:
-        """What is served."""
+        """The ranker to serve."""
         return self.relevance
 
     def examination(self) -> Tensor | None:
@@ -101,7 +101,7 @@ class Method(nn.Module, ABC):
         return {}
 
     def findings(self) -> Mapping[str, Any]:
-        """What was found alongside the ranker and its examination, to be saved and reported; default: nothing."""
+        """Further findings to save and report, besides the ranker and its curve; default: none."""
         return {}
 
 

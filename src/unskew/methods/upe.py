@@ -148,7 +148,7 @@ class UPE(Method):
 
 
 class PolicyNetwork(nn.Module):
-    """What the policy thought of a document: a vector of it, and the score of a vector."""
+    """The logging policy's view of a document: an embedding, and the score of an embedding."""
 
     pointwise = True
 

@@ -167,7 +167,7 @@ class BaseModel(nn.Module, ABC):
 
     @abstractmethod
     def inputs(self, features: Tensor, trunk: Tensor) -> Tensor:
-        """What the layers are run on."""
+        """The input of the layers."""
 
     def vector(self, features: Tensor, trunk: Tensor, mask: Tensor) -> Tensor:
         """The base vector of each list, `[batch, d]`."""

@@ -104,7 +104,7 @@ class XPA(Method):
 
 
 class ContextObservation(nn.Module):
-    """What the other positions of a list do to how well a place is seen; 0 at the start."""
+    """The effect of the other positions of a list on the examination of a position; 0 at the start."""
 
     def __init__(self, problem: Problem, displayed: str, width: int, heads: int):
         super().__init__()

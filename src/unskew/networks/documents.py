@@ -28,7 +28,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"elu": nn.ELU, "relu": nn.ReL
 
 
 class Ranker(nn.Module, ABC):
-    """What training yields and serving runs: features and mask in, scores out, nothing else."""
+    """A ranker: takes features and a mask, returns scores. Training returns it, serving runs it."""
 
     @property
     def pointwise(self) -> bool:
@@ -76,7 +76,7 @@ class FeatureLayer(nn.Linear):
 
 
 class Beside(nn.Module):
-    """What layers make of the inputs, and the inputs themselves alongside it."""
+    """Concatenates the output of layers with their input."""
 
     def __init__(self, layers: nn.Sequential):
         super().__init__()

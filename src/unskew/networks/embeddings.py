@@ -47,7 +47,7 @@ class RelevanceEmbedding(nn.Module):
         return self.last(self.trunk(features, mask))
 
     def trunk(self, features: Tensor, mask: Tensor) -> Tensor:
-        """What the last layer sees, `[batch, docs, size]`."""
+        """The input of the last layer, `[batch, docs, size]`."""
         return self.hidden(features if self.encoder is None else self.encoder.encode(features, mask))
 
 

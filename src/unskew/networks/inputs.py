@@ -41,12 +41,12 @@ class Inputs(nn.Module):
 
 
 def split_inputs(layers: nn.Module) -> tuple[nn.Module, nn.Module]:
-    """What makes inputs of features, and the layers behind it: slopes are those of the layers."""
+    """The input stage and the layers after it; slopes are those of the layers."""
     if isinstance(layers, nn.Sequential) and isinstance(layers[0], Inputs):
         return layers[0], layers[1:]
     return nn.Identity(), layers
 
 
 def n_inputs(n_features: int, n_categories: int) -> int:
-    """How many numbers come out of `Inputs`."""
+    """The output size of `Inputs`."""
     return n_features + (VECTOR - 1) * n_categories

@@ -53,7 +53,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Problem:
-    """What a method must know of the data, and no more."""
+    """The facts about the data that a method needs."""
 
     n_features: int
     n_positions: int
@@ -64,11 +64,11 @@ class Problem:
 
     @property
     def n_inputs(self) -> int:
-        """What `new_inputs` makes of the features."""
+        """The output size of `new_inputs`."""
         return n_inputs(self.n_features, len(self.categories))
 
     def new_inputs(self) -> nn.Module:
-        """What every network of features begins with: vectors in place of categories."""
+        """The first layer of every network: replaces categories by vectors."""
         return Inputs(self.n_features, self.categories) if self.categories else nn.Identity()
 
     def new_ranker(self) -> Ranker:

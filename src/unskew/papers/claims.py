@@ -1,4 +1,4 @@
-"""What became of the claims of a paper.
+"""The verdicts on the claims of a paper.
 
 Each comparison of a claim is a paired difference over folds, worlds or seeds (see `comparison.statistics`) and holds,
 fails or is undecided. P-values are Holm-corrected over all comparisons of the experiment. "similar" is equivalence by

@@ -1,4 +1,4 @@
-"""What few labels were worth: tables and a figure of the task `few_labels`.
+"""The value of few labels: tables and a figure of the task `few_labels`.
 
 A draw of judged queries is luck, and a seed is a log. So a field shows the mean over seeds of the mean over draws, and
 the range in which nine of ten draws fell; tests compare uses seed by seed.

@@ -102,7 +102,7 @@ def _turned(criterion: str, value: float) -> float:
 
 
 def record(name: str, cases: Sequence[Case], choose: Callable[[Case], str | None]) -> Record | None:
-    """What became of a way of choosing; None if it could never choose."""
+    """The result of a way of choosing; None if it could never choose."""
     regrets = [case.regret(choice) for case in cases if (choice := choose(case)) is not None]
     if not regrets:
         return None

@@ -11,7 +11,7 @@ from unskew.options import Limits
 
 @dataclass(frozen=True)
 class Expected:
-    """What the paper measured."""
+    """Values reported by the paper."""
 
     data: str  # as the paper calls it
     metrics: tuple[str, ...]

@@ -100,7 +100,7 @@ def _matrix_sheets(experiment: PaperExperiment, results: Results, data: str) -> 
 
 
 def _data_sheets(experiment: PaperExperiment, results: Results, data: str) -> list[Sheet | None]:  # noqa: ARG001
-    """What a data set holds, beside what the papers report of theirs."""
+    """Statistics of a data set, next to those that the papers report."""
     columns = ("data set", "queries", "documents", "features", "relevance levels", "documents per query")
     rows = []
     for name in folds_of(data)[:1]:

@@ -24,7 +24,7 @@ METRIC = re.compile(r"\b(ndcg|dcg|err|arp|mrr|rbp|ap(?=@)|p(?=@))\b")
 
 @dataclass(frozen=True)
 class Field:
-    """What is in a field, and the number it is sorted by."""
+    """The text of a cell, and the number it is sorted by."""
 
     text: str
     value: float | None = None

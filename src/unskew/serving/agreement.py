@@ -31,7 +31,7 @@ LARGEST_EXPONENT = 60.0  # float32 ends at e^88
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far two rankers are apart."""
+    """The agreement of two rankers."""
 
     largest: float  # difference of a score; NaN where one gives none
     allowed: float

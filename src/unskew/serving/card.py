@@ -22,7 +22,7 @@ Card = dict[str, Any]
 
 
 def model_card(model: Model) -> Card:
-    """What is known of a model, as plain values."""
+    """The model card as plain values."""
     curve, history = model.examination(), model.history
     methods = [model.method, *(member.method for member in model.others)]
     names = model.feature_names or tuple(f"feature {number}" for number in range(model.n_features))
@@ -64,7 +64,7 @@ def scores_depend_on(model: Model) -> str | None:
 
 
 def limits(model: Model) -> list[str]:
-    """What the model cannot be trusted with, as far as it knows."""
+    """The known limits of the model."""
     found = [f"It is valid only if its assumption holds: {model.method.assumes}."]
     if model.others:
         found = [f"It is an average of the rankers of {model.name}, with their assumptions."]

@@ -67,7 +67,7 @@ class TreeAgreement:
 
 @dataclass(frozen=True, repr=False)
 class ExportedTrees(OnScreen):
-    """What was written, and how well it agrees with the teacher."""
+    """The exported file, and its agreement with the teacher."""
 
     path: Path
     agreement: TreeAgreement
@@ -209,7 +209,7 @@ def documents_by_query(log: ClickLog) -> JudgedSet:
 
 
 def _parts(documents: JudgedSet, seed: int) -> tuple[JudgedSet, JudgedSet]:
-    """What trees learn from, and held-out queries."""
+    """Training data of the trees, and held-out queries."""
     if documents.n_queries < 2:
         raise ValueError("the log has one query only: agreement is measured on held-out queries; pass a larger log")
     order = np.random.default_rng(seed).permutation(documents.n_queries)
@@ -248,7 +248,7 @@ def with_recombined(documents: JudgedSet, rng: np.random.Generator) -> JudgedSet
 
 
 def _check_file(student: Student, content: bytes, ending: str, features: NDArray[np.float32]) -> None:
-    """What is in the file must score as the booster does."""
+    """Check that the file scores like the booster."""
     if ending == ".ubj":  # XGBoost's own form
         return
     ranker = TreesRanker(parse_trees(content, ending, student.names))

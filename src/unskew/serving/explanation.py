@@ -38,7 +38,7 @@ SHOWN = 25  # features in a figure
 
 @dataclass(frozen=True)
 class Importance:
-    """What is lost without a feature."""
+    """The importance of a feature."""
 
     feature: str
     mean: float
@@ -157,7 +157,7 @@ def _shuffled(data: JudgedSet, column: int, rng: np.random.Generator) -> JudgedS
 
 
 def _lost(ranker: Scorer, shuffled: JudgedSet, scores: NDArray, metric: str | None) -> NDArray[np.float64]:
-    """What each query loses; NaN where it has nothing to lose."""
+    """The loss per query; NaN if it has nothing to lose."""
     without = score_documents(ranker, shuffled)
     if metric is None:
         return 1 - kendall(scores, without, shuffled.offsets)

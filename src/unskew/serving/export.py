@@ -31,7 +31,7 @@ FORMS = {"onnx": ".onnx", "linear": ".json", "solr": ".json"}
 
 @dataclass(frozen=True, repr=False)
 class Exported(OnScreen):
-    """What was written, and how well it agrees with torch."""
+    """The exported file, and its agreement with torch."""
 
     path: Path
     agreement: Agreement

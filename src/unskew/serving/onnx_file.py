@@ -153,7 +153,7 @@ def _digest_entry(content: bytes) -> bytes:
 
 
 def depends_on(ranker: Ranker) -> str:
-    """What a score depends on, as metadata say it."""
+    """What a score depends on, as in the metadata."""
     return "document" if ranker.pointwise else "list"
 
 

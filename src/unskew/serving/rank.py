@@ -22,7 +22,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Ranked:
-    """What was ranked."""
+    """The counts of a ranking."""
 
     documents: int
     queries: int

@@ -49,7 +49,7 @@ def write_ranking(judged: JudgedSet, scores: NDArray[np.float64], path: str | Pa
 
 
 class Writer(Protocol):
-    """What writes one table after the other."""
+    """A writer of tables, one after the other."""
 
     def write_table(self, table: pa.Table) -> None: ...
     def close(self) -> None: ...

@@ -44,7 +44,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class SolrNetwork:
-    """What Solr computes."""
+    """The function that Solr computes."""
 
     average: Matrix  # [features]
     deviation: Matrix  # [features]

@@ -25,7 +25,7 @@ FORMS: dict[str, tuple[str, ...]] = {"lightgbm": (".txt", ".json"), "xgboost": (
 
 
 def categories_place(path: Path) -> Path:
-    """Where the codes of categories stand that trees of this path were trained with."""
+    """The path of the category codes of these trees."""
     return path.with_name(f"{path.name}.categories.json")
 
 

@@ -56,7 +56,7 @@ class Expectation:
 
 @dataclass(frozen=True, eq=False)
 class Browsing:
-    """What happened in single sessions."""
+    """The outcome of single sessions."""
 
     clicks: Flags  # [sessions, docs]
     seen: Flags  # [sessions, docs]
@@ -73,7 +73,7 @@ class User(ABC):
         return True
 
     def fit(self, train: JudgedSet) -> Self:  # noqa: ARG002  most users need nothing from the data
-        """The same user, knowing what it needs from the data."""
+        """The user, fitted to the data."""
         return self
 
     def check(self, grades: NDArray) -> None:  # noqa: B027  a user without a scale of grades accepts all
@@ -89,7 +89,7 @@ class User(ABC):
 
     @abstractmethod
     def expect(self, shown: Shown) -> Expectation:
-        """What happens on average."""
+        """The exact expectation."""
 
     @abstractmethod
     def browse(self, shown: Shown, lists: NDArray[np.int64], rng: Generator) -> Browsing:

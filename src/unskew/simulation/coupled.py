@@ -158,7 +158,7 @@ class Coupled(PositionBased):
         return self.base_curve(n_positions) if self.coupling == 0 else None
 
     def pull(self, shown: Shown) -> NDArray[np.float64]:
-        """How much each shown document draws the eye, `[lists, docs]`."""
+        """The visual attraction of each shown document, `[lists, docs]`."""
         if shown.traits is None:
             raise ValueError("a coupled user needs the traits of the shown documents: see document_traits")
         return shown.traits

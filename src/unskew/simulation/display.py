@@ -78,7 +78,7 @@ def _arrivals(arrived: Chances, waiting: Chances, n_places: int) -> Chances:
 
 
 def after_interventions(chances: Chances, sizes: Index, shares: Mapping[str, float]) -> Chances:
-    """What is left of display probabilities after interventions in these shares of the sessions.
+    """Display probabilities after interventions in these shares of the sessions.
 
     An intervention moves the document at one position to another with a probability that depends on the length of the
     list alone: probabilities are multiplied by a matrix.

@@ -38,7 +38,7 @@ class Policy(ABC):
         return True
 
     def fit(self, train: JudgedSet) -> Self:  # noqa: ARG002  most policies need no training
-        """The same policy, trained where it has to be."""
+        """The policy, fitted if necessary."""
         return self
 
     @abstractmethod

@@ -64,7 +64,7 @@ class Queries:
 
 @dataclass(frozen=True)
 class Law:
-    """What people want, the same all the time."""
+    """The preferences of users, constant over time."""
 
     brand_quality: Floats  # [brands]
     colour_taste: Floats  # [colours]

@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """All that a block of queries needs to be simulated."""
+    """Everything needed to simulate a block of queries."""
 
     judged: JudgedSet
     policy: Policy
@@ -67,7 +67,7 @@ class World:
         return np.random.default_rng((*self.key, purpose, block))
 
     def about(self) -> dict[str, object]:
-        """What the truth says of how it came about."""
+        """The settings of the simulation, stored with the truth."""
         return {
             "data": self.judged.name,
             "user": describe(USERS, self.user),

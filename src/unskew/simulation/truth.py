@@ -91,7 +91,7 @@ class Simulation(Displayed):
 
 
 def truth_path(folder: str | Path) -> Path:
-    """Where the truth of the log in this folder stands."""
+    """The path of the truth of this log."""
     return Path(folder).with_name(f"{Path(folder).name}.truth.parquet")
 
 

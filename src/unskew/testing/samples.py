@@ -45,7 +45,7 @@ def joint_log(features: NDArray, mask: NDArray, sessions_of_lists: Sequence[NDAr
 
 
 def looks(clicks: NDArray, mask: NDArray) -> NDArray[np.float32]:
-    """What was looked at in single sessions: what was clicked, and the top two."""
+    """Examined documents of single sessions: the clicked ones, and the top two."""
     return ((clicks > 0) | (mask & (np.arange(mask.shape[1]) < 2))).astype(np.float32)
 
 

@@ -44,7 +44,7 @@ class AveragedMethod:
         self._model.update_parameters(method)
 
     def state(self) -> dict[str, Tensor]:
-        """All that is needed to go on."""
+        """The state needed to resume."""
         return self._model.state_dict()
 
     def restore(self, state: dict[str, Tensor]) -> None:

@@ -165,7 +165,7 @@ def _run(
 
 
 def _validated(validate: Callable[[Method], float] | None, method: Method) -> float | None:
-    """How good the method is by now; one process says so for all."""
+    """The current validation value; one process computes it for all."""
     return None if validate is None else once(lambda: validate(method), method)
 
 

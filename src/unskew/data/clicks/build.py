@@ -153,7 +153,7 @@ def _column(column: BiasColumn, showings: Integers, rows: Integers, mask: NDArra
 
 
 def _key(shown: Impressions, rows: Integers, mask: NDArray[np.bool_], bias: Mapping[str, BiasColumn]) -> NDArray:
-    """What must be equal for two showings to be the same list."""
+    """The key by which two showings are the same list."""
     parts = [np.where(mask, values[rows], -1) for values in (shown.versions, shown.positions)]
     columns = [*bias.values(), *([] if shown.interventions is None else [shown.interventions])]
     others = [values for values in (shown.periods, shown.context) if values is not None]

@@ -107,7 +107,7 @@ class ClickLog(Displayed):
 
     @property
     def n_inputs(self) -> int:
-        """What a ranker sees of a shown document: its features and those of the context."""
+        """Number of ranker inputs per document: its features and those of the context."""
         return self.features.shape[1] + self.context.shape[1]
 
     @property
@@ -286,7 +286,7 @@ class ClickLog(Displayed):
 
     @cached_property
     def digest(self) -> str:
-        """What the log holds, in one number (SHA-256): another log has another one."""
+        """SHA-256 of the content of the log."""
         parts = [getattr(self, name) for name in ("features", "version_documents", "document_queries", *BY_LIST)]
         columns = [*self.bias.values(), *([] if self.interventions is None else [self.interventions])]
         parts += [*self.events.values(), *(column.values for column in columns)]

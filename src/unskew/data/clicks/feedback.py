@@ -1,4 +1,4 @@
-"""What a method learns from: clicks, or events of several kinds by their weights."""
+"""Feedback: clicks, or weighted events of several types."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ USERS = ("user", "user_id", "userid", "client_id", "visitor_id")
 
 @dataclass
 class Forgotten:
-    """What was removed."""
+    """Counts of what was removed."""
 
     column: str
     users: int = 0  # of those named, that the log had

@@ -26,7 +26,7 @@ REMEDY = "pass the rate as false_alarms, 0 for a clean record, or shuffle a smal
 
 @dataclass(frozen=True)
 class FalseAlarms:
-    """How often a document is recorded that was not looked at."""
+    """The rate of false alarms of a record of examination."""
 
     rate: float  # not cut at 0: chance may put it below
     error: float  # standard error, over queries

@@ -1,4 +1,4 @@
-"""What all shards of a log have in common, found while they are written one after the other."""
+"""The schema shared by all shards of a log, determined while they are written."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def write_shard(log: ClickLog, stem: Path) -> dict[str, Any]:
 
 
 def log_counts(log: ClickLog) -> dict[str, Any]:
-    """What `log.json` counts of a shard."""
+    """The counts of a shard in `log.json`."""
     return {
         "versions": len(log.features),
         "documents": log.n_documents,

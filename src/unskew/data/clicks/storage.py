@@ -135,7 +135,7 @@ class LogFolder(OnScreen):
 
     @property
     def n_inputs(self) -> int:
-        """What a ranker sees of a shown document: its features and those of the context."""
+        """Number of ranker inputs per document: its features and those of the context."""
         return self.n_features + len(self.about["context"])
 
     @property
@@ -148,7 +148,7 @@ class LogFolder(OnScreen):
 
     @property
     def digest(self) -> str:
-        """What the log holds, in one number: another log has another one."""
+        """SHA-256 of the content of the log."""
         return json_digest({name: value for name, value in self.about.items() if name not in ("notes", "digest")})
 
     def shard(self, number: int) -> ClickLog:

@@ -48,7 +48,7 @@ class Vocabulary:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """How many documents, urls and queries are known."""
+        """The numbers of known documents, urls and queries."""
         return len(self.queries), len(self._known_urls), len(self._known_queries)
 
     def numbers(self, queries: ArrayLike, urls: ArrayLike) -> NDArray[np.int64]:

@@ -43,7 +43,7 @@ class CorruptEntryError(Exception):
 
 
 def default_cache_folder() -> Path:
-    """Where caches go: the folder named by `UNSKEW_CACHE`, else the user's cache directory."""
+    """The cache folder: `UNSKEW_CACHE`, otherwise the user's cache directory."""
     return Path(os.environ.get("UNSKEW_CACHE") or platformdirs.user_cache_dir("unskew"))
 
 

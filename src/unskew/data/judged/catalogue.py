@@ -192,7 +192,7 @@ def is_present(name: str) -> bool:
 
 
 def data_folder() -> Path:
-    """Where data sets are looked for: the folder named by `UNSKEW_DATA`, else the user's data directory."""
+    """The folder of data sets: `UNSKEW_DATA`, otherwise the user's data directory."""
     return Path(os.environ.get("UNSKEW_DATA") or platformdirs.user_data_dir("unskew"))
 
 

@@ -30,7 +30,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known about a data set."""
+    """The catalogue entry of a data set."""
 
     folders: tuple[str, ...]  # names under which it is unpacked, the preferred one first
     splits: dict[str, Split]

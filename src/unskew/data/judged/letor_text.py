@@ -120,7 +120,7 @@ def parse_lines(lines: Iterable[bytes]) -> Documents:
 
 
 def complaint(line: bytes, first_feature: int, max_features: int) -> str:
-    """What is wrong with a line that could not be read."""
+    """The error of a line that could not be parsed."""
     fields = line.partition(b"#")[0].split()
     if len(fields) < 2 or not _is_query(fields[1]):
         return f"expected {EXPECTED_LINE}, found {_shown(line)}"

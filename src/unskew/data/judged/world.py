@@ -80,7 +80,7 @@ class World:
 
 @dataclass(frozen=True)
 class _Law:
-    """What is the same for every split and size of a world."""
+    """The parameters shared by all splits and sizes of a world."""
 
     columns: dict[str, int]  # of each kind
     readings: Matrix  # [factors, dense + heavy + sparse]
@@ -94,7 +94,7 @@ class _Law:
 
 @dataclass(frozen=True)
 class _Latent:
-    """What is behind the documents of some queries."""
+    """The latent factors of the documents of some queries."""
 
     sizes: NDArray[np.int64]  # [queries]
     intents: Matrix  # [queries, intents], before the softmax
@@ -128,7 +128,7 @@ def make_world(size: str = "small", seed: int = 0, features: int = N_FEATURES, d
 
 
 def _columns_of(features: int) -> dict[str, int]:
-    """So many columns, shared out among the kinds by largest remainders."""
+    """This many columns, distributed over the kinds by largest remainders."""
     shares = {kind: features * count / N_FEATURES for kind, count in COLUMNS.items()}
     counts = {kind: int(share) for kind, share in shares.items()}
     for kind in sorted(shares, key=lambda kind: counts[kind] - shares[kind])[: features - sum(counts.values())]:

@@ -1,1 +1,1 @@
-"""What a log can tell: examination curve, with intervals, or the reason why not."""
+"""Estimators: examination curves with intervals, or the reason why a log does not identify them."""

@@ -50,7 +50,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class PairBounds:
-    """What the theorems ask of one pair of documents."""
+    """The conditions of the theorems for one pair of documents."""
 
     given: str  # what stands for the true observation; if it is a fitted model, every number is conditional on it
     least_beta: float  # Theorem 2: below, no model fits the clicks of the two

@@ -48,7 +48,7 @@ class PositionLeak:
 
 @dataclass(frozen=True, eq=False)
 class PositionLeaks:
-    """How far single features agree with the shown order."""
+    """Agreement of single features with the shown order."""
 
     leaks: tuple[PositionLeak, ...]  # the worst first
     closest: PositionLeak  # the feature that agrees most, leak or not
@@ -66,7 +66,7 @@ class ClickLeak:
 
 @dataclass(frozen=True, eq=False)
 class ClickLeaks:
-    """How far single features go with counted clicks."""
+    """Correlation of single features with click rates."""
 
     leaks: tuple[ClickLeak, ...]  # the worst first
     ceiling: float  # highest correlation that a property of documents can have with counted click rates
@@ -128,7 +128,7 @@ def click_leaks(log: ClickLog, *, seed: int = 0) -> ClickLeaks:
 
 
 def feature_name(log: ClickLog, column: int) -> str:
-    """What the log calls a feature."""
+    """The name of a feature."""
     return log.feature_names[column] if log.feature_names else f"feature {column}"
 
 

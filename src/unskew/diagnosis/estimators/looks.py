@@ -26,7 +26,7 @@ LEAST_LEFT = 0.15  # share of the variance of clicks that the record must leave 
 
 @dataclass(frozen=True, eq=False)
 class Looks:
-    """What the record of looks says."""
+    """Findings about the record of examination."""
 
     share: float  # of the sessions, those in which looks were recorded
     rates: NDArray[np.float64]  # [positions], share of the recorded sessions in which each was looked at
@@ -74,7 +74,7 @@ def blind_clicks(log: ClickLog) -> float:
 
 
 def faults_of_looks(log: ClickLog) -> list[str]:
-    """What the record says that looks cannot be, each in a sentence; none for a consistent one."""
+    """The faults of a record of examination, one sentence each; empty if it is consistent."""
     seen, sessions = recorded(log)
     every = float(np.broadcast_to(sessions[:, None], seen.shape)[log.mask].sum())
     share = float(seen[log.mask].sum()) / every

@@ -22,7 +22,7 @@ FEWEST_DOCUMENTS = 5
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a log is made of."""
+    """The composition of a log."""
 
     n_sessions: float
     n_lists: int
@@ -48,7 +48,7 @@ class Traffic:
 
 
 def traffic(log: ClickLog) -> Traffic:
-    """What the log is made of."""
+    """The composition of the log."""
     queries, lists = np.unique(log.queries, return_counts=True)
     if not len(queries):
         raise NotIdentified("the log is empty")
@@ -75,7 +75,7 @@ def traffic(log: ClickLog) -> Traffic:
 
 @dataclass(frozen=True)
 class CappedUsers:
-    """What a cap on sessions per user took off."""
+    """The effect of a cap on sessions per user."""
 
     n_users: int
     n_capped: int
