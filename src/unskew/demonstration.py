@@ -93,12 +93,13 @@ def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: in
     show_table("4. The rankers on judged test queries, which no training used", columns, table)
     lead = f"{world.train!r}; {simulation.log!r}; {RANDOMIZED:.0%} of the sessions shuffled; seed {seed}."
     sections = [
-        Section("The rankers", [_summary(results)], sheets=[_sheet("Judged test queries", columns, table)]),
         Section(
-            "The bias",
+            "Which ranker is best?",
+            [_summary(results)],
             figures=[_figure(curves)],
-            sheets=[_sheet("Examination, relative to the top", ("position", *curves), bias)],
+            sheets=[_sheet("Judged test queries", columns, table)],
         ),
+        Section("The bias", sheets=[_sheet("Examination, relative to the top", ("position", *curves), bias)]),
         Section("Run it again", command=f"unskew demo --data {data} --seed {seed}"),
     ]
     write_report(out, "unskew demo: learning to rank from biased clicks", sections, lead)
