@@ -8,10 +8,10 @@ import inspect
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from latex2mathml.converter import convert
-from mkdocs.structure.files import File, Files
+if TYPE_CHECKING:
+    from mkdocs.structure.files import Files
 
 SOURCE = Path(__file__).parent.parent / "src" / "unskew" / "__init__.py"
 TUTORIALS = sorted((SOURCE.parents[2] / "examples").glob("*.ipynb"))
@@ -20,6 +20,8 @@ PARTS = ("METHODS", "USERS", "POLICIES", "METRICS", "__version__")  # data, desc
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the generated pages."""
+    from mkdocs.structure.files import File
+
     from unskew.methods import METHODS
 
     files.append(File.generated(config, "methods/index.md", content=index_page(METHODS)))
@@ -52,7 +54,8 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Formulas become MathML, which browsers draw without any script."""
+    """Turn formulas into MathML, which browsers render without a script."""
+    from latex2mathml.converter import convert
 
     def drawn(found: re.Match[str]) -> str:
         return convert(html.unescape(found[3]), display="inline" if found[2] == "(" else "block")
@@ -111,16 +114,28 @@ def method_page(name: str, method: Any) -> str:
             "",
             "## Example",
             "",
-            "```python",
-            "import unskew",
-            "",
-            'world = unskew.load("world:tiny")',
-            'clicks = unskew.simulate(world.train, policy="svm", user="position_based", sessions=128, seed=1).log',
-            f'model = unskew.fit(unskew.Recipe.of("{name}", steps=200), clicks{EXTRA.get(name, "")})',
-            "```",
+            f"```python\n{example_code(name, method)}```",
             "",
         ]
     )
+
+
+def example_code(name: str, method: Any) -> str:
+    """A program that trains the method on a simulated log that has what it needs."""
+    needed = ["joint=True"] if method.detail != "counts" else []
+    needed += [SIMULATED[name]] if name in SIMULATED else []
+    options = ", ".join(["sessions=128", *needed, "seed=1"])
+    data = "judged=world.train" if method.learns_from == "judgements" else "clicks"
+    simulated = "" if data != "clicks" else f"clicks = unskew.simulate(world.train, {options}).log\n"
+    lines = f'import unskew\n\nworld = unskew.load("world:tiny")\n{simulated}'
+    return f'{lines}model = unskew.fit("{name}", {data}, steps=200)\n'
+
+
+SIMULATED = {
+    "ipw": 'interventions={"shuffle": 0.1}',
+    "hte": 'interventions={"swap_top": 0.1}',
+    "attention": 'record={"share": 1.0}',
+}
 
 
 def kind_name(kind: Any) -> str:
@@ -150,7 +165,6 @@ NEEDS = {
     "pairs": "which documents were clicked and which were not, in the same session (a joint log)",
     "patterns": "the click pattern of every session (a joint log)",
 }
-EXTRA = {"labelled": ", judged=world.train"}
 
 
 def notebook_page(path: Path) -> str:

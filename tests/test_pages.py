@@ -4,6 +4,7 @@ Pages whose blocks run as written are in `test_readme.py`, `test_guide.py`, `tes
 `test_reproduce.py`.
 """
 
+import importlib.util
 import re
 import shlex
 from pathlib import Path
@@ -16,6 +17,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from unskew.cli import COMMANDS, app, command_function
+from unskew.methods import METHODS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -98,3 +100,14 @@ def test_commands_with_placeholders_run_on_small_data(page, tables, tmp_path, mo
         rest = [INSTEAD.get(word, word) for word in rest]
         result = CliRunner().invoke(app, [name, *rest, *FAST.get(name, [])])
         assert result.exit_code == 0, f"{line}\n{result.output}\n{result.exception}"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_example_on_the_page_of_a_method_runs(name):
+    spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs" / "site_hooks.py")
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    code = hooks.example_code(name, METHODS[name])
+    names = {}
+    exec(compile(code.replace("steps=200", "steps=2").replace("sessions=128", "sessions=16"), name, "exec"), names)
+    assert names["model"].recipe.method == name
