@@ -280,7 +280,13 @@ def _about_traffic(diagnosis: Diagnosis) -> list[Finding]:
         ),
     ]
     if made.only_shown:
-        found.append(Finding("never shown", "unknown: the log contains only shown documents", UNKNOWN))
+        found.append(
+            Finding(
+                "never shown",
+                "unknown: the log contains only shown documents; ingest --features keeps the other candidates",
+                UNKNOWN,
+            )
+        )
     else:
         found.append(Finding("never shown", f"{made.never_shown:.0%} of the candidates: clicks say nothing about them"))
     if made.clickless is not None:
