@@ -42,11 +42,12 @@ test-slow: $(READY)  ## the slow science
 .venv-spark/.ready: pyproject.toml
 	$(PYTHON) -m venv .venv-spark
 	.venv-spark/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH)
-	.venv-spark/bin/python -m pip install --quiet --disable-pip-version-check pytest pytest-timeout --editable '.[spark]'
+	.venv-spark/bin/python -m pip install --quiet --disable-pip-version-check pytest pytest-timeout --editable '.[spark,onnx]'
 	@touch .venv-spark/.ready
 
-test-spark: .venv-spark/.ready  ## DuckDB and Spark write the same log; in a .venv-spark of its own, with Java 17
-	.venv-spark/bin/python -m pytest tests/ingestion/test_spark.py tests/ingestion/test_spark_mess.py
+test-spark: .venv-spark/.ready  ## on two Spark executors as on one machine; in a .venv-spark of its own, with Java 17
+	.venv-spark/bin/python -m pytest tests/ingestion/test_spark.py tests/ingestion/test_spark_mess.py \
+	  tests/serving/test_spark_rank.py
 
 lint: $(READY)  ## ruff, mypy, import-linter, typos
 	$(BIN)/ruff check .

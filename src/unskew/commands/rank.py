@@ -29,6 +29,10 @@ def rank(
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse missing values in columns that had none in training.")
     ] = False,
+    engine: Annotated[
+        str, typer.Option(help="duckdb, this machine; or spark: executors write a folder of parquet files.")
+    ] = "duckdb",
+    spark_master: Annotated[str | None, typer.Option(help="Cluster; default: as Spark is configured.")] = None,
     overwrite: Overwrite = False,
     allow_code: AllowCode = False,
     json: Json = False,
@@ -45,6 +49,8 @@ def rank(
         memory=memory,
         strict=strict,
         overwrite=overwrite,
+        engine=engine,
+        spark_master=spark_master,
         progress=not (quiet or json),
     )
     if json:

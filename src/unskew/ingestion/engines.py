@@ -18,6 +18,7 @@ import pyarrow as pa
 from unskew.ingestion.engine_errors import first_line, named_errors
 from unskew.ingestion.memory import parse_memory
 from unskew.ingestion.sources import Source, first_keys
+from unskew.ingestion.spark import spark_session
 
 BYTES_AN_IMPRESSION = 64  # of memory while lists are collected, which DuckDB cannot move to disk
 SHARE_FOR_LISTS = 0.4  # of the memory; the rest is for reading and for what is kept
@@ -207,7 +208,7 @@ class SparkEngine:
     rows_at_once: int | None = None
 
     def __init__(self, connection: Any = None, master: str | None = None):
-        self._session = _spark_session(master) if connection is None else connection._session
+        self._session = spark_session(master) if connection is None else connection._session
         self.connection = connection or ibis.pyspark.connect(self._session)
         self._n_views = 0
         self._opened: list[Source] = []
@@ -271,19 +272,6 @@ class SparkEngine:
 
 
 ENGINES = {"duckdb": DuckEngine, "spark": SparkEngine}
-
-
-def _spark_session(master: str | None) -> Any:
-    try:
-        from pyspark.sql import SparkSession
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "Spark is not installed: pip install 'unskew[spark]', with Java 17 or newer"
-        ) from error
-    builder = SparkSession.builder.appName("unskew ingest").config("spark.sql.session.timeZone", "UTC")
-    builder = builder.config("spark.ui.enabled", "false").config("spark.sql.execution.arrow.pyspark.enabled", "true")
-    builder = builder.master(master) if master else builder
-    return builder.getOrCreate()
 
 
 def _as_written(frame: Any, source: Source) -> Any:

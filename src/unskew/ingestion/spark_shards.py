@@ -1,17 +1,14 @@
 """Shards on Spark: each is written by the executor that has its queries; the driver writes `log.json` last.
 
-Executors write into the folder of the log, or a scratch folder alongside it, so they must see it: it is on a file
-system that all of them share, or on object storage. They import unskew, which is installed there too.
+`spark` says what executors need to see.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -20,15 +17,14 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.schema import LogSchema
 from unskew.data.clicks.shards import shard_file, write_shard
 from unskew.data.clicks.storage import ABOUT, shard_name, write_about
-from unskew.data.files import new_folder
-from unskew.data.object_storage import filled_folder, remote
+from unskew.data.object_storage import remote
 from unskew.ingestion.engine_errors import named_errors
 from unskew.ingestion.group import BUCKET_SIZE, Range
 from unskew.ingestion.report import Dropped
 from unskew.ingestion.shards import Schema, shard_log, sizes_of
+from unskew.ingestion.spark import executor_files, found_by_executors, shared_folder
 
-ATTEMPT = ".attempt-"  # begins names of folders in which executors write; a killed one may leave its own
-FOUND = "shard long, found string"  # what an executor tells of a shard
+FOUND = "number long, found string"  # what an executor tells of a shard
 Shard = dict[str, Any]
 
 
@@ -50,11 +46,7 @@ def write_on_executors(
     """
     with shared_folder(target, ABOUT, overwrite=overwrite) as (here, place), named_errors([]):
         left, right = (_by_shard(frame, parts) for frame in (patterns, documents))
-        rows = left.cogroup(right).applyInArrow(_writer(schema, place), FOUND).collect()
-        found: list[Shard] = [json.loads(row["found"]) for row in sorted(rows, key=lambda row: row["shard"])]
-        for shard in found:
-            if "error" in shard:
-                raise ValueError(shard["error"])
+        found = found_by_executors(left.cogroup(right).applyInArrow(_writer(schema, place), FOUND))
         yield found
         written = [shard for shard in found if "counts" in shard]
         if not written:
@@ -62,38 +54,6 @@ def write_on_executors(
         for number, shard in enumerate(written):
             _rename(place, shard, number)
         write_about(here, written[0]["schema"], [shard["counts"] for shard in written], notes)
-
-
-@contextmanager
-def shared_folder(target: Path, marker: str, *, overwrite: bool) -> Iterator[tuple[Path, str]]:
-    """Where the driver writes the marker, and where executors write all else; it counts when the block has ended."""
-    there = remote(target)
-    if there is not None:
-        with filled_folder(there, marker, overwrite=overwrite) as here:
-            yield here, there.uri
-        return
-    with new_folder(target, marker, overwrite=overwrite) as here:
-        yield here, str(here.absolute())
-        for abandoned in here.glob(f"{ATTEMPT}*"):
-            shutil.rmtree(abandoned, ignore_errors=True)
-
-
-@contextmanager
-def executor_files(place: str) -> Iterator[Path]:
-    """A folder in an executor whose files are moved, or sent, to the place when the block ends."""
-    there = remote(place)
-    if there is None and not Path(place).is_dir():
-        raise ValueError(
-            f"a Spark executor does not see {place}: write to a folder that all machines share, or to object storage "
-            "(s3://…)"
-        )
-    with TemporaryDirectory(prefix=ATTEMPT, dir=place if there is None else None) as scratch:
-        yield Path(scratch)
-        for file in sorted(Path(scratch).iterdir()):
-            if there is None:
-                file.replace(Path(place) / file.name)
-            else:
-                there.send(file, file.name)
 
 
 def _by_shard(frame: Any, parts: Sequence[Range]) -> Any:
@@ -127,7 +87,7 @@ def _writer(schema: Schema, place: str) -> Callable[[pa.Table, pa.Table], pa.Tab
             found |= {} if log is None else _write(log, place, number)
         except (ValueError, OSError) as error:
             found = {"error": str(error)}
-        return pa.table({"shard": [number], "found": [json.dumps(found)]})
+        return pa.table({"number": [number], "found": [json.dumps(found)]})
 
     return write
 

@@ -33,6 +33,7 @@ from unskew.serving.export import Exported, export_model
 from unskew.serving.rank import MEMORY, rank_judged, rank_table
 from unskew.serving.rankings import check_ending
 from unskew.serving.saved_ranker import SavedRanker, UnknownCounts
+from unskew.serving.spark_rank import rank_on_spark
 from unskew.serving.tree_files import FORMS as TREE_FORMS
 from unskew.simulation.truth import Simulation
 from unskew.terminal import counting_progress
@@ -145,6 +146,8 @@ def rank(
     memory: str = MEMORY,
     strict: bool = False,
     overwrite: bool = False,
+    engine: str = "duckdb",
+    spark_master: str | None = None,
     progress: Follow = True,
 ) -> Ranking:
     """Score and rank documents by their ids; features are matched by name.
@@ -160,6 +163,8 @@ def rank(
         sort: sort the table by query first, if the rows of a query are not adjacent.
         memory: limit for sorting; the rest spills to disk.
         strict: refuse missing values in columns that had none in training; otherwise they are filled and counted.
+        engine: duckdb for this machine, or spark: executors rank parquet files in any order into a folder `out`.
+        spark_master: of the cluster; None: the one that Spark is set up for.
         progress: False for none, or a function of documents done and documents in all.
 
     >>> import unskew
@@ -168,6 +173,22 @@ def rank(
     >>> unskew.rank(model, "world:tiny", progress=False).to_table().column_names
     ['query', 'document', 'score', 'rank']
     """
+    if engine == "spark":
+        if out is None or not isinstance(data, str | Path) or isinstance(ranker, SavedRanker):
+            raise ValueError("Spark ranks files: pass a model or its path, the path of the candidates, and out=")
+        done = rank_on_spark(
+            ranker if isinstance(ranker, str | Path) else as_model(ranker),
+            str(data),
+            out,
+            query=query,
+            document=document,
+            strict=strict,
+            overwrite=overwrite,
+            master=spark_master,
+        )
+        return Ranking(done.documents, done.queries, Path(out), None, 0, done.filled, done.unseen, done.ignored)
+    if engine != "duckdb":
+        raise ValueError(f"there is no engine '{engine}': choose duckdb or spark")
     with tempfile.TemporaryDirectory(prefix="unskew-") as scratch:
         target = Path(scratch) / "ranking.parquet" if out is None else Path(out)
         check_place(target, overwrite=overwrite)

@@ -6,7 +6,7 @@ under `query` and `document`, features under the names that the ranker was train
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -62,8 +62,9 @@ class Candidates:
     def parts(self, rows_at_once: int | None = None) -> Iterator[Part]:
         """Whole queries, as many as fit into the rows, one part after the other."""
         first_row = 0
-        for table in self._whole_queries(rows_at_once or max(CELLS_AT_ONCE // max(len(self.features), 1), 1)):
-            yield self._part(table, first_row)
+        tables = self._tables(rows_at_once or max(CELLS_AT_ONCE // max(len(self.features), 1), 1))
+        for table in whole_queries(tables, self.query):
+            yield self.part(table, first_row)
             first_row += table.num_rows
 
     def place(self, row: int) -> str:
@@ -73,20 +74,6 @@ class Candidates:
                 return f"{file}, row {row}"
             row -= size
         raise IndexError(row)
-
-    def _whole_queries(self, rows_at_once: int) -> Iterator[pa.Table]:
-        held: list[pa.Table] = []  # rows of one query, which may go on
-        for table in self._tables(rows_at_once):
-            last = int(_starts(table[self.query])[-1])
-            goes_on = bool(held) and held[-1][self.query][-1].as_py() == table[self.query][0].as_py()
-            if last == 0 and goes_on:
-                held.append(table)
-                continue
-            if held or last > 0:
-                yield pa.concat_tables([*held, table.slice(0, last)]).combine_chunks()
-            held = [table.slice(last)]
-        if held:
-            yield pa.concat_tables(held).combine_chunks()
 
     def _tables(self, rows_at_once: int) -> Iterator[pa.Table]:
         """Rows of all files, with ids of one type."""
@@ -103,7 +90,8 @@ class Candidates:
                 reason = " ".join(str(error).split()).rstrip(".")
                 raise ValueError(f"{file} cannot be read ({reason}): it is damaged; write or copy it again") from error
 
-    def _part(self, table: pa.Table, first_row: int) -> Part:
+    def part(self, table: pa.Table, first_row: int = 0) -> Part:
+        """Rows of whole queries as arrays; what cannot be ranked is refused."""
         for name in (self.query, self.document):
             if table[name].null_count:
                 row = pc.index(table[name].is_null(), True).as_py()
@@ -148,6 +136,22 @@ class Candidates:
     def _where(self, table: pa.Table, row: int, first_row: int) -> str:
         ids = f"query {table[self.query][row]}, document {table[self.document][row]}"
         return ids if self.sorted else f"{self.place(first_row + row)} ({ids})"
+
+
+def whole_queries(tables: Iterable[pa.Table], query: str) -> Iterator[pa.Table]:
+    """The same rows in tables that end where a query does; documents of a query stand together."""
+    held: list[pa.Table] = []  # rows of one query, which may go on
+    for table in tables:
+        last = int(_starts(table[query])[-1])
+        goes_on = bool(held) and held[-1][query][-1].as_py() == table[query][0].as_py()
+        if last == 0 and goes_on:
+            held.append(table)
+            continue
+        if held or last > 0:
+            yield pa.concat_tables([*held, table.slice(0, last)]).combine_chunks()
+        held = [table.slice(last)]
+    if held:
+        yield pa.concat_tables(held).combine_chunks()
 
 
 def is_table(place: str) -> bool:

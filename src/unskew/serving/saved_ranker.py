@@ -147,15 +147,19 @@ def open_ranker(path: str | Path) -> SavedRanker:
         names = () if unnamed else forest.feature_names  # the log had no names, and the file has numbers for them
         return SavedRanker(trees, place.name, trees.n_features, names, read_categories(place))
     if place.suffix == ".onnx":
-        exported = OnnxRanker(place)
-        known = json.loads(exported.metadata.get("missing_in_training", "null"))
-        categories = json.loads(exported.metadata.get("categories", "{}"))
-        return SavedRanker(
-            exported,
-            place.name,
-            exported.n_features,
-            exported.feature_names,
-            {name: tuple(values) for name, values in categories.items()},
-            None if known is None else tuple(known),
-        )
+        return ranker_of_onnx(OnnxRanker(place), place.name)
     return SavedRanker.of(load_model(place), place.name)
+
+
+def ranker_of_onnx(exported: OnnxRanker, name: str) -> SavedRanker:
+    """An exported ranker, and what it says of its features."""
+    known = json.loads(exported.metadata.get("missing_in_training", "null"))
+    categories = json.loads(exported.metadata.get("categories", "{}"))
+    return SavedRanker(
+        exported,
+        name,
+        exported.n_features,
+        exported.feature_names,
+        {name: tuple(values) for name, values in categories.items()},
+        None if known is None else tuple(known),
+    )

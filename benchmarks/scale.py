@@ -1,0 +1,80 @@
+"""What ingestion, training, ranking and whole-log commands take at a number of impressions; figures of docs/scale.md.
+
+    python benchmarks/scale.py FOLDER 1000000 [STEP ...]
+
+Every 1,000 impressions are 100 sessions of a query of their own with 20 documents of 20 features: 10 shown in one
+order, in three sessions of ten in one of 20 others. So all grows with the impressions, the number of queries too.
+Each step is a process of its own; its processor time and its peak memory are those that the system counts for it.
+A line of JSON for each is added to FOLDER/scale.jsonl.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+
+DOCUMENTS, FEATURES, SHOWN, PER_QUERY = 20, 20, 10, 1000
+FEW, MANY = 50, 250  # steps of training: their difference has no fixed costs
+UNSKEW = [sys.executable, "-m", "unskew"]
+TINY = ["--set", "steps=20", "--quiet", "--overwrite"]
+STEPS = {
+    "ingest": ["ingest", "events.parquet", "--features", "features.parquet", "--out", "log", "--threads", "2"],
+    "train few": ["train", "log", "--stream", "--out", "few", "--set", f"steps={FEW}", "--quiet"],
+    "train many": ["train", "log", "--stream", "--out", "many", "--set", f"steps={MANY}", "--quiet"],
+    "rank": ["rank", "many", "features.parquet", "--out", "ranking.parquet", "--quiet"],
+    "diagnose": ["diagnose", "log", "--quiet"],
+    "compare": ["compare", "log", "--methods", "naive,dla", "--out", "compared", *TINY],
+    "auto": ["auto", "log", "--out", "chosen", *TINY],
+}
+
+
+def main(folder: Path, n_impressions: int, steps: list[str]) -> None:
+    place = folder / f"{n_impressions:.0e}"
+    if not place.exists():
+        place.mkdir(parents=True)
+        generate(place, n_impressions)
+    for step in steps or STEPS:
+        row = {"impressions": n_impressions, "step": step, **measured([*UNSKEW, *STEPS[step]], place)}
+        row["log_bytes"] = sum(file.stat().st_size for file in (place / "log").glob("*"))
+        print(json.dumps(row), flush=True)
+        with (folder / "scale.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def generate(place: Path, n_impressions: int) -> None:
+    """Write events and features."""
+    n_queries, n_sessions = n_impressions // PER_QUERY, n_impressions // SHOWN
+    with duckdb.connect(config={"memory_limit": "2GB", "temp_directory": str(place / "spill")}) as database:
+        database.execute("SET preserve_insertion_order = false")
+        sessions = f"""SELECT range AS session, hash(range) % 10 < 3 AS moved, hash(range + 1) % {DOCUMENTS} AS shift
+            FROM range({n_sessions})"""
+        database.execute(
+            f"""COPY (SELECT session, session % {n_queries} AS query, position,
+                query * {DOCUMENTS} + CASE WHEN moved THEN (7 * position + shift) % {DOCUMENTS}
+                ELSE position - 1 END AS document, (random() < 0.4 / position)::TINYINT AS clicked
+              FROM ({sessions}), (SELECT range AS position FROM range(1, {SHOWN + 1})))
+              TO '{place}/events.parquet' (FORMAT parquet)"""
+        )
+        columns = ", ".join(f"(random() * 2 - 1)::FLOAT AS f{number}" for number in range(FEATURES))
+        database.execute(
+            f"""COPY (SELECT range // {DOCUMENTS} AS query, range AS document, {columns}
+              FROM range({n_queries * DOCUMENTS}) ORDER BY document) TO '{place}/features.parquet' (FORMAT parquet)"""
+        )
+    shutil.rmtree(place / "spill", ignore_errors=True)
+
+
+def measured(command: list[str], place: Path) -> dict[str, float]:
+    """Processor time and peak memory of a command."""
+    process = subprocess.Popen(command, cwd=place, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    return {"exit": status, "cpu_seconds": round(used.ru_utime + used.ru_stime, 1), "peak_mb": used.ru_maxrss // 1024}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

@@ -1,0 +1,147 @@
+"""Ranking on Spark: executors score whole queries with the model as an ONNX file, and write parts of the ranking.
+
+The ranking is a folder of parquet files with the rows that `rank` writes on one machine; documents of a query stand
+together, best first, and equal scores keep the order of the table. `_SUCCESS` is written last.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unskew.data.object_storage import fetched
+from unskew.ingestion.engine_errors import named_errors
+from unskew.ingestion.spark import executor_files, found_by_executors, shared_folder, spark_session
+from unskew.model import Model
+from unskew.serving.candidates import Candidates, feature_columns, whole_queries
+from unskew.serving.export import onnx_bytes
+from unskew.serving.model_files import load_model
+from unskew.serving.onnx_file import OnnxRanker
+from unskew.serving.rank import Ranked, score_part
+from unskew.serving.rankings import ranking_table
+from unskew.serving.saved_ranker import TREE_ENDINGS, SavedRanker, UnknownCounts, ranker_of_onnx
+
+DONE = "_SUCCESS"
+FOUND = "number long, found string"
+
+
+def rank_on_spark(
+    ranker: Model | str | Path,
+    place: str,
+    out: str | Path,
+    *,
+    query: str = "query",
+    document: str = "document",
+    strict: bool = False,
+    overwrite: bool = False,
+    master: str | None = None,
+) -> Ranked:
+    """Rank candidates of parquet files that Spark reads, in any order, into a folder of parquet files.
+
+    Args:
+        place: a path or glob as Spark takes it.
+        master: of the cluster; None: the one that Spark is set up for.
+    """
+    if Path(out).suffix != ".parquet":
+        raise ValueError(f"{out}: Spark writes a folder of parquet files: let its name end in .parquet")
+    shipped = ship(ranker)
+    session = spark_session(master)
+    with named_errors([]):
+        frame = session.read.parquet(place)
+    candidates, ignored = _candidates(frame, opened(shipped), query, document, place)
+    order = [query, "_metadata.file_path", "_metadata.row_index"]  # of rows with equal scores
+    with shared_folder(Path(out), DONE, overwrite=overwrite) as (here, there), named_errors([]):
+        rows = frame.select(*candidates.columns, *order[1:]).repartition(query)
+        rows = rows.sortWithinPartitions(query, "file_path", "row_index").drop("file_path", "row_index")
+        task = _ranks(shipped, candidates, there, strict=strict)
+        found = found_by_executors(rows.mapInArrow(task, FOUND))
+        total = {name: sum(entry[name] for entry in found) for name in ("documents", "queries")}
+        if not total["documents"]:
+            raise ValueError(f"{place} has no rows: there is nothing to rank")
+        (here / DONE).write_text("")
+    counts = UnknownCounts(opened(shipped))
+    for entry in found:
+        counts.missing += np.array(entry["missing"], dtype=np.int64)
+        counts.new += np.array(entry["new"], dtype=np.int64)
+    return Ranked(total["documents"], total["queries"], 0, counts.filled(), counts.unseen(), ignored)
+
+
+def ship(ranker: Model | str | Path) -> bytes:
+    """The ONNX file that executors get, of a model or its path, or as it was exported."""
+    if isinstance(ranker, str | Path):
+        with fetched(ranker) as place:
+            if place.suffix == ".onnx":
+                return place.read_bytes()
+            if place.suffix in TREE_ENDINGS:
+                raise ValueError(f"{place.name}: trees do not run on Spark here: rank without --engine spark")
+            ranker = load_model(place)
+    if ranker.vocabulary is not None:
+        raise ValueError(f"{ranker.name} knows documents by their ids, which ONNX cannot: rank without --engine spark")
+    return onnx_bytes(ranker)
+
+
+def opened(shipped: bytes) -> SavedRanker:
+    return ranker_of_onnx(OnnxRanker(shipped, threads=1), "the model")
+
+
+def _candidates(
+    frame: Any, ranker: SavedRanker, query: str, document: str, place: str
+) -> tuple[Candidates, tuple[str, ...]]:
+    """Names of columns, and those that the ranker does not know."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    for option, name in {"query": query, "document": document}.items():
+        if name not in frame.columns:
+            raise ValueError(f"{place}: column '{name}' is missing: name the {option}'s with --{option}")
+    features = feature_columns(to_arrow_schema(frame.schema), ranker, (query, document), place)
+    ignored = tuple(name for name in frame.columns if name not in (query, document, *features))
+    return Candidates((), query, document, features, ranker.categories, sorted=True), ignored
+
+
+def _ranks(
+    shipped: bytes, candidates: Candidates, place: str, *, strict: bool
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What an executor does with a partition: rank its queries, write them, and tell of them."""
+
+    def rank(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        number = 0 if context is None else context.partitionId()
+        try:
+            found = _rank(batches, shipped, candidates, place, number, strict=strict)
+        except (ValueError, OSError) as error:
+            found = {"error": str(error)}
+        yield pa.RecordBatch.from_pydict({"number": [number], "found": [json.dumps(found)]})
+
+    return rank
+
+
+def _rank(
+    batches: Iterable[pa.RecordBatch], shipped: bytes, candidates: Candidates, place: str, number: int, *, strict: bool
+) -> dict[str, Any]:
+    ranker = opened(shipped)
+    counts = UnknownCounts(ranker, strict=strict)
+    n_documents = n_queries = 0
+    writer: pq.ParquetWriter | None = None
+    tables = (pa.table(batch) for batch in batches if batch.num_rows)
+    with executor_files(place) as folder:
+        for table in whole_queries(tables, candidates.query):
+            part = candidates.part(table)
+            counts.add(part.features)
+            scores = score_part(ranker, part).scores
+            ranking = ranking_table(part.queries, part.documents, part.offsets, scores)
+            writer = writer or pq.ParquetWriter(folder / f"part-{number:05d}.parquet", ranking.schema)
+            writer.write_table(ranking)
+            n_documents += len(scores)
+            n_queries += len(part.offsets) - 1
+        if writer is not None:
+            writer.close()
+    found = {"documents": n_documents, "queries": n_queries}
+    return {**found, "missing": counts.missing.tolist(), "new": counts.new.tolist()}
