@@ -7,6 +7,7 @@ is divided or transformed, so that many processes give the result of one. In one
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, distributed, nn
 
+logger = logging.getLogger(__name__)
 _ALONE: ContextVar[bool] = ContextVar("alone", default=False)
 
 
@@ -130,7 +132,9 @@ def talk(function: Callable[[], Any]) -> None:
     try:
         function()
     except RuntimeError as error:
-        raise LostProcess(
+        message = (
             "another process of this run has ended (its own message says why), so this one ends too. The same command "
             f"goes on from the last checkpoint, with any number of processes. ({str(error).splitlines()[0]})"
-        ) from error
+        )
+        logger.error(message)  # at once: torchrun may end this process before it says anything more
+        raise LostProcess(message) from error
