@@ -245,8 +245,11 @@ class SparkEngine:
         return self._kept[-1]
 
     def append(self, kept: ir.Table, expression: ir.Table) -> ir.Table:
-        """A new result of both; Spark splits work by itself, so that nothing here asks for it unless told to."""
-        return self.keep("", kept.union(expression.select(kept.columns)))
+        """Both together; Spark splits work by itself, so that nothing here asks for it unless told to.
+
+        Each part is kept by itself: kept results of kept results have plans that outgrow the driver's memory.
+        """
+        return kept.union(self.keep("", expression.select(kept.columns)))
 
     def arrow(self, expression: ir.Table) -> pa.Table:
         with named_errors(self._opened):

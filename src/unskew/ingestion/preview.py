@@ -127,7 +127,9 @@ def list_columns(engine: Engine, listed: Listed) -> list[ListedColumn]:
 
 def _first_rows(impressions: ir.Table) -> ir.Table:
     features = [name for name in impressions.columns if name.startswith("feature_")]
-    return impressions.drop(*features[MAX_FEATURES:]) if len(features) > MAX_FEATURES else impressions
+    return impressions.select(
+        [name for name in impressions.columns if name != "version" and name not in features[MAX_FEATURES:]]
+    )
 
 
 def _title(column: str, opened: Opened, features: Sequence[str]) -> str:
