@@ -128,12 +128,19 @@ def results_of(groups: Iterable[Group], lines: Mapping[str, Line], metric: str) 
     return Results(tuple(chosen), tuple(tried), (), len(chosen), 0), missing
 
 
+def claimed_first(experiment: PaperExperiment) -> dict[str, int]:
+    """Labels of the claims in their order, so that what is cut off by time can be judged."""
+    labels = [label for claim in experiment.claims for label in (claim.label, *claim.than)]
+    return {label: number for number, label in enumerate(dict.fromkeys(labels))}
+
+
 def waiting(cells: Iterable[Cell], lines: Mapping[str, Line]) -> Iterator[tuple[Cell, Run]]:
     """Runs that are missing: grids first, then one repetition of every cell after the other."""
     later: list[tuple[Cell, Run]] = []
     for cell in cells:
-        metric = load_experiment(cell.experiment).metric
-        for group in cell.groups():
+        experiment = cell.restricted()
+        metric, order = experiment.metric, claimed_first(experiment)
+        for group in sorted(cell.groups(), key=lambda group: order.get(group.label, len(order))):
             yield from ((cell, run) for run in group.candidates if key_of(run) not in lines)
             finished = {run.key: outcome_of(lines[key_of(run)]) for run in group.candidates if key_of(run) in lines}
             best = best_candidate(group, finished, metric)
@@ -167,8 +174,12 @@ def _short(value: Any) -> Any:
     )
 
 
-def run_missing(cells: list[Cell], path: Path, until: float) -> None:
-    """Run until nothing is missing or the time is over."""
+def run_missing(cells: list[Cell], path: Path, until: float, part: tuple[int, int] = (1, 1)) -> None:
+    """Run until nothing is missing or the time is over.
+
+    Args:
+        part: 1 of 2 does every other repetition, into a file of its own: put the lines together afterwards.
+    """
     lines = read_lines(path)
     codes = {line["code"] for line in lines.values()}
     if codes - {code_digest()}:
@@ -176,7 +187,7 @@ def run_missing(cells: list[Cell], path: Path, until: float) -> None:
     for cell, run in waiting(cells, lines):
         if time.time() > until:
             return
-        if key_of(run) in lines:
+        if key_of(run) in lines or run.repetition.number % part[1] != part[0] - 1:
             continue
         try:
             outcome = perform(PAPER_TASKS[run.definition["task"]], run.definition)
@@ -217,13 +228,14 @@ def main() -> None:
     parser.add_argument("--cells", type=Path, default=HERE / "cells.toml")
     parser.add_argument("--runs", type=Path, default=HERE / "runs.jsonl")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after this many")
+    parser.add_argument("--part", type=int, nargs=2, default=(1, 1), help="1 2: the first of two processes")
     options = parser.parse_args()
     torch.set_num_threads(1)
     cells = read_cells(options.cells)
     if options.plan:
         show_plan(cells, options.runs)
     else:
-        run_missing(cells, options.runs, time.time() + 60 * options.minutes)
+        run_missing(cells, options.runs, time.time() + 60 * options.minutes, options.part)
 
 
 if __name__ == "__main__":

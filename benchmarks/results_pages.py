@@ -36,6 +36,7 @@ PAGES = {  # how `paper` of an experiment begins -> its page
     "our own": "ours",
 }
 SHOWN = ("results", "chosen")  # sheets on a page begin so; all of them are files
+NOT_RUN = "not run"
 MANY = 6  # comparisons of a claim that are listed below it
 
 
@@ -180,11 +181,15 @@ def summary_page(done: Sequence[Done], lines: Mapping[str, Line], notes: Mapping
     rows, counts = [], {"papers": Counter[str](), "ours": Counter[str]()}
     for entry in done:
         for claim, found in zip(entry.experiment.claims, entry.claims, strict=True):
-            counts["ours" if claim.ours or entry.page == "ours" else "papers"][found.verdict] += 1
+            whose = "ours" if claim.ours or entry.page == "ours" else "papers"
+            counts[whose][found.verdict if entry.results.results else NOT_RUN] += 1
             link = f"[{entry.experiment.name}](results/{entry.page}.md#{entry.experiment.name})"
-            rows.append(f"| {link} | {claim.text} | {found.words} |")
+            ours = " *(ours)*" if claim.ours or entry.page == "ours" else ""
+            rows.append(f"| {link} | {claim.text}{ours} | {found.words if entry.results.results else NOT_RUN} |")
     codes = ", ".join(sorted({line["code"] for line in lines.values()})) or "none"
-    totals = [f"| {verdict} | {counts['papers'][verdict]} | {counts['ours'][verdict]} |" for verdict in VERDICTS]
+    totals = [
+        f"| {verdict} | {counts['papers'][verdict]} | {counts['ours'][verdict]} |" for verdict in (*VERDICTS, NOT_RUN)
+    ]
     seconds = sum(line["seconds"] for line in lines.values())
     parts = [
         "# Results\n",

@@ -176,10 +176,19 @@ def test_the_papers_own_settings_can_be_planned(name):
             assert {recipe["settings"]["weight_decay"] for recipe in recipes} <= {0.0, 0.001}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PAPERS)
-def test_the_papers_own_settings_run(name, tmp_path):
+ALL = ()  # methods
+SOME = [("lbd-table1", ("LBD",)), ("vectorization-table1", ("Vectorization",)), ("cdla-table1", ("CDLA-LD",))]
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"), [*SOME, *(pytest.param(name, ALL, marks=pytest.mark.slow) for name in PAPERS)]
+)
+def test_the_papers_own_settings_run(name, labels, tmp_path):
     experiment = load_experiment(name).varied("paper")
+    if labels:
+        methods = tuple(entry for entry in experiment.methods if entry.label in labels)
+        settings = experiment.settings[:1]
+        experiment = replace(experiment, methods=methods, settings=settings, rows=(), claims=(), baseline=())
     options = {"steps": 6, "validate_every": 3, "hidden": [8], "batch_size": 16, "expand": 8}
     few = {
         "methods": tuple(

@@ -100,7 +100,7 @@ def compare(
             "judged data are needed twice, to choose and to measure: pass both validate and test, or neither"
         )
     path = Path(log)
-    own: OptionTable = {"log": _place(path), "judged": judged}
+    own: OptionTable = {"log": log_place(path), "judged": judged}
     seen: dict[str, bool] = {}
     if validate is not None and test is not None:
         seen = _seen(path, load_split(test, "test"))
@@ -314,7 +314,7 @@ def _check_apart(validate: str, test: str, valid: JudgedSet, tested: JudgedSet) 
         )
 
 
-def _place(path: Path) -> dict[str, str]:
+def log_place(path: Path) -> dict[str, str]:
     """The path (or name) of a log, and a hash of its content."""
     public = is_public_log(str(path)) and not path.exists()
     known = own_log(str(path)) if public else open_log(path)

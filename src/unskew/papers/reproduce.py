@@ -19,6 +19,7 @@ from unskew.data.judged.catalogue import own_name
 from unskew.papers.claims import judge
 from unskew.papers.experiment_files import experiment_source, load_experiment, shipped
 from unskew.papers.figures import draw
+from unskew.papers.real_clicks import is_real, on_real_clicks, real_clicks
 from unskew.papers.settings import PaperExperiment
 from unskew.papers.sheets import CHOSEN_BY, SHEETS
 from unskew.papers.tasks import PAPER_TASKS
@@ -55,7 +56,8 @@ def reproduce(
 
     Args:
         name: of a shipped experiment, or the path of a TOML file, or an experiment made in Python.
-        data: a data set of the catalogue, or files of your own, as `load` takes them; several make one table.
+        data: a data set of the catalogue, or files of your own, as `load` takes them; several make one table. Or real
+            clicks of a public log with judged queries, such as `ultre-2:FOLDER` (see `papers.real_clicks`).
         seeds: repetitions of each fold; default: as the experiment says, or 5, or 1 where the data come in folds.
         folds: those that are run, counted from 1; default: all.
         out: folder for results; default: `runs/NAME-DATA`.
@@ -75,11 +77,19 @@ def reproduce(
         experiment = _with_options(experiment, options)
     if experiment.task not in SHEETS:
         raise ValueError(f"{experiment.name}: unknown task '{experiment.task}', known: {', '.join(SHEETS)}")
-    groups = [group for entry in names for group in plan(experiment, entry, seeds, folds=folds)]
+    every = ", ".join(names)
+    folder = Path(out or f"runs/{experiment.name}-{_file_name(every)}")
+    if any(map(is_real, names)):
+        if len(names) > 1:
+            raise ValueError(f"real clicks stand alone: run {', '.join(names)} one by one")
+        experiment = on_real_clicks(experiment)
+        form = every.partition(":")[0]
+        groups = plan(experiment, form, seeds, real_clicks(every, writable(folder) / form))
+    else:
+        groups = [group for entry in names for group in plan(experiment, entry, seeds, folds=folds)]
     if shard is not None:
         groups = _shard(groups, shard)
-    every = ", ".join(names)
-    folder = writable(Path(out or f"runs/{experiment.name}-{_file_name(every)}"))
+    folder = writable(folder)
     gather_rows([Path(source) for source in merge], folder / "runs")
     if isinstance(name, str):
         write_text(folder / "experiment.toml", experiment_source(name))
