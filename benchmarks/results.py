@@ -29,7 +29,7 @@ from unskew.comparison.rows import Outcome
 from unskew.comparison.run import Result, Results, best_candidate
 from unskew.comparison.tasks import perform
 from unskew.options import build
-from unskew.papers.experiment_files import load_experiment
+from unskew.papers.experiment_files import load_experiment, shipped
 from unskew.papers.settings import PaperExperiment
 from unskew.papers.tasks import PAPER_TASKS
 
@@ -45,6 +45,7 @@ KEPT = (
     "chosen",
 )
 DIGITS = 5  # of curves
+BEFORE_STEPS, PER_STEP = 1.2, 0.006  # seconds of one core
 Line = dict[str, Any]
 
 
@@ -85,6 +86,11 @@ class Cell:
 def read_cells(path: Path = HERE / "cells.toml") -> list[Cell]:
     entries = tomllib.loads(path.read_text(encoding="utf-8")).get("cells", [])
     return [build(Cell, entry, f"{path.name}, {entry.get('experiment', '')}") for entry in entries]
+
+
+def full_size() -> list[Cell]:
+    """Every experiment that trains something, as it is shipped, on five worlds."""
+    return [Cell(name, "world:small:200-204") for name in shipped() if load_experiment(name).methods]
 
 
 def key_of(run: Run) -> str:
@@ -201,21 +207,26 @@ def run_missing(cells: list[Cell], path: Path, until: float, part: tuple[int, in
 
 
 def show_plan(cells: list[Cell], path: Path) -> None:
-    """Number of runs of every cell, and their time by the mean of those of the same method that are finished."""
+    """Number of runs of every cell, and their time: by finished runs of the same method, else by their steps."""
     lines = read_lines(path)
     seconds: dict[str, list[float]] = {}
     for line in lines.values():
         seconds.setdefault(line["label"], []).append(line["seconds"])
-    usual = float(np.mean([value for values in seconds.values() for value in values])) if seconds else float("nan")
     totals = np.zeros(3)
     print(f"{'cell':<46}{'runs':>7}{'missing':>9}{'minutes left':>14}")
     for cell in cells:
-        labels = [(run.label, key_of(run)) for group in cell.groups() for run in every_run(group)]
-        missing = [label for label, key in labels if key not in lines]
-        left = sum(np.mean(seconds.get(label, [usual])) for label in missing) / 60
-        totals += len(labels), len(missing), left
-        print(f"{cell.name:<46}{len(labels):>7}{len(missing):>9}{left:>14.1f}")
+        runs = [run for group in cell.groups() for run in every_run(group)]
+        missing = [run for run in runs if key_of(run) not in lines]
+        left = sum(np.mean(seconds.get(run.label, [expected_seconds(run)])) for run in missing) / 60
+        totals += len(runs), len(missing), left
+        print(f"{cell.name:<46}{len(runs):>7}{len(missing):>9}{left:>14.1f}")
     print(f"{'all':<46}{totals[0]:>7.0f}{totals[1]:>9.0f}{totals[2]:>14.1f}")
+
+
+def expected_seconds(run: Run) -> float:
+    """By steps alone, as measured with a few methods on `world:small`: small networks take less, listwise ones more."""
+    steps = run.definition["recipe"]["settings"]["steps"] if "recipe" in run.definition else 0
+    return BEFORE_STEPS + PER_STEP * steps
 
 
 def every_run(group: Group) -> list[Run]:
@@ -225,13 +236,14 @@ def every_run(group: Group) -> list[Run]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--plan", action="store_true", help="print the number of runs and their time, run nothing")
+    parser.add_argument("--everything", action="store_true", help="all experiments at full size instead of the cells")
     parser.add_argument("--cells", type=Path, default=HERE / "cells.toml")
     parser.add_argument("--runs", type=Path, default=HERE / "runs.jsonl")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after this many")
     parser.add_argument("--part", type=int, nargs=2, default=(1, 1), help="1 2: the first of two processes")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    cells = read_cells(options.cells)
+    cells = full_size() if options.everything else read_cells(options.cells)
     if options.plan:
         show_plan(cells, options.runs)
     else:
