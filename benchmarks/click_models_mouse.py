@@ -57,11 +57,10 @@ def run() -> list[tuple[str, str, str]]:
     for name in MODELS:
         found = examination(name, learning, moused)
         curve = relative(found)
-        errors = [np.abs(relative(hovered[row]) - relative(found[row]))[1:].mean() for row in resamples]
-        low, high = np.quantile(errors, [0.025, 0.975])
-        order = spearmanr(mouse, curve).statistic
-        what = f"{name}: mean error {np.abs(mouse - curve)[1:].mean():.3f} ({low:.3f} to {high:.3f}), order {order:.2f}"
-        rows.append((what, curve_text(curve), ""))
+        pairs = [(relative(hovered[row]), relative(found[row])) for row in resamples]
+        error = interval(np.abs(mouse - curve)[1:].mean(), [np.abs(one - other)[1:].mean() for one, other in pairs])
+        order = interval(spearmanr(mouse, curve).statistic, [spearmanr(*pair).statistic for pair in pairs])
+        rows.append((f"{name}: mean error {error}, rank correlation {order}", curve_text(curve), ""))
     return rows
 
 
@@ -69,6 +68,11 @@ def relative(seen: NDArray[np.float64]) -> NDArray[np.float64]:
     """Mean over pages, relative to the top."""
     mean = seen.mean(0)
     return mean / mean[0]
+
+
+def interval(value: float, resampled: list[float]) -> str:
+    low, high = np.quantile(resampled, [0.025, 0.975])
+    return f"{value:.3f} ({low:.3f} to {high:.3f})"
 
 
 def curve_text(curve: NDArray[np.float64]) -> str:

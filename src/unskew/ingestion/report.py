@@ -173,7 +173,9 @@ class Ingested:
                 "named as session?"
             )
         if not self.features:
-            found.append("There is no feature: diagnose can look at the log, but no ranker can learn from it.")
+            found.append(
+                "There is no feature: click models learn from ids alone (train --method ubm), other methods need features."
+            )
         if self.recorded is not None:
             share = self.recorded / max(self.sessions, 1)
             found.append(
