@@ -140,7 +140,7 @@ class TestColumnsThatNothingTakes:
         done = run(csv(tmp_path, "s,q,a,1,0,n/a", "s,q,b,2,0,0.5"))
         assert done.features == 0
         assert done.remarks[1:] == [
-            "There is no feature: click models learn from ids alone (train --method ubm), other methods need features.",
+            "There is no feature: click models learn from ids alone (train --method ubm), all others need features.",
             "Columns that are not used: bm25 (string).",
         ]
         with pytest.raises(ValueError, match="column 'bm25' holds numbers and 1 other texts, such as 'n/a'"):

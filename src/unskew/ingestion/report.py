@@ -174,7 +174,7 @@ class Ingested:
             )
         if not self.features:
             found.append(
-                "There is no feature: click models learn from ids alone (train --method ubm), other methods need features."
+                "There is no feature: click models learn from ids alone (train --method ubm), all others need features."
             )
         if self.recorded is not None:
             share = self.recorded / max(self.sessions, 1)
