@@ -139,8 +139,10 @@ class TestColumnsThatNothingTakes:
     def test_a_feature_with_a_word_in_it_is_named(self, tmp_path):
         done = run(csv(tmp_path, "s,q,a,1,0,n/a", "s,q,b,2,0,0.5"))
         assert done.features == 0
+        assert read_log(tmp_path / "log").joint
         assert done.remarks[1:] == [
-            "There is no feature: click models learn from ids alone (train --method ubm), all others need features.",
+            "There is no feature: click models learn from ids alone (train --method ubm), others need features. "
+            "Which documents were clicked together is kept, as with --joint.",
             "Columns that are not used: bm25 (string).",
         ]
         with pytest.raises(ValueError, match="column 'bm25' holds numbers and 1 other texts, such as 'n/a'"):

@@ -174,7 +174,8 @@ class Ingested:
             )
         if not self.features:
             found.append(
-                "There is no feature: click models learn from ids alone (train --method ubm), all others need features."
+                "There is no feature: click models learn from ids alone (train --method ubm), others need features. "
+                "Which documents were clicked together is kept, as with --joint."
             )
         if self.recorded is not None:
             share = self.recorded / max(self.sessions, 1)

@@ -80,7 +80,8 @@ def count_lists(
     shown, documents, queries = _documents(engine, shown, options, dropped)
     steps.add(n_rows)
     patterns = _patterns(engine, shown, documents, queries, steps)
-    schema = _schema(engine, patterns, shown.shape, joint=options.joint)
+    # Only click models learn from a log without features, and they need to know what was clicked together.
+    schema = _schema(engine, patterns, shown.shape, joint=options.joint or not shown.shape.features)
     return Counted(engine, patterns, documents, schema, dropped, steps), shown, n_rows
 
 
