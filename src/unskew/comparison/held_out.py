@@ -74,7 +74,7 @@ def make_case(log: ClickLog, share: float = HELD_OUT, *, choosing: bool = False)
     if choosing:
         held_out, other = held_out.split(0.5, CHOOSING_SEED)
     propensities, why_not = _propensities(learning, log.n_positions)
-    predict = None if propensities is None else fit_relevance(learning, propensities)
+    predict = None if propensities is None or not log.features.shape[1] else fit_relevance(learning, propensities)
 
     def evidence(part: ClickLog) -> Evidence:
         own = HeldOut(part.of_queries(np.unique(part.queries)))
