@@ -415,7 +415,7 @@ def test_a_shared_network_has_relevance_as_its_first_output():
 
 def test_a_linear_ranker_comes_with_a_linear_observation():
     method = new_lbd(network={"kind": "linear"})
-    assert [type(layer).__name__ for layer in method.dependence] == ["Linear"]
+    assert [type(layer).__name__ for layer in method.dependence] == ["FeatureLayer"]
     assert set(method.loss(clicked_lists())) == {"clicks", "penalty"}
     deep = LBD(problem(kind="linear"), observation_hidden=(5,))
     assert [layer.out_features for layer in deep.dependence.modules() if isinstance(layer, nn.Linear)] == [
