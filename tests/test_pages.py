@@ -102,6 +102,7 @@ def test_commands_with_placeholders_run_on_small_data(page, tables, tmp_path, mo
         assert result.exit_code == 0, f"{line}\n{result.output}\n{result.exception}"
 
 
+@pytest.mark.filterwarnings("ignore:the learned order runs against:RuntimeWarning")  # two steps teach little
 @pytest.mark.parametrize("name", METHODS)
 def test_the_example_on_the_page_of_a_method_runs(name):
     spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs" / "site_hooks.py")
