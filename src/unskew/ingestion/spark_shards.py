@@ -67,7 +67,8 @@ def _by_shard(frame: Any, parts: Sequence[Range]) -> Any:
     ]
     shards = functions.broadcast(frame.sparkSession.createDataFrame(buckets, "bucket long, shard long"))
     numbered = frame.selectExpr("*", f"query_number div {BUCKET_SIZE} AS bucket")
-    return numbered.join(shards, "bucket").drop("bucket").groupBy("shard")
+    joined = numbered.join(shards, "bucket").drop("bucket")
+    return joined.toDF(*joined.columns).groupBy("shard")  # columns of its own: lists were numbered with the documents
 
 
 def _writer(schema: Schema, place: str) -> Callable[[pa.Table, pa.Table], pa.Table]:
