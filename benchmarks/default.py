@@ -14,23 +14,21 @@ import argparse
 import pickle
 import time
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from default_report import KeptCase, KeptMethod, show
 from default_worlds import HALVES, SEEDS, TRAFFIC, Scene, World, half_of, open_scene
 from unskew.comparison.automatic import HELD_OUT
 from unskew.comparison.held_out import Case, contender_of, make_case
-from unskew.diagnosis.advice import Facts, facts
+from unskew.diagnosis.advice import facts
 from unskew.diagnosis.assemble import diagnose
 from unskew.diagnosis.estimators.curve import NotIdentified
-from unskew.evaluation.criteria import Contender, Evidence
-from unskew.evaluation.evaluate import evaluate, score_documents
+from unskew.evaluation.criteria import Contender
+from unskew.evaluation.evaluate import score_documents
 from unskew.evaluation.production import production_of_log
 from unskew.fitting import fit
 from unskew.recipe import Recipe
@@ -40,43 +38,27 @@ OPTIONS = {"steps": 150, "hidden": (64, 32)}
 METRIC = "ndcg@10"
 
 
-@dataclass(frozen=True, eq=False)
-class KeptCase:
-    """What a log can tell of methods, and the truth about production."""
-
-    facts: Facts
-    choosing: Evidence
-    certifying: Evidence
-    production: tuple[Contender, Contender]  # on the queries that choose and on those that certify
-    test_scores: NDArray[np.float64]  # of production
-    which: str | None
-
-
-@dataclass(frozen=True, eq=False)
-class KeptMethod:
-    """A trained method."""
-
-    choosing: Contender
-    certifying: Contender
-    test_scores: NDArray[np.float32]
-    seconds: float  # of processor time
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("train",))
+    parser.add_argument("what", choices=("train", "show"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--half", choices=HALVES, default=HALVES[0])
     parser.add_argument("--worlds", type=int, nargs="+", help="numbers of worlds; default: all of the half")
     parser.add_argument("--methods", nargs="+", help="default: those that can work")
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--without", nargs="+", default=[], help="methods to leave out")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    if arguments.what == "show":
+        show(half_of(arguments.half), arguments.folder)
+        return
     for world in half_of(arguments.half):
         if arguments.worlds is None or world.number in arguments.worlds:
             methods = arguments.methods or usual_methods(world)
-            train_world(world, arguments.folder, [name for name in methods if name not in arguments.without])
+            train_world(
+                world, arguments.folder, [name for name in methods if name not in arguments.without], arguments.seeds
+            )
 
 
 def usual_methods(world: World) -> list[str]:
@@ -86,10 +68,10 @@ def usual_methods(world: World) -> list[str]:
     return [*METHODS, *own, *(["hte"] if marked and world.person.user == "coupled" else [])]
 
 
-def train_world(world: World, folder: Path, methods: list[str]) -> None:
+def train_world(world: World, folder: Path, methods: list[str], seeds: list[int]) -> None:
     """Train what is missing of a world."""
     scene = None
-    for seed in SEEDS:
+    for seed in seeds:
         place = folder / f"{world.number:02d}-{seed}"
         missing = [name for name in methods if not (place / f"{name}.pickle").exists()]
         if not missing:
@@ -134,15 +116,6 @@ def write(place: Path, value: Any) -> None:
     part = place.with_suffix(".part")
     part.write_bytes(pickle.dumps(value))
     part.rename(place)
-
-
-def read(place: Path) -> Any:
-    return pickle.loads(place.read_bytes())
-
-
-def truth(scores: Mapping[str, NDArray], scene: Scene) -> dict[str, NDArray[np.float64]]:
-    """nDCG@10 of each test query that has a relevant document."""
-    return {name: evaluate(value, scene.test, [METRIC]).values(METRIC) for name, value in scores.items()}
 
 
 if __name__ == "__main__":

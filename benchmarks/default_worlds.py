@@ -1,7 +1,9 @@
 """The worlds that the default is measured on: 16 users x 4 kinds of traffic, with loggers, documents and sizes in turn.
 
 Half of them is for development and half is set aside: of each user's four worlds two are for development, the six
-pairs of traffic taking turns from user to user. The rule was written down before anything was run.
+pairs of traffic taking turns from user to user. The rule was written down before anything was run. After the half that
+was set aside had been looked at, 32 more worlds were drawn in the same way for confirmation, with other loggers,
+documents and sizes.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Simulation
 from unskew.simulation.users import make_user
 
-HALVES = ("development", "set aside")
+HALVES = ("development", "set aside", "confirmation")
 SEEDS = (0, 1, 2)  # of clicks and training
 N_TRAIN, N_TEST = 400, 400  # queries, at most
 STANDARD = {"crux_scale": "standard"}
@@ -88,15 +90,21 @@ class World:
         return f"{self.number:02d} {self.person.name}; {self.traffic}; {self.logger}; {self.documents}; {self.sessions}"
 
 
-def all_worlds() -> list[World]:
-    """All of them, in order."""
+def all_worlds(turn: int = 0) -> list[World]:
+    """All of them, in order.
+
+    Args:
+        turn: 0 for the first 64; 1 for 64 others.
+    """
     found = []
-    for number in range(len(PEOPLE) * len(TRAFFIC)):
-        person, traffic = divmod(number, len(TRAFFIC))
-        kind = DOCUMENTS[number % len(DOCUMENTS)]
-        documents = {"world": f"world:small:{400 + number}", "mq2008": f"mq2008/{1 + person % 5}"}.get(kind, kind)
-        logger = LOGGERS[(person + traffic) % len(LOGGERS)]
-        sessions = SESSIONS[(person + traffic // 2) % len(SESSIONS)]
+    for case in range(len(PEOPLE) * len(TRAFFIC)):
+        number = case + turn * len(PEOPLE) * len(TRAFFIC)
+        person, traffic = divmod(case, len(TRAFFIC))
+        kind = DOCUMENTS[(case + 2 * turn) % len(DOCUMENTS)]
+        fold = 1 + (person + turn) % 5
+        documents = {"world": f"world:small:{400 + number}", "mq2008": f"mq2008/{fold}"}.get(kind, kind)
+        logger = LOGGERS[(person + traffic + turn) % len(LOGGERS)]
+        sessions = SESSIONS[(person + traffic // 2 + turn) % len(SESSIONS)]
         found.append(World(number, PEOPLE[person], list(TRAFFIC)[traffic], logger, documents, sessions))
     return found
 
@@ -104,10 +112,11 @@ def all_worlds() -> list[World]:
 def half_of(half: str) -> list[World]:
     """The worlds of one half."""
     pairs = list(combinations(TRAFFIC, 2))
+    again = half == HALVES[2]
     return [
         world
-        for world in all_worlds()
-        if (world.traffic in pairs[PEOPLE.index(world.person) % len(pairs)]) == (half == HALVES[0])
+        for world in all_worlds(turn=int(again))
+        if (world.traffic in pairs[(PEOPLE.index(world.person) + 3 * again) % len(pairs)]) == (half != HALVES[1])
     ]
 
 
@@ -136,18 +145,26 @@ class Scene:
 
 def open_scene(world: World) -> Scene:
     """Load the documents and fit logger and user."""
-    rng = np.random.default_rng(1_000 + world.number)
-    train = load_split(world.documents, "train")
-    tests = [load_split(world.documents, split) for split in ("valid", "test")]
-    train = train.select(np.sort(rng.permutation(train.n_queries)[:N_TRAIN]))
-    test = _joined(tests)
-    test = test.select(np.sort(rng.permutation(test.n_queries)[:N_TEST]))
+    train, test = _sets(world)
     production = _logger(world, train)
     other = RankingSVM(fraction=0.02, seed=500 + world.number)
     shown_by = Mixed(loggers=[production, other], shares=[0.7, 0.3], arms=True).fit(train)
     return Scene(
         world, train, test, production, shown_by if world.traffic == "two loggers" else production, _user(world, train)
     )
+
+
+def test_set(world: World) -> JudgedSet:
+    """The judged queries that measure a world."""
+    return _sets(world)[1]
+
+
+def _sets(world: World) -> tuple[JudgedSet, JudgedSet]:
+    rng = np.random.default_rng(1_000 + world.number)
+    train = load_split(world.documents, "train")
+    test = _joined([load_split(world.documents, split) for split in ("valid", "test")])
+    train = train.select(np.sort(rng.permutation(train.n_queries)[:N_TRAIN]))
+    return train, test.select(np.sort(rng.permutation(test.n_queries)[:N_TEST]))
 
 
 def _logger(world: World, train: JudgedSet) -> Policy:

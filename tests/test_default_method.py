@@ -59,7 +59,7 @@ def test_a_choice_costs_at_most_six_trainings(trainings):
     with pytest.warns(RuntimeWarning):
         ranker = unskew.UnbiasedRanker(**SMALL).fit(X, clicks, group, progress=False)
     assert len(trainings) <= 6
-    assert trainings[-1] == ranker.verdict_.method
+    assert trainings[-1] == ranker.verdict_.members[-1]
 
 
 @pytest.mark.parametrize("n_queries", [5, 60])

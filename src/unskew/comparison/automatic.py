@@ -1,7 +1,8 @@
-"""Auto: look at a log, try the methods that can work on it, choose one, certify it, and train it on everything.
+"""Auto: look at a log, try the methods that can work on it, choose some, certify them, and train them on everything.
 
-Two parts of the held-out queries do two jobs: one chooses (`choice.choose_method`), the other certifies the choice
-against plain clicks and production. With checkpoints, an interrupted run resumes.
+Two parts of the held-out queries do two jobs: one chooses (`choice.choose`), the other certifies the choice against
+plain clicks and production. What held-out clicks cannot tell apart is averaged, and an average is one ranker. With
+checkpoints, an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -14,8 +15,19 @@ from typing import Any
 import pyarrow as pa
 
 from unskew.comparison.against_production import TO_RANK_PRODUCTION, Standing
-from unskew.comparison.choice import BY_LOOKS, PLAIN, Choice, Measured, certify, choose_method, tried_first, tried_later
+from unskew.comparison.choice import (
+    BY_DOCUMENT,
+    BY_LOOKS,
+    PLAIN,
+    Certificate,
+    certify,
+    choose,
+    read_signs,
+    spread,
+    tried_first,
+)
 from unskew.comparison.held_out import Case, contender_of, make_case
+from unskew.comparison.surer import surer_lines
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import read_log
 from unskew.diagnosis.advice import Advice, worth_comparing
@@ -23,14 +35,16 @@ from unskew.diagnosis.advice import facts as facts_of
 from unskew.diagnosis.assemble import diagnose
 from unskew.diagnosis.verdict import verdict as verdict_of
 from unskew.display import Displayed, Screen
-from unskew.evaluation.criteria import CRITERIA, measure_all, measure_production
-from unskew.evaluation.held_out import Vector
-from unskew.evaluation.latest_ranker import latest_ranker
+from unskew.evaluation.criteria import CRITERIA, Contender, Evidence, measure_all
+from unskew.evaluation.latest_ranker import LatestRanker, latest_ranker
+from unskew.evaluation.production import production_of_log
 from unskew.fitting import fit
 from unskew.methods import METHODS, hyper_parameters
-from unskew.model import Model
+from unskew.model import Model, average_models
 from unskew.recipe import SETTING_NAMES, Recipe
 from unskew.reporting.sheets import signed
+from unskew.training.history import History
+from unskew.training.settings import Settings
 from unskew.warm_start import check_columns
 
 HELD_OUT = 0.3  # share of the queries: half of them choose, half certify
@@ -38,7 +52,6 @@ FEWEST_QUERIES = 40  # twelve of which are held out
 SAFE = "dla"  # where nothing can be tried
 BETTER, NOT_BETTER, UNKNOWN = "better", "not better", "unknown"
 
-Values = dict[str, Vector]  # criterion -> one value per query
 Progress = Callable[[int, int], None]
 
 
@@ -46,7 +59,7 @@ Progress = Callable[[int, int], None]
 class AutoVerdict:
     """The choice, its reason, and the comparison with production."""
 
-    method: str
+    method: str  # or several, of which the average is one ranker: "dla + two_tower"
     reason: str
     production: str  # BETTER, NOT_BETTER or UNKNOWN
     against_production: str  # in one sentence
@@ -56,6 +69,11 @@ class AutoVerdict:
     means: dict[str, dict[str, float]] = field(default_factory=dict)  # method -> criterion, on the queries that choose
     standings: tuple[Standing, ...] = ()
     surer: tuple[str, ...] = ()  # what to log or randomize
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The methods whose rankers are averaged; one: it ranks alone."""
+        return tuple(self.method.split(" + "))
 
     def __str__(self) -> str:
         return " ".join(
@@ -124,8 +142,18 @@ def auto(
     if start is not None:
         check_columns(start, clicks)
     runs = _Runs(clicks, {**options, "seed": seed}, None if checkpoints is None else Path(checkpoints), progress)
-    found = _verdict(clicks, runs, production)
-    model = runs.train(found.method, clicks, "final", start if start and start.recipe.method == found.method else None)
+    found, case = _verdict(clicks, runs, production)
+    starts = {} if start is None else {each.recipe.method: each for each in _members(start)}
+    if not set(found.members) <= set(starts):
+        starts = {}
+    models = [runs.train(name, clicks, f"final-{name}", starts.get(name)) for name in found.members]
+    if len(models) > 1:
+        assert case is not None
+        assert case.choosing is not None
+        shown = case.choosing.held_out
+        model = average_models(models, [1 / spread(shown.score(each.ranker()), shown) for each in models])
+    else:
+        (model,) = models
     return Chosen.of(model, found)
 
 
@@ -138,6 +166,16 @@ def check_options(options: Mapping[str, Any]) -> None:
                 f"'{name}' is an option of {', '.join(owners)}: name one, auto takes what all methods have"
             )
     Recipe.of(PLAIN, **options)
+
+
+def _members(model: Model) -> list[Model]:
+    """The models that an average is made of."""
+    own = replace(model, others=(), weights=())
+    others = [
+        replace(own, recipe=each.recipe, problem=each.problem, method=each.method, history=History())
+        for each in model.others
+    ]
+    return [own, *others]
 
 
 @dataclass
@@ -153,13 +191,23 @@ class _Runs:
     done: int = 0
 
     def train(self, method: str, log: ClickLog, name: str, start: Model | None = None) -> Model:
+        return self._train(method, log, name, self.options, start)
+
+    def attempt(self, method: str, log: ClickLog) -> Model:
+        """A training on a part of the queries: as many passes over them as the last training makes over all."""
+        steps = max(1, round((1 - HELD_OUT) * self.options.get("steps", Settings().steps)))
+        return self._train(method, log, method, {**self.options, "steps": steps})
+
+    def _train(
+        self, method: str, log: ClickLog, name: str, options: dict[str, Any], start: Model | None = None
+    ) -> Model:
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
         if self.progress is not None:
             self.progress(self.done, self.total)
         place = None if self.folder is None else self.folder / f"{name}.checkpoint"
         new = Recipe.of if start is None else start.recipe.changed
-        recipe = new(method, **self.options, **self.own.get(method, {}))
+        recipe = new(method, **options, **self.own.get(method, {}))
         model = fit(recipe, log, checkpoint=place, start=start)
         self.done += 1
         if self.progress is not None:
@@ -167,7 +215,7 @@ class _Runs:
         return model
 
 
-def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> AutoVerdict:
+def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> tuple[AutoVerdict, Case | None]:
     """Everything but the last training."""
     diagnosis = diagnose(log, quick=True)
     told, known = verdict_of(diagnosis), facts_of(diagnosis)
@@ -182,34 +230,53 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> AutoVerdict:
     names = tried_first(able) if known.n_positions > 1 else [PLAIN]
     if diagnosis.traffic.n_queries < FEWEST_QUERIES:
         few = f"{diagnosis.traffic.n_queries:,} queries are too few to choose by, at least {FEWEST_QUERIES} are needed"
-        return untried(SAFE if SAFE in names else PLAIN, few, told.lines[:1])
+        return untried(SAFE if SAFE in names else PLAIN, few, told.lines[:1]), None
     try:
         case = make_case(log, HELD_OUT, choosing=True)
     except ValueError as error:
-        return untried(SAFE if SAFE in names else PLAIN, str(error), told.lines[:1])
-    case = case.with_production(which or latest_ranker(log))
-    runs.total = len(names) + 1
-    choosing, certifying = _measure(names, case, runs)
-    later = tried_later(able, choosing, trust=known.trust)
-    runs.total += len(later)
-    for measured, more in zip((choosing, certifying), _measure(later, case, runs), strict=True):
-        measured.update(more)
-    choice = choose_method(choosing, trust=known.trust)
-    production, _ = measure_production(case.production, case.evidence)
-    choice, criterion, standings = certify(certifying, production, choice)
-    status, line = _against_production(choice, criterion, standings, case)
+        return untried(SAFE if SAFE in names else PLAIN, str(error), told.lines[:1]), None
+    latest = latest_ranker(log) if which is None else which
+    case = case.with_production(latest)
+    assert case.choosing is not None
+    runs.total = len(names) + 2
+    choosing, certifying = _try(names, case, runs)
+    shown = _production_of(case.choosing, latest)
+    choice = choose(choosing, read_signs(choosing, shown, case.choosing, coupled=known.coupled))
+    runs.total = len(choosing) + len(choice.members)
+    found = certify(choice, certifying, case.production, case.evidence)
+    status, line = _against_production(found, case)
+    label = found.choice.label
+    own = {name: found.own(name) for name in found.criteria}
+    surer = surer_lines(
+        log,
+        own,
+        open_number=BY_DOCUMENT in found.choice.members,
+        criteria=bool(found.criteria),
+        varied=known.connected,
+    )
     return AutoVerdict(
-        method=choice.method,
-        reason=choice.reason,
+        method=label,
+        reason=found.choice.reason,
         production=status,
         against_production=line,
         log=told.lines[:1],
-        coupling="" if choice.coupling is None else choice.coupling.line,
+        coupling=choice.signs.line,
         tried=tuple(entry for entry in told.methods if entry.method in choosing),
-        means=_means(choosing),
-        standings=tuple(standings),
-        surer=tuple(_surer(status, choice, standings)),
-    )
+        means=_means(choosing, case.choosing),
+        standings=tuple(entry for name in found.criteria for entry in (found.by_criterion or {})[name]),
+        surer=tuple(surer),
+    ), case
+
+
+def _production_of(part: Evidence, latest: str | LatestRanker) -> Contender:
+    """Production on the queries that choose."""
+    log = part.held_out.log
+    if isinstance(latest, str):
+        return Contender(production_of_log(log, latest).scores)
+    try:
+        return Contender(production_of_log(log, latest.which).scores)
+    except ValueError:  # none of these queries shows it
+        return Contender(production_of_log(log).scores)
 
 
 def untried(method: str, why: str, log: tuple[str, ...] = ()) -> AutoVerdict:
@@ -218,21 +285,23 @@ def untried(method: str, why: str, log: tuple[str, ...] = ()) -> AutoVerdict:
     return AutoVerdict(method, reason, UNKNOWN, _no_verdict(), log, surer=(f"{TO_RANK_PRODUCTION}.",))
 
 
-def _measure(names: list[str], case: Case, runs: _Runs) -> tuple[dict[str, Values], dict[str, Values]]:
-    """Criteria of each method, on the queries that choose and on those that certify."""
+def _try(names: list[str], case: Case, runs: _Runs) -> tuple[dict[str, Contender], dict[str, Contender]]:
+    """Each method as criteria see it, on the queries that choose and on those that certify."""
     assert case.choosing is not None
-    choosing: dict[str, Values] = {}
-    certifying: dict[str, Values] = {}
+    choosing: dict[str, Contender] = {}
+    certifying: dict[str, Contender] = {}
     for name in names:
-        model = runs.train(name, case.learning, name)
-        choosing[name], _ = measure_all(contender_of(model, case.choosing.held_out), case.choosing)
-        certifying[name], _ = measure_all(contender_of(model, case.evidence.held_out), case.evidence)
+        model = runs.attempt(name, case.learning)
+        choosing[name] = contender_of(model, case.choosing.held_out)
+        certifying[name] = contender_of(model, case.evidence.held_out)
     return choosing, certifying
 
 
-def _means(measured: Measured) -> dict[str, dict[str, float]]:
+def _means(tried: dict[str, Contender], evidence: Evidence) -> dict[str, dict[str, float]]:
+    """Means of all criteria; queries that a criterion leaves out (NaN) do not count."""
+    measured = {method: measure_all(contender, evidence)[0] for method, contender in tried.items()}
     return {
-        method: {name: float(vector[vector == vector].mean()) for name, vector in values.items()}  # NaN is left out
+        method: {name: float(vector[vector == vector].mean()) for name, vector in values.items()}
         for method, values in measured.items()
     }
 
@@ -241,32 +310,24 @@ def _no_verdict() -> str:
     return "No verdict on production: no criterion can rank it on this log."
 
 
-def _against_production(
-    choice: Choice, criterion: str | None, standings: list[Standing], case: Case
-) -> tuple[str, str]:
-    own = next((entry for entry in standings if entry.label == choice.method), None)
-    if criterion is None or own is None or own.difference is None or own.least is None or own.most is None:
+def _against_production(found: Certificate, case: Case) -> tuple[str, str]:
+    label = found.choice.label
+    if found.choice.keeps_production and not found.better:
+        return NOT_BETTER, (
+            f"Nothing was shown to be better than production ({case.about['production']}): no criterion counts where "
+            "documents may catch the eye, and the best that can be learned here orders them much as production does."
+        )
+    if not found.criteria:
         return UNKNOWN, _no_verdict()
     where = f"production ({case.about['production']}, {case.about['held_out_queries']} other queries)"
-    numbers = f"{signed(own.difference)} {CRITERIA[criterion].title} ({signed(own.least)} to {signed(own.most)})"
-    if own.beats:
-        return BETTER, f"{choice.method} beats {where} by {numbers}."
-    return NOT_BETTER, f"Nothing was shown to be better than {where}: {choice.method} differs by {numbers}."
+    numbers = " and ".join(_numbers(name, found.own(name)) for name in found.criteria)
+    if found.better:
+        return BETTER, f"{label} beats {where} by {numbers}."
+    if found.worse:
+        return NOT_BETTER, f"Nothing was shown to be better than {where}: {label} differs by {numbers}."
+    return UNKNOWN, f"{label} seems better than {where}, but not beyond every interval: {numbers}."
 
 
-def _surer(status: str, choice: Choice, standings: list[Standing]) -> list[str]:
-    lines = []
-    own = next((entry for entry in standings if entry.label == choice.method), None)
-    if status == UNKNOWN:
-        lines.append(
-            f"{TO_RANK_PRODUCTION}. Start by swapping the first document with another in a tenth of the sessions."
-        )
-    elif own is not None and own.difference and own.least is not None and own.verdict == "no clear difference":
-        more = ((own.difference - own.least) / own.difference) ** 2
-        lines.append(f"If the difference is real, about {more:,.1f} times as many held-out queries would show it.")
-    if choice.coupling is not None and choice.coupling.found and choice.method != BY_LOOKS:
-        lines.append(
-            "Clicks cannot separate a relevant document from one that catches the eye: judge 20 to 50 queries "
-            "(low_rank, choose=judged), or record which documents were examined."
-        )
-    return lines
+def _numbers(criterion: str, own: Standing) -> str:
+    difference, least, most = (signed(value or 0.0) for value in (own.difference, own.least, own.most))
+    return f"{difference} {CRITERIA[criterion].title} ({least} to {most})"

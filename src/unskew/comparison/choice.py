@@ -1,9 +1,19 @@
-"""Which method for a log that nobody has judged: the rule of `auto`.
+"""Which rankers for a log that nobody has judged: the rule of `auto`.
 
-Position-only observation (`two_tower`) is nested in observation by position and document (`low_rank`), so held-out
-clicks can *test* the one against the other. They are no guide to the best ranker among all methods (docs/selection.md):
-criteria that hold for position-only observation count only where the test does not reject it. Each case has a safe
-choice, and another method replaces it only where it is better beyond its interval.
+Held-out clicks are no guide to the best ranker among all methods: a method that fits clicks best may rank worst
+(docs/selection.md). What they and the orders of rankers tell is which case a log is:
+
+* The ranker that corrects for positions (`dla` and `two_tower`) orders documents as production does: production is
+  good, and corrections gain little and may lose. `dla` is averaged with plain clicks.
+* It differs widely from the ranker that also lets documents catch the eye (`low_rank`), and there is another sign of
+  that: the average is of `low_rank` and plain clicks. If even `low_rank` agrees with production, nothing is shown to be
+  better than production.
+* Else the average is of `dla` and `low_rank`, which then rank alike.
+* Where looks are recorded and the record is consistent, `attention` needs none of this; it is not shown to be better
+  than a production that it agrees with.
+
+All criteria assume examination by position alone, and count only where nothing rejects it. Agreement on top, too: where
+documents catch the eye strongly, it put plain clicks above `attention` that was far better.
 """
 
 from __future__ import annotations
@@ -14,139 +24,219 @@ from dataclasses import dataclass
 import numpy as np
 
 from unskew.comparison.against_production import ALPHA, PRODUCTION, Standing, standings
-from unskew.evaluation.criteria import CRITERIA, leading_criterion
-from unskew.evaluation.differences import paired
-from unskew.evaluation.held_out import Vector
+from unskew.evaluation.criteria import CRITERIA, Contender, Evidence, measure_all, measure_production
+from unskew.evaluation.differences import Paired, paired
+from unskew.evaluation.held_out import HeldOut, Vector
+from unskew.evaluation.order_agreement import kendall
 from unskew.reporting.sheets import signed
 
-BY_POSITION, BY_DOCUMENT = "two_tower", "low_rank"  # nested: the second contains the first
 PLAIN = "naive"
-# The safe choice first: dla was within 1 % of the best in 19 of 21 worlds, lbd never more than 5.3 % below it.
-WITHOUT_COUPLING = ("dla", "two_tower", PLAIN)
-WITH_COUPLING = ("low_rank", "lbd", PLAIN)
-BY_LOOKS = "attention"  # before all others where looks are recorded and the record is consistent
-WITH_BOTH_SIGNS = ("lbd", "low_rank", PLAIN)  # coupling and trust look the same, and low_rank fails under trust
-# Documents that catch the eye matter least at the top: all that counts once position-only observation is rejected, and
-# where looks say what was observed, so that nobody has to assume it.
-IN_SPITE_OF_COUPLING = ("top_agreement",)
+BY_POSITION, BY_DOCUMENT = "two_tower", "low_rank"  # nested: the second contains the first
+POSITION_ALONE = ("dla", BY_POSITION)
+BY_LOOKS = "attention"  # where looks are recorded and the record is consistent
+FIRST = (PLAIN, *POSITION_ALONE, BY_DOCUMENT, BY_LOOKS)
+LIKE_PRODUCTION = (POSITION_ALONE[0], PLAIN)
+EYE_CATCHERS = (BY_DOCUMENT, PLAIN)
+USUAL = (POSITION_ALONE[0], BY_DOCUMENT)
+# Kendall's tau within queries. All three come from one log of each of 32 simulated worlds (docs/selection.md).
+AS_PRODUCTION = 0.6  # of the ranker by position with production, from which production is taken to be good
+STILL_AS_PRODUCTION = 0.45  # of `low_rank`, or `attention`, with production, where documents catch the eye
+ALIKE = 0.75  # of the ranker by position with `low_rank`, below which they contradict each other
+Z = 2.0  # standard errors by which a difference of likelihoods is a sign
+# One that rests on the examination curve, and one that compares documents at one position: a verdict needs both.
+CRITERIA_OF_POSITION = ("dr", "pair_agreement")
 
-Measured = Mapping[str, Mapping[str, Vector]]  # method -> criterion -> one value per query
+Tried = Mapping[str, Contender]
 
 
 @dataclass(frozen=True)
-class CouplingTest:
-    """Held-out click likelihood of observation by position and document, less that of position alone."""
+class Signs:
+    """What orders and held-out clicks tell of a log; None: it could not be measured."""
 
-    gain: float
-    least: float  # 95 % interval over queries
-    most: float
+    as_production: float | None = None  # agreement of the ranker by position with production
+    document_as_production: float | None = None  # the same of `low_rank`, or of `attention` where there is one
+    alike: float | None = None  # agreement of the two
+    click_likelihood: Paired | None = None  # of `low_rank`, less that of `two_tower`: the test of nested models
+    score_likelihood: Paired | None = None  # of `low_rank`, less that of the ranker by position
+    diagnosed: bool | None = None  # whether `diagnose` found examination that depends on the document
 
     @property
-    def found(self) -> bool:
-        return self.least > 0
+    def coupled(self) -> bool:
+        """Whether documents seem to catch the eye: the two rankers contradict each other, and another sign is there.
+
+        Scores that follow eye-catchers explain clicks well, so a ranker without them explains clicks worse.
+        """
+        if self.alike is None or self.alike >= ALIKE:
+            return False
+        return bool(self.diagnosed) or _z(self.click_likelihood) > Z or _z(self.score_likelihood) < -Z
 
     @property
     def line(self) -> str:
-        numbers = f"{signed(self.gain)} per click ({signed(self.least)} to {signed(self.most)})"
-        if self.found:
-            return (
-                f"Examination also depends on the document: {BY_DOCUMENT} predicts held-out clicks better, {numbers}."
-            )
-        return f"Examination by position alone is not rejected: {BY_DOCUMENT} minus {BY_POSITION} {numbers}."
+        """All of it in one sentence; empty where nothing was measured."""
+        if self.as_production is None or self.alike is None:
+            return ""
+        found = "Documents seem to catch the eye" if self.coupled else "Nothing shows that documents catch the eye"
+        return (
+            f"{found}: the ranker by position agrees with {BY_DOCUMENT} to {self.alike:.2f} (Kendall's tau), with "
+            f"production to {self.as_production:.2f}; {BY_DOCUMENT} explains held-out clicks by "
+            f"{_text(self.score_likelihood)} per click beside it, and predicts them by {_text(self.click_likelihood)} "
+            f"beside {BY_POSITION}."
+        )
+
+
+def _z(pairs: Paired | None) -> float:
+    return 0.0 if pairs is None or not pairs.error > 0 else pairs.mean / pairs.error
+
+
+def _text(pairs: Paired | None) -> str:
+    if pairs is None:
+        return "an unknown amount"
+    least, most = pairs.interval()
+    return f"{signed(pairs.mean)} ({signed(least)} to {signed(most)})"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A method, and why."""
+    """Rankers to be averaged, or a single one, and why."""
 
-    method: str
+    members: tuple[str, ...]
     reason: str
-    coupling: CouplingTest | None = None
-    criterion: str | None = None  # that may rank methods here; None: none is left
+    signs: Signs = Signs()
+    criteria: tuple[str, ...] = ()  # whose assumptions are not rejected on this log
+    keeps_production: bool = False  # nothing can be shown to be better
+
+    @property
+    def label(self) -> str:
+        return " + ".join(self.members)
 
 
-def coupling_test(measured: Measured) -> CouplingTest | None:
-    """The test; None if either model is missing or predicts no clicks."""
-    values = [measured.get(name, {}).get("click_likelihood") for name in (BY_DOCUMENT, BY_POSITION)]
-    if values[0] is None or values[1] is None:
-        return None
-    pairs = paired(values[0], values[1])
-    return CouplingTest(pairs.mean, *pairs.interval())
-
-
-def choose_method(measured: Measured, *, trust: bool | None = None) -> Choice:
-    """Choose among trained methods by held-out clicks; a method that learns from looks comes first.
+def read_signs(tried: Tried, production: Contender, evidence: Evidence, *, coupled: bool | None = None) -> Signs:
+    """The signs that the rule goes by.
 
     Args:
-        trust: whether the diagnosis found the signs of trust bias; None: it could not tell.
+        production: scores of the same held-out documents.
+        coupled: whether the diagnosis found examination that depends on the document; None: it could not tell.
     """
-    coupling = coupling_test(measured)
-    coupled = coupling is not None and coupling.found
-    order = WITHOUT_COUPLING if not coupled else WITH_BOTH_SIGNS if trust else WITH_COUPLING
-    pool = [name for name in (BY_LOOKS, *order) if name in measured] or list(measured)
-    criterion = deciding_criterion({name: measured[name] for name in pool}, coupled=coupled or pool[0] == BY_LOOKS)
-    safe = pool[0]
-    if criterion is None:
-        why = "it learns from recorded examination" if safe == BY_LOOKS else "no criterion can rank methods on this log"
-        return Choice(safe, f"{safe} is the safe choice: {why}", coupling)
-    title = CRITERIA[criterion].title
-    best = max((name for name in pool), key=lambda name: np.nanmean(measured[name][criterion]))
-    if best != safe:
-        level = 1 - ALPHA / (len(pool) - 1)
-        gained = paired(measured[best][criterion], measured[safe][criterion])
-        least, most = gained.interval(level)
-        if least > 0:
-            numbers = f"{signed(gained.mean)} {title} ({signed(least)} to {signed(most)})"
-            return Choice(best, f"{best} is better than {safe}, the safe choice, by {numbers}", coupling, criterion)
-    others = ", ".join(pool[1:])
-    reason = f"{safe} is the safe choice, and none of {others} is better in {title} beyond the interval"
-    return Choice(safe, reason if others else f"only {safe} can work on this log", coupling, criterion)
+    if not {*POSITION_ALONE, BY_DOCUMENT} <= set(tried):
+        return Signs(diagnosed=coupled)
+    held_out = evidence.held_out
+    closest = tried.get(BY_LOOKS, tried[BY_DOCUMENT])
+    document, position = tried[BY_DOCUMENT], average([tried[name] for name in POSITION_ALONE], held_out)
+    return Signs(
+        agreement(position, production, held_out),
+        agreement(closest, production, held_out),
+        agreement(position, document, held_out),
+        _gained("click_likelihood", document, tried[BY_POSITION], evidence),
+        _gained("score_likelihood", document, position, evidence),
+        coupled,
+    )
 
 
-def deciding_criterion(measured: Measured, *, coupled: bool) -> str | None:
-    """The criterion that all contenders have and whose assumptions are not rejected; None if there is none."""
-    names = {label: list(values) for label, values in measured.items()}
-    if coupled:
-        able = [name for name in IN_SPITE_OF_COUPLING if all(name in values for values in names.values())]
-        return able[0] if able else None
-    name = leading_criterion(names)
-    return name if all(name in values for values in names.values()) else None
+def _gained(name: str, one: Contender, other: Contender, evidence: Evidence) -> Paired | None:
+    values = [measure_all(each, evidence, [name])[0].get(name) for each in (one, other)]
+    return None if values[0] is None or values[1] is None else paired(values[0], values[1])
 
 
-def certify(
-    measured: Measured, production: Mapping[str, Vector], choice: Choice
-) -> tuple[Choice, str | None, list[Standing]]:
-    """The choice on queries that did not choose it, against plain clicks and production.
+def agreement(one: Contender, other: Contender, held_out: HeldOut) -> float | None:
+    """Mean Kendall's tau of two contenders within queries; None where no query has an order of both."""
+    documents, queries = held_out.candidates("shown")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(queries, minlength=held_out.n_queries))]).astype(np.int64)
+    taus = kendall(one.scores[documents], other.scores[documents], offsets)
+    return None if np.isnan(taus).all() else float(np.nanmean(taus))
 
-    Plain clicks replace it where they are better beyond the interval. Gives the choice, the criterion by which
-    production could be compared (None: by none), and the standings.
-    """
-    coupled = choice.method == BY_LOOKS or (choice.coupling is not None and choice.coupling.found)
-    rivals = {name: measured[name] for name in dict.fromkeys([choice.method, PLAIN]) if name in measured}
-    criterion = deciding_criterion(rivals, coupled=coupled)
-    if criterion is not None and choice.method != PLAIN and PLAIN in rivals:
-        lost = paired(rivals[PLAIN][criterion], rivals[choice.method][criterion])
-        if lost.interval()[0] > 0:
-            by_how_much = f"{signed(lost.mean)} {CRITERIA[criterion].title}"
-            reason = f"plain clicks beat {choice.method} on other queries, by {by_how_much}"
-            choice = Choice(PLAIN, reason, choice.coupling, choice.criterion)
-    everything: dict[str, Mapping[str, Vector]] = {PRODUCTION: production, **rivals}
-    by = deciding_criterion(everything, coupled=coupled)
-    if by is None:
-        return choice, None, []
-    return choice, by, standings({label: values[by] for label, values in everything.items()})
+
+def choose(tried: Tried, signs: Signs) -> Choice:
+    """Which of the tried methods may be right on this log."""
+    if BY_LOOKS in tried:
+        why = "it learns from recorded looks, so that nobody has to assume what was seen"
+        return Choice((BY_LOOKS,), why, signs, keeps_production=_still_as_production(signs))
+    if (signs.as_production or 0.0) >= AS_PRODUCTION:
+        why = "corrected clicks order documents much as production does, so corrections are averaged with plain clicks"
+        return _able(LIKE_PRODUCTION, why, tried, signs)
+    if not signs.coupled:
+        return _able(
+            USUAL, "nothing contradicts examination by position, and rankers that agree are averaged", tried, signs
+        )
+    why = "documents seem to catch the eye, and plain clicks hedge what clicks leave open"
+    return _able(EYE_CATCHERS, why, tried, signs, keeps_production=_still_as_production(signs))
+
+
+def _still_as_production(signs: Signs) -> bool:
+    return (signs.document_as_production or 0.0) >= STILL_AS_PRODUCTION
+
+
+def _able(members: Sequence[str], why: str, tried: Tried, signs: Signs, *, keeps_production: bool = False) -> Choice:
+    able = tuple(name for name in members if name in tried)
+    if able in ((), (PLAIN,)) and len(tried) == 1:
+        able, why = (PLAIN,), "only plain clicks can work on this log"
+    criteria = () if signs.coupled or signs.diagnosed else CRITERIA_OF_POSITION
+    return Choice(able, why, signs, criteria, keeps_production)
+
+
+def average(contenders: Sequence[Contender], held_out: HeldOut) -> Contender:
+    """Contenders whose scores count alike; one stays as it is."""
+    if len(contenders) == 1:
+        return contenders[0]
+    weights = [1 / spread(contender.scores, held_out) for contender in contenders]
+    scores = np.sum([weight * each.scores for weight, each in zip(weights, contenders, strict=True)], axis=0)
+    of_all = [each.scores_of_all for each in contenders]
+    known = [each for each in of_all if each is not None]
+    if len(known) < len(of_all):
+        return Contender(scores)
+    return Contender(scores, np.sum([weight * each for weight, each in zip(weights, known, strict=True)], axis=0))
+
+
+def spread(scores: Vector, held_out: HeldOut) -> float:
+    """Standard deviation of scores within queries, never 0."""
+    documents, queries = held_out.candidates("shown")
+    own = scores[documents]
+    mean = held_out.sum_by_query(queries, own) / np.maximum(held_out.sum_by_query(queries, np.ones(len(own))), 1)
+    found = float(np.sqrt(np.mean((own - mean[queries]) ** 2))) if len(own) else 0.0
+    return found if found > 0 else 1.0
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How a choice stands against plain clicks and production on queries that did not choose it."""
+
+    choice: Choice
+    criteria: tuple[str, ...] = ()  # that production could be compared by; none: there is no verdict
+    by_criterion: Mapping[str, tuple[Standing, ...]] | None = None
+
+    def own(self, criterion: str) -> Standing:
+        assert self.by_criterion is not None
+        return next(entry for entry in self.by_criterion[criterion] if entry.label == self.choice.label)
+
+    @property
+    def better(self) -> bool:
+        """Whether every criterion that counts puts the choice above production, beyond its interval."""
+        return bool(self.criteria) and all(self.own(name).beats for name in self.criteria)
+
+    @property
+    def worse(self) -> bool:
+        """Whether nothing is shown to be better: no criterion that counts gives the choice anything over production."""
+        if self.choice.keeps_production and not self.better:
+            return True
+        return bool(self.criteria) and all((self.own(name).difference or 0.0) <= 0 for name in self.criteria)
+
+
+def certify(choice: Choice, tried: Tried, production: Contender, evidence: Evidence) -> Certificate:
+    """The choice on queries that did not choose it; plain clicks replace it where all criteria say so."""
+    chosen = average([tried[name] for name in choice.members], evidence.held_out)
+    contenders = {choice.label: chosen, PLAIN: tried[PLAIN]}
+    values = {label: measure_all(each, evidence, choice.criteria)[0] for label, each in contenders.items()}
+    counting = [name for name in choice.criteria if all(name in found for found in values.values())]
+    if counting and choice.label != PLAIN:
+        lost = {name: paired(values[PLAIN][name], values[choice.label][name]) for name in counting}
+        if all(pairs.interval(1 - ALPHA)[0] > 0 for pairs in lost.values()):
+            by = ", ".join(f"{signed(pairs.mean)} {CRITERIA[name].title}" for name, pairs in lost.items())
+            choice = Choice((PLAIN,), f"plain clicks beat {choice.label} on other queries: {by}", choice.signs)
+    rivals = {PRODUCTION: measure_production(production, evidence)[0], choice.label: values[choice.label]}
+    able = tuple(name for name in counting if name in rivals[PRODUCTION])
+    found = {name: tuple(standings({label: each[name] for label, each in rivals.items()})) for name in able}
+    return Certificate(choice, able, found)
 
 
 def tried_first(methods: Sequence[str]) -> list[str]:
-    """Of these methods, those that the rule needs in any case."""
-    return [name for name in methods if name in (*WITHOUT_COUPLING, BY_POSITION, BY_DOCUMENT, BY_LOOKS)]
-
-
-def tried_later(methods: Sequence[str], measured: Measured, *, trust: bool | None) -> list[str]:
-    """Of these methods, those that may win once position-only observation is rejected."""
-    coupling = coupling_test(measured)
-    if coupling is None or not coupling.found:
-        return []
-    if not trust and deciding_criterion(measured, coupled=True) is None:
-        return []
-    return [name for name in methods if name in WITH_COUPLING and name not in measured]
+    """Of these methods, those that the rule needs."""
+    return [name for name in FIRST if name in methods]
