@@ -165,7 +165,7 @@ def test_methods_and_data_list_what_there_is():
         (["simulate", "world:huge", "--out", "log"], "world"),
         (["simulate", "world:tiny", "--user", "ghost", "--out", "log"], "ghost"),
         (["simulate", "world:tiny", "--intervene", "shuffle=2", "--out", "log"], "shuffle"),
-        (["train", "nowhere", "--out", "model"], "nowhere is no click log"),
+        (["train", "nowhere", "--out", "model"], "nowhere is not a click log"),
         (["evaluate", "nowhere", "world:tiny"], "nowhere is not a saved model"),
     ],
 )

@@ -192,7 +192,7 @@ def test_a_log_of_ones_own_is_compared_with_grids_and_a_baseline(log, tmp_path):
         ({"baseline": "dla"}, ValueError, "the baseline 'dla' is not compared"),
         ({"methods": ["labelled"]}, ValueError, "pass judged data"),
         ({"test": "world:huge"}, ValueError, "unknown world 'world:huge'"),
-        ({"log": "nowhere"}, FileNotFoundError, "nowhere is no click log"),
+        ({"log": "nowhere"}, FileNotFoundError, "nowhere is not a click log"),
         ({"options": {"stepps": 1}}, ValueError, "unknown option 'stepps'"),
     ],
 )

@@ -378,7 +378,7 @@ def test_a_description_without_shards_is_refused(tmp_path):
 
 
 def test_a_folder_without_description_is_no_log(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no click log: log\.json is missing"):
+    with pytest.raises(FileNotFoundError, match=r"not a click log: log\.json is missing"):
         open_log(tmp_path)
 
 

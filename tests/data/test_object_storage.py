@@ -55,7 +55,7 @@ def test_what_was_cut_off_is_no_log(bucket, log):
     place = remote(f"{bucket}/cut")
     write_log(log, place.uri, n_shards=2)
     place.remove("log.json")
-    with pytest.raises(FileNotFoundError, match="no click log"):
+    with pytest.raises(FileNotFoundError, match="not a click log"):
         open_log(place.uri)
     with pytest.raises(FileExistsError, match="so it is not overwritten"):
         write_log(log, place.uri, overwrite=True)

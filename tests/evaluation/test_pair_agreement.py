@@ -55,9 +55,9 @@ def test_on_top_only_pairs_of_the_top_count():
 
 
 def test_scores_that_order_nothing_are_no_coin_flip_but_not_measured():
-    with pytest.raises(NotMeasured, match="alike"):
+    with pytest.raises(NotMeasured, match="the same score"):
         same_query(EQUAL, HeldOut(two_orders([[6, 3], [2, 1]])))
-    with pytest.raises(NotMeasured, match="alike"):
+    with pytest.raises(NotMeasured, match="the same score"):
         across_queries(EQUAL, HeldOut(two_orders([[6, 3], [2, 1]])))
 
 

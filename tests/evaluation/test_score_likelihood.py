@@ -53,5 +53,5 @@ def test_grades_explain_clicks_better_than_chance(world, log):
 
 
 def test_scores_that_order_nothing_are_not_measured(log):
-    with pytest.raises(NotMeasured, match="alike"):
+    with pytest.raises(NotMeasured, match="the same score"):
         score_likelihood(np.zeros(len(log.features)), HeldOut(log))

@@ -61,7 +61,7 @@ def test_a_bias_column_makes_more_factors():
     log = log_of(lists, [[5, 3]] * 4, [10] * 4, bias={"device": device})
     found = connectivity_by(log, "device")
     assert found.groups == (("0, desk", "1, desk"), ("0, phone", "1, phone"))
-    with pytest.raises(ValueError, match="no bias column"):
+    with pytest.raises(ValueError, match="not a bias column"):
         connectivity_by(log, "country")
 
 

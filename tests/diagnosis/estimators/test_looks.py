@@ -115,7 +115,6 @@ def test_auto_prefers_a_consistent_record():
 
 
 def test_auto_tries_what_learns_from_looks(judged):
-    few = judged.select(np.arange(20))
-    log = simulate(few, "random", "position_based", sessions=128, record={}, interventions={"shuffle": 0.5}).log
+    log = simulate(judged, "random", "position_based", sessions=32, record={}, interventions={"shuffle": 0.5}).log
     chosen = unskew.auto(log, steps=3, hidden=[4])
     assert "attention" in chosen.verdict.means

@@ -42,7 +42,7 @@ def test_capped_sessions_weigh_less_and_patterns_with_them(robot_log):
 
 
 def test_users_are_seen_only_where_a_column_names_them(log):
-    with pytest.raises(ValueError, match="no bias column"):
+    with pytest.raises(ValueError, match="not a bias column"):
         heavy_users(log, "user")
 
 
