@@ -63,7 +63,6 @@ def test_the_click_likelihood_is_that_of_validation(log, evidence):
     )
 
 
-@pytest.mark.filterwarnings("ignore:the learn.* order runs against:RuntimeWarning")  # few steps
 def test_perplexity_is_the_exponential_of_the_mean_surprise(log, evidence):
     model, clicks, contender = trained("regression_em", log)
     values, reasons = measure_all(contender, evidence)

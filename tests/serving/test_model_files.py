@@ -54,7 +54,7 @@ def test_an_existing_model_is_not_overwritten_unless_asked(model, tmp_path):
 def test_what_is_no_model_is_never_overwritten(model, tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
-    with pytest.raises(FileExistsError, match=r"thesis holds no model\.json"):
+    with pytest.raises(FileExistsError, match=r"thesis contains no model\.json"):
         save_model(model, tmp_path / "thesis", overwrite=True)
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "years of work"
 

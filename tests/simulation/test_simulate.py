@@ -327,7 +327,7 @@ def test_paths_that_cannot_be_written_are_refused_before_any_work(tmp_path):
 
 def test_what_is_no_log_is_not_overwritten_and_refused_before_any_work(tmp_path):
     (tmp_path / "thesis").write_text("years of work")
-    with pytest.raises(FileExistsError, match=r"thesis holds no log\.json"):
+    with pytest.raises(FileExistsError, match=r"thesis contains no log\.json"):
         simulate(judged_set(), Fixed(ranker=explode), "cascade", out=tmp_path / "thesis", overwrite=True)
     assert (tmp_path / "thesis").read_text() == "years of work"
 

@@ -83,7 +83,9 @@ def faults_of_looks(log: ClickLog) -> list[str]:
     faults = []
     blind = blind_clicks(log)
     if blind > BLIND:
-        faults.append(f"at least {blind:.0%} of the clicks have no recorded view: views are missed, or the record is of something else")
+        faults.append(
+            f"at least {blind:.0%} of the clicks have no recorded view: the record misses views, or is of something else"
+        )
     rates = look_rates(log)
     rates = rates[np.isfinite(rates)]
     upper, lower = rates[: (len(rates) + 1) // 2].mean(), rates[len(rates) // 2 :].mean()
