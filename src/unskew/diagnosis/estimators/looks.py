@@ -84,7 +84,7 @@ def faults_of_looks(log: ClickLog) -> list[str]:
     blind = blind_clicks(log)
     if blind > BLIND:
         faults.append(
-            f"at least {blind:.0%} of the clicks have no recorded view: the record misses views, or is of something else"
+            f"at least {blind:.0%} of the clicks have no recorded view: it misses views, or is of something else"
         )
     rates = look_rates(log)
     rates = rates[np.isfinite(rates)]
