@@ -98,7 +98,7 @@ def test_without_a_click_there_is_nothing_to_learn():
 
 def test_what_auto_has_no_use_for_trains_the_safe_method():
     X, clicks, group = rows(60)
-    with pytest.warns(RuntimeWarning, match="auto has no use for validate"):
+    with pytest.warns(RuntimeWarning, match="auto cannot use validate"):
         ranker = unskew.UnbiasedRanker(**SMALL).fit(X, clicks, group, eval_set=(X, clicks, group), progress=False)
     assert ranker.model_.recipe.method == "dla"
     assert ranker.history_.best_value is not None
