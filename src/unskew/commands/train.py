@@ -77,6 +77,7 @@ def train(
     quiet: Quiet = False,
 ) -> None:
     """Train a ranker on a click log. An interrupted run resumes when you repeat the command."""
+    check_folder(out, ABOUT, overwrite=overwrite)
     every = {**grading(grade, sum_grades), **parse_options(options or [])}
     if method == AUTO or (method is None and start is None and DEFAULT_METHOD == AUTO):
         useless = _without_use(validate, judged, interventions, stream, ranker, out)
@@ -89,7 +90,6 @@ def train(
             raise ValueError(f"auto cannot use {useless[0]}: name a method, or leave it out")
         if is_first():
             errors.print(f"{SAFE} is trained, because auto cannot use {' and '.join(useless)}", highlight=False)
-    check_folder(out, ABOUT, overwrite=overwrite)
     first = None if start is None else unskew.load_model(start)
     every = {"seed": seed, "ranker": ranker, **every}
     if first is None:

@@ -7,6 +7,7 @@ checkpoints, an interrupted run resumes.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -48,6 +49,7 @@ from unskew.training.settings import Settings
 from unskew.warm_start import check_columns
 
 HELD_OUT = 0.3  # share of the queries: half of them choose, half certify
+LINE = 120  # characters of a note on the screen
 FEWEST_QUERIES = 40  # twelve of which are held out
 SAFE = "dla"  # where nothing can be tried
 BETTER, NOT_BETTER, UNKNOWN = "better", "not better", "unknown"
@@ -110,7 +112,8 @@ class Chosen(Displayed):
         ]
         found = self.verdict
         notes = [f"{found.reason}.", found.coupling, found.against_production, *found.surer]
-        return Screen(f"Chosen: {found.method}", table.column_names, rows, [note for note in notes if note])
+        lines = [line for note in notes for line in textwrap.wrap(note, LINE)]
+        return Screen(f"Chosen: {found.method}", table.column_names, rows, lines)
 
 
 def auto(
