@@ -95,6 +95,7 @@ def install(folder: Path, parts: str) -> None:
     (folder / "stranger.py").write_text(parts)
 
 
+@pytest.mark.slow  # installs a package
 def test_parts_of_an_installed_package_work_by_name(tmp_path: Path) -> None:
     install(tmp_path, PARTS)
     (tmp_path / "use.py").write_text(USE)

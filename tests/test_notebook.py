@@ -12,12 +12,22 @@ from nbclient import NotebookClient
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples").glob("*.ipynb"))
 
 
+def by_name(path: Path):
+    return pytest.param(path, id=path.stem, marks=[] if path.stem == "own_log" else [pytest.mark.slow])
+
+
 def test_there_is_a_tutorial_for_every_reader() -> None:
     assert [path.stem for path in NOTEBOOKS] == ["own_log", "own_method", "with_labels"]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised by the libraries that run notebooks
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[] if path.stem == "own_log" else [pytest.mark.slow])
+        for path in NOTEBOOKS
+    ],
+)
 def test_a_tutorial_runs_from_top_to_bottom(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))

@@ -88,7 +88,9 @@ def tables(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("page", PREPARED)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.slow] if page == "selection.md" else []) for page in PREPARED]
+)
 def test_commands_with_placeholders_run_on_small_data(page, tables, tmp_path, monkeypatch):
     for name in ("events.parquet", "features.parquet", "users.txt"):
         (tmp_path / name).write_bytes((tables / name).read_bytes())

@@ -198,6 +198,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow  # starts three programs
 def test_a_class_of_a_notebook_reaches_other_processes(log, tmp_path):
     pytest.importorskip("cloudpickle")
     write_log(log, tmp_path / "log")
