@@ -7,14 +7,18 @@ import html
 import inspect
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
-SOURCE = Path(__file__).parent.parent / "src" / "unskew" / "__init__.py"
-TUTORIALS = sorted((SOURCE.parents[2] / "examples").glob("*.ipynb"))
+HERE = Path(__file__).parent
+TOP = HERE.parent
+SOURCE = TOP / "src" / "unskew" / "__init__.py"
+TUTORIALS = sorted((TOP / "examples").glob("*.ipynb"))
+OUTSIDE = ("CONTRIBUTING.md", "CHANGELOG.md")  # pages at the top of the repository
 PARTS = ("METHODS", "USERS", "POLICIES", "METRICS", "__version__")  # data, described on pages of their own
 
 
@@ -28,6 +32,8 @@ def on_files(files: Files, config: Any) -> Files:
     for name, method in METHODS.items():
         files.append(File.generated(config, f"methods/{name}.md", content=method_page(name, method)))
     files.append(File.generated(config, "reference.md", content=reference_page(public_names())))
+    for name in OUTSIDE:
+        files.append(File.generated(config, name.lower(), content=outside_page(TOP / name)))
     for path in TUTORIALS:
         files.append(File.generated(config, f"tutorials/{path.stem}.md", content=notebook_page(path)))
     return files
@@ -79,45 +85,81 @@ def index_page(methods: dict[str, Any]) -> str:
 
 
 def method_page(name: str, method: Any) -> str:
-    """What a method assumes, needs and takes, from its class."""
-    from unskew.methods import hyper_parameters
-
-    about = inspect.getdoc(inspect.getmodule(method)) or ""
-    meanings = described_arguments(inspect.getdoc(method) or "")
-    options = [
-        f"| `{entry.name}` | `{entry.default!r}` | {kind_name(entry.kind)} | {meanings.get(entry.name, '')} |"
-        for entry in hyper_parameters(method).values()
-    ]
-    table = ["| name | default | type | meaning |", "|---|---|---|---|", *options] if options else ["None of its own."]
-    measured = " · ".join(
-        f"[{title}](../{page})" for title, (page, names) in MEASUREMENTS.items() if name in names.split()
-    )
+    """What a method assumes, needs, is related to and takes, from its class; an example; what was measured."""
+    about, relation = described_module(inspect.getmodule(method))
     return "\n".join(
         [
             f"# {name}",
             "",
             f"**Paper.** {method.paper}  ",
             f"**Assumes** that {method.assumes}.  ",
-            f"**Needs** {NEEDS[method.detail]}.",
+            f"**Needs** {ALSO_NEEDS.get(name, NEEDS[method.detail])}.",
+            "",
+            "## The model",
             "",
             about,
             "",
+            "## Relation to others",
+            "",
+            linked(relation, name),
+            "",
             "## Hyper-parameters",
             "",
-            *table,
+            *option_table(method),
             "",
-            "Training settings (`steps`, `learning_rate`, …) and network settings (`hidden`, …) apply as well.",
-            "",
-            "## Measured strengths and limits",
-            "",
-            f"{measured} · [Which method?](../choosing.md)",
+            "Settings of [training](../reference.md#unskew.fit) (`steps`, `learning_rate`, …) and of the "
+            "[network](../features.md) (`hidden`, …) apply as well.",
             "",
             "## Example",
             "",
             f"```python\n{example_code(name, method)}```",
             "",
+            "## Measured strengths and limits",
+            "",
+            *measured_text(name),
+            "",
         ]
     )
+
+
+def described_module(module: Any) -> tuple[str, str]:
+    """The docstring of a method's module without its title, and its paragraph on the relation to other methods."""
+    about, _, relation = (inspect.getdoc(module) or "").partition("\n\nRelation to others: ")
+    if not relation:
+        raise LookupError(f"the docstring of {module.__name__} does not end with 'Relation to others: …'")
+    return about, " ".join(relation.split())
+
+
+def linked(text: str, own: str) -> str:
+    """The text with a capital, and with a link at the first mention of each other method."""
+    from unskew.methods import METHODS
+
+    for name in METHODS:
+        if name != own:
+            text = text.replace(f"`{name}`", f"[`{name}`]({name}.md)", 1)
+    return text[0].upper() + text[1:]
+
+
+def option_table(method: Any) -> list[str]:
+    """Hyper-parameters, from the signature and the `Args:` of class and constructor."""
+    from unskew.methods import hyper_parameters
+
+    meanings = described_arguments(inspect.getdoc(method) or "") | described_arguments(
+        inspect.getdoc(method.__init__) or ""
+    )
+    options = [
+        f"| `{entry.name}` | `{entry.default!r}` | {kind_name(entry.kind)} | {meanings[entry.name]} |"
+        for entry in hyper_parameters(method).values()
+    ]
+    return ["| name | default | type | meaning |", "|---|---|---|---|", *options] if options else ["None of its own."]
+
+
+def measured_text(name: str) -> list[str]:
+    """What was measured of a method, and the pages with the numbers."""
+    words = tomllib.loads((HERE / "measured.toml").read_text(encoding="utf-8"))
+    known = words["methods"][name]
+    pages = [f"[{words['pages'][page]}](../{page})" for page in known["pages"]]
+    return [known["text"].strip(), "", f"Numbers: {', '.join(pages)}."]
 
 
 def example_code(name: str, method: Any) -> str:
@@ -140,31 +182,36 @@ SIMULATED = {
 
 def kind_name(kind: Any) -> str:
     """A type as a reader writes it."""
-    return f"`{kind.__name__}`" if isinstance(kind, type) else f"`{str(kind).replace('|', 'or')}`"
+    text = kind.__name__ if isinstance(kind, type) else str(kind).replace("collections.abc.", "")
+    return f"`{text.replace('|', 'or')}`"
 
 
 def described_arguments(docstring: str) -> dict[str, str]:
-    """The entries of `Args:` in a docstring, by name."""
+    """The entries of `Args:` in a docstring, by name; `a, b: …` describes both."""
     text = docstring.partition("Args:\n")[2].split("\n\n")[0]
-    entries = re.findall(r"^ {4}(\w+): (.*?)(?=^ {4}\w+: |\Z)", text, re.MULTILINE | re.DOTALL)
-    return {name: " ".join(meaning.split()).replace("|", "\\|") for name, meaning in entries}
+    entries = re.findall(r"^ {4}([\w, ]+): (.*?)(?=^ {4}\w[\w, ]*: |\Z)", text, re.MULTILINE | re.DOTALL)
+    return {
+        name: " ".join(meaning.split()).replace("|", "\\|") for names, meaning in entries for name in names.split(", ")
+    }
 
 
-MEASUREMENTS = {
-    "Group-level methods": ("methods.md", "naive labelled ipw dla two_tower regression_em pair_debias affine"),
-    "Vectorization": ("vectorization.md", "vectorization affine_softmax"),
-    "LBD": ("lbd.md", "lbd hte"),
-    "CDLA-LD and contextual methods": ("cdla_ld.md", "cdla_ld xpa upe iobm"),
-    "Low-rank observation": ("low_rank.md", "low_rank"),
-    "Recorded examination": ("attention.md", "attention"),
-    "Click models": ("click_models.md", "gctr rctr dctr pbm cascade ubm dcm ccm dbn sdbn"),
-    "Choosing without labels": ("selection.md", "naive ipw dla two_tower regression_em lbd vectorization pair_debias"),
-}
 NEEDS = {
     "counts": "clicks counted per list",
     "pairs": "which documents were clicked and which were not, in the same session (a joint log)",
     "patterns": "the click pattern of every session (a joint log)",
 }
+ALSO_NEEDS = {
+    "labelled": "judged queries; no clicks",
+    "ipw": "clicks counted per list, and propensities: known ones, or a log that identifies them "
+    "([Propensities](../propensities.md))",
+    "hte": "clicks counted per list, and a log in which documents were swapped with the top one",
+    "attention": "clicks counted per list, and a record of what was examined in at least part of the sessions",
+}
+
+
+def outside_page(path: Path) -> str:
+    """A page of the repository's top, with its links into docs/ as the site has them."""
+    return path.read_text(encoding="utf-8").replace("](docs/", "](")
 
 
 def notebook_page(path: Path) -> str:

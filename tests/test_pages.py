@@ -104,13 +104,32 @@ def test_commands_with_placeholders_run_on_small_data(page, tables, tmp_path, mo
         assert result.exit_code == 0, f"{line}\n{result.output}\n{result.exception}"
 
 
-@pytest.mark.filterwarnings("ignore:the learned order runs against:RuntimeWarning")  # two steps teach little
-@pytest.mark.parametrize("name", METHODS)
-def test_the_example_on_the_page_of_a_method_runs(name):
+def site_hooks():
     spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs" / "site_hooks.py")
     hooks = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(hooks)
-    code = hooks.example_code(name, METHODS[name])
+    return hooks
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_page_of_a_method_says_all_of_it_and_links_to_pages_that_exist(name):
+    page = site_hooks().method_page(name, METHODS[name])
+    headings = re.findall(r"^## (.*)$", page, re.MULTILINE)
+    assert headings == [
+        *("The model", "Relation to others", "Hyper-parameters", "Example", "Measured strengths and limits")
+    ]
+    assert "Relation to others" not in page.partition("## Relation to others")[0]
+    links = re.findall(r"\]\(([\w./]+\.md)", page)
+    made = {"reference.md", *(f"methods/{other}.md" for other in METHODS)}
+    for link in links:
+        target = str(Path("methods", link)) if not link.startswith("../") else link.removeprefix("../")
+        assert target in made or (ROOT / "docs" / target).is_file(), link
+
+
+@pytest.mark.filterwarnings("ignore:the learned order runs against:RuntimeWarning")  # two steps teach little
+@pytest.mark.parametrize("name", METHODS)
+def test_the_example_on_the_page_of_a_method_runs(name):
+    code = site_hooks().example_code(name, METHODS[name])
     names = {}
     exec(compile(code.replace("steps=200", "steps=2").replace("sessions=128", "sessions=16"), name, "exec"), names)
     assert names["model"].recipe.method == name

@@ -5,8 +5,7 @@ People click high-ranked documents even if they are not relevant:
 $P(c \mid k, x) = \theta_k(\epsilon^+_k \gamma(x) + \epsilon^-_k (1 - \gamma(x))) = \alpha_k \gamma(x) + \beta_k$,
 
 with $\alpha_k = \theta_k(\epsilon^+_k - \epsilon^-_k)$ and $\beta_k = \theta_k \epsilon^-_k$. Then
-$(c - \beta_k) / \alpha_k$ is an unbiased estimate of $\gamma$ for every shown document, clicked or not; with
-$\epsilon^- = 0$ it is `ipw` with propensities $\theta_k \epsilon^+_k$.
+$(c - \beta_k) / \alpha_k$ is an unbiased estimate of $\gamma$ for every shown document, clicked or not.
 
 The estimate can be negative, so it is no distribution: the loss is squared error, which is linear in it and bounded
 below. (`loss="softmax"` is linear too, but unbounded; it is there for the comparison with `ipw`.)
@@ -16,6 +15,10 @@ $a_k = P(c \mid R{=}1, k) = \theta_k \epsilon^+_k$ and $b_k = P(c \mid R{=}0, k)
 on them: the posterior of relevance is $\frac{a\gamma}{a\gamma + b(1-\gamma)}$ after a click and
 $\frac{(1-a)\gamma}{(1-a)\gamma + (1-b)(1-\gamma)}$ after none; $a_k$ and $b_k$ are clicks per relevant and per
 irrelevant showing, and $\gamma = \sigma(s)$ learns the posterior, as in regression EM. (Derived here from the model.)
+
+Relation to others: with $\epsilon^- = 0$ and `loss="softmax"` it is `ipw` with propensities $\theta_k \epsilon^+_k$.
+`affine_softmax` applies the affine function to the click logit, not to the click. The EM extends that of
+`regression_em`.
 """
 
 from __future__ import annotations
@@ -37,7 +40,14 @@ LEAST_ALPHA = 0.01  # where EM finds relevance to matter less than this, it know
 
 
 class Affine(Method):
-    """Relevance from clicks corrected by an affine function of the position."""
+    """Relevance from clicks corrected by an affine function of the position.
+
+    Args:
+        alpha, beta: slope and offset by position; none: estimated from the log.
+        loss: squared or softmax.
+        step_size: weight of a batch in the running means of the EM.
+        estimation_steps: training steps of the EM, if alpha and beta are estimated.
+    """
 
     paper = "Vardasbi et al., CIKM 2020"
     assumes = "examination and trust depend on position only"

@@ -11,6 +11,10 @@ Relevance learns from clicks:
 Looks that are missed, whatever the document, scale $\hat o$ as a whole and change nothing. False alarms at rate $f$
 must be told (`false_alarms`), or estimated from documents that moved (`false_alarms=none`; see `data.clicks.looks`). A
 record that grows with interest is relevance in part, and no click can tell.
+
+Relation to others: `ipw` with `estimator=seen` reads one curve by position from the same record; `low_rank` with
+`choose=seen` uses it only for the number that clicks leave open. `lbd` and `low_rank` learn an observation that depends
+on the document from clicks alone.
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@ The ranker is $a$. The model holds a second click impossible, but real logs have
 click is clicked with a probability of its own, `stray`, the same for all and learned from the log: patterns still sum
 to one, and no log-likelihood is infinite. Attraction learns from documents down to the first click only, as in the
 paper.
+
+Relation to others: `dcm` with $\lambda \equiv 0$, `sdbn` with $s \equiv 1$ and `ccm` with $\alpha = (1, 0, 0)$, but for
+the stray clicks.
 """
 
 from __future__ import annotations

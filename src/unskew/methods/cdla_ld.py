@@ -19,6 +19,9 @@ order (`shown_order=True`).
 
 `observation_rate` is the learning rate of the position table relative to the student's (see `dla`), `teacher_rate` that
 of the teacher: attention is more easily upset than a plain network.
+
+Relation to others: `dla` with a teacher that sees the whole list, distilled into a student that sees one document. With
+a teacher that sees one document, CDLA would be `dla`. `xpa` lets examination, not relevance, depend on the neighbors.
 """
 
 from __future__ import annotations

@@ -2,7 +2,10 @@ r"""Dynamic Bayesian network (Chapelle and Zhang, WWW 2009).
 
 The user scans down the list, leaves if a clicked document satisfies it, with probability $s_d$, and otherwise
 continues with probability $\gamma$ (by bias columns, if there are; by position with `by_position`). The paper ranks
-by $a\,s$ (`rank_by=relevance`), attraction times satisfaction. With $\gamma = 1$ it is `sdbn`.
+by $a\,s$ (`rank_by=relevance`), attraction times satisfaction.
+
+Relation to others: with $\gamma = 1$ it is `sdbn`. `ccm` takes attraction for satisfaction. `dcm` is
+`sdbn` with the position in place of the document.
 """
 
 from __future__ import annotations

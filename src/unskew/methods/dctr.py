@@ -1,4 +1,8 @@
-r"""Click-through rate by document: $P(c) = \rho_d$, wherever it stands. The ranker is $\rho_d$, biased by position."""
+r"""Click-through rate by document: $P(c) = \rho_d$, wherever it stands. The ranker is $\rho_d$, biased by position.
+
+Relation to others: `pbm` in which all positions are examined alike. `naive` ranks by the same assumption, with a
+listwise softmax.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,10 @@ optimizer's state from step to step, and `max_weight` bounds both kinds of weigh
 `observation_rate` is the learning rate of the table relative to the ranker's. With equal rates Adagrad moves a single
 logit so slowly that the ranker, which sees features that predict the position, takes on part of the position's effect:
 the learned curve is then too flat.
+
+Relation to others: `ipw` with propensities that are learned along with the ranker. `two_tower`, `regression_em` and
+`pbm` fit the same assumption with other losses. `upe` corrects the propensities for the logging policy, `iobm` lets
+them depend on other clicks, `cdla_ld` adds a listwise teacher.
 """
 
 from __future__ import annotations
@@ -24,7 +28,12 @@ from unskew.networks.registry import Problem
 
 
 class DLA(Method):
-    """Relevance and observation, each learning from clicks weighted by the other."""
+    """Relevance and observation, each learning from clicks weighted by the other.
+
+    Args:
+        max_weight: largest weight of a click, for both networks; none: no bound.
+        observation_rate: learning rate of the position table relative to the ranker's.
+    """
 
     paper = "Ai et al., SIGIR 2018"
     assumes = "examination depends on position (and bias columns) only; P(click) = examination × relevance"

@@ -15,6 +15,10 @@ the mean; a log of them is `graded`, without click patterns.
 
 `correct_clicks` serves any method: with `oracle_effects` of a simulation and `naive` it is the paper's HTE-oracle, with
 `lbd` its LBD-HTE-oracle.
+
+Relation to others: `naive` on clicks that were corrected first. `ipw` can use the same interventions, but has one
+effect per position; here the effect depends on the document. `lbd` also lets examination depend on the document, and
+needs no interventions.
 """
 
 from __future__ import annotations

@@ -18,6 +18,9 @@ Differences from the authors' program, with reasons:
 * A click is weighted by $\bar\theta_1 / \theta_k$ with a running mean for the top. The top's $\theta_1$ of the same
   session depends on the click at $k$.
 * A table of position logits is added, and the linear layer starts at 0: training starts as position-only.
+
+Relation to others: `dla` with propensities that depend on the other clicks and learn by cross-entropy. `ubm` uses the
+last click above only, in a model of the whole session. `xpa` uses the other documents instead of their clicks.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ Assumes $P(c) = P(o \mid k)\,P(r \mid x)$ with a known $P(o \mid k)$: a click at
 $P(o \mid 1) / P(o \mid k)$ times, so that in expectation every document counts as if it had been seen like the top one.
 Propensities are given, or estimated from the log beforehand (`unskew.estimate_propensities`); only their ratios to
 the top matter.
+
+Relation to others: with equal propensities it is `naive`. `dla` learns the propensities along with the ranker. `affine`
+adds trust bias. `attention` with `learn=weights` has one propensity per document and position.
 """
 
 from __future__ import annotations
@@ -23,7 +26,15 @@ from unskew.networks.registry import Problem
 
 
 class IPW(Method):
-    """Clicks divided by the propensity of their position."""
+    """Clicks divided by the propensity of their position.
+
+    Args:
+        propensities: examination by position; with `by`, one row per level. none: estimated from the log.
+        by: bias column with a curve of its own for each level.
+        estimator: of propensities that you do not pass; `seen` reads them from recorded examination.
+        max_weight: largest weight of a click; none: no bound.
+        loss: softmax or squared.
+    """
 
     paper = "Joachims et al., WSDM 2017; Wang et al., SIGIR 2016"
     assumes = (

@@ -3,6 +3,9 @@ r"""Labeled Data: the skyline, trained on judgements instead of clicks.
 The loss is `naive`'s with grades in place of clicks. The reference programs weigh a document by its grade $y$;
 `gain="exponential"` weighs it by $2^y - 1$, as nDCG does. Unlike the reference it learns from all judged documents of
 a query, not from the ten that were shown.
+
+Relation to others: `naive` with grades in place of clicks, and the upper reference of every method that learns from
+clicks. `unskew tune` trains a ranker that has learned from clicks further on grades.
 """
 
 from __future__ import annotations
@@ -19,7 +22,11 @@ GAINS = {"grade": lambda grades: grades.clamp(min=0.0), "exponential": lambda gr
 
 
 class Labelled(Method):
-    """Listwise softmax on grades."""
+    """Listwise softmax on grades.
+
+    Args:
+        gain: weight of a document: its grade, or exponential ($2^y - 1$).
+    """
 
     paper = "skyline"
     assumes = "judged queries are available (--judged DATA)"

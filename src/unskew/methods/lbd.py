@@ -9,8 +9,7 @@ the same features, so a free model of both is not identified ("Unlimited"). LBD 
   clicks without it as well. The ranker is $\hat r$ alone; outside training nothing is cancelled.
 
 The loss is the listwise softmax cross-entropy on $\log \hat r + \gamma \log \hat o_k$, $\gamma \sim$ Bernoulli$(1-t)$.
-(The paper's Eq. 2 lacks the logarithm.) With $t = 1$ this is `naive`; with $t = 0$ and no dependence on the document it
-is `two_tower`. The paper's ablations are in `PRESETS`.
+(The paper's Eq. 2 lacks the logarithm.) The paper's ablations are in `PRESETS`.
 
 **Scale.** The softmax leaves the scale of $\hat o$ free, theory and penalty do not: Theorems 2 to 4 need
 $\hat o \le 1$, and a model that may shrink $\hat o$ as a whole escapes the penalty. So
@@ -33,6 +32,10 @@ o$ over all showings. That is the same as cancelling to 1 an $\hat o$ of another
 observation are separate networks, clipped separately; in one trunk (`shared`, as in the reference) the penalty flattens
 relevance too. The reference draws $\gamma$ for every position of a document, but only the shown one enters the loss:
 that is `cancel_by="document"`. The paper's second set of outputs ("variance") is used nowhere and not built here.
+
+Relation to others: with $t = 1$ it is `naive`; with $t = 0$ and an observation that does not depend on the document it
+is `two_tower`. `low_rank` limits the number of ways in which a document changes the curve, not the slope. `attention`
+learns observation from a record instead.
 """
 
 from __future__ import annotations

@@ -26,6 +26,10 @@ is then small and known: $a_k - c$ with $r + c \cdot e$ gives the same clicks fo
   \cdot (a_k - c)$. Clicks tell $e$ and $a$, looks tell $c$: a regression of the record with the offset $e \cdot a_k$.
   Looks that are missed, whatever the document, go into $\beta$; false alarms do harm (`attention` can be told their
   rate).
+
+Relation to others: without the document's term it is `two_tower`. It is `vectorization` with $R + 2$ dimensions, some
+of them fixed, and with another way to find the direction to rank by. `lbd` limits the slope of observation instead of
+its rank; `attention` learns observation from a record and assumes no form.
 """
 
 from __future__ import annotations

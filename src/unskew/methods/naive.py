@@ -2,6 +2,9 @@ r"""Click Data: clicks taken at their word.
 
 Assumes that a click means relevance and no click means none. The baseline of every paper, and what a debiased ranker
 must beat to be worth its trouble.
+
+Relation to others: the baseline of all others. `two_tower` with a constant observation, `ipw` with equal propensities
+and `lbd` with `cancel=1` are `naive`. `dctr` trusts clicks as well, but predicts a click probability per document.
 """
 
 from __future__ import annotations

@@ -13,6 +13,9 @@ counts as 0: leaving it out would raise the ratios of rarely clicked positions. 
 `regulation`: the authors' table was made with $p = 0$, their program ships other values, the toolboxes use 1. The
 factor $|\Delta \mathrm{nDCG}|$ of LambdaMART belongs to the trees and is not here. The method needs to know who was
 clicked *together*, a joint log.
+
+Relation to others: `ipw` and `dla` weight clicks only; this method also weights non-clicks, pair by pair. Like `dla`,
+it learns its ratios along with the ranker.
 """
 
 from __future__ import annotations
@@ -30,7 +33,12 @@ SMALLEST = 1e-3  # a ratio below this would let one pair drown the rest
 
 
 class PairDebias(Method):
-    """Logistic pairs, weighted by what a click and its absence tell at their positions."""
+    """Logistic pairs, weighted by what a click and its absence tell at their positions.
+
+    Args:
+        regulation: $p$, pulls the ratios towards 1; 0: none.
+        step_size: weight of a batch in the running mean of the ratios.
+    """
 
     paper = "Hu et al., WWW 2019"
     assumes = "clicks and non-clicks are reweighted by ratios that depend on position alone"

@@ -1,4 +1,7 @@
-r"""Click-through rate by rank: $P(c) = \rho_k$, for every document at position $k$ (and by bias columns)."""
+r"""Click-through rate by rank: $P(c) = \rho_k$, for every document at position $k$ (and by bias columns).
+
+Relation to others: `pbm` in which all documents attract alike; `gctr` if positions are alike too.
+"""
 
 from __future__ import annotations
 

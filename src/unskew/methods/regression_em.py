@@ -10,6 +10,9 @@ The paper samples labels from the posterior (`sample=True`); the posterior itsel
 noisy, and is the default. $\theta$ and $\gamma$ are identified up to a common scale. Lists without clicks must be in
 the log: without them $\theta$ comes out too large. The reference programs start at $\theta = .9$ with steps of .05; EM
 is slow from there, and counted clicks are steady enough for larger steps.
+
+Relation to others: the click model of `pbm`, `dla` and `two_tower`, fitted by expectation maximization. `affine`
+extends this EM to trust bias.
 """
 
 from __future__ import annotations
@@ -29,7 +32,13 @@ SMALLEST = 1e-6
 
 
 class RegressionEM(Method):
-    """Relevance and examination by expectation maximization."""
+    """Relevance and examination by expectation maximization.
+
+    Args:
+        sample: draw labels from the posterior, as in the paper, instead of learning the posterior itself.
+        step_size: weight of a batch in the running mean of examination.
+        start: examination of every position before training.
+    """
 
     paper = "Wang et al., WSDM 2018"
     assumes = (

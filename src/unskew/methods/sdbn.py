@@ -2,6 +2,9 @@ r"""Simplified dynamic Bayesian network (Chapelle and Zhang, WWW 2009): `dbn` in
 
 The user scans down the list and leaves only if a clicked document satisfies it, with probability $s_d$. The paper
 ranks by $a\,s$, attraction times satisfaction (`rank_by=relevance`).
+
+Relation to others: `dbn` with $\gamma = 1$. With $s \equiv 1$ it is `cascade`. `dcm` lets the position, not the
+document, decide whether the user continues after a click.
 """
 
 from __future__ import annotations

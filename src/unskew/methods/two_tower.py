@@ -1,11 +1,14 @@
 r"""Two towers: an additive position logit alongside relevance (Guo et al., RecSys 2019; Yan et al., KDD 2022).
 
 Assumes $P(c) \propto e^{r(x)} \, e^{o_k}$, the product of relevance and observation in log space, fitted jointly by a
-listwise softmax; the ranker is $r$ alone. It is the case of LBD in which observation does not depend on the document
-(0-Lipschitz), and with a constant observation it is `naive`.
+listwise softmax; the ranker is $r$ alone.
 
 `observation_rate` is the learning rate of the position's logits relative to the ranker's: with equal rates Adagrad
 moves a single logit so slowly that the ranker takes on part of the position's effect.
+
+Relation to others: with a constant observation it is `naive`. It is the case of `lbd` in which observation does not
+depend on the document (0-Lipschitz), and of `affine_softmax` in which no position stretches relevance. `dla` and
+`regression_em` fit the same assumption with other losses.
 """
 
 from __future__ import annotations
@@ -20,7 +23,11 @@ from unskew.networks.registry import Problem
 
 
 class TwoTower(Method):
-    """Listwise softmax on relevance plus a logit of the position."""
+    """Listwise softmax on relevance plus a logit of the position.
+
+    Args:
+        observation_rate: learning rate of the position logits relative to the ranker's.
+    """
 
     paper = "Guo et al., RecSys 2019 (PAL); Yan et al., KDD 2022"
     assumes = "examination depends on position (and bias columns) only; P(click) = examination × relevance"

@@ -3,10 +3,13 @@ r"""User browsing model (Dupret and Piwowarski, SIGIR 2008).
 $P(c_k \mid \text{last click at } j) = \gamma_{kj}\,a_d$: examination depends on the position and on where the last
 click above was, nowhere included. $\gamma$ is a table; its logits are those of the position (and bias columns) plus a
 residual of standard deviation `table_spread`, so that a rare distance is examined like its position. The scale of
-$\gamma$ and $a$ is free. The ranker is $a$. With a residual of 0 it is `pbm`.
+$\gamma$ and $a$ is free. The ranker is $a$.
 
 Queries may differ in how deep their users look (`depth_spread`), and users in where they look (`user_types`): then
 $P(\text{pattern}) = \sum_z \pi_z P(\text{pattern} \mid \gamma^z)$, each type with a table of its own.
+
+Relation to others: with one row of $\gamma$ for all last clicks (a residual of 0) it is `pbm`. `iobm` lets examination
+depend on all other clicks and learns relevance as `dla` does.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ into all parts, their paper does not. Chosen here:
 * Scores of the policy are standardized within their list, since a policy's scale means nothing. A log without them is
   taken by its order: the target is then $\propto 1/k$, and the network is the estimate of the policy's scores.
 
-With a constant document vector propensities and weights are those of `dla` with the table $u(d + p_k)$.
+Relation to others: with a constant document vector it is `dla` with the table $u(d + p_k)$. `lbd` and `low_rank` also
+model examination given the document, and keep its effect; `upe` averages it out.
 """
 
 from __future__ import annotations

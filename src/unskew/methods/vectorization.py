@@ -20,6 +20,9 @@ $\log\sigma^2$ is bent into a safe range; training starts from $[r(x), 1, \dots]
 its way to the position-based model, rather than from observations of ones, where chance alone tells the dimensions
 apart. `observation_rate` and `base_rate` are learning rates relative to the ranker's: a table of numbers needs a higher
 one with Adagrad (3 by default, 1 for a network of bias columns), a variance a lower one, or it collapses at first.
+
+Relation to others: with two dimensions it contains `two_tower` and `affine_softmax`. `low_rank` is the case of $R + 2$
+dimensions with one entry of each vector fixed at 1: $[r, 1, e]^\top [1, b_k, a_k]$.
 """
 
 from __future__ import annotations
@@ -45,7 +48,19 @@ BASE_SIZES = (256, 64)  # the paper's base network
 
 
 class Vectorization(Method):
-    """Listwise softmax on the dot product of relevance and observation embeddings."""
+    """Listwise softmax on the dot product of relevance and observation embeddings.
+
+    Args:
+        dimensions: $d$, size of the embeddings.
+        base: where the base vector comes from: head (on the ranker's trunk), network (the paper's), or one vector for
+            all lists: position, mean or pca.
+        base_position: the position whose embedding is the base vector, for `base="position"`.
+        base_decay: weight decay of the base model.
+        base_rate: learning rate of the base model relative to the ranker's.
+        observation_rate: learning rate of observation relative to the ranker's; none: 3 for a table, 1 for a network.
+        warm_up_steps: training steps of relevance alone, before observation moves.
+        base_steps: training steps of the base model alone, at the end.
+    """
 
     paper = "Chen et al., KDD 2022"
     assumes = "the click rate is any function of the document and the position (and bias columns)"

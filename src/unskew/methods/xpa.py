@@ -16,6 +16,9 @@ No program of the authors is public and the paper is known here by description o
 * Relevance and observation are added in the exponent, as the other listwise methods here do.
 
 The reported examination is relative to the top and a mean over sessions: it differs from list to list.
+
+Relation to others: `two_tower` with an observation that also depends on the neighbors; with `attention=False` it is
+`two_tower`. `cdla_ld` lets relevance depend on the neighbors, `iobm` lets examination depend on their clicks.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ def compare(
         log: a click log, or its path. A log in memory is written to `OUT/log`.
         methods: names or classes; None: those that `diagnose` recommends, and LightGBM if it is installed.
         scores: rankers of other programs by name, each a parquet file with query, document and score.
-        validate, test: names of the catalogue, or LETOR files; both or none.
+        validate: judged queries that choose; a name of the catalogue or a LETOR file. Needs `test`.
+        test: judged queries that measure.
         judged: judged data that `labelled` learns from.
         grids: values to choose from, by method and hyper-parameter.
         options: of training and network, for every method.

@@ -159,7 +159,8 @@ def rank(
         data: candidates as a table of pandas, polars or pyarrow, or as parquet files (file, folder or glob) that may
             be larger than memory; or judged data: a `JudgedSet`, a data set name (test split), or a LETOR file.
         out: `.parquet`, `.csv` or `.trec`; None: keep the ranking in memory.
-        query, document: id columns of a table.
+        query: the column of a table with query ids.
+        document: the column of a table with document ids.
         sort: sort the table by query first, if the rows of a query are not adjacent.
         memory: limit for sorting; the rest spills to disk.
         strict: refuse missing values in columns that had none in training; otherwise they are filled and counted.

@@ -118,19 +118,18 @@ def explain(
 
     `evaluate` measures the ranker itself.
 
-    Example:
-        >>> import numpy as np
-        >>> from unskew import JudgedSet, explain
-        >>> features = np.random.default_rng(0).standard_normal((60, 2)).astype(np.float32)
-        >>> judged = JudgedSet.from_arrays(features, (features[:, 1] > 0).astype(np.float32), group=[6] * 10)
-        >>> found = explain(lambda features, mask: features[..., 1], judged, ("price", "rating"))
-        >>> [row.feature for row in found.features]
-        ['rating', 'price']
-
     Args:
         names: of the features, in order.
         metric: what is lost, by the labels of the data; None: the order, for data without labels.
         repeats: shuffles of each feature.
+
+    >>> import numpy as np
+    >>> from unskew import JudgedSet, explain
+    >>> features = np.random.default_rng(0).standard_normal((60, 2)).astype(np.float32)
+    >>> judged = JudgedSet.from_arrays(features, (features[:, 1] > 0).astype(np.float32), group=[6] * 10)
+    >>> found = explain(lambda features, mask: features[..., 1], judged, ("price", "rating"))
+    >>> [row.feature for row in found.features]
+    ['rating', 'price']
     """
     names = names or tuple(f"feature {number}" for number in range(data.n_features))
     if len(names) != data.n_features:
