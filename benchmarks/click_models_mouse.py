@@ -9,6 +9,8 @@ open. Intervals of 95 % are by resampling pages, the models as given.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -27,12 +29,17 @@ SPREADS = {"spread": 0.5, "url_spread": 0.5, "query_spread": 0.0}
 N_RESAMPLES = 1000
 
 
-def examination(name: str, learning: IdPages, pages: IdPages) -> NDArray[np.float64]:
-    """Probability that each position of each page is examined, `[pages, positions]`."""
+def fitted(name: str, learning: IdPages) -> tuple[Any, Vocabulary]:
+    """A click model of these pages."""
     log = learning.log()
     vocabulary = Vocabulary.of([log])
     method = METHODS[name](Problem(0, 10, {}, n_ids=vocabulary.sizes), **SPREADS)
     method.finish({"clicks": vocabulary.encode(log)})
+    return method, vocabulary
+
+
+def examination(method: Any, vocabulary: Vocabulary, pages: IdPages) -> NDArray[np.float64]:
+    """Probability that each position of each page is examined, `[pages, positions]`."""
     lists = page_lists(pages, vocabulary)
     with torch.inference_mode():
         log_examined = method.marginal(lists).log_click - F.logsigmoid(method.attraction.of(lists))
@@ -55,7 +62,7 @@ def run() -> list[tuple[str, str, str]]:
     resamples = [rng.integers(0, len(hovered), len(hovered)) for _ in range(N_RESAMPLES)]
     rows = [("hovered, relative to the top", curve_text(mouse), "")]
     for name in MODELS:
-        found = examination(name, learning, moused)
+        found = examination(*fitted(name, learning), moused)
         curve = relative(found)
         pairs = [(relative(hovered[row]), relative(found[row])) for row in resamples]
         error = interval(np.abs(mouse - curve)[1:].mean(), [np.abs(one - other)[1:].mean() for one, other in pairs])

@@ -18,7 +18,7 @@ import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from click_models_mouse import MODELS, examination, relative
+from click_models_mouse import MODELS, examination, fitted, relative
 from label_free import agreement_rows
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.catalogue import data_folder
@@ -30,6 +30,7 @@ from unskew.diagnosis.estimators.coupling import coupling
 from unskew.diagnosis.estimators.curve import Curve, NotIdentified
 from unskew.diagnosis.estimators.propensities import estimate_propensities
 from unskew.diagnosis.estimators.trust import trust_bias
+from unskew.evaluation.click_prediction import ClickPrediction, paired_difference, predict_clicks
 
 DOCS = Path(__file__).parents[1] / "docs"
 LOGS = ("naver-clara2", "sogou-mouse", "trec-session-2014")
@@ -85,8 +86,8 @@ def longest_curve(log: ClickLog, name: str) -> tuple[Curve | None, int]:
     return None, 0
 
 
-def curve_rows(pages: IdPages) -> tuple[list[list[str]], dict[str, Matrix]]:
-    """Examination relative to the top by everything that can tell it; the curves by name."""
+def curve_rows(pages: IdPages) -> tuple[list[list[str]], dict[str, Matrix], dict[str, ClickPrediction]]:
+    """Examination relative to the top by everything that can tell it; the curves and predictions by name."""
     log = pages.log()
     rates = pages.clicks.mean(axis=0, dtype=np.float64)
     rows = [["click rate", *(number(rate / rates[0]) for rate in rates[1:])]]
@@ -96,15 +97,28 @@ def curve_rows(pages: IdPages) -> tuple[list[list[str]], dict[str, Matrix]]:
         if curve is not None:
             rows.append([f"`{name}`", *curve_cells(curve)])
             curves |= {name: curve.values} if n_top == N_POSITIONS else {}
-    learning = pages.select(pages.split == SPLITS.index("train"))
+    learning, test = (pages.select(pages.split == SPLITS.index(part)) for part in ("train", "test"))
+    predictions = {}
     for name in MODELS:
-        curves[name] = relative(examination(name, learning, pages))
+        method, vocabulary = fitted(name, learning)
+        curves[name] = relative(examination(method, vocabulary, pages))
+        predictions[name] = predict_clicks(method, vocabulary.encode(test.log()))
         rows.append([f"`{name}`", *(number(value) for value in curves[name][1:])])
     if pages.hovered is not None:
         seen = estimate_propensities(log, "seen")
         curves["hovered"] = seen.values
         rows.append(["**hovered**", *curve_cells(seen)])
-    return rows, curves
+    return rows, curves, predictions
+
+
+def prediction_rows(predictions: dict[str, dict[str, ClickPrediction]]) -> list[list[str]]:
+    """Log-likelihood per page of every model less that of `pbm` on the same test pages, by log."""
+    rows = []
+    for name in MODELS:
+        pairs = [paired_difference(found[name], found["pbm"]) for found in predictions.values()]
+        cells = [f"{pair.value:+.3f} ({pair.low:+.3f} to {pair.high:+.3f})" for pair in pairs]
+        rows.append([f"`{name}`", *(cells if name != "pbm" else ["–"] * len(cells))])
+    return rows
 
 
 def hovered_impressions(pages: IdPages) -> ClickLog:
@@ -247,8 +261,9 @@ def main() -> None:
     pages = {name: read_pages(name) for name in LOGS}
     parts: dict[str, str] = {"sizes": table(SIZES, [size_row(name, found) for name, found in pages.items()])}
     curves: dict[str, dict[str, Matrix]] = {}
+    predictions: dict[str, dict[str, ClickPrediction]] = {}
     for name, found in pages.items():
-        rows, curves[name] = curve_rows(found)
+        rows, curves[name], predictions[name] = curve_rows(found)
         parts[f"curves {name}"] = table(["", *map(str, range(2, N_POSITIONS + 1))], rows)
     draw(curves, DOCS / "figures" / "real-people.svg")
     sogou = pages["sogou-mouse"]
@@ -257,6 +272,7 @@ def main() -> None:
     parts["hovered only"] = table(["", *map(str, range(2, N_POSITIONS + 1))], [["`all_pairs`", *curve_cells(flat)]])
     ratio, p = hover_depends(sogou)
     parts["hover spread"] = f"{ratio:.2f} times what chance gives, p = {p:.3f}, {N_PERMUTATIONS} permutations of pages"
+    parts["predictions"] = table(["model", *(f"`{name}`" for name in LOGS)], prediction_rows(predictions))
     parts["swap"] = table(["document", "θ₃/θ₂"], swap_rows())
     parts["ratios"] = table(["estimator", *(f"`{name}`" for name in LOGS)], ratio_rows(curves))
     kinds = [[f"`{name}`", *row] for name, found in pages.items() for row in kind_rows(found.log())]

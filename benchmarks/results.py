@@ -38,7 +38,6 @@ KEPT = (
     "validation",
     "validation_by_step",
     "best_step",
-    "seconds",
     "examination",
     "true_examination",
     "warnings",
@@ -58,6 +57,14 @@ class Cell:
     seeds: int | None = None
     variant: str = ""
     settings: tuple[str, ...] = ()  # empty: all
+    turn: int = 1  # cells of a later turn wait until all of the earlier ones are finished
+    later: tuple[str, ...] = ()  # settings of the second turn
+
+    @property
+    def file(self) -> str:
+        """The start of its files' names: the experiment, and other data than worlds."""
+        place = "" if self.data.startswith("world:") else f"-{self.data.replace('/', '-')}"
+        return f"{self.experiment}{place}"
 
     @property
     def name(self) -> str:
@@ -103,7 +110,8 @@ def read_lines(path: Path) -> dict[str, Line]:
     """Finished runs by key; ValueError if they are of several states of the code."""
     if not path.is_file():
         return {}
-    lines = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
+    texts = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = [json.loads(text) for text in texts if text.endswith("\n")]  # not one that was cut off by a kill
     codes = sorted({line["code"] for line in lines})
     if len(codes) > 1:
         raise ValueError(f"{path.name} has rows of several states of the code: {', '.join(codes)}. Keep those of one")
@@ -141,19 +149,25 @@ def claimed_first(experiment: PaperExperiment) -> dict[str, int]:
 
 
 def waiting(cells: Iterable[Cell], lines: Mapping[str, Line]) -> Iterator[tuple[Cell, Run]]:
-    """Runs that are missing: grids first, then one repetition of every cell after the other."""
-    later: list[tuple[Cell, Run]] = []
+    """Runs that are missing: grids first, then turn by turn one repetition of every cell after the other."""
+    found: list[tuple[Cell, Run]] = []
     for cell in cells:
         experiment = cell.restricted()
         metric, order = experiment.metric, claimed_first(experiment)
         for group in sorted(cell.groups(), key=lambda group: order.get(group.label, len(order))):
-            yield from ((cell, run) for run in group.candidates if key_of(run) not in lines)
+            if len(group.candidates) > 1:
+                yield from ((cell, run) for run in group.candidates if key_of(run) not in lines)
             finished = {run.key: outcome_of(lines[key_of(run)]) for run in group.candidates if key_of(run) in lines}
-            best = best_candidate(group, finished, metric)
-            later += [(cell, run) for run in group.again(best or group.candidates[0])]
-    for cell, run in sorted(later, key=lambda entry: entry[1].repetition.number):
+            best = best_candidate(group, finished, metric) or group.candidates[0]
+            found += [(cell, run) for run in (best, *group.again(best))]
+    for cell, run in sorted(found, key=lambda entry: _place(*entry)):
         if key_of(run) not in lines:
             yield cell, run
+
+
+def _place(cell: Cell, run: Run) -> tuple[int, int]:
+    """Turn and repetition of a run."""
+    return max(cell.turn, 2 if run.setting in cell.later else 1), run.repetition.number
 
 
 def line_of(run: Run, cell: Cell, outcome: Outcome) -> Line:
@@ -195,15 +209,16 @@ def run_missing(cells: list[Cell], path: Path, until: float, part: tuple[int, in
             return
         if key_of(run) in lines or run.repetition.number % part[1] != part[0] - 1:
             continue
+        started = time.process_time()
         try:
             outcome = perform(PAPER_TASKS[run.definition["task"]], run.definition)
         except Exception as error:  # the other runs go on; it is tried again next time
             print(f"failed: {cell.name}, {run.title}: {type(error).__name__}: {error}", flush=True)
             continue
-        lines[key_of(run)] = line_of(run, cell, outcome)
+        lines[key_of(run)] = {**line_of(run, cell, outcome), "cpu_seconds": round(time.process_time() - started, 2)}
         with path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(lines[key_of(run)]) + "\n")
-        print(f"{outcome.about['seconds']:6.1f} s  {cell.name}, {run.title}", flush=True)
+        print(f"{lines[key_of(run)]['cpu_seconds']:6.1f} s  {cell.name}, {run.title}", flush=True)
 
 
 def show_plan(cells: list[Cell], path: Path) -> None:
@@ -211,7 +226,7 @@ def show_plan(cells: list[Cell], path: Path) -> None:
     lines = read_lines(path)
     seconds: dict[str, list[float]] = {}
     for line in lines.values():
-        seconds.setdefault(line["label"], []).append(line["seconds"])
+        seconds.setdefault(line["label"], []).append(line["cpu_seconds"])
     totals = np.zeros(3)
     print(f"{'cell':<46}{'runs':>7}{'missing':>9}{'minutes left':>14}")
     for cell in cells:
@@ -221,6 +236,23 @@ def show_plan(cells: list[Cell], path: Path) -> None:
         totals += len(runs), len(missing), left
         print(f"{cell.name:<46}{len(runs):>7}{len(missing):>9}{left:>14.1f}")
     print(f"{'all':<46}{totals[0]:>7.0f}{totals[1]:>9.0f}{totals[2]:>14.1f}")
+    print("cut:", *cut_from(cells), sep="\n  ")
+
+
+def cut_from(cells: Iterable[Cell]) -> list[str]:
+    """Experiments that no cell runs, and the settings that cells leave out."""
+    kept: dict[str, set[str]] = {}
+    for cell in cells:
+        kept.setdefault(cell.experiment, set()).update(entry.name for entry in cell.restricted().settings)
+    cut = []
+    for name in shipped():
+        experiment = load_experiment(name)
+        left_out = [entry.name for entry in experiment.settings if entry.name not in kept.get(name, ())]
+        if experiment.methods and name not in kept:
+            cut.append(name)
+        elif left_out:
+            cut.append(f"{name}: {'; '.join(left_out)}")
+    return cut
 
 
 def expected_seconds(run: Run) -> float:
@@ -235,7 +267,9 @@ def every_run(group: Group) -> list[Run]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--plan", action="store_true", help="print the number of runs and their time, run nothing")
+    parser.add_argument(
+        "--plan", action="store_true", help="print the number of runs, their time and what was cut; run nothing"
+    )
     parser.add_argument("--everything", action="store_true", help="all experiments at full size instead of the cells")
     parser.add_argument("--cells", type=Path, default=HERE / "cells.toml")
     parser.add_argument("--runs", type=Path, default=HERE / "runs.jsonl")

@@ -84,7 +84,7 @@ def verdicts_text(done: Done) -> str:
         details = [text for text in found.detail.split("; ") if text]
         lines += [f"    * {text}" for text in details[:MANY]]
         if len(details) > MANY:
-            lines.append(f"    * and {len(details) - MANY} more: tables/{done.experiment.name}-claims.csv")
+            lines.append(f"    * and {len(details) - MANY} more: tables/{done.cell.file}-claims.csv")
     return "\n".join(lines) + "\n"
 
 
@@ -97,18 +97,19 @@ def stopping_text(done: Done) -> str:
             gains.setdefault(result.run.label, []).append(max(steps) - steps[-1])
     if not gains:
         return ""
-    told = ", ".join(f"{label} {np.mean(values):.3f}" for label, values in gains.items())
+    gained = ", ".join(f"{label} {np.mean(values):.3f}" for label, values in gains.items())
     return (
-        f"Every method's state is the one that is best on judged validation queries, by {done.experiment.metric}. "
-        f"That is worth, on these queries and against its last step: {told}.\n"
+        f"**Early stopping.** Each method keeps the state with the best {done.experiment.metric} on judged validation "
+        f"queries. Gain over its last step, on these same queries (so an upper bound): {gained}.\n"
     )
 
 
 def cell_text(done: Done, tables: Path, figures: Path) -> str:
     """Claims, tables and figures of a cell; the files beside them."""
     experiment, cell = done.experiment, done.cell
+    place = "" if cell.file == cell.experiment else f", on {cell.data}"
     parts = [
-        f'<a id="{experiment.name}"></a>\n\n## {experiment.title}\n',
+        f'<a id="{cell.file}"></a>\n\n## {experiment.title}{place}\n',
         " ".join(experiment.question.split()) + "\n",
         size_text(done),
     ]
@@ -118,13 +119,13 @@ def cell_text(done: Done, tables: Path, figures: Path) -> str:
     for sheet in SHEETS[experiment.task](experiment, done.results, cell.data):
         if sheet is not None and sheet.name.startswith(SHOWN):
             parts.append("### " + markdown(sheet).replace("**", "", 2))
-            write_csv(tables / f"{experiment.name}-{sheet.name}.csv", sheet.columns, text_rows(sheet))
+            write_csv(tables / f"{cell.file}-{sheet.name}.csv", sheet.columns, text_rows(sheet))
     rows = [[found.text, found.verdict, text] for found in done.claims for text in found.detail.split("; ")]
-    write_csv(tables / f"{experiment.name}-claims.csv", ("claim", "verdict", "comparison"), rows)
+    write_csv(tables / f"{cell.file}-claims.csv", ("claim", "verdict", "comparison"), rows)
     for setting in experiment.figures:
         drawn = draw(setting, experiment, done.results)
         if drawn is not None:
-            path = figures / f"{experiment.name}-{drawn.file}.svg"
+            path = figures / f"{cell.file}-{drawn.file}.svg"
             drawn.figure.savefig(path, metadata={"Date": None})
             parts.append(f"![{drawn.title}](../figures/results/{path.name})\n\n*{drawn.title}.*\n")
     parts.append(stopping_text(done))
@@ -140,16 +141,20 @@ def size_text(done: Done) -> str:
     points = ", ".join(
         f"{entry.label} {len(entry.points())}" for entry in experiment.methods if len(entry.points()) > 1
     )
+    whole = load_experiment(cell.experiment).varied(cell.variant)
+    own = [(entry.label, entry.options["steps"]) for entry in experiment.methods if "steps" in entry.options]
+    steps = "".join(f"; {label}: {number} steps" for label, number in own)
     units = len({(result.run.repetition.data, result.run.repetition.seed) for result in done.results.results})
     finished = len(done.results.results)
+    left_out = [entry.name for entry in whole.settings if entry.name not in {one.name for one in experiment.settings}]
     parts = [
-        f"`unskew reproduce {experiment.name} --data {cell.data}{variant}`{about}",
-        f"Training: {options_text(experiment.training)}",
-        f"Settings: {', '.join(entry.name for entry in experiment.settings) or 'one'}",
-        f"Points of grids: {points or 'one for each method'}",
-        f"Repetitions with a finished run: {units}. Runs finished: {finished}, missing: {done.missing}",
+        f"Run: `unskew reproduce {experiment.name} --data {cell.data}{variant}`{about}.",
+        f"Training: {options_text(experiment.training)}{steps}. Grid points per method: {points or 'one'}.",
+        f"Repetitions: {units}. Runs: {finished}, missing: {done.missing}.",
+        f"Settings not run: {'; '.join(left_out)}." if left_out else "",
     ]
-    return ". ".join(parts) + ".\n"
+    parts = [part for part in parts if part]
+    return "\n".join(f"* {part}" for part in parts) + "\n"
 
 
 def text_rows(sheet: Sheet) -> list[list[str]]:
@@ -190,19 +195,19 @@ def summary_page(done: Sequence[Done], lines: Mapping[str, Line], notes: Mapping
         for claim, found in zip(entry.experiment.claims, entry.claims, strict=True):
             whose = "ours" if claim.ours or entry.page == "ours" else "papers"
             counts[whose][found.verdict if entry.results.results else NOT_RUN] += 1
-            link = f"[{entry.experiment.name}](results/{entry.page}.md#{entry.experiment.name})"
+            link = f"[{entry.cell.file}](results/{entry.page}.md#{entry.cell.file})"
             ours = " *(ours)*" if claim.ours or entry.page == "ours" else ""
             rows.append(f"| {link} | {claim.text}{ours} | {found.words if entry.results.results else NOT_RUN} |")
     codes = ", ".join(sorted({line["code"] for line in lines.values()})) or "none"
     totals = [
         f"| {verdict} | {counts['papers'][verdict]} | {counts['ours'][verdict]} |" for verdict in (*VERDICTS, NOT_RUN)
     ]
-    seconds = sum(line["seconds"] for line in lines.values())
+    seconds = sum(line["cpu_seconds"] for line in lines.values())
     parts = [
         "# Results\n",
         MADE,
         notes["summary"]["intro"].strip().replace("{alpha}", f"{ALPHA:g}") + "\n",
-        f"{len(lines)} runs, {seconds / 60:.0f} minutes by the clock of a busy machine. "
+        f"{len(lines)} runs, {seconds / 60:.0f} minutes of one core. "
         f"Code that decides numbers: `{codes}` (commit `{notes['summary']['commit']}`).\n",
         "## All claims\n",
         "\n".join(["| experiment | claim | verdict |", "|---|---|---|", *rows]) + "\n",

@@ -101,6 +101,14 @@ def test_a_linear_ranker_is_linear():
         assert_close(ranker(two, mask) - ranker(none, mask), 2 * (ranker(one, mask) - ranker(none, mask)))
 
 
+def test_a_linear_ranker_normalizes_its_input_only_if_asked_to():
+    def kinds(network):
+        return [type(layer) for layer in Problem(n_features=3, n_positions=2, network=network).new_layers(1)]
+
+    assert kinds(Network("mlp", hidden=(), norm=True)) == [nn.LayerNorm, nn.Linear]
+    assert kinds(Network("mlp", hidden=())) == [nn.Linear]
+
+
 def test_a_pointwise_score_does_not_depend_on_the_other_documents():
     ranker = Problem(3, 2, network=Network(hidden=(4,))).new_ranker()
     nn.init.normal_(ranker.layers[-1].weight)  # it starts at 0

@@ -27,7 +27,7 @@ def modules():
 def line(results, cell, run, value):
     metrics = dict.fromkeys(cell.restricted().metrics, value)
     made = {"key": results.key_of(run), "label": run.label, "metrics": metrics, "code": "today"}
-    return made | {"validation": 0.5, "validation_by_step": [0.4, 0.6, 0.5], "seconds": 1.0}
+    return made | {"validation": 0.5, "validation_by_step": [0.4, 0.6, 0.5], "cpu_seconds": 1.0}
 
 
 @pytest.fixture

@@ -77,12 +77,14 @@ class Problem:
     def new_layers(self, n_outputs: int, hidden: Sequence[int] | None = None, *, dropout: float = 0.0) -> nn.Sequential:
         """Layers that look at one document, in the style of the ranker; none hidden by default if it is linear."""
         network = self.network
+        normed = hidden is None and not network.hidden and bool(network.norm)  # a linear ranker, as ULTRA has it
         if hidden is None:
             hidden = () if network.kind == "linear" else network.hidden
         build = mlp if network.kind == "mlp" else tabular
         layers = build(
             self.n_inputs, hidden, n_outputs, activation=network.activation, dropout=dropout, norm=network.normalizes
         )
+        layers = layers.insert(0, nn.LayerNorm(self.n_inputs)) if normed else layers
         return layers.insert(0, self.new_inputs()) if self.categories else layers
 
     def to_json(self) -> dict[str, Any]:
