@@ -1,10 +1,11 @@
 """Does ranking by the click model of the users who clicked beat `dla` and `ipw`?
 
-    python benchmarks/click_models_ranking.py world:small:100 world:small:101 --out runs/ranking.jsonl
+    python benchmarks/click_models_ranking.py --worlds 300 301 302 --out runs/ranking.jsonl
 
 The worlds of docs/selection.md: 128 sessions per query shown by a ranking SVM that learned from 1 % of the labels, the
-first document swapped with another in a tenth of them. Every method is trained once in a world, to the last step, with
-the same network. Prints nDCG@10 on test queries; a run that was cut off goes on.
+first document swapped with another in a tenth of them. The number of a world is also the seed of its logging policy,
+its clicks and every training. All methods have the same network and train to the last step. Prints nDCG@10 on test
+queries and paired differences, with t-intervals over worlds. A run that was interrupted continues.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import sem
+from scipy.stats import t as student
 
 from unskew.data.judged.catalogue import load_split
 from unskew.evaluation.evaluate import evaluate
@@ -35,49 +38,69 @@ USERS: dict[str, tuple[str, dict[str, Any]]] = {
     "cascade": ("cascade", {}),
 }
 METRIC = "ndcg@10"
+BY_RELEVANCE = "dbn by attraction x satisfaction"
+REFERENCES = ("dla", "ipw")
 
 
-def measure(world: str, user: str, steps: int) -> dict[str, float]:
+def measure(seed: int, user: str, steps: int) -> dict[str, float]:
     """nDCG@10 of the right model, of `dla` and of `ipw` in a world; of `dbn` in both of its orders."""
-    train, test = (load_split(world, split) for split in ("train", "test"))
+    train, test = (load_split(f"world:small:{seed}", split) for split in ("train", "test"))
     model, options = USERS[user]
-    policy = make_policy("svm", fraction=0.01)
-    log = simulate(train, policy, make_user(model, **options), sessions=128, interventions={"swap_top": 0.1}).log
+    log = simulate(
+        train,
+        make_policy("svm", fraction=0.01, seed=seed),
+        make_user(model, **options),
+        sessions=128,
+        interventions={"swap_top": 0.1},
+        seed=seed,
+    ).log
 
     def quality(fitted: Model) -> float:
         return evaluate(fitted.ranker(), test, metrics=[METRIC]).mean(METRIC)
 
     found = {}
-    for name in (model, "dla", "ipw"):
-        fitted = fit(Recipe.of(name, steps=steps, hidden=[64, 32]), log)
+    for name in (model, *REFERENCES):
+        fitted = fit(Recipe.of(name, steps=steps, hidden=[64, 32], seed=seed), log)
         found[name] = quality(fitted)
         if name == "dbn":
             fitted.method.rank_by = "relevance"
-            found["dbn by attraction x satisfaction"] = quality(fitted)
+            found[BY_RELEVANCE] = quality(fitted)
     return found
+
+
+def difference(rows: list[dict[str, Any]], one: str, other: str) -> str:
+    """The mean paired difference over worlds with its 95 % t-interval."""
+    values = np.array([row[one] - row[other] for row in rows])
+    half = (
+        student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    )
+    return f"{one} - {other}: {values.mean():+.4f} ({values.mean() - half:+.4f} to {values.mean() + half:+.4f})"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("worlds", nargs="+")
+    parser.add_argument("--worlds", type=int, nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=500)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     rows = [json.loads(line) for line in arguments.out.read_text().splitlines()] if arguments.out.exists() else []
-    for world in arguments.worlds:
+    for seed in arguments.worlds:
         for user in USERS:
-            if any(row["world"] == world and row["user"] == user for row in rows):
+            key = {"world": seed, "user": user, "steps": arguments.steps}
+            if any(all(row[name] == value for name, value in key.items()) for row in rows):
                 continue
-            rows.append({"world": world, "user": user, **measure(world, user, arguments.steps)})
+            rows.append({**key, **measure(seed, user, arguments.steps)})
             with arguments.out.open("a") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
             print(rows[-1], flush=True)
-    for user in USERS:
-        own = [row for row in rows if row["user"] == user]
-        names = [name for name in own[0] if name not in ("world", "user")]
-        means = "  ".join(f"{name} {np.mean([row[name] for row in own]):.4f}" for name in names)
+    for user, (model, _) in USERS.items():
+        own = [row for row in rows if row["user"] == user and row["steps"] == arguments.steps]
+        orders = [model, BY_RELEVANCE] if model == "dbn" else [model]
+        means = "  ".join(f"{name} {np.mean([row[name] for row in own]):.4f}" for name in (*orders, *REFERENCES))
         print(f"{user} ({len(own)} worlds): {means}")
+        for name in orders:
+            print("  " + "; ".join(difference(own, name, other) for other in REFERENCES))
 
 
 if __name__ == "__main__":

@@ -42,6 +42,9 @@ def test_a_log_of_ids_is_trained_evaluated_and_ranked(place):
     assert found["sessions"] == 200
     assert found["perplexity"]["low"] < found["perplexity"]["value"] < 1.7
     assert found["predicted / observed clicks"]["value"] == pytest.approx(1, abs=0.1)
+    assert len(found["positions"]) == 3
+    top = found["positions"][0]["conditional perplexity"]
+    assert 1 < top["low"] < top["value"] < top["high"]
     assert "conditional perplexity" in run("evaluate", place / "model", place / "log")
 
     pq.write_table(pa.table({"query": ["q"] * 4, "document": [2, 0, 1, 7]}), place / "candidates.parquet")

@@ -1,5 +1,6 @@
 """Click models: exact probabilities, what they recover, and what they do with ids they do not know."""
 
+import json
 from dataclasses import replace
 from itertools import product
 
@@ -7,17 +8,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.vocabulary import Vocabulary
+from unskew.data.files import file_digest, json_digest
 from unskew.data.judged.catalogue import load_split
 from unskew.fitting import fit
 from unskew.lists import ClickedLists
 from unskew.methods import METHODS
 from unskew.methods.click_model import ClickModel
 from unskew.networks.registry import Problem
+from unskew.options import options_of
 from unskew.recipe import Recipe
 from unskew.serving.model_files import load_model, save_model
 from unskew.simulation.browsing import Shown
@@ -31,9 +35,18 @@ every_model = pytest.mark.parametrize("name", CLICK_MODELS)
 TYPES = {"depth_spread": 0.5, "user_types": 3}
 
 
-def new_model(name, n_docs=10, seed=0, **options):
-    """A click model of ids in double precision, all of its numbers drawn at random."""
-    model = METHODS[name](Problem(0, n_docs, {}, n_ids=(n_docs, n_docs, 1)), **options).double().eval()
+PARTS = ("attraction", "satisfaction")
+
+
+def kinds_of_parts(name):
+    """Each part a table of ids, a network of features or both, in every combination."""
+    parts = [part for part in PARTS if part in options_of(METHODS[name])]
+    return [dict(zip(parts, kinds, strict=True)) for kinds in product(("ids", "features", "both"), repeat=len(parts))]
+
+
+def new_model(name, n_docs=10, seed=0, n_features=0, **options):
+    """A click model in double precision, all of its numbers drawn at random."""
+    model = METHODS[name](Problem(n_features, n_docs, {}, n_ids=(n_docs, n_docs, 1)), **options).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed)))
@@ -64,8 +77,13 @@ def pattern_probabilities(model, lists):
 
 
 @every_model
-def test_all_1024_patterns_of_a_page_sum_to_one(name):
-    assert_close(pattern_probabilities(new_model(name), page(all_patterns(10))).sum().item(), 1.0)
+def test_all_1024_patterns_of_a_page_sum_to_one_with_every_kind_of_parts(name):
+    features = torch.randn(10, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    lists = replace(page(all_patterns(10)), features=features.expand(1024, -1, -1))
+    for kinds in kinds_of_parts(name):
+        model = new_model(name, n_features=3, **kinds)
+        assert_close(pattern_probabilities(model, lists).sum().item(), 1.0)
+        assert_close(model.log_likelihood(lists).exp().sum().item(), 1.0)
 
 
 @every_model
@@ -263,64 +281,6 @@ def simulated_log(user, n_sessions, seed=0, n_docs=5):
     return log, Shown(grades[None], np.ones((1, n_docs), dtype=bool))
 
 
-def fitted(name, log, **options):
-    return fit(Recipe.of(name, spread=3.0, url_spread=0.0, query_spread=0.0, **options), log)
-
-
-def probabilities(model, part, documents=range(5)):
-    """Of documents by their number in the log."""
-    codes = model.vocabulary.numbers(["0"] * len(documents), [str(entry) for entry in documents])
-    with torch.no_grad():
-        logits = part(
-            torch.zeros(1, len(codes), 0), torch.ones(1, len(codes), dtype=torch.bool), torch.tensor(codes)[None]
-        )
-    return logits[0].sigmoid().numpy().astype(np.float64)
-
-
-RECOVERED = {
-    "cascade": (Cascade(), lambda user, shown: user.attraction(shown)[0], False),
-    "dcm": (DependentClick(), lambda user, shown: user.attraction(shown)[0], False),
-    "dbn": (DynamicBayesian(persistence=0.8), lambda user, shown: user.attraction(shown)[0], False),
-    "sdbn": (DynamicBayesian(persistence=1.0), lambda user, shown: user.attraction(shown)[0], False),
-    "ubm": (UserBrowsing(), lambda user, shown: user.attraction(shown)[0], True),
-    "pbm": (UserBrowsing(dependence=0.0), lambda user, shown: user.attraction(shown)[0], True),
-}
-
-
-def check_recovery(name, n_sessions, n_errors):
-    """Attraction within so many standard errors; where one scale is free, its ratio to the first document's."""
-    user, truth, free_scale = RECOVERED[name]
-    log, shown = simulated_log(user, n_sessions)
-    model = fitted(name, log)
-    found, true = probabilities(model, model.method.attraction), truth(user, shown)
-    if free_scale:
-        found, true = found / found[0], true / true[0]
-    # A document is looked at in at least a tenth of the sessions at each place it stands in.
-    error = np.sqrt(true * np.maximum(1 - true, 0.1) / (0.1 * n_sessions)) * (2 if free_scale else 1)
-    assert (np.abs(found - true) < n_errors * error).all(), (found, true)
-    return model, shown, user
-
-
-@pytest.mark.parametrize("name", RECOVERED)
-def test_attraction_is_recovered_within_sampling_error(name):
-    check_recovery(name, 20_000, 4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", RECOVERED)
-def test_attraction_is_recovered_from_a_million_sessions(name):
-    check_recovery(name, 1_000_000, 4)
-
-
-def test_dbn_recovers_satisfaction_and_patience():
-    user = DynamicBayesian(persistence=0.8)
-    log, shown = simulated_log(user, 60_000)
-    model = fitted("dbn", log)
-    true = user.satisfaction * user.usefulness(shown.grades)[0]
-    assert np.abs(probabilities(model, model.method.satisfaction) - true).max() < 0.05
-    assert abs(model.method.continuation.logits.sigmoid().item() - 0.8) < 0.02
-
-
 def test_satisfaction_is_not_lost_while_attraction_is_learnt():
     """Queries differ in how good their documents are, so that early on clicks seem to follow each other."""
     judged = load_split("world:tiny:100", "train")
@@ -361,6 +321,21 @@ def test_every_click_model_learns_a_log_of_ids_and_survives_saving(name, tmp_pat
     with torch.no_grad():
         assert_close(again.method.click_logits(lists), model.method.click_logits(lists))
     assert (again.vocabulary is None) == (name in ("gctr", "rctr"))
+
+
+def test_a_model_saved_by_an_earlier_version_is_refused_with_what_to_do(tmp_path):
+    """Before there were types of users, the table of `ubm` had no axis for them, and there was no depth of queries."""
+    folder = save_model(fit(Recipe.of("ubm"), small_log()), tmp_path / "model")
+    tensors = load_file(folder / "weights.safetensors")
+    for name in ("method.depth.table", "method.shares"):
+        del tensors[name]
+    save_file({**tensors, "method.table": tensors["method.table"][0]}, folder / "weights.safetensors")
+    about = json.loads((folder / "model.json").read_text())
+    del about["digest"]
+    about["digests"]["weights.safetensors"] = file_digest(folder / "weights.safetensors")
+    (folder / "model.json").write_text(json.dumps({**about, "digest": json_digest(about)}))
+    with pytest.raises(ValueError, match=r"weights do not fit .*If an earlier version .* train it again"):
+        load_model(folder)
 
 
 @pytest.mark.parametrize("name", ["gctr", "rctr"])

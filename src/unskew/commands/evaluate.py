@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from unskew.commands.app import DATA_HELP, RANKER_HELP, AllowCode, Json, command
 from unskew.data.clicks.storage import is_log, read_log
 from unskew.data.files import check_place
 from unskew.data.public_logs.id_pages import is_public_log, read_pages
+from unskew.evaluation.click_prediction import Estimate
 from unskew.evaluation.evaluate import Evaluation
 from unskew.evaluation.seen import count_text
 from unskew.metrics import AMONG
@@ -85,31 +87,43 @@ def _is_code(name: str) -> bool:
 def _show_clicks(model: Path, data: str, metrics: Sequence[str], *, json: bool) -> None:
     found = unskew.load_model(model).predict_clicks(read_log(data))
     summary = found.summary()
-    columns = (
-        found.rates_by_position(),
-        found.perplexity_by_position(),
-        found.perplexity_by_position(conditional=True),
+    rates = found.rates_by_position()
+    perplexities = list(
+        zip(found.perplexity_by_position(), found.perplexity_by_position(conditional=True), strict=True)
     )
-    places = [
-        (*rates, *(None if each is None else each.value for each in perplexities))
-        for rates, *perplexities in zip(*columns, strict=True)
-    ]
     graded = _grades(model, data, metrics)
     if json:
-        positions = [dict(zip(POSITION_COLUMNS, values, strict=True)) for values in places]
+        places = [
+            dict(
+                zip(
+                    POSITION_COLUMNS,
+                    (*(None if isnan(rate) else rate for rate in pair), *(each and vars(each) for each in both)),
+                    strict=True,
+                )
+            )
+            for pair, both in zip(rates, perplexities, strict=True)
+        ]
         values = {name: vars(entry) for name, entry in summary.items()}
-        means = {} if graded is None else {row.metric: row.mean for row in graded.summary()}
-        show_json({"sessions": found.n_sessions, **values, "positions": positions, **means})
+        means = {} if graded is None else _as_json(graded)
+        show_json({"sessions": found.n_sessions, **values, "positions": places, **means})
         return
     rows = [(name, f"{each.value:.4f}", f"{each.low:.4f} to {each.high:.4f}") for name, each in summary.items()]
     show_table(f"{model} on {found.n_sessions:,.0f} sessions of {data}", ("clicks", "value", "95 % interval"), rows)
     texts = [
-        (str(place), *("–" if value is None else f"{value:.4f}" for value in values))
-        for place, values in enumerate(places, start=1)
+        (str(place), *(_rate(rate) for rate in pair), *(_with_interval(each) for each in both))
+        for place, (pair, both) in enumerate(zip(rates, perplexities, strict=True), start=1)
     ]
     show_table("By position (from 1)", ("position", *POSITION_COLUMNS), texts)
     if graded is not None:
         show_table(f"Grades of {data}", GRADE_COLUMNS, graded.rows())
+
+
+def _rate(rate: float) -> str:
+    return "–" if isnan(rate) else f"{rate:.4f}"
+
+
+def _with_interval(estimate: Estimate | None) -> str:
+    return "–" if estimate is None else f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
 
 
 def _grades(model: Path, data: str, metrics: Sequence[str]) -> Evaluation | None:

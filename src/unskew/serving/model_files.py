@@ -218,7 +218,7 @@ def _check_sizes(path: Path, part: str, build: Callable[[], nn.Module], tensors:
         name = sorted(wanted.items() ^ found.items())[0][0]
         raise ValueError(
             f"{path}: weights do not fit what model.json describes: {part}.{name} has shape {found.get(name)}, "
-            f"{wanted.get(name)} is described"
+            f"{wanted.get(name)} is described. If an earlier version of unskew saved this model, train it again"
         )
 
 
