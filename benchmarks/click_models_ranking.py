@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import sem
 from scipy.stats import t as student
 
 from unskew.data.judged.catalogue import load_split

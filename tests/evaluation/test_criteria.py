@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from unskew.data.clicks.batches import ClickBatches
+from unskew.data.judged.catalogue import load_split
 from unskew.data.transformed import transform_log
 from unskew.evaluation.criteria import (
     CRITERIA,
@@ -16,6 +17,7 @@ from unskew.evaluation.criteria import (
     list_log_likelihood,
     measure_all,
     measure_production,
+    pattern_log_likelihood,
 )
 from unskew.evaluation.differences import mean_interval
 from unskew.evaluation.evaluate import evaluate
@@ -29,7 +31,7 @@ from unskew.training.validation import click_likelihood
 
 FAST = {"steps": 10, "hidden": [4]}
 NEEDS_PROPENSITIES = {"ips", "snips", "dr", "dr_all"}
-LIKELIHOODS = {"click_likelihood", "perplexity"}
+LIKELIHOODS = {"click_likelihood", "perplexity", "conditional_perplexity"}
 NO_CHANCES = {"reweighted_clicks": "no display probabilities are logged"}
 
 
@@ -45,6 +47,7 @@ def trained(method, log):
             scores_of_all=held_out.score(model.ranker(), "all"),
             click_model=model.method.click_model,
             log_likelihood=list_log_likelihood(model.method, clicks),
+            pattern_likelihood=pattern_log_likelihood(model.method, clicks),
         ),
     )
 
@@ -73,8 +76,24 @@ def test_perplexity_is_the_exponential_of_the_mean_surprise(log, evidence):
 
 def test_a_method_that_predicts_places_has_no_perplexity(log, evidence):
     values, reasons = measure_all(trained("naive", log)[2], evidence)
-    assert set(values) == set(CRITERIA) - {"perplexity", *NO_CHANCES}
-    assert reasons == {"perplexity": "predicts places: see likelihood", **NO_CHANCES}
+    lacking = {"perplexity", "conditional_perplexity"}
+    assert set(values) == set(CRITERIA) - lacking - set(NO_CHANCES)
+    assert reasons == {**dict.fromkeys(lacking, "predicts places: see likelihood"), **NO_CHANCES}
+
+
+def test_conditional_perplexity_is_that_of_the_click_patterns():
+    judged = load_split("world:tiny", "train")
+    log = simulate(judged, "svm", "dbn", sessions=8, joint=True).log
+    model, _, contender = trained("ubm", log)
+    values, _ = measure_all(contender, Evidence(HeldOut(log)))
+    sizes = np.array(
+        [log.sessions[log.queries == q] @ log.mask[log.queries == q].sum(1) for q in np.unique(log.queries)]
+    )
+    per_page = model.predict_clicks(log).per_page().value
+    assert contender.pattern_likelihood.sum() / log.n_sessions == pytest.approx(per_page, rel=1e-4)
+    assert (sizes == sizes[0]).all()  # so that the mean over queries is the mean over impressions
+    expected = np.exp(-contender.pattern_likelihood.sum() / sizes.sum())
+    assert np.nanmean(values["conditional_perplexity"]) == pytest.approx(expected, rel=1e-6)
 
 
 def test_production_has_every_criterion_but_likelihoods_and_unshown_documents(log, evidence):

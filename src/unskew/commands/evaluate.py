@@ -123,7 +123,7 @@ def _rate(rate: float) -> str:
 
 
 def _with_interval(estimate: Estimate | None) -> str:
-    return "–" if estimate is None else f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
+    return "–" if estimate is None else f"{estimate.value:.4f} ± {(estimate.high - estimate.low) / 2:.4f}"
 
 
 def _grades(model: Path, data: str, metrics: Sequence[str]) -> Evaluation | None:

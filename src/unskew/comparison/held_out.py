@@ -25,6 +25,7 @@ from unskew.evaluation.criteria import (
     leading_criterion,
     list_log_likelihood,
     measure_all,
+    pattern_log_likelihood,
 )
 from unskew.evaluation.criteria import measure_production as by_held_out_clicks
 from unskew.evaluation.evaluate import evaluate
@@ -98,11 +99,13 @@ def contender_of(model: Model, held_out: HeldOut) -> Contender:
     ranker = model.ranker()
     if model.trees is not None or model.others:  # the method predicts clicks with a network that does not rank alone
         return Contender(held_out.score(ranker), held_out.score(ranker, "all"))
+    log = model.encode(held_out.log)
     return Contender(
         scores=held_out.score(ranker),
         scores_of_all=held_out.score(ranker, "all"),
         click_model=model.method.click_model,
-        log_likelihood=list_log_likelihood(model.method, model.encode(held_out.log)),
+        log_likelihood=list_log_likelihood(model.method, log),
+        pattern_likelihood=pattern_log_likelihood(model.method, log),
     )
 
 

@@ -20,6 +20,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation import offline, pair_agreement
 from unskew.evaluation.held_out import HeldOut, NotMeasured, Vector, of_ratio
 from unskew.evaluation.score_likelihood import score_likelihood
+from unskew.methods.click_model import ClickModel
 from unskew.methods.method import Method
 
 # Chooses among methods where nobody has judged documents, and leads the table of `unskew compare`: the one that most
@@ -35,6 +36,7 @@ class Contender:
     scores_of_all: Vector | None = None  # the same with every document of a query as candidate; None: not known
     click_model: str | None = None  # what the method predicts, softmax or bernoulli; None: no clicks
     log_likelihood: Vector | None = None  # [lists], of the held-out clicks
+    pattern_likelihood: Vector | None = None  # [lists], the same with each click given those above; None: not known
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +89,26 @@ def list_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
     return found
 
 
+def pattern_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
+    """Log-likelihood of the click patterns on each list, `[lists]`, each click given those above it.
+
+    None: the method predicts no single clicks, or its clicks depend on each other and the log does not keep patterns.
+    """
+    if not isinstance(method, ClickModel):
+        return list_log_likelihood(method, log) if method.click_model == "bernoulli" else None
+    if log.patterns is None:
+        return None
+    was_training = method.training
+    method.eval()
+    found = np.zeros(log.n_lists)
+    with torch.inference_mode():
+        for rows, lists in ClickBatches(log, detail="patterns").by_query():
+            likelihood = lists.sessions * method.log_likelihood(lists)
+            np.add.at(found, log.patterns.lists[rows], likelihood.double().numpy())
+    method.train(was_training)
+    return found
+
+
 def click_likelihood(contender: Contender, evidence: Evidence) -> Vector:
     """Mean log-likelihood of a click's place in its list under the method's own model of clicks."""
     held_out = evidence.held_out
@@ -99,10 +121,21 @@ def click_likelihood(contender: Contender, evidence: Evidence) -> Vector:
 
 def perplexity(contender: Contender, evidence: Evidence) -> Vector:
     """The exponential of minus the mean log-likelihood of an impression, clicked or not; 1 is perfect."""
-    held_out = evidence.held_out
+    return _perplexity(_likelihood_of(contender, "bernoulli"), evidence.held_out)
+
+
+def conditional_perplexity(contender: Contender, evidence: Evidence) -> Vector:
+    """The same, every click predicted from those above it."""
+    _likelihood_of(contender, "bernoulli")
+    if contender.pattern_likelihood is None:
+        raise NotMeasured("the log does not keep which documents were clicked together")
+    return _perplexity(contender.pattern_likelihood, evidence.held_out)
+
+
+def _perplexity(log_likelihood: Vector, held_out: HeldOut) -> Vector:
     impressions = held_out.log.sessions * held_out.log.mask.sum(axis=1)
     surprise = -of_ratio(
-        held_out.sum_by_query(held_out.query_of_list, _likelihood_of(contender, "bernoulli")),
+        held_out.sum_by_query(held_out.query_of_list, log_likelihood),
         held_out.sum_by_query(held_out.query_of_list, impressions),
     )
     mean = np.nanmean(surprise)
@@ -238,6 +271,15 @@ CRITERIA: dict[str, Criterion] = {
         measures="of every impression, clicked or not, by the method's own model of clicks",
         can_tell="the same for methods that predict single clicks (regression_em, click models)",
         cannot_tell="the same; methods that predict the place of a click have none",
+        higher_is_better=False,
+    ),
+    "conditional_perplexity": Criterion(
+        measure=conditional_perplexity,
+        title="conditional perplexity",
+        measures="perplexity with every click predicted from those above it: exp of minus the log-likelihood per "
+        "impression of a click pattern",
+        can_tell="which click model describes how the clicks of a list depend on each other",
+        cannot_tell="which ranker is better; anything in a log that only counts clicks",
         higher_is_better=False,
     ),
 }
