@@ -1,9 +1,9 @@
 """Is `auto` a default that can be trusted? Regret to the best method, and losses to plain clicks and production.
 
-    python benchmarks/default.py train runs/default --half development     # resumable; --worlds 0 5 runs only these
-    python benchmarks/default.py show runs/default --half development
+    python benchmarks/default.py train runs/default --set seen     # resumable; --worlds 0 5 runs only these
+    python benchmarks/default.py show runs/default --set seen
 
-Every method is trained once in each of 64 simulated worlds (`default_worlds.py`) and three seeds, on the queries that
+Every method is trained once in each simulated world (`default_worlds.py`) and seed, on the queries that
 `auto` learns from; held-out clicks measure what the rule sees, judgements what is true. Everything is kept, so that a
 rule is tried without new training; `show` applies the rule of `auto` itself.
 """
@@ -21,9 +21,11 @@ import numpy as np
 import torch
 
 from default_report import KeptCase, KeptMethod, show
-from default_worlds import HALVES, SEEDS, TRAFFIC, Scene, World, half_of, open_scene
+from default_worlds import SEEDS, SETS, Scene, World, open_scene, worlds_of
 from unskew.comparison.automatic import HELD_OUT
 from unskew.comparison.held_out import Case, contender_of, make_case
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis.advice import facts
 from unskew.diagnosis.assemble import diagnose
 from unskew.diagnosis.estimators.curve import NotIdentified
@@ -33,7 +35,8 @@ from unskew.evaluation.production import production_of_log
 from unskew.fitting import fit
 from unskew.recipe import Recipe
 
-METHODS = ("naive", "dla", "two_tower", "low_rank", "ipw")
+METHODS = ("naive", "dla", "two_tower", "low_rank", "ipw", "lbd")
+IMITATED = "imitated"  # a ranker that learns the order of production from features
 OPTIONS = {"steps": 150, "hidden": (64, 32)}
 METRIC = "ndcg@10"
 
@@ -42,8 +45,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("train", "show"))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--half", choices=HALVES, default=HALVES[0])
-    parser.add_argument("--worlds", type=int, nargs="+", help="numbers of worlds; default: all of the half")
+    parser.add_argument("--set", choices=SETS, default=SETS[0])
+    parser.add_argument("--worlds", type=int, nargs="+", help="numbers of worlds; default: all of the set")
     parser.add_argument("--methods", nargs="+", help="default: those that can work")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--without", nargs="+", default=[], help="methods to leave out")
@@ -51,9 +54,9 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     if arguments.what == "show":
-        show(half_of(arguments.half), arguments.folder)
+        show(worlds_of(arguments.set), arguments.folder)
         return
-    for world in half_of(arguments.half):
+    for world in worlds_of(arguments.set):
         if arguments.worlds is None or world.number in arguments.worlds:
             methods = arguments.methods or usual_methods(world)
             train_world(
@@ -62,10 +65,8 @@ def main() -> None:
 
 
 def usual_methods(world: World) -> list[str]:
-    """Those that can work in a world; hte, which takes as long as all others, where documents catch the eye only."""
-    marked = TRAFFIC[world.traffic] is not None
-    own = [*(["attention"] if world.person.record is not None else [])]
-    return [*METHODS, *own, *(["hte"] if marked and world.person.user == "coupled" else [])]
+    """Those that can work in a world. hte takes as long as all others and was best in none of the first 64."""
+    return [*METHODS, IMITATED, *([] if world.person.record is None else ["attention"])]
 
 
 def train_world(world: World, folder: Path, methods: list[str], seeds: list[int]) -> None:
@@ -77,10 +78,19 @@ def train_world(world: World, folder: Path, methods: list[str], seeds: list[int]
         if not missing:
             continue
         place.mkdir(parents=True, exist_ok=True)
-        scene = scene or open_scene(world)
+        scene = scene or kept_scene(world, folder)
         start = time.process_time()
         train_unit(scene, seed, place, missing)
         print(f"{world.name}, seed {seed}: {time.process_time() - start:.1f} s", flush=True)
+
+
+def kept_scene(world: World, folder: Path) -> Scene:
+    """The fitted world, from the folder where it is: a strong logger takes longer than all methods."""
+    place = folder / f"{world.number:02d}-scene.pickle"
+    if not place.exists():
+        write(place, open_scene(world))
+    found: Scene = pickle.loads(place.read_bytes())
+    return found
 
 
 def train_unit(scene: Scene, seed: int, place: Path, methods: list[str]) -> None:
@@ -92,8 +102,10 @@ def train_unit(scene: Scene, seed: int, place: Path, methods: list[str]) -> None
     if not kept.exists():
         parts = (case.choosing, case.evidence)
         production = tuple(Contender(production_of_log(part.held_out.log, scene.which).scores) for part in parts)
-        known = facts(diagnose(log, quick=True))
-        write(kept, KeptCase(known, *parts, production, scene.production.scores(scene.test), scene.which))  # type: ignore[arg-type]
+        found = diagnose(log, quick=True)
+        told = {name: getattr(found, name) for name in ("looks", "coupling", "trust", "rank", "strength", "order")}
+        own = scene.production.scores(scene.test)
+        write(kept, KeptCase(facts(found), *parts, production, own, scene.which, told))  # type: ignore[arg-type]
     for name in methods:
         write(place / f"{name}.pickle", train_method(name, scene, case, seed))
 
@@ -102,7 +114,10 @@ def train_method(name: str, scene: Scene, case: Case, seed: int) -> KeptMethod |
     """One method; None if it cannot work."""
     start = time.process_time()
     try:
-        model = fit(Recipe.of(name, **OPTIONS, seed=seed), case.learning)
+        if name == IMITATED:
+            model = fit(Recipe.of("labelled", **OPTIONS, seed=seed), judged=as_shown(case.learning, scene.which))
+        else:
+            model = fit(Recipe.of(name, **OPTIONS, seed=seed), case.learning)
     except (ValueError, NotIdentified) as error:
         print(f"{name}: {error}"[:100], flush=True)
         return None
@@ -110,6 +125,17 @@ def train_method(name: str, scene: Scene, case: Case, seed: int) -> KeptMethod |
     assert case.choosing is not None
     contenders = (contender_of(model, part.held_out) for part in (case.choosing, case.evidence))
     return KeptMethod(*contenders, score_documents(model.ranker(), scene.test).astype(np.float32), seconds)
+
+
+def as_shown(log: ClickLog, which: str | None) -> JudgedSet:
+    """The shown documents of a log, graded by production's order: 1 on top, nothing at the bottom."""
+    scores = production_of_log(log, which).scores
+    shown = np.flatnonzero(np.isfinite(scores))
+    shown = shown[np.lexsort((-scores[shown], log.version_queries[shown]))]
+    _, starts, sizes = np.unique(log.version_queries[shown], return_index=True, return_counts=True)
+    places = np.arange(len(shown)) - np.repeat(starts, sizes)
+    grades = 1 - places / np.maximum(np.repeat(sizes, sizes) - 1, 1)
+    return JudgedSet.from_arrays(log.features[shown], grades, sizes)
 
 
 def write(place: Path, value: Any) -> None:

@@ -36,6 +36,7 @@ class KeptCase:
     production: tuple[Contender, Contender]  # on the queries that choose and on those that certify
     test_scores: Vector  # of production
     which: str | None
+    told: Mapping[str, Any] = field(default_factory=dict)  # parts of the diagnosis, by name
 
 
 @dataclass(frozen=True, eq=False)
