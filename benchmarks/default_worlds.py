@@ -169,7 +169,9 @@ def _sets(world: World) -> tuple[JudgedSet, JudgedSet]:
 def _logger(world: World, train: JudgedSet) -> Policy:
     if world.logger == "random direction":
         return Fixed(ranker=RandomDirection(train, world.number))
-    return RankingSVM(fraction=0.01 if world.logger == "weak" else 1.0, seed=world.number).fit(train)
+    if world.logger == "weak":
+        return RankingSVM(fraction=0.01, seed=world.number).fit(train)
+    return RankingSVM(fraction=1.0, cost=2.0, seed=world.number).fit(train)  # as good as the usual cost, and faster
 
 
 @dataclass(frozen=True, eq=False)
