@@ -12,7 +12,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis.advice import DOUBTFUL, TRAIN, advise, facts
 from unskew.diagnosis.assemble import diagnose
-from unskew.diagnosis.estimators.looks import faults_of_looks, left_for_relevance
+from unskew.diagnosis.estimators.looks import faults_of_looks, left_for_relevance, looks_by_half
 from unskew.diagnosis.findings import findings
 from unskew.diagnosis.page import position_rows, write_diagnosis
 from unskew.diagnosis.plain import as_plain
@@ -48,6 +48,16 @@ def log_of(seen):
 def test_faults_of_a_record_are_named(seen, fault):
     assert any(fault in found for found in faults_of_looks(log_of(seen)))
     assert not faults_of_looks(log_of(SEEN))
+
+
+def test_documents_that_are_looked_at_most_may_stand_low():
+    """0.3 on top, 0.6 below: one order cannot tell a strange record from a document that attracts looks."""
+    one_order = replace(log_of([[300, 600], [300, 600]]), versions=np.array([[0, 1], [0, 1]], dtype=np.int32))
+    clicked = replace(one_order, clicks=np.array([[200, 300], [200, 300]]))
+    assert not any("do not fall" in fault for fault in faults_of_looks(clicked))
+    # Seen on top: 600 of 1,000 and 900 of 1,000; below: 300 and 500. Clicks are fewer than looks.
+    both = replace(log_of([[600, 500], [900, 300]]), clicks=np.array([[100, 100], [100, 100]]))
+    assert looks_by_half(both) == pytest.approx((0.75, 0.4))
 
 
 def test_looks_missed_now_and_then_are_no_fault():

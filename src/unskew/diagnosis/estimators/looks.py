@@ -86,11 +86,12 @@ def faults_of_looks(log: ClickLog) -> list[str]:
         faults.append(
             f"at least {blind:.0%} of the clicks have no recorded view: it misses views, or is of something else"
         )
-    rates = look_rates(log)
-    rates = rates[np.isfinite(rates)]
-    upper, lower = rates[: (len(rates) + 1) // 2].mean(), rates[len(rates) // 2 :].mean()
-    if len(rates) > 1 and lower >= upper:
-        faults.append(f"looks do not fall with the position: {upper:.2f} in the upper half, {lower:.2f} in the lower")
+    halves = looks_by_half(log)
+    if halves is not None and halves[1] >= halves[0]:
+        faults.append(
+            "looks do not fall with the position: the same documents were looked at in "
+            f"{halves[0]:.0%} of the sessions in the upper half, {halves[1]:.0%} in the lower"
+        )
     left = left_for_relevance(log)
     if left is not None and left < LEAST_LEFT:
         faults.append(
@@ -98,6 +99,25 @@ def faults_of_looks(log: ClickLog) -> list[str]:
             "record grows with interest, as clicks do, or documents differ only in how well they are seen"
         )
     return faults
+
+
+def looks_by_half(log: ClickLog) -> tuple[float, float] | None:
+    """Look rates of the documents that were shown in both halves of the list, there and there; None: there is none.
+
+    Other documents tell nothing: where looks depend on the document, those that are looked at most may stand low.
+    """
+    cells = cells_of(log)
+    half = log.n_positions // 2
+    shown, looks = np.zeros((2, len(log.features))), np.zeros((2, len(log.features)))
+    for side, chosen in enumerate((cells.positions < half, cells.positions >= log.n_positions - half)):
+        np.add.at(shown[side], cells.versions[chosen], cells.recorded[chosen])
+        np.add.at(looks[side], cells.versions[chosen], cells.looks[chosen])
+    moved = shown.min(axis=0) > 0
+    if not moved.any():
+        return None
+    weights = 1 / (1 / shown[:, moved]).sum(axis=0)
+    upper, lower = (looks[:, moved] / shown[:, moved]) @ weights / weights.sum()
+    return float(upper), float(lower)
 
 
 def left_for_relevance(log: ClickLog) -> float | None:
