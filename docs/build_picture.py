@@ -1,6 +1,7 @@
 """The picture in the README: clicks before and after correction for examination, on simulated clicks.
 
 Run it from the top of the repository. It writes `docs/figures/before_after.svg` and logs the numbers of the caption.
+Every grade of the data is drawn: none is picked. Rare grades are noisy, mostly where they were seldom shown.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ from unskew.data.files import new_file
 from unskew.reporting.drawing import STYLE, TRUTH, look
 
 PLACE = Path(__file__).parent / "figures" / "before_after.svg"
+NAMES = {4: " (most relevant)", 0: " (irrelevant)"}
 DATA, SESSIONS, SEED, STEPS = "world:small", 64, 1, 1000
-GRADES = {3: "grade 3 (highly relevant)", 2: "grade 2", 0: "grade 0 (irrelevant)"}
-ROOM = (0, 0.45)  # both panels show clicks on one scale
 
 
 def main() -> None:
@@ -31,30 +31,37 @@ def main() -> None:
         logging.info("%s\n%s", name, unskew.evaluate(model, world.test, ["ndcg@10"]))
     curve = models["dla"].examination()
     assert curve is not None
-    write(draw({grade: rates(log, world.train.grades, grade) for grade in GRADES}, curve))
+    grades = np.unique(world.train.grades)[::-1]
+    write(draw({int(grade): rates(log, world.train.grades, grade) for grade in grades}, curve))
 
 
-def rates(log: unskew.ClickLog, grades: np.ndarray, grade: int) -> np.ndarray:
-    """Clicks per impression of the documents with this grade, by position."""
+def rates(log: unskew.ClickLog, grades: np.ndarray, grade: float) -> tuple[np.ndarray, np.ndarray]:
+    """Clicks per impression of the documents with this grade, by position, and half of the 95 % interval."""
     chosen = log.mask & (grades[log.documents] == grade)  # documents are numbered as in the judged set
     clicks = np.bincount(log.positions[chosen], log.clicks[chosen])
     shown = np.bincount(log.positions[chosen], np.broadcast_to(log.sessions[:, None], chosen.shape)[chosen])
-    return clicks / shown
+    logging.info("grade %g: %d impressions at the last position", grade, shown[-1])
+    rate = clicks / shown
+    return rate, 1.96 * np.sqrt(rate * (1 - rate) / shown)
 
 
-def draw(by_grade: dict[int, np.ndarray], curve: np.ndarray) -> Figure:
+def draw(by_grade: dict[int, tuple[np.ndarray, np.ndarray]], curve: np.ndarray) -> Figure:
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(9, 3.4), layout="constrained")
         before, after = figure.subplots(1, 2, sharey=True)
         places = np.arange(1, len(curve) + 1)
-        for number, (grade, values) in enumerate(by_grade.items()):
-            before.plot(places, values, label=GRADES[grade], **look(number))
-            after.plot(places, values / curve, label=GRADES[grade], **look(number))
-        before.plot(places, by_grade[3][0] * curve, color=TRUTH, linewidth=2.5, alpha=0.5, label="learned examination")
+        for number, (grade, (values, half)) in enumerate(by_grade.items()):
+            label, style = f"grade {grade}" + NAMES.get(grade, ""), look(number)
+            for axes, divisor in ((before, np.ones_like(curve)), (after, curve)):
+                axes.plot(places, values / divisor, label=label, **style)
+                ends = (values - half) / divisor, (values + half) / divisor
+                axes.fill_between(places, *ends, color=style["color"], alpha=0.15, linewidth=0)
+        best, _ = next(iter(by_grade.values()))
+        before.plot(places, best[0] * curve, color=TRUTH, linewidth=2.5, alpha=0.5, label="learned examination")
         before.set_title("Before: position decides", fontsize=11)
         after.set_title("After: relevance decides", fontsize=11)
         before.set_ylabel("clicks per impression")
-        before.set_ylim(*ROOM)
+        before.set_ylim(bottom=0)
         for axes in (before, after):
             axes.set_xlabel("position")
             axes.set_xticks(places)

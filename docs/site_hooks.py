@@ -56,6 +56,9 @@ def on_nav(nav: Any, config: Any, files: Files) -> Any:
     return nav
 
 
+BEFORE = re.compile(r"(?<=</mi>|</mo>)(?=<mi>(?:log|ln|exp)</mi>)|(?<=</msub>)(?=<mi>(?:log|ln|exp)</mi>)")
+AFTER = re.compile(r"(?<=<mi>log</mi>)(?=<m(?!o))")
+SPACE = '<mspace width="0.17em"/>'
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 
 
@@ -63,10 +66,12 @@ def on_page_content(content: str, **_: Any) -> str:
     """Turn formulas into MathML, which browsers render without a script."""
     from latex2mathml.converter import convert
 
-    def drawn(found: re.Match[str]) -> str:
-        return convert(html.unescape(found[3]), display="inline" if found[2] == "(" else "block")
+    def as_mathml(found: re.Match[str]) -> str:
+        formula = re.sub(r"\\[lr]Vert", r"\\|", html.unescape(found[3]))  # the converter stretches those by the line
+        drawn = convert(formula, display="inline" if found[2] == "(" else "block")
+        return AFTER.sub(SPACE, BEFORE.sub(SPACE, drawn))
 
-    return FORMULA.sub(drawn, content)
+    return FORMULA.sub(as_mathml, content)
 
 
 def public_names() -> list[str]:
@@ -148,10 +153,10 @@ def option_table(method: Any) -> list[str]:
         inspect.getdoc(method.__init__) or ""
     )
     options = [
-        f"| `{entry.name}` | `{entry.default!r}` | {kind_name(entry.kind)} | {meanings[entry.name]} |"
+        f"| `{entry.name}` = `{entry.default!r}`<br>{kind_name(entry.kind)} | {meanings[entry.name]} |"
         for entry in hyper_parameters(method).values()
     ]
-    return ["| name | default | type | meaning |", "|---|---|---|---|", *options] if options else ["None of its own."]
+    return ["| name, default, type | meaning |", "|---|---|", *options] if options else ["None of its own."]
 
 
 def measured_text(name: str) -> list[str]:
@@ -183,7 +188,7 @@ SIMULATED = {
 def kind_name(kind: Any) -> str:
     """A type as a reader writes it."""
     text = kind.__name__ if isinstance(kind, type) else str(kind).replace("collections.abc.", "")
-    return f"`{text.replace('|', 'or')}`"
+    return text.replace("|", "or")
 
 
 def described_arguments(docstring: str) -> dict[str, str]:
@@ -211,7 +216,8 @@ ALSO_NEEDS = {
 
 def outside_page(path: Path) -> str:
     """A page of the repository's top, with its links into docs/ as the site has them."""
-    return path.read_text(encoding="utf-8").replace("](docs/", "](")
+    text = path.read_text(encoding="utf-8").replace("](docs/", "](")
+    return re.sub(r"^```python file=(\S+)", r'```python title="\1"', text, flags=re.MULTILINE)
 
 
 def notebook_page(path: Path) -> str:
@@ -239,21 +245,43 @@ def output_text(output: dict[str, Any]) -> str:
     return f"```text\n{''.join(data['text/plain']).rstrip()}\n```"
 
 
+GROUPS = {
+    "Your log": "ingest preview_ingest ClickLog read_log open_log write_log forget events judgements diagnose "
+    "estimate_propensities",
+    "Train and choose": "auto fit UnbiasedRanker compare Recipe Model save_model load_model weights",
+    "Rank, evaluate, serve": "rank evaluate metric paired_differences export explain",
+    "Day by day": "tune drift readout",
+    "Data and simulation": "load read_letor data_sets JudgedSet simulate shop FreshClicks ClickSource demo",
+    "Experiments": "reproduce TensorBoard MLflow",
+}
+
+
 def reference_page(names: list[str]) -> str:
-    """All public names, described by their docstrings."""
-    parts = ["# Python reference", "", "Everything below is an attribute of `unskew`.", ""]
-    for name in names:
-        parts += [f"::: unskew.{name}", ""]
-    return "\n".join([*parts, *registries()])
+    """All public names in groups: a table of what each does, then their docstrings."""
+    import unskew
+
+    listed = [name for group in GROUPS.values() for name in group.split()]
+    if set(listed) != set(names):
+        raise LookupError(f"put these into GROUPS, or take them out: {set(listed) ^ set(names)}")
+    parts = ["# API reference", "", "Everything below is an attribute of `unskew`, loaded when you first use it.", ""]
+    parts += ["| | name | |", "|---|---|---|"]
+    for title, group in GROUPS.items():
+        for number, name in enumerate(group.split()):
+            first = (inspect.getdoc(getattr(unskew, name)) or "").split("\n\n")[0].replace("\n", " ").replace("|", "or")
+            parts.append(f"| {title if not number else ''} | [`{name}`](#unskew.{name}) | {first} |")
+    parts.append("| Names | `METHODS`, `USERS`, `POLICIES`, `METRICS` | What you can name, [below](#names). |")
+    for name in listed:
+        parts += ["", f"::: unskew.{name}"]
+    return "\n".join([*parts, "", *registries()])
 
 
 def registries() -> list[str]:
     """The names that functions accept, from the dictionaries that hold them."""
     from unskew import METRICS, POLICIES, USERS
 
-    lines = ["## unskew.METHODS", "", "Methods by name: see [Methods](methods/index.md).", ""]
+    lines = ["## Names", "", "### unskew.METHODS", "", "Methods by name: see [Methods](methods/index.md).", ""]
     for title, known in {"unskew.USERS": USERS, "unskew.POLICIES": POLICIES}.items():
         rows = [f"| `{name}` | {(inspect.getdoc(part) or '').splitlines()[0]} |" for name, part in known.items()]
-        lines += [f"## {title}", "", "| name | |", "|---|---|", *rows, ""]
+        lines += [f"### {title}", "", "| name | |", "|---|---|", *rows, ""]
     metrics = ", ".join(f"`{name}`" for name in METRICS)
-    return [*lines, "## unskew.METRICS", "", f"Names for `metric`, with a cut-off such as `ndcg@10`: {metrics}.", ""]
+    return [*lines, "### unskew.METRICS", "", f"Names for `metric`, with a cut-off such as `ndcg@10`: {metrics}.", ""]

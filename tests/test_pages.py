@@ -1,12 +1,13 @@
 """Every command of every page is one that the command line accepts; commands with placeholders are run on small data.
 
-Pages whose blocks run as written are in `test_readme.py`, `test_guide.py`, `test_contributing.py`, `test_export.py` and
-`test_reproduce.py`.
+Pages whose blocks run as written are in the tests that `RUN_BY` names.
 """
 
+import ast
 import importlib.util
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +22,24 @@ from unskew.methods import METHODS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# The test that runs the Python and shell blocks of a page; a new page with such blocks belongs here.
+RUN_BY = {
+    "README.md": "test_readme.py",
+    "quickstart.md": "test_readme.py",
+    "propensities.md": "test_readme.py",
+    "diagnose.md": "test_readme.py",
+    "attention.md": "test_readme.py",
+    "guide.md": "test_guide.py",
+    "CONTRIBUTING.md": "test_contributing.py",
+    "serving.md": "serving/test_export.py",
+    "click_log.md": "data/test_log_files.py",
+    "experiments.md": "papers/test_reproduce.py",
+    "ingest.md": "test_pages.py",
+    "daily.md": "test_pages.py",
+    "selection.md": "test_pages.py",
+    "choosing.md": "test_pages.py",
+}
+NEEDS_A_CLUSTER = {"scale.md"}  # of Spark: its blocks must parse
 # Experiments take minutes: their names and options are checked below, and tests/papers runs them in small.
 NOT_RUN = {"reproduce"}
 FAST = {
@@ -51,6 +70,32 @@ def commands(page):
     indented = re.findall(r"^ {4}(unskew .*)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.M)
     lines = [line for block in fenced for line in block.replace("\\\n", " ").splitlines()] + indented
     return [line for line in lines if line.startswith("unskew ")]
+
+
+def code_blocks(page):
+    return re.findall(r"^```([^\n]*)\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def test_every_page_with_code_is_run_by_a_test():
+    with_code = {
+        page.name
+        for page in PAGES
+        if any(language.startswith("python") for language, _ in code_blocks(page)) or commands(page)
+    }
+    assert with_code - NEEDS_A_CLUSTER <= set(RUN_BY)
+    for page, test in RUN_BY.items():
+        assert page in (ROOT / "tests" / test).read_text(encoding="utf-8"), f"{test} does not run {page}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_of_a_page_parses_and_imports_what_exists(page):
+    for language, text in code_blocks(page):
+        if language == "toml":
+            tomllib.loads(text)
+        elif language.startswith("python"):
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("unskew"):
+                    exec(ast.unparse(node), {})
 
 
 def words_of(line):

@@ -19,7 +19,7 @@ from unskew.evaluation.evaluate import Evaluation, evaluate
 from unskew.fitting import fit
 from unskew.model import Model
 from unskew.recipe import Recipe
-from unskew.reporting.drawing import Drawn, line_figure
+from unskew.reporting.drawing import Drawn, interval_figure, line_figure
 from unskew.reporting.page import Section, write_report
 from unskew.reporting.sheets import Field, Sheet
 from unskew.simulation.policies import make_policy
@@ -31,6 +31,10 @@ from unskew.terminal import console, counting_progress, show_table, training_pro
 TRAINED = ("naive", "two_tower", "dla")
 PRODUCTION = "production"
 RANDOMIZED = 0.05  # share of the sessions that are shuffled, so that the bias can be estimated without a model
+BIAS = (
+    "Clicks per impression fall faster than examination, because the best documents are shown at the top. "
+    "Clicks divided by examination show relevance."
+)
 Rows = list[list[str]]
 
 
@@ -91,15 +95,23 @@ def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: in
     results |= {name: evaluate(model.ranker(), world.test) for name, model in models.items()}
     columns, table = _comparison(results)
     show_table("4. The rankers on judged test queries, which no training used", columns, table)
-    lead = f"{world.train!r}; {simulation.log!r}; {RANDOMIZED:.0%} of the sessions shuffled; seed {seed}."
+    lead = (
+        f"Simulated users click on {world.train.n_queries:,} queries of {data}: {simulation.log.sessions.sum():,.0f} "
+        f"sessions, {RANDOMIZED:.0%} of them shuffled, seed {seed}. Rankers learn from the clicks alone."
+    )
     sections = [
         Section(
             "Which ranker is best?",
             [_summary(results)],
-            figures=[_figure(curves)],
-            sheets=[_sheet("Judged test queries", columns, table)],
+            figures=[_gains(results)],
+            sheets=[_sheet("Rankers on judged test queries", columns, table)],
         ),
-        Section("The bias", sheets=[_sheet("Examination, relative to the top", ("position", *curves), bias)]),
+        Section(
+            "The bias",
+            [BIAS],
+            figures=[_figure(curves)],
+            sheets=[_sheet("Examination, relative to the top", ("position", *curves), bias)],
+        ),
         Section("Run it again", command=f"unskew demo --data {data} --seed {seed}"),
     ]
     write_report(out, "unskew demo: learning to rank from biased clicks", sections, lead)
@@ -149,7 +161,15 @@ def _summary(results: Mapping[str, Evaluation]) -> str:
     means = {name: result.mean("ndcg@10") for name, result in results.items()}
     best = max(means, key=lambda name: means[name])
     others = ", ".join(f"{name} {mean:.4f}" for name, mean in means.items() if name != best)
-    return f"{best} ranks best: {means[best]:.4f} ndcg@10 ({others})."
+    return f"{best} ranks best: nDCG@10 of {means[best]:.4f} on test queries with labels ({others})."
+
+
+def _gains(results: Mapping[str, Evaluation]) -> Drawn:
+    """What each trained ranker gains over production, with intervals over queries."""
+    against = paired_differences({name: result.values("ndcg@10") for name, result in results.items()}, PRODUCTION)
+    rows = [(row.name, row.difference, *row.difference_interval) for row in against if row.name != PRODUCTION]
+    figure = interval_figure(rows, "nDCG@10, difference from production")
+    return Drawn("gains", "Difference from production on test queries, with 95 % intervals over queries", figure)
 
 
 def _figure(curves: Mapping[str, NDArray[np.float64]]) -> Drawn:

@@ -115,5 +115,6 @@ def draw_intervals(
     if origin:
         axes.axvline(0.0, color="grey", linestyle="--")
     axes.set_yticks(range(len(rows)), [row[0] for row in reversed(rows)])
+    axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.set_xlabel(x_label)
     return axes

@@ -1,4 +1,4 @@
-"""The report of `auto`: the choice and the learned curve first, then the evidence and the methods that were tried."""
+"""The report of `auto`: the choice against production first, then the curve, the evidence and the methods tried."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from unskew.comparison.automatic import AutoVerdict
 from unskew.evaluation.criteria import CRITERIA
 from unskew.model import Model
-from unskew.reporting.drawing import Drawn, line_figure
+from unskew.reporting.drawing import Drawn, interval_figure, line_figure
 from unskew.reporting.page import Section, write_report
 from unskew.reporting.sheets import NOTHING, Field, Sheet
 
@@ -19,11 +19,12 @@ def write_auto(found: AutoVerdict, place: Path, log: str, command: str, model: M
         model: the chosen model, whose examination curves are drawn.
     """
     curves = None if model is None else curve_figure(model)
+    against = production_figure(found)
     sections = [
         Section(
             f"Choice: {found.method}",
             [f"{found.method}: {found.reason}.", found.against_production],
-            figures=[] if curves is None else [curves],
+            figures=[figure for figure in (against, curves) if figure is not None],
         ),
         *([Section("How to be more certain", found.surer)] if found.surer else []),
         Section("What the log can tell", [*found.log, *([found.coupling] if found.coupling else [])]),
@@ -31,6 +32,19 @@ def write_auto(found: AutoVerdict, place: Path, log: str, command: str, model: M
         Section("Run it again", command=command),
     ]
     return write_report(place, "A ranker chosen without labels", sections, f"Log: {log}.")
+
+
+def production_figure(found: AutoVerdict) -> Drawn | None:
+    """The choice against production by each criterion that could compare them; None if none could."""
+    rivals = [one for one in found.standings if one.difference is not None]
+    if not rivals:
+        return None
+    rows = [
+        (CRITERIA[name].title, one.difference or 0.0, one.least, one.most)
+        for name, one in zip(found.criteria, rivals, strict=True)
+    ]
+    title = f"{found.method} against production on queries that did not choose it, with 95 % intervals over queries"
+    return Drawn("production", title, interval_figure(rows, "difference from production"))
 
 
 def curve_figure(model: Model) -> Drawn | None:

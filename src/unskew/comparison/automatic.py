@@ -69,7 +69,8 @@ class AutoVerdict:
     coupling: str = ""
     tried: tuple[Advice, ...] = ()
     means: dict[str, dict[str, float]] = field(default_factory=dict)  # method -> criterion, on the queries that choose
-    standings: tuple[Standing, ...] = ()
+    standings: tuple[Standing, ...] = ()  # production and the choice, criterion by criterion
+    criteria: tuple[str, ...] = ()  # the criteria of these standings
     surer: tuple[str, ...] = ()  # what to log or randomize
 
     @property
@@ -267,6 +268,7 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> tuple[AutoVerdict
         tried=tuple(entry for entry in told.methods if entry.method in choosing),
         means=_means(choosing, case.choosing),
         standings=tuple(entry for name in found.criteria for entry in (found.by_criterion or {})[name]),
+        criteria=found.criteria,
         surer=tuple(surer),
     ), case
 

@@ -10,6 +10,7 @@ OUT/provenance.json      the experiment with all its settings, grid sizes, versi
 from __future__ import annotations
 
 import json
+import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from unskew.comparison.against_production import PRODUCTION, Outlook
 from unskew.comparison.plan import Group
 from unskew.comparison.provenance import grid_points, write_provenance
 from unskew.comparison.run import Fresh, Progress, Result, Results, run_plan
-from unskew.comparison.settings import Experiment
+from unskew.comparison.settings import Entry, Experiment
 from unskew.comparison.tasks import Task, versions
 from unskew.data.files import new_file, write_text
 from unskew.display import Displayed, Screen, draw_intervals
@@ -214,12 +215,17 @@ def _facts(experiment: Experiment, data: str, results: Results, chosen_by: str) 
     if experiment.methods:
         facts |= {
             "training": options_text(experiment.training),
-            "methods": ", ".join(f"{entry.label} ({entry.method})" for entry in experiment.methods),
+            "methods": ", ".join(map(_name, experiment.methods)),
             "chosen by": chosen_by or f"{experiment.metric} on validation queries, first repetition",
             "seeds": ", ".join(map(str, seeds)),
             "time per training": f"{np.median(seconds):.1f} s (median of {len(seconds)})" if seconds else NOTHING,
         }
     return {name: value for name, value in facts.items() if value}
+
+
+def _name(entry: Entry) -> str:
+    """The label of a method, and its name where that is another."""
+    return entry.label if entry.label == entry.method else f"{entry.label} ({entry.method})"
 
 
 def _settings_text(experiment: Experiment) -> str:
@@ -293,6 +299,9 @@ def writable(folder: Path) -> Path:
 
 
 def command_text(verb: str, subject: str, **options: object) -> str:
-    """A command as it is typed."""
-    words = [f"--{name} {value}" for name, value in options.items() if value is not None]
+    """A command as it is typed; an option with a list of values is repeated."""
+    words = []
+    for name, value in options.items():
+        values = value if isinstance(value, list) else [value]
+        words += [f"--{name.replace('_', '-')} {shlex.quote(str(each))}" for each in values if each is not None]
     return " ".join(["unskew", verb, subject, *words])

@@ -132,8 +132,23 @@ def compare(
         *plan(experiment, path.name, seeds, own),
         *(_fixed_group(name, task, experiment, path.name, {**own, **more}) for name, (task, more) in outside.items()),
     ]
+    tried = grids or {}
     command = command_text(
-        "compare", str(log), methods=",".join([*labels, *others]), validate=validate, test=test, seeds=seeds, out=out
+        "compare",
+        str(log),
+        methods=",".join([*labels, *others]),
+        scores=[f"{name}={file}" for name, file in (scores or {}).items()],
+        validate=validate,
+        test=test,
+        judged=judged,
+        grid=[f"{label}.{name}={_values(each)}" for label, grid in tried.items() for name, each in grid.items()],
+        grade=[f"{kind}={weight}" for kind, weight in ((options or {}).get("grade") or {}).items()],
+        set=[f"{name}={_values(value)}" for name, value in (options or {}).items() if name not in weights],
+        criterion=criterion,
+        production=production,
+        held_out=None if held_out == HELD_OUT or test is not None else held_out,
+        seeds=seeds,
+        out=out,
     )
     folder = writable(Path(out))
     return run_experiment(
@@ -148,6 +163,11 @@ def compare(
         fresh=fresh,
         progress=progress,
     )
+
+
+def _values(value: object) -> str:
+    """An option, or the values of a grid, as `--set` and `--grid` take them."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _which(path: Path, said: str | None) -> OptionTable:

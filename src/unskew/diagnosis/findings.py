@@ -212,7 +212,7 @@ def _about_logger(diagnosis: Diagnosis) -> list[Finding]:
         found.append(_refused("logging policy", strength))
     else:
         text = f"{strength.word}: {strength.gain:+.0%} discounted relevance compared with a random order"
-        text += f"; relevance falls to {strength.relevance[-1]:.2f} at the last position"
+        text += f"; relevance {strength.relevance[-1]:.2f} at the last position, relative to the first"
         found.append(Finding("logging policy", text))
     if not isinstance(diagnosis.shuffled, Refusal):
         mixed = diagnosis.shuffled

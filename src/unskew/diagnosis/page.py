@@ -13,7 +13,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from unskew.diagnosis.advice import CANNOT, DOUBTFUL, TRAIN, TRY
+from unskew.diagnosis.advice import CANNOT, DOUBTFUL, TRAIN, TRY, Advice
 from unskew.diagnosis.assemble import Diagnosis, Refusal
 from unskew.diagnosis.estimators.click_rank import ClickRank
 from unskew.diagnosis.estimators.curve import Curve
@@ -47,7 +47,7 @@ def write_diagnosis(diagnosis: Diagnosis, path: str | Path, name: str, command: 
         Section("Verdict", list(judged.lines), figures=[first]),
         Section("What the log says", facts={found.question: found.answer for found in findings(diagnosis)}),
         *(
-            Section(title, facts={entry.method: entry.reason for entry in judged.methods if entry.word == word})
+            Section(title, facts=_by_reason([entry for entry in judged.methods if entry.word == word]))
             for word, title in TITLES.items()
             if any(entry.word == word for entry in judged.methods)
         ),
@@ -63,7 +63,16 @@ def write_diagnosis(diagnosis: Diagnosis, path: str | Path, name: str, command: 
         *_refusal_section(diagnosis),
         Section("Run it again", command=command),
     ]
-    return write_report(path, f"Diagnosis of {name}", sections, f"{diagnosis.log!r}.")
+    about = repr(diagnosis.log).removeprefix("ClickLog(").removesuffix(")")
+    return write_report(path, f"Diagnosis of {name}", sections, f"{about}.")
+
+
+def _by_reason(entries: Sequence[Advice]) -> dict[str, str]:
+    """Methods with the same reason as one entry."""
+    methods: dict[str, list[str]] = {}
+    for entry in entries:
+        methods.setdefault(entry.reason, []).append(entry.method)
+    return {", ".join(names): reason for reason, names in methods.items()}
 
 
 def position_rows(diagnosis: Diagnosis) -> tuple[tuple[str, ...], list[list[str]]]:

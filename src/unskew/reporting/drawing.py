@@ -42,6 +42,8 @@ STYLE: Any = {  # matplotlib wants its own kind of keys
     "svg.hashsalt": "unskew",  # the same figure gives the same file
 }
 WIDTH, HEIGHT = 6.4, 3.6
+NARROW = 5.2  # inches: with its legend below, still readable on a phone
+LEGEND_COLUMNS = 3
 UNDATED: dict[str, Any] = {
     "svg": {"Date": None},
     "png": None,
@@ -85,7 +87,8 @@ def line_figure(
 ) -> Figure:
     """Lines of (x, y) with shaded bands of (low, high); references are drawn in grey without a marker."""
     with matplotlib.rc_context(STYLE):
-        figure, axes = new_figure()
+        figure = Figure(figsize=(NARROW, HEIGHT), layout="constrained")
+        axes = figure.add_subplot()
         for number, (label, (x, y)) in enumerate(lines.items()):
             axes.plot(x, y, label=label, **look(number))
             if bands and label in bands:
@@ -94,6 +97,8 @@ def line_figure(
             axes.plot(x, y, label=label, color=TRUTH, linestyle=DASHES[number % len(DASHES)], linewidth=2.5, alpha=0.6)
         if all(float(place).is_integer() for x, _ in lines.values() for place in x):
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # no position 1.5
+        if y_label.startswith("examination"):  # a share: its height is read from 0
+            axes.set_ylim(bottom=0)
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         _legend(figure, axes)
@@ -103,7 +108,7 @@ def line_figure(
 def interval_figure(rows: Sequence[tuple[str, float, float | None, float | None]], x_label: str) -> Figure:
     """One line per (label, value, low, high), with a mark at 0."""
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH, 1.1 + 0.32 * len(rows)), layout="constrained")
+        figure = Figure(figsize=(NARROW, 1.1 + 0.32 * len(rows)), layout="constrained")
         draw_intervals(rows, x_label, figure.add_subplot())
         return figure
 
@@ -150,7 +155,9 @@ def look(number: int) -> dict[str, Any]:
 
 def _legend(figure: Figure, axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper", fontsize=8, handlelength=3)
+    if len(labels) > 1:  # one line is named by its axis
+        columns = min(LEGEND_COLUMNS, len(labels))
+        figure.legend(handles, labels, loc="outside lower center", fontsize=8, handlelength=3, ncols=columns)
 
 
 def _for_page(svg: str, title: str, name: str) -> str:
