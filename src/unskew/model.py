@@ -128,7 +128,32 @@ class Model(Displayed):
             )
         if self.others:
             raise ValueError(f"{self.name} is an average of rankers, and predicts no clicks: take one of its methods")
-        return predict_clicks(self.method, self.encode(log))
+        return predict_clicks(self.method, self.encode(self._with_known_levels(log)))
+
+    def _with_known_levels(self, log: ClickLog) -> ClickLog:
+        """The log with the levels of its bias columns numbered as in training."""
+        bias = dict(log.bias)
+        for name, levels in self.problem.bias.items():
+            if name not in bias or (bias[name].levels is None) != (levels is None):
+                kind = "numbers" if levels is None else "levels"
+                raise ValueError(
+                    f"the model was trained with {kind} in the bias column '{name}', and the log has none: ingest it "
+                    f"with --bias {name}"
+                )
+            column = bias[name]
+            if levels is None or column.levels is None or column.levels == levels:
+                continue
+            numbers = np.array([levels.index(level) if level in levels else -1 for level in column.levels])
+            values = numbers[column.values]
+            shown = values if values.ndim == 1 else values[log.mask]
+            if (shown < 0).any():
+                unknown = ", ".join(level for level in column.levels if level not in levels)
+                raise ValueError(
+                    f"{unknown}: not among the levels of the bias column '{name}' that the model was trained with "
+                    f"({', '.join(levels)}): leave these sessions out, or train on a log that has them"
+                )
+            bias[name] = replace(column, values=values.clip(min=0).astype(column.values.dtype))
+        return replace(log, bias=bias)
 
     def examination(self, level: str | None = None) -> NDArray[np.float64] | None:
         """The learned examination curve relative to the top position; None if the method has none.

@@ -64,6 +64,34 @@ def test_a_model_without_a_ranker_is_evaluated_but_does_not_rank(place):
     assert "rctr does not tell documents apart" in result.output + str(result.exception)
 
 
+def test_levels_of_a_bias_column_are_those_of_training_whatever_their_order(place):
+    """Phones click lower positions less; a log of phones alone numbers its levels anew."""
+    rng = np.random.default_rng(0)
+    phone = np.repeat(rng.random(400) < 0.5, 3)
+    rates = np.where(phone[:, None], (0.5, 0.1, 0.02), (0.5, 0.4, 0.3))
+    columns = {
+        "session": np.repeat(np.arange(400), 3),
+        "query": ["q"] * 1200,
+        "document": np.tile(np.arange(3), 400),
+        "position": np.tile(np.arange(3), 400),
+        "click": (rng.random(1200) < rates[np.arange(1200), np.tile(np.arange(3), 400)]).astype(int),
+        "device": np.where(phone, "phone", "desk"),
+    }
+    table = pa.table(columns)
+    phones = table.filter(pa.array(phone))
+    unknown = phones.set_column(5, "device", pa.array(["tv"] * len(phones)))
+    for name, rows in {"all": table, "phones": phones, "tv": unknown}.items():
+        write_log(ClickLog.from_table(rows, features=(), bias=["device"]), place / name)
+    write_log(ClickLog.from_table(table.drop(["device"]), features=()), place / "none")
+    run("train", place / "all", "--method", "rctr", "--out", place / "model", "--quiet")
+    found = json.loads(run("evaluate", place / "model", place / "phones", "--json"))
+    assert found["positions"][2]["predicted click rate"] < 0.1
+    for name, message in {"tv": "tv: not among the levels", "none": "bias column 'device'"}.items():
+        result = CliRunner().invoke(app, ["evaluate", str(place / "model"), str(place / name)])
+        assert result.exit_code != 0
+        assert message in " ".join((result.output + str(result.exception)).split())
+
+
 def test_click_models_are_compared_on_a_public_log_by_its_name(tmp_path, monkeypatch):
     monkeypatch.setenv("UNSKEW_DATA", str(tmp_path))
     (tmp_path / "sogou-mouse").mkdir()
@@ -75,7 +103,9 @@ def test_click_models_are_compared_on_a_public_log_by_its_name(tmp_path, monkeyp
     ]
     for name in ("train_data", "test_data"):
         (tmp_path / "sogou-mouse" / name).write_text("\n".join(pages) + "\n")
-    options = ("--methods", "pbm,ubm", "--seeds", 1, "--jobs", 1, "--out", tmp_path / "out", "--quiet")
+    options = ("--methods", "rctr,pbm,ubm", "--seeds", 1, "--jobs", 1, "--out", tmp_path / "out", "--quiet")
     out = run("compare", "sogou-mouse@train", *options)
     assert "pbm" in out
-    assert "perplexity" in (tmp_path / "out" / "criteria.md").read_text()
+    rows = (tmp_path / "out" / "criteria.md").read_text().splitlines()
+    measured = next(row for row in rows if row.startswith("| conditional perplexity"))
+    assert measured.count(" ± ") == 3  # rctr has no ranker, but predicts clicks

@@ -96,13 +96,17 @@ def make_case(log: ClickLog, share: float = HELD_OUT, *, choosing: bool = False)
 
 def contender_of(model: Model, held_out: HeldOut) -> Contender:
     """A trained model as criteria see it."""
-    ranker = model.ranker()
+    if model.method.has_ranker:
+        ranker = model.ranker()
+        scores, of_all = held_out.score(ranker), held_out.score(ranker, "all")
+    else:  # it predicts clicks, and every document is as good as any other
+        scores = of_all = np.zeros(len(held_out.log.features))
     if model.trees is not None or model.others:  # the method predicts clicks with a network that does not rank alone
-        return Contender(held_out.score(ranker), held_out.score(ranker, "all"))
+        return Contender(scores, of_all)
     log = model.encode(held_out.log)
     return Contender(
-        scores=held_out.score(ranker),
-        scores_of_all=held_out.score(ranker, "all"),
+        scores=scores,
+        scores_of_all=of_all,
         click_model=model.method.click_model,
         log_likelihood=list_log_likelihood(model.method, log),
         pattern_likelihood=pattern_log_likelihood(model.method, log),

@@ -107,12 +107,14 @@ class ClickPrediction:
         return rates
 
     def summary(self) -> dict[str, Estimate]:
+        """Everything that can be measured: without a click there is no calibration."""
+        calibration = {"predicted / observed clicks": self.calibration()} if self.clicks.any() else {}
         return {
             "log-likelihood per impression": self.per_impression(),
             "log-likelihood per page": self.per_page(),
             "perplexity": self.perplexity(),
             "conditional perplexity": self.perplexity(conditional=True),
-            "predicted / observed clicks": self.calibration(),
+            **calibration,
         }
 
     def _surprise(self, place: int, conditional: bool) -> tuple[float | None, Vector]:
