@@ -82,7 +82,7 @@ def test_odd_features_give_a_ranker_too(spoil, n_queries):
 
 
 @pytest.mark.parametrize("n_queries", [5, 60])
-@pytest.mark.filterwarnings("ignore:every list has one document:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:every list has only one document:RuntimeWarning")
 def test_one_document_per_list_gives_a_ranker_too(n_queries):
     X, clicks, group = rows(n_queries, n_documents=1)
     with pytest.warns(RuntimeWarning, match="naive: "):
@@ -133,4 +133,4 @@ def test_train_without_a_method_is_auto_and_writes_a_model_in_any_case(tmp_path)
     again = ["train", str(tmp_path / "log"), "--validate", "0.4", "--out", str(tmp_path / "other"), *small]
     done = CliRunner().invoke(app, again)
     assert done.exit_code == 0, done.output
-    assert "dla is trained, because auto cannot use --validate" in done.stderr
+    assert "training dla, because auto cannot use --validate" in done.stderr

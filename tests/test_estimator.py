@@ -129,7 +129,7 @@ def test_a_click_log_goes_in(log, world):
     ("arguments", "message"),
     [
         ({"group": [4] * 29}, "group sizes add up to 116, X has 120 rows"),
-        ({}, "pass group .* or query"),
+        ({}, "pass either group .* or query"),
         ({"group": [4] * 30, "position": np.tile([1, 2, 3, 4], 30)}, "does the log count from 1"),
         ({"group": [4] * 30, "position": np.zeros(120)}, "two documents at position 0"),
         ({"group": [4] * 30, "sessions": [1] * 7}, "one per list .30. or one per row .120."),
@@ -191,7 +191,7 @@ def test_missing_and_extra_columns_are_told_apart_by_name(rows, change, message)
 def test_text_in_columns_without_names_is_refused(rows):
     X, clicks, group, _ = rows
     table = pd.DataFrame(X).assign(**{"3": "x"}).rename(columns={"3": 3})
-    with pytest.raises(ValueError, match="column '3' of X holds text: give the columns names"):
+    with pytest.raises(ValueError, match="column '3' of X holds text: use text as column names"):
         UnbiasedRanker(**FAST).fit(table, clicks, group)
 
 
@@ -257,7 +257,7 @@ def test_missing_features_are_filled_and_those_that_are_new_are_counted(rows):
 def test_predicting_with_other_features_is_refused(rows):
     X, clicks, group, _ = rows
     ranker = UnbiasedRanker("naive", **FAST).fit(X, clicks, group)
-    with pytest.raises(ValueError, match="X has 2 features, the ranker was fitted on 3"):
+    with pytest.raises(ValueError, match="X has 2 features, but the ranker was fitted on 3"):
         ranker.predict(X[:, :2])
     assert ranker.predict(X[:0]).shape == (0,)
 
@@ -342,7 +342,7 @@ def test_a_new_brand_is_ranked_and_numbers_in_place_of_text_are_refused():
     X, clicks = brands(lambda table: table)
     ranker = UnbiasedRanker("naive", steps=2, hidden=(4,)).fit(X, clicks, group=[3] * 60, progress=False)
     assert np.isfinite(ranker.predict(X.assign(brand="zenith"))).all()
-    with pytest.raises(ValueError, match="'brand' holds double: the ranker was fitted on text there, such as 'acme'"):
+    with pytest.raises(ValueError, match="'brand' holds double, but the ranker was fitted on text, such as 'acme'"):
         ranker.predict(X.assign(brand=1.5))
 
 

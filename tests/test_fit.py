@@ -39,7 +39,7 @@ def test_the_ranker_takes_raw_features(log, world):
 
 
 def test_a_log_without_features_has_nothing_to_rank_by(log):
-    with pytest.raises(ValueError, match="naive ranks by features, and there are none: add feature columns"):
+    with pytest.raises(ValueError, match="naive ranks by features, and the log has none: add feature columns"):
         fit(Recipe.of("naive", **FAST), replace(log, features=log.features[:, :0], feature_names=()))
 
 
@@ -59,13 +59,13 @@ def test_ipw_refuses_a_log_without_interventions():
 
 def test_a_log_without_any_click_is_refused():
     silent = ClickLog.from_arrays(np.eye(4), [0, 0, 0, 0], group=[2, 2])
-    with pytest.raises(ValueError, match="the log has no click: there is nothing to learn from"):
+    with pytest.raises(ValueError, match="the log has no clicks: there is nothing to learn from"):
         fit(Recipe.of("naive", **FAST), silent)
 
 
 def test_lists_of_one_document_are_warned_of():
     log = ClickLog.from_arrays(np.eye(4), [1, 0, 0, 1], group=[1, 1, 1, 1])
-    with pytest.warns(RuntimeWarning, match="every list has one document"):
+    with pytest.warns(RuntimeWarning, match="every list has only one document"):
         fit(Recipe.of("naive", **FAST), log)
 
 

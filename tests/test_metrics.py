@@ -268,12 +268,12 @@ def test_case_does_not_matter_and_a_metric_is_its_own_name():
     ("text", "message"),
     [
         ("ncdg@10", "unknown metric 'ncdg': use one of ndcg, ndcg_linear, dcg, dcg_linear, err, arp, mrr, ap, p,"),
-        ("ndcg@", "cannot read 'ndcg@' as a metric: write name@cutoff"),
-        ("ndcg@ten", "cannot read"),
+        ("ndcg@", "'ndcg@' is not a metric: write name@cutoff"),
+        ("ndcg@ten", "is not a metric"),
         ("ap(rel=2)", "write name@cutoff, such as .*'ap\\(relevant=2\\)'"),
-        ("ndcg@0", "a cut-off starts at 1"),
+        ("ndcg@0", "the cut-off must be 1 or more"),
         ("p", "write 'p@10'"),
-        ("ndcg(relevant=2)@5", "'ndcg' does not take relevant, only mrr, ap, p do"),
+        ("ndcg(relevant=2)@5", "'ndcg' has no option relevant; only mrr, ap, p do"),
         ("err(max_grade=0)", "must be above 0"),
     ],
 )
@@ -299,7 +299,7 @@ def test_a_grade_that_is_none_is_named(wrong):
 
 
 def test_a_grade_above_the_highest_of_err_asks_for_it():
-    with pytest.raises(ValueError, match=r"'err@3' takes grades up to 4, but there is a grade 5: .*max_grade=5"):
+    with pytest.raises(ValueError, match=r"'err@3' takes grades up to 4, but the data have a grade 5: .*max_grade=5"):
         in_order("err@3", [5, 0])
 
 

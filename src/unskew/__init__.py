@@ -1,6 +1,6 @@
 """unskew: learning to rank from biased clicks.
 
-The public names. Each is loaded when it is first used, so that `import unskew` costs no more than Python itself.
+The public names. Each is loaded when it is first used, so that `import unskew` takes almost no time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-# Where each name is defined: the imports above, for Python itself.
+# The module of each public name: the imports above, but at run time.
 PLACES = {
     "ClickLog": "data.clicks.click_log",
     "ClickSource": "data.clicks.source",

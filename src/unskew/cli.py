@@ -91,7 +91,7 @@ class LazyGroup(TyperGroup):
     """A group that knows the names and help of its commands, and imports a command when it is called."""
 
     def main(self, *args: Any, **options: Any) -> Any:
-        """Run a command. If memory does not suffice to import it, report that in one line too."""
+        """Run a command. If there is too little memory to import it, report that in one line too."""
         try:
             return super().main(*args, **options)
         except (MemoryError, ImportError) as error:

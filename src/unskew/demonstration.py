@@ -44,7 +44,7 @@ class Demonstration(dict[str, Evaluation], Displayed):
     __repr__ = Displayed.__repr__
 
     def to_table(self) -> pa.Table:
-        """One row per ranker and metric, as evaluations have them."""
+        """One row per ranker and metric, as in `Evaluation.to_table`."""
         tables = [
             found.to_table().add_column(0, "ranker", pa.array([name] * len(found.to_table()), pa.string()))
             for name, found in self.items()
@@ -141,7 +141,7 @@ def _bias_rows(curves: Mapping[str, NDArray[np.float64]], n_positions: int) -> R
 
 
 def _comparison(results: Mapping[str, Evaluation]) -> tuple[tuple[str, ...], Rows]:
-    """Metrics of all rankers, and what they gain over plain clicks."""
+    """Metrics of all rankers, and their gain over training on raw clicks."""
     against = paired_differences({name: result.values("ndcg@10") for name, result in results.items()}, "naive")
     metrics = list(results["naive"].per_query)
     rows = [
@@ -157,7 +157,7 @@ def _comparison(results: Mapping[str, Evaluation]) -> tuple[tuple[str, ...], Row
 
 
 def _summary(results: Mapping[str, Evaluation]) -> str:
-    """The best ranker, against plain clicks and production, in one sentence."""
+    """One sentence: the best ranker, compared with raw clicks and production."""
     means = {name: result.mean("ndcg@10") for name, result in results.items()}
     best = max(means, key=lambda name: means[name])
     others = ", ".join(f"{name} {mean:.4f}" for name, mean in means.items() if name != best)

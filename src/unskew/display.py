@@ -1,4 +1,4 @@
-"""Display: what a result says of itself, as text, as HTML in notebooks, and as a table."""
+"""Display: how a result describes itself, as text, as HTML in notebooks, and as a table."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MOST_ROWS = 20  # a result fits on one screen
+MOST_ROWS = 20  # so that a result fits on one screen
 CELL = 'style="text-align:{};padding:0 0.8em 0 0"'
 
 
 @dataclass(frozen=True)
 class Screen:
-    """One screen of a result: a title, a table where it has one, and sentences."""
+    """One screen of a result: a title, a table if it has one, and notes."""
 
     title: str
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
     notes: Sequence[str] = ()
-    left: int = 1  # columns of text; the others are numbers
-    n_rows: int | None = None  # in all, where `rows` are the first of many
+    left: int = 1  # number of text columns; the others are numbers
+    n_rows: int | None = None  # total number of rows, if `rows` holds only the first
 
     def text(self) -> str:
         """Aligned plain text."""
@@ -56,11 +56,11 @@ class Screen:
 
     def _left_out(self) -> list[str]:
         more = (len(self.rows) if self.n_rows is None else self.n_rows) - min(len(self.rows), MOST_ROWS)
-        return [f"… and {more:,} more rows: to_table() has all"] if more > 0 else []
+        return [f"… and {more:,} more rows; to_table() returns all of them"] if more > 0 else []
 
 
 class OnScreen:
-    """A result that says what it is on one screen, as text and in notebooks."""
+    """A result that describes itself on one screen, as text and in notebooks."""
 
     def screen(self) -> Screen:
         raise NotImplementedError
@@ -73,7 +73,7 @@ class OnScreen:
 
 
 class Displayed(OnScreen):
-    """A result that also gives its numbers as a table."""
+    """A result that also returns its numbers as a table."""
 
     def to_table(self) -> pa.Table:
         raise NotImplementedError
@@ -84,7 +84,7 @@ class Displayed(OnScreen):
 
 
 def rows_table(rows: Sequence[Any], kind: type) -> pa.Table:
-    """A table of dataclasses of this kind: a row each, a column for each field, also if there are none."""
+    """A table of dataclass instances of this kind: one row each, one column per field, even without rows."""
     import pyarrow as pa
 
     return pa.table({entry.name: pa.array([getattr(row, entry.name) for row in rows]) for entry in fields(kind)})
@@ -102,10 +102,10 @@ def new_axes(ax: Any = None) -> Any:
 def draw_intervals(
     rows: Sequence[tuple[str, float, float | None, float | None]], x_label: str, ax: Any = None, *, origin: bool = True
 ) -> Any:
-    """Numbers with intervals, one line for each (label, value, low, high), the first at the top.
+    """Plot numbers with intervals, one line per (label, value, low, high), the first at the top.
 
     Args:
-        origin: draw a line at 0, where there is no difference.
+        origin: draw a line at 0, which means no difference.
     """
     axes = new_axes(ax)
     for place, (_, value, low, high) in enumerate(reversed(rows)):

@@ -1,6 +1,6 @@
-"""Random numbers by key: a row of a global batch draws the same numbers, whichever process it is in.
+"""Random numbers by key: a row of a global batch draws the same numbers in whichever process it is.
 
-A key is hashed (SplitMix64) together with a salt that is drawn once from torch's own stream. So what a row draws does
+A key is hashed (SplitMix64) together with a salt that is drawn once from torch's own stream. So the draws of a row do
 not change with the number of processes, the other rows of the batch, or its padding.
 """
 
@@ -19,7 +19,7 @@ def new_salt() -> Tensor:
 
 
 def uniform(salt: Tensor, *keys: Tensor) -> Tensor:
-    """A number from 0 to below 1 for each key, or tuple of keys that are broadcast together, float64.
+    """One float64 in [0, 1) per key, or per tuple of keys that are broadcast together.
 
     >>> uniform(torch.tensor(1), torch.tensor([5, 6, 5])).unique().numel()
     2
@@ -37,5 +37,5 @@ def _mixed(state: Tensor) -> Tensor:
 
 
 def _shifted(state: Tensor, shift: int) -> Tensor:
-    """Without the sign."""
+    """A logical right shift: the sign bit is not extended."""
     return (state >> shift) & ((1 << (64 - shift)) - 1)

@@ -37,9 +37,9 @@ class UnbiasedRanker(BaseEstimator):
     `ranker.set_fit_request(query=True, position=True).set_score_request(query=True)` and, as splitter, `GroupKFold`.
 
     Args:
-        method: name of a method; `unskew methods` lists them. "auto", the default, chooses one by held-out clicks, at
-            the cost of all that it tries (at most six trainings), and warns where the ranker is not known to be better
-            than production. A name, such as "dla", trains once.
+        method: name of a method; `unskew methods` lists them. "auto", the default, chooses one by held-out clicks,
+            which takes up to six trainings, and warns if the ranker is not known to be better than production.
+            A name, such as "dla", trains once.
         seed: random seed; the same seed gives the same ranker.
         hyper_parameters: of the method (`max_weight=10`), of training (`steps`, `learning_rate`, `patience`, …), of the
             network (`hidden`, `network="linear"`, …), and `transform`.
@@ -112,11 +112,11 @@ class UnbiasedRanker(BaseEstimator):
             intervention: the intervention that changed the order ("shuffle", …, or "none"), per row or list.
             interventions: a log with randomized or swapped rankings, for methods that need one; default: the lists that
                 `intervention` marks.
-            eval_set: `(X, grades, group)` of judged queries, or a JudgedSet, to choose the best state by. "auto" has no
-                use for it, nor for `interventions` and `watch`: with one of them it trains `dla`, and says so.
+            eval_set: `(X, grades, group)` of judged queries, or a JudgedSet, to choose the best state by. "auto" cannot
+                use it, nor `interventions` and `watch`: with one of them it trains `dla` and warns.
             eval_group: the group sizes if `eval_set` is `[(X, grades)]` as in LightGBM: `[group]`.
-            progress: False for no bar, or a function that is called with a `Report` on the way; of "auto", with
-                trainings done and trainings in all.
+            progress: False for no bar, or a function that receives a `Report`; with "auto", the number of finished
+                and of all trainings.
             watch: a callable that receives every step and every validation of a named method.
         """
         if isinstance(X, ClickLog | Simulation | str | Path):
@@ -170,16 +170,16 @@ class UnbiasedRanker(BaseEstimator):
         return evaluate(self.model_.ranker(), judged, ("ndcg@10",), undefined="skip").mean("ndcg@10")
 
     def _matrix(self, X: Any) -> NDArray[np.float32]:
-        """Features of documents to be ranked, in the order of training."""
+        """Features of the documents to rank, in the order of training."""
         check_is_fitted(self, "model_")
         matrix = _features(X, tuple(getattr(self, "feature_names_in_", ())), self.model_.categories)
         if matrix.shape[1] != self.n_features_in_:
-            raise ValueError(f"X has {matrix.shape[1]} features, the ranker was fitted on {self.n_features_in_}")
+            raise ValueError(f"X has {matrix.shape[1]} features, but the ranker was fitted on {self.n_features_in_}")
         self._count_missing(matrix)
         return matrix
 
     def _count_missing(self, matrix: NDArray[np.float32]) -> None:
-        """Say which columns lack values for the first time: there the ranker guesses."""
+        """Warn of columns that have missing values but had none in training: there the ranker guesses."""
         missing = np.isnan(matrix).sum(axis=0)
         missing[missing_in_training(self.model_.transform) or []] = 0
         if missing.any():
@@ -211,7 +211,7 @@ def _features(X: Any, fitted: tuple[str, ...], categories: Mapping[str, tuple[st
     extra = [name for name in names if name not in fitted]
     if missing:
         raise ValueError(
-            f"X lacks {listed(missing)}, which the ranker was fitted on"
+            f"X does not have {listed(missing)}, which the ranker was fitted on"
             + (f"; it has {listed(extra)} instead" if extra else "")
         )
     if extra:
@@ -224,7 +224,7 @@ def _features(X: Any, fitted: tuple[str, ...], categories: Mapping[str, tuple[st
 def _judged(eval_set: Any, eval_group: Any, log: ClickLog) -> JudgedSet:
     if isinstance(eval_set, JudgedSet):
         return eval_set
-    if isinstance(eval_set, list) and len(eval_set) == 1:  # as LightGBM takes it
+    if isinstance(eval_set, list) and len(eval_set) == 1:  # LightGBM's form
         eval_set = eval_set[0]
     if eval_group is not None and isinstance(eval_set, tuple) and len(eval_set) == 2 and len(eval_group) == 1:
         eval_set = (*eval_set, eval_group[0])

@@ -1,7 +1,7 @@
 """Fit: a method's name, a log and settings become a fitted model.
 
-The one assembly behind command line, estimator and experiments: it fits the feature transform, builds the problem,
-estimates what a method asks for, runs the stages, and gives a ranker that takes raw features.
+The command line, the estimator and the experiments all train through this module: it fits the feature transform, builds
+the problem, estimates what a method asks for, runs the stages, and returns a ranker that takes raw features.
 """
 
 from __future__ import annotations
@@ -69,13 +69,14 @@ def fit(
     Args:
         log: clicks to learn from, in memory or, from `open_log`, read shard by shard; or a source that gives the
             lists of each step, such as `FreshClicks`.
-        judged: judged queries to learn from, for methods that do.
+        judged: judged queries to learn from, for methods that use them.
         interventions: a log with randomized or swapped rankings, for methods that need one; default: those of `log`.
         validate: judged queries, or a share of the log's queries to hold out; None: keep the last state.
-            (A log from `from_arrays` has a query for each list: put showings of one list together, or they part.)
+            (A log from `from_arrays` has one query per list. Merge repeated showings of a list into one row with
+            counts; otherwise the split may separate them.)
         checkpoint: file for checkpoints; an existing one is resumed.
-        start: a model of the same method and features whose weights, curves and transform training begins with.
-        watch: told every step and every validation, see `training.watching`.
+        start: a model of the same method and features; training starts from its weights, curves and transform.
+        watch: a callable that receives every step and every validation, see `training.watching`.
     """
     steps: ClickSource | None = None
     if isinstance(log, ClickSource):
@@ -117,7 +118,7 @@ def fit(
     settings = recipe.settings if start is None else recipe.settings.restarted(validated=criterion is not None)
     history = train(method, logs, settings, criterion, progress, checkpoint, same, watch)
     once(lambda: _finish(method, logs), method)
-    method.to("cpu")  # where the transform is, and where saved models stand
+    method.to("cpu")  # the transform is there, and models are saved from there
     trees = _trees(recipe, method, learning, names, feedback) if recipe.ranker == "trees" else None
     model = Model(
         recipe=replace(recipe, hyper_parameters=hyper),
@@ -136,7 +137,7 @@ def fit(
 
 
 def _watch_order(model: Model, clicks: Source | None, log: ClickLog | LogFolder | None) -> None:
-    """Warn of a ranker that reverses what was shown."""
+    """Warn of a ranker that reverses the order shown in the log."""
     if isinstance(clicks, ShardBatches) and isinstance(log, LogFolder):
         clicks = clicks.prepare(next(iter(log.shards())))
     if not isinstance(clicks, ClickLog) or not model.method.has_ranker or model.method.uses_ids or not is_first():
@@ -148,16 +149,17 @@ def _watch_order(model: Model, clicks: Source | None, log: ClickLog | LogFolder 
 
 
 def _check_fixed(recipe: Recipe, validate: JudgedSet | float | None, start: Model | None) -> None:
-    """Refuse what needs a log that is there as a whole."""
+    """Refuse options that need a fixed log, when clicks are drawn afresh in every step."""
     method = recipe.method_class
     missing = [name for name in method.estimated if recipe.hyper_parameters.get(name) is None]
     if missing:
         raise ValueError(f"{missing[0]} are estimated from a fixed log: pass {missing[0]}=, or simulate a log")
     if method.prepare is not Method.prepare or method.finish is not Method.finish or recipe.ranker == "trees":
-        raise ValueError(f"{recipe.method} looks at a log as a whole: simulate one, it cannot learn from fresh clicks")
+        raise ValueError(f"{recipe.method} needs a whole log and cannot learn from fresh clicks: simulate a log")
     if isinstance(validate, Real) or start is not None:
         raise ValueError(
-            "fresh clicks cannot be held out or start from a model: validate on judged data, or not at all"
+            "fresh clicks cannot be held out, and training on them cannot start from a model: leave out start, and "
+            "validate on judged data or not at all"
         )
 
 
@@ -236,7 +238,7 @@ def _transformed_sources(
     elif log is not None:
         clicks = prepared(log)
         if not clicks.n_clicks:
-            raise ValueError(f"{feedback}: there is no such event in the log, and nothing to learn from")
+            raise ValueError(f"{feedback}: the log has no such event, so there is nothing to learn from")
         logs["clicks"] = clicks
         if interventions is None and clicks.interventions is not None and (clicks.interventions.values > 0).any():
             logs["interventions"] = clicks.intervened()
@@ -269,7 +271,7 @@ def _check_features(recipe: Recipe, n_features: int) -> None:
     if not n_features and not recipe.method_class.takes_ids:
         able = [name for name, entry in METHODS.items() if entry.takes_ids and entry.has_ranker]
         raise ValueError(
-            f"{recipe.method} ranks by features, and there are none: add feature columns to the log (unskew ingest "
+            f"{recipe.method} ranks by features, and the log has none: add feature columns to the log (unskew ingest "
             f"--features), or train a click model, which learns documents by their ids: {', '.join(able)}"
         )
 
@@ -278,11 +280,11 @@ def _check_sources(recipe: Recipe, log: ClickLog | LogFolder | None, judged: Jud
     if log is not None and not log.n_sessions:
         raise ValueError("the log is empty: there is nothing to learn from")
     if log is not None and not log.n_clicks:
-        raise ValueError("the log has no click: there is nothing to learn from. Check the click column.")
+        raise ValueError("the log has no clicks: there is nothing to learn from. Check the click column.")
     compares = not recipe.method_class.takes_ids
     if compares and isinstance(log, ClickLog) and log.mask.sum(axis=1).max() < 2:
         warnings.warn(
-            "every list has one document: most methods learn by comparing documents of a list, and find nothing",
+            "every list has only one document: most methods compare the documents of a list, and learn nothing here",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -290,15 +292,15 @@ def _check_sources(recipe: Recipe, log: ClickLog | LogFolder | None, judged: Jud
     if context and recipe.network.kind == "linear" and recipe.ranker == "network":
         warnings.warn(
             f"a linear ranker cannot use context ({', '.join(context)}): it adds the same to every document of a list. "
-            "Choose another network, or make features of document and context together",
+            "Choose another network, or add features that combine document and context",
             RuntimeWarning,
             stacklevel=3,
         )
     graded = log.about["graded"] if isinstance(log, LogFolder) else log is not None and log.graded
     if graded and recipe.method_class.counts_only:
         raise ValueError(
-            f"{recipe.method} takes clicks of 0 and 1, but the log holds graded feedback: "
-            "choose dla, two_tower, ipw or naive"
+            f"{recipe.method} takes clicks of 0 and 1, but the log holds graded feedback: choose dla, two_tower, ipw "
+            "or naive"
         )
     if log is None and recipe.method_class.learns_from == "clicks":
         raise ValueError(f"{recipe.method} learns from clicks: pass a click log")
@@ -342,7 +344,9 @@ def _estimate_propensities(log: ClickLog, problem: Problem, hyper: Mapping[str, 
             ) from error
     levels = problem.bias.get(by)
     if levels is None:
-        raise ValueError(f"by='{by}' is not a bias column with levels; there are: {', '.join(problem.bias) or 'none'}")
+        raise ValueError(
+            f"by='{by}' is not a bias column with levels; choose from: {', '.join(problem.bias) or 'none'}"
+        )
     return propensity_matrix(estimate_by(log, by, estimator, n_bootstrap=0), levels, problem.n_positions).tolist()
 
 
@@ -350,7 +354,7 @@ ESTIMATES: dict[str, Callable[[ClickLog, Problem, Mapping[str, Any]], Any]] = {"
 
 
 def _with_estimates(recipe: Recipe, log: ClickLog | LogFolder | None, problem: Problem) -> dict[str, Any]:
-    """Hyper-parameters, with those that the method wants estimated filled in."""
+    """Hyper-parameters, including those that are estimated from the log for the method."""
     hyper = dict(recipe.hyper_parameters)
     for name in recipe.method_class.estimated:
         if hyper.get(name) is None and log is not None:
@@ -390,14 +394,14 @@ def _summary(
         if log.first_shown is not None and len(log.first_shown):
             ends = np.array([log.first_shown.min(), log.first_shown.max()]).astype("datetime64[us]")
             summary["first_list"], summary["last_list"] = (str(time.astype("datetime64[s]")) for time in ends)
-        summary["never_shown"] = np.flatnonzero(shown == 0).tolist()  # positions: a learned curve means nothing there
+        summary["never_shown"] = np.flatnonzero(shown == 0).tolist()  # positions where a learned curve means nothing
     if judged is not None:
         summary |= {"judged_queries": judged.n_queries}
     return summary
 
 
 def _checksum(logs: Mapping[str, Source]) -> dict[str, float]:
-    """A number that other features would change."""
+    """Sums that change if the features change."""
     return {
         name: float(source.features.sum(dtype=np.float64))
         for name, source in logs.items()

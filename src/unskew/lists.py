@@ -1,11 +1,11 @@
-"""Lists: padded tensors of documents, the currency of the package.
+"""Lists: padded tensors of documents, the data type that all parts of the package exchange.
 
 A batch of lists is `[batch, docs, features]` with a boolean mask `[batch, docs]` that is False where a list has
 ended. No value of a feature, grade or click ever means "padding". Clicks and grades live in different types, so
 that a method for clicks cannot see a label by accident.
 
-Most lists of a query show the same documents in another order. A batch of them knows its distinct documents, and
-`lists.apply(network)` runs a network of single documents once for each of them.
+Most lists of a query show the same documents in another order. A batch knows its distinct documents, and
+`lists.apply(network)` runs a pointwise network once per distinct document.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-MOST_PLACES = 1 << 24  # of a list, so that no two places of a batch have the same key
+MOST_PLACES = 1 << 24  # limit on the length of a list, so that no two places of a batch have the same key
 Outputs = TypeVar("Outputs", Tensor, tuple[Tensor, ...])
 
 
@@ -36,11 +36,11 @@ class ListNetwork(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Distinct:
-    """The feature rows of a batch, each once, and which of them stands where."""
+    """The distinct feature rows of a batch, and which of them is at which place."""
 
-    rows: Tensor  # [rows, features] float32; the last is 0 and stands for padding, if there is any
-    places: Tensor  # [batch, docs] int64, numbers of rows
-    keys: Tensor | None = None  # [rows] int64, what a row is, in whatever batch; None: its number
+    rows: Tensor  # [rows, features] float32; if there is padding, the last row is 0 and stands for it
+    places: Tensor  # [batch, docs] int64, row numbers
+    keys: Tensor | None = None  # [rows] int64, the same for a row in every batch; None: the row number
 
     @property
     def row_keys(self) -> Tensor:
@@ -53,12 +53,12 @@ class Distinct:
         return self.spread(self.rows)
 
     def spread(self, values: Outputs) -> Outputs:
-        """Values of rows `[rows, …]`, or several of them, where the rows stand, `[batch, docs, …]`."""
+        """Copy values of rows `[rows, …]`, or several such tensors, to the places of the rows, `[batch, docs, …]`."""
         if isinstance(values, tuple):
             return tuple(self.spread(part) for part in values)
         if values.ndim == 1:
             return values.index_select(0, self.places.flatten()).view(self.places.shape)
-        # Not by index: the gradient of that adds row by row.
+        # Not by indexing: its gradient adds row by row, which is slow.
         return F.embedding(self.places, values.flatten(1)).view(*self.places.shape, *values.shape[1:])
 
     def to(self, device: torch.device | str) -> Distinct:
@@ -70,10 +70,10 @@ class Distinct:
 class Lists:
     """Documents to be ranked."""
 
-    features: Tensor  # [batch, docs, features] float32; given as None they are read from `distinct` when asked for
+    features: Tensor  # [batch, docs, features] float32; if None, computed from `distinct` on first use
     mask: Tensor  # [batch, docs] bool; False = padding
     codes: Tensor | None = field(default=None, kw_only=True)  # [batch, docs, 3] int64, see data.clicks.vocabulary
-    distinct: Distinct | None = field(default=None, kw_only=True)  # None: every place is a row of its own
+    distinct: Distinct | None = field(default=None, kw_only=True)  # None: every place has its own row
 
     def __post_init__(self) -> None:
         if self.distinct is None:
@@ -81,7 +81,7 @@ class Lists:
         if self.features is None:
             object.__delattr__(self, "features")
         elif self.features is not vars(self.distinct).get("features"):
-            object.__setattr__(self, "distinct", None)  # other features: nothing is known of their rows
+            object.__setattr__(self, "distinct", None)  # the features are not those of `distinct`
 
     if not TYPE_CHECKING:
 
@@ -91,13 +91,13 @@ class Lists:
             raise AttributeError(f"{type(self).__name__} has no {name}")
 
     def apply(self, network: Callable[[Tensor, Tensor], Outputs], *, pointwise: bool | None = None) -> Outputs:
-        """What a network gives for each document, `[batch, docs, …]`: scores, vectors, or several of these.
+        """The output of a network for each document, `[batch, docs, …]`: scores, vectors, or several of these.
 
-        A pointwise network runs once for each distinct document, any other on the lists.
+        A pointwise network runs once per distinct document, any other network on the lists.
 
         Args:
             network: called with features and mask.
-            pointwise: whether it sees one document at a time; default: its attribute of this name.
+            pointwise: whether the network sees one document at a time; default: its attribute `pointwise`.
         """
         if self.distinct is None or not (cast(ListNetwork, network).pointwise if pointwise is None else pointwise):
             return network(self.features, self.mask)
@@ -106,7 +106,7 @@ class Lists:
         return self.distinct.spread(_first(network(rows, everything)))
 
     def per_document(self, layers: Callable[[Tensor], Outputs]) -> Outputs:
-        """The same of layers that take features `[…, features]` and no mask."""
+        """The same for layers that take features `[…, features]` and no mask."""
         return layers(self.features) if self.distinct is None else self.distinct.spread(layers(self.distinct.rows))
 
     @property
@@ -146,10 +146,10 @@ class ClickedLists(Lists):
     sessions: Tensor  # [batch] float32
     bias: Mapping[str, Tensor] = field(default_factory=dict)  # name -> [batch, docs]; int64 levels or float32
     policy_scores: Tensor | None = None  # [batch, docs] float32, of the ranker that showed the list
-    seen: Tensor | None = None  # [batch, docs] float32, sessions in which a look at it was recorded
-    seen_sessions: Tensor | None = None  # [batch] float32, sessions in which looks were recorded
+    seen: Tensor | None = None  # [batch, docs] float32, sessions in which its examination was recorded
+    seen_sessions: Tensor | None = None  # [batch] float32, sessions that recorded examination
     pairs: Tensor | None = None  # [batch, docs, docs]: sessions in which i was clicked and j was not
-    keys: Tensor | None = None  # [batch] int64, which row of the global batch it is; None: its number
+    keys: Tensor | None = None  # [batch] int64, the row's number in the global batch; None: its number here
 
     @property
     def row_keys(self) -> Tensor:
@@ -158,7 +158,7 @@ class ClickedLists(Lists):
 
     @property
     def place_keys(self) -> Tensor:
-        """The same of each place of the rows, `[batch · docs]`."""
+        """The random keys of the places of the rows, `[batch · docs]`."""
         places = torch.arange(self.n_docs, device=self.mask.device)
         return (self.row_keys.unsqueeze(-1) * MOST_PLACES + places).flatten()
 
@@ -219,7 +219,7 @@ def _widened(lists: ClickedLists, n_docs: int) -> ClickedLists:
 
 
 def _distinct(lists: ClickedLists) -> Distinct:
-    """The rows of lists; where none is known to be in two places, each place has its own."""
+    """The distinct rows of lists; if repeats are not known, each place has its own row."""
     if lists.distinct is not None:
         return lists.distinct
     n_places = lists.n_lists * lists.n_docs
@@ -231,14 +231,14 @@ def _first(values: Outputs) -> Outputs:
 
 
 def shared_tensor(array: NDArray) -> Tensor:
-    """A tensor on the array's memory, to be read only: behind it may be a file that is mapped read-only."""
+    """A tensor that shares the array's memory. Only read it: the memory may be a read-only mapped file."""
     whole = np.ascontiguousarray(array)
     _, read_only = whole.__array_interface__["data"]
     return torch.from_numpy(np.asarray(_Unlocked(whole)) if read_only else whole)
 
 
 class _Unlocked:
-    """The memory of a read-only array, kept alive: torch warns of such arrays, whatever is done with them."""
+    """The memory of a read-only array, kept alive. torch warns about such arrays even if nobody writes to them."""
 
     def __init__(self, array: NDArray):
         self.array = array

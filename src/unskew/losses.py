@@ -1,7 +1,7 @@
 r"""Losses: pure functions of scores and counted clicks, each a sum over sessions.
 
 Scores are `[batch, docs]`, targets are clicks summed over the sessions of a row, mask is False in padding. The
-training loop divides by the number of sessions of the batch, nobody else does. $s$ are scores, $c$ clicks, $n$
+training loop divides by the number of sessions of the batch; nothing else does. $s$ are scores, $c$ clicks, $n$
 sessions; document 1 is the top of the list.
 """
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-LARGEST_EXPONENT = 30.0  # e^30 is 1e13: a weight beyond that is an overflow in the making, not information
+LARGEST_EXPONENT = 30.0  # e^30 is 1e13: a larger weight leads to overflow and carries no information
 
 
 def log_shares(scores: Tensor, mask: Tensor) -> Tensor:
@@ -82,5 +82,5 @@ def _softmax_of_all(scores: Tensor, targets: Tensor, sessions: Tensor, mask: Ten
     return softmax(scores, targets, mask)
 
 
-# Linear in the target: an unbiased estimate of it gives an unbiased gradient: (scores, targets, sessions, mask).
+# Losses (scores, targets, sessions, mask) that are linear in the target: an unbiased target gives an unbiased gradient.
 LINEAR_IN_TARGET = {"softmax": _softmax_of_all, "squared": squared}

@@ -1,24 +1,24 @@
 r"""Metrics: how good an order of documents is, one value per query.
 
-`metric("ndcg@10")` gives a metric, `str` prints it back, and `metric(...)(scores, grades, mask)` gives one float64 a
-list. `measure` computes several metrics from one sort. Conventions, the same for all of them:
+`metric("ndcg@10")` returns a metric, `str` prints it back, and `metric(...)(scores, grades, mask)` returns one float64
+per list. `measure` computes several metrics from one sort. Conventions, the same for all of them:
 
 * **Gain.** `ndcg` and `dcg` gain $2^y - 1$, `ndcg_linear` and `dcg_linear` gain $y$; the discount is
   $1 / \log_2(1 + \text{rank})$. `mrr`, `ap` and `p` call a document relevant from grade 1 on; `ap(relevant=2)`
-  moves that. `err` takes grades up to 4; `err(max_grade=2)@10` moves that, and a higher grade is an error.
-  `rbp` has a patience of 0.8, and `rbp(patience=0.5)` moves that.
-* **Cut-off.** `@k` looks at the first k documents. A list shorter than k is not skipped: `p@k` divides by k, and an
-  ideal list for `ndcg@k` is as long as it is. `ap@k` divides by all relevant documents, as trec_eval does.
+  changes that. `err` takes grades up to 4; `err(max_grade=2)@10` changes that, and a higher grade is an error.
+  `rbp` has a patience of 0.8; `rbp(patience=0.5)` changes that.
+* **Cut-off.** `@k` looks at the first k documents. A list shorter than k is not skipped: `p@k` divides by k, and the
+  ideal list of `ndcg@k` is as short as the list. `ap@k` divides by all relevant documents, as trec_eval does.
   In `arp@k` every document below k counts as if it was at k + 1, so that pushing a relevant document out of the top
   never helps. (Dropping it from both sums instead, as some programs do, rewards exactly that.)
 * **Ties.** The value is the exact mean over all orders of documents with equal scores. So it does not depend on the
-  order in a file, which often follows the grades, and a scorer that says the same for all gets what chance gets.
-* **No relevant document** (an empty list too): the value is 0.0, never NaN, and `Metric.defined` is False there.
+  order in a file, which often follows the grades, and a constant scorer gets the value of a random order.
+* **No relevant document** (or an empty list): the value is 0.0, never NaN, and `Metric.defined` is False.
   A mean should leave such queries out, as `unskew.evaluation.evaluate` does by default.
 * **Shown or not.** `ndcg@10:shown` looks only at the documents that the logging policy showed, `ndcg@10:never_shown` at
-  the others: is a ranker that learned from ten of a hundred candidates any good on the ninety? Both need to be told
-  which documents those are (`shown` of `evaluate`).
-* **Padding** never counts, whatever is in it. Scores that are not finite are an error.
+  the others: is a ranker that learned from ten of a hundred candidates any good on the other ninety? Both need the
+  shown documents (argument `shown` of `evaluate`).
+* **Padding** never counts, whatever its values. Scores that are not finite are an error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Scored = Callable[[Tensor, Tensor, Tensor], Tensor]  # scores, grades, mask [bat
 
 
 class Measured(NamedTuple):
-    """Values of one metric and the lists that have something to find."""
+    """Values of one metric, and the lists on which it is defined."""
 
     values: Tensor  # [batch] float64; 0.0 where not defined
     defined: Tensor  # [batch] bool; False = no relevant document
@@ -58,8 +58,8 @@ class Metric:
     cutoff: int | None = None
     max_grade: float | None = None  # err only; None = 4
     relevant: float | None = None  # mrr, ap, p only: the lowest grade that is relevant; None = 1
-    patience: float | None = None  # rbp only: chance to look at the next document; None = 0.8
-    outside: Scored | None = field(default=None, repr=False)  # a function of your own, where it is none of METRICS
+    patience: float | None = None  # rbp only: probability of continuing to the next document; None = 0.8
+    outside: Scored | None = field(default=None, repr=False)  # your own function, if the metric is not in METRICS
     among: str | None = None  # "shown" or "never_shown"; None = all documents
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class Metric:
         if self.name not in METRICS:
             raise ValueError(f"unknown metric '{self.name}': use one of {', '.join(METRICS)}, such as 'ndcg@10'")
         if self.cutoff is not None and self.cutoff < 1:
-            raise ValueError(f"'{self.name}@{self.cutoff}' looks at no document: a cut-off starts at 1")
+            raise ValueError(f"'{self.name}@{self.cutoff}' looks at no document: the cut-off must be 1 or more")
         if self.cutoff is None and self.name == "p":
             raise ValueError("precision needs a cut-off: write 'p@10'")
         if self.patience is not None and not self.patience < 1:
@@ -77,12 +77,12 @@ class Metric:
             value = getattr(self, option)
             if value is not None and option != METRICS[self.name].option:
                 able = ", ".join(name for name, definition in METRICS.items() if definition.option == option)
-                raise ValueError(f"'{self.name}' does not take {option}, only {able} do")
+                raise ValueError(f"'{self.name}' has no option {option}; only {able} do")
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{option} of '{self.name}' must be above 0, got {value}")
 
     def __call__(self, scores: Tensor, grades: Tensor, mask: Tensor) -> Tensor:
-        """The value of each list `[batch]`, 0.0 where `defined` is False; gradients do not pass."""
+        """The value of each list `[batch]`, 0.0 where `defined` is False; it has no gradient."""
         return measure([self], scores, grades, mask)[str(self)].values
 
     def defined(self, grades: Tensor, mask: Tensor) -> Tensor:
@@ -131,7 +131,8 @@ def metric(text: str | Metric | Scored) -> Metric:
     `evaluate` takes the same texts.
 
     A function of your own, `(scores, grades, mask) -> values [batch]`, is a metric too, and so is a class with such a
-    `__call__`. Its name is `name`, else that of the function; `higher_is_better = False` turns it round.
+    `__call__`. Its name is its attribute `name`, otherwise that of the function; set `higher_is_better = False` if a
+    lower value is better.
 
     >>> import unskew
     >>> str(unskew.metric("NDCG@10")), unskew.metric("arp").higher_is_better
@@ -142,16 +143,16 @@ def metric(text: str | Metric | Scored) -> Metric:
     if not isinstance(text, str):
         return _outside(text)
     form = FORM.fullmatch(text.strip().lower())
-    if form is None or form["name"] not in METRICS:  # looking for packages takes time
+    if form is None or form["name"] not in METRICS:  # entry points last: finding packages takes time
         for entry in entry_points(group=GROUPS["metric"], name=text.strip()):
             return _outside(entry.load(), text.strip())
     if form is None or form["option"] not in (None, "max_grade", "relevant", "patience"):
         raise ValueError(
-            f"cannot read '{text}' as a metric: write name@cutoff, such as 'ndcg@10', 'err(max_grade=2)@5' or "
+            f"'{text}' is not a metric: write name@cutoff, such as 'ndcg@10', 'err(max_grade=2)@5' or "
             f"'ap(relevant=2)'; names are {', '.join(METRICS)}"
         )
     if form["among"] not in (None, *AMONG):
-        raise ValueError(f"cannot read '{text}' as a metric: after the colon stands one of {', '.join(AMONG)}")
+        raise ValueError(f"'{text}' is not a metric: after the colon, write one of {', '.join(AMONG)}")
     options: dict[str, Any] = {form["option"]: float(form["value"])} if form["option"] else {}
     options["among"] = form["among"]
     return Metric(form["name"], int(form["cutoff"]) if form["cutoff"] else None, **options)
@@ -173,7 +174,7 @@ def measure(metrics: Iterable[str | Metric], scores: Tensor, grades: Tensor, mas
 
 
 def _outside(part: Any, name: str = "") -> Metric:
-    """A function, a class or an instance of somebody as a metric."""
+    """A metric from a user's function, class or instance."""
     function = part() if isinstance(part, type) else part
     if not callable(function):
         raise ValueError(
@@ -186,7 +187,7 @@ def _outside(part: Any, name: str = "") -> Metric:
 def _checked(values: Tensor, entry: Metric, n_lists: int) -> Tensor:
     if values.shape != (n_lists,) or not bool(values.isfinite().all()):
         raise ValueError(
-            f"metric '{entry}' must give one finite value per list, [{n_lists}], got {tuple(values.shape)}"
+            f"metric '{entry}' must return one finite value per list, shape [{n_lists}], got {tuple(values.shape)}"
         )
     return values.double()
 
@@ -264,7 +265,7 @@ def _ap(ranking: Ranking, metric: Metric) -> Tensor:
 
 
 def _mrr(ranking: Ranking, metric: Metric) -> Tensor:
-    """One over the rank of the first relevant document, 0 if it stands below k."""
+    """One over the rank of the first relevant document, 0 if it is below k."""
 
     def in_ties(relevant: Tensor, ties: Ties) -> Tensor:
         # After j fruitless documents of a group of n, the next is one of its r relevant ones with chance r / (n - j).
@@ -287,8 +288,8 @@ def _err(ranking: Ranking, metric: Metric) -> Tensor:
     max_grade = metric.max_grade or DEFAULT_MAX_GRADE
     if (highest := _highest(ranking)) > max_grade:
         raise ValueError(
-            f"'{metric}' takes grades up to {max_grade:g}, but there is a grade {highest:g}: "
-            f"say what the highest possible grade is, as in 'err(max_grade={math.ceil(highest)})@10'"
+            f"'{metric}' takes grades up to {max_grade:g}, but the data have a grade {highest:g}: "
+            f"set the highest possible grade, as in 'err(max_grade={math.ceil(highest)})@10'"
         )
     passes = 1 - _exponential(ranking.top(metric.cutoff)) / 2**max_grade
     width = min(metric.cutoff or passes.shape[1], passes.shape[1])
@@ -299,9 +300,9 @@ def _err(ranking: Ranking, metric: Metric) -> Tensor:
 def _tied_survival(passes: Tensor, ties: Ties, width: int) -> Tensor:
     """Expected product of `passes` [tied, docs] down to each of the first `width` ranks.
 
-    Down to the end of a group the product does not depend on the order in it. After m of a group's n documents it is
-    the mean of all products of m of them, built up document by document: a mean over m of n documents leaves out the
-    last one in (n - m) of n cases.
+    At the end of a group the product does not depend on the order within it. After m of a group's n documents it is the
+    mean of all products of m of them, built up document by document: the last document is missing from a fraction
+    (n - m) / n of these products.
     """
     survival = passes.cumprod(-1)
     before = torch.nn.functional.pad(survival, (1, 0), value=1.0)[:, :-1].gather(1, ties.first)
@@ -323,7 +324,7 @@ def _tied_survival(passes: Tensor, ties: Ties, width: int) -> Tensor:
 
 
 def _expected_reciprocal(survival: Tensor, ranking: Ranking) -> Tensor:
-    """Mean of one over the rank where a reader stops, who is still reading after each rank with chance `survival`."""
+    """Expected reciprocal of the rank where a reader stops; `survival` is the probability of reading past each rank."""
     stopping = torch.nn.functional.pad(survival, (1, 0), value=1.0)[:, :-1] - survival
     return stopping @ (1 / ranking.ranks[: survival.shape[1]])
 
@@ -337,7 +338,7 @@ def _relevance(ranking: Ranking, metric: Metric) -> Tensor:
 
 
 def _divide(values: Tensor, by: Tensor) -> Tensor:
-    """A quotient that is 0 / 1 where nothing is relevant."""
+    """A quotient that is 0 where nothing is relevant."""
     return values / by.where(by > 0, 1.0)
 
 

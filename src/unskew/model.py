@@ -29,7 +29,7 @@ from unskew.networks.trees import TreesRanker, from_lightgbm
 from unskew.recipe import Recipe
 from unskew.training.history import History
 
-COUNTED = ("lists", "sessions", "clicks", "judged_queries")  # of what a model was trained on
+COUNTED = ("lists", "sessions", "clicks", "judged_queries")  # counts in `trained_on`
 
 
 class ModelRanker(Ranker):
@@ -80,10 +80,10 @@ class Model(Displayed):
     feature_names: tuple[str, ...] = ()
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # vocabularies of the training data
     trained_on: Mapping[str, Any] = field(default_factory=dict)
-    vocabulary: Vocabulary | None = None  # the documents that it knows by their ids; None: it goes by features
-    trees: str | None = None  # LightGBM's text of the trees that rank instead of the method's network
-    others: tuple[Member, ...] = ()  # where it is an average of rankers: all but the first
-    weights: tuple[float, ...] = ()  # of the rankers in their average, the first included
+    vocabulary: Vocabulary | None = None  # documents known by their ids; None: the model uses features only
+    trees: str | None = None  # trees in LightGBM's text format that rank instead of the method's network
+    others: tuple[Member, ...] = ()  # of an average of rankers: all but the first
+    weights: tuple[float, ...] = ()  # of the rankers in an average, including the first
 
     def ranker(self) -> ModelRanker:
         """The ranker, on raw features."""
@@ -96,7 +96,7 @@ class Model(Displayed):
 
     @property
     def name(self) -> str:
-        """The method, or those of an average."""
+        """The method, or the methods of an average."""
         return " + ".join([self.recipe.method, *(member.recipe.method for member in self.others)])
 
     @cached_property
@@ -123,11 +123,11 @@ class Model(Displayed):
         """How well the model predicts the clicks of a log: likelihood, perplexity, calibration."""
         if self.n_features != log.n_inputs:
             raise ValueError(
-                f"the log has {log.n_inputs} features, the model was trained on {self.n_features}: "
+                f"the log has {log.n_inputs} features, but the model was trained on {self.n_features}: "
                 "evaluate on a log with the same features"
             )
         if self.others:
-            raise ValueError(f"{self.name} is an average of rankers, and predicts no clicks: take one of its methods")
+            raise ValueError(f"{self.name} is an average of rankers and predicts no clicks: use one of its methods")
         return predict_clicks(self.method, self.encode(self._with_known_levels(log)))
 
     def _with_known_levels(self, log: ClickLog) -> ClickLog:
@@ -168,8 +168,8 @@ class Model(Displayed):
             method = self.method.at_level(column, (self.problem.bias[column] or ()).index(name))
             if method is None:
                 raise ValueError(
-                    f"{self.recipe.method} has one curve for all levels of '{column}': train dla, two_tower, pbm "
-                    "or ipw (by={column}) for a curve per level"
+                    f"{self.recipe.method} has one curve for all levels of '{column}': for a curve per level, train "
+                    f"dla, two_tower, pbm or ipw (with by={column})"
                 )
         assert method is not None
         curve = method.examination()
@@ -188,7 +188,7 @@ class Model(Displayed):
         found = [pair for pair in known if text in ("=".join(pair), pair[1])]
         if len(found) != 1:
             names = ", ".join("=".join(pair) for pair in known) or "none: the log had no bias column with levels"
-            raise ValueError(f"'{text}' names {len(found)} levels of bias columns; there are: {names}")
+            raise ValueError(f"'{text}' matches {len(found)} levels of bias columns; known levels: {names}")
         return found[0]
 
     def to_table(self) -> pa.Table:

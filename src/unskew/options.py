@@ -1,12 +1,12 @@
-"""Options: the one checker of their names, types and ranges.
+"""Options: the one place that checks their names, types and ranges.
 
-What an option may be is in the signature or the dataclass that takes it, as an annotation:
+Annotations in a signature or a dataclass say which values an option accepts:
 
 >>> check(0.0, Annotated[float, Limits(above=0)] | None, "learning_rate")
 Traceback (most recent call last):
 ValueError: learning_rate must be a number above 0, or none, got 0.0
 
-An annotation that says more than numbers, texts, lists and tables is left to the part itself.
+Annotations other than numbers, text, lists and tables are not checked here; the part checks them itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Limits:
     least: float = -math.inf
     most: float = math.inf
     above: float = -math.inf
-    words: str = ""  # in place of those made from the numbers
+    words: str = ""  # a description that replaces the generated one
 
     def hold(self, value: Any) -> bool:
         return self.least <= value <= self.most and value > self.above
@@ -44,12 +44,12 @@ class Limits:
 
 
 class NotEmpty:
-    """A list that holds something."""
+    """A list with at least one entry."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """An argument that may be set by name."""
+    """An argument that can be set by name."""
 
     name: str
     kind: Any
@@ -64,7 +64,7 @@ def options_of(part: Callable[..., Any], *, keyword_only: bool = False) -> dict[
     """The options of a class or a function, read from its signature.
 
     Args:
-        keyword_only: leave out what can be passed by place.
+        keyword_only: leave out arguments that can be passed by position.
     """
     signature = inspect.signature(part)
     hints = _hints(part.__init__ if inspect.isclass(part) and not is_dataclass(part) else part)
@@ -82,13 +82,13 @@ def unknown_name(given: Iterable[str], known: Iterable[str]) -> str | None:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """A hint at a name that looks alike, as the end of a sentence; empty if there is none."""
+    """A "did you mean" hint to end a sentence with; empty if no name is similar."""
     found = difflib.get_close_matches(name, list(known), n=1)
     return f" (did you mean '{found[0]}'?)" if found else ""
 
 
 def check(value: Any, kind: Any, where: str) -> Any:
-    """The value as Python's own numbers and lists, or a refusal that says what it must be."""
+    """The value as plain Python numbers and lists, or an error that says what it must be."""
     value = plain(value)
     if not fits(value, kind):
         raise ValueError(f"{where} must be {described(kind)}, got {value!r}")
@@ -96,7 +96,7 @@ def check(value: Any, kind: Any, where: str) -> Any:
 
 
 def build(kind: type[T], table: Any, where: str) -> T:
-    """A dataclass from a table of a file, field by field; keys that are not known are refused."""
+    """A dataclass from a table in a file, field by field; unknown keys are refused."""
     if not isinstance(table, dict):
         raise ValueError(f"{where} must be a table, got {table!r}")
     hints = _hints(kind)
@@ -106,7 +106,7 @@ def build(kind: type[T], table: Any, where: str) -> T:
         raise ValueError(f"{where}: unknown key '{unknown}'{near(unknown, entries)}, known: {', '.join(entries)}")
     for name, entry in entries.items():
         if entry.default is MISSING and entry.default_factory is MISSING and name not in table:
-            raise ValueError(f"{where} lacks '{name}'")
+            raise ValueError(f"{where}: '{name}' is missing")
     return kind(**{name: _built(hints[name], value, name, f"{where}, {name}") for name, value in table.items()})
 
 
@@ -128,7 +128,7 @@ def _built(kind: Any, value: Any, name: str, where: str) -> Any:
 
 
 def fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of this kind, as an annotation says it."""
+    """Whether a value matches an annotation."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         rules = [rule for rule in inner[1:] if isinstance(rule, Limits)]
@@ -147,7 +147,7 @@ def fits(value: Any, kind: Any) -> bool:
     if kind in (int, float):
         number = isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool)
         return number and math.isfinite(value)
-    return isinstance(value, kind) if kind in SINGULAR else True  # others are the part's own to check
+    return isinstance(value, kind) if kind in SINGULAR else True  # the part checks other kinds itself
 
 
 def described(kind: Any, *, several: bool = False) -> str:
@@ -174,14 +174,14 @@ def described(kind: Any, *, several: bool = False) -> str:
 
 
 def plain(value: Any) -> Any:
-    """The same as Python's own numbers and lists: numpy's and torch's cannot be written as JSON."""
+    """The same value as plain Python numbers and lists, which JSON can hold, unlike those of numpy and torch."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return [plain(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def parse_grades(text: str) -> dict[str, float]:
-    """Weights by kind of event, of a text.
+    """Parse weights by event type.
 
     >>> parse_grades("click=1,add_to_cart=3,purchase=5")
     {'click': 1.0, 'add_to_cart': 3.0, 'purchase': 5.0}
@@ -203,7 +203,7 @@ def _empty_words(kind: Any) -> str:
 
 
 def _hints(part: Any) -> dict[str, Any]:
-    """Annotations; empty where a name in them cannot be found, such as one for type checkers alone."""
+    """Annotations; empty if a name in them cannot be resolved, such as one imported only for type checkers."""
     try:
         return get_type_hints(part, include_extras=True)
     except (NameError, TypeError):

@@ -1,8 +1,8 @@
-"""Parts of other people: methods, users, policies, metrics and networks from outside the package.
+"""Outside parts: methods, users, policies, metrics and networks that you or other packages define.
 
 In Python a class works wherever a name works. A package registers parts by entry points (`unskew.methods`,
-`unskew.users`, `unskew.policies`, `unskew.metrics`, `unskew.networks`); they are imported when they are asked for by
-name. The text `module:Class` is code of somebody, so files and command lines may name it only with `--allow-code`.
+`unskew.users`, `unskew.policies`, `unskew.metrics`, `unskew.networks`); they are imported when used by name. The text
+`module:Class` runs code, so files and command lines may use it only with `--allow-code`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ GROUPS = {
     "metric": "unskew.metrics",
     "network": "unskew.networks",
 }
-# What an outside part may inherit from without its being the part's own code.
+# Packages whose classes do not count as a part's own code when it inherits from them.
 OURS = ("unskew", "torch", "abc", "typing", "builtins", "numpy", "collections")
 
 
 def find(what: str, choices: Mapping[str, T], part: str | T) -> T:
-    """The part itself, or the one of this name: built in, or registered by an installed package."""
+    """The part itself, or the part of this name: built in, or registered by an installed package."""
     if not isinstance(part, str):
         return part
     if part in choices:
@@ -40,13 +40,13 @@ def find(what: str, choices: Mapping[str, T], part: str | T) -> T:
     registered = {entry.name: entry for entry in entry_points(group=GROUPS[what])}
     if part in registered:
         return registered[part].load()
-    hint = "; code of your own is passed as a class, in files and on the command line with --allow-code"
+    hint = "; pass your own code as a class in Python, or with --allow-code in files and on the command line"
     known = ", ".join([*choices, *registered])
     raise ValueError(f"unknown {what} '{part}': choose one of {known}{hint if ':' in part else ''}")
 
 
 def name_of(choices: Mapping[str, Any], part: Any) -> str:
-    """The name of a part: its own among the choices, else `module:Class`."""
+    """The name of a part: its name among the choices, otherwise `module:Class`."""
     if isinstance(part, str):
         return part
     return next((name for name, known in choices.items() if known is part), outside_name(part))
@@ -73,7 +73,7 @@ def load_part(text: Any, *, allow_code: bool) -> Any:
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"'{text}' cannot be loaded ({error}): write module:Class, importable from here") from error
+        raise ValueError(f"'{text}' cannot be loaded ({error}): write module:Class, and make it importable") from error
 
 
 def described(part: Any) -> dict[str, str]:
@@ -95,15 +95,15 @@ def source_digest(part: Any) -> str:
         text = Path(file).read_bytes() if Path(file).is_file() else "".join(lines).encode()
         if not text:
             raise ValueError(
-                f"the source of {outside_name(part)} cannot be read, so a change of it would not be seen: define it in "
-                'a file or a notebook cell, or give it a version (version = "1")'
+                f"the source of {outside_name(part)} cannot be read, so changes would go unnoticed: define it in a "
+                'file or a notebook cell, or give it a version (version = "1")'
             )
         digest.update(text)
     return digest.hexdigest()[:16]
 
 
 def _file_of(kind: Any) -> str:
-    """The file of a class or function, as its own code names it: a notebook's cells have names, but no file."""
+    """The file of a class or function according to its code object; notebook cells have such a name, but no file."""
     functions = [kind, *vars(kind).values()] if inspect.isclass(kind) else [kind]
     code = next((entry.__code__ for entry in functions if inspect.isfunction(entry)), None)
     if code is not None:

@@ -1,8 +1,8 @@
-"""Processes of one run: sums over all of them, and what is decided once for all.
+"""Processes of one run: sums over all of them, and decisions that one process makes for all.
 
-Each process has its share of a global batch. What is a sum over sessions is summed over processes (`total`) before it
-is divided or transformed, so that many processes give the result of one. In one process, and where one speaks for all
-(`alone`), every sum is what it is. All processes must ask for the same sums in the same order.
+Each process has its share of a global batch. Sums over sessions are summed over processes (`total`) before they are
+divided or transformed, so that many processes give the result of one. In a single process, and in code that one
+process runs alone (`alone`), `total` changes nothing. All processes must ask for the same sums in the same order.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class LostProcess(OSError):
 
 
 class Share(NamedTuple):
-    """Which part of a global batch a process has: `number` of `of`, counted from 0."""
+    """The part of a global batch that a process has: `number` of `of`, counted from 0."""
 
     number: int
     of: int
 
     def rows(self, n_rows: int) -> range:
-        """The rows of this share, of nearly equal number."""
+        """The rows of this share; shares differ by at most one row."""
         if n_rows < self.of:
             raise ValueError(
-                f"a batch of {n_rows} lists cannot be shared by {self.of} processes: take a larger batch_size, or "
+                f"a batch of {n_rows} lists cannot be shared by {self.of} processes: use a larger batch_size, or "
                 "fewer processes"
             )
         return range(n_rows * self.number // self.of, n_rows * (self.number + 1) // self.of)
@@ -61,7 +61,7 @@ def is_first() -> bool:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """For what one process does by itself: nothing is summed."""
+    """Mark code that one process runs alone: sums are not taken over processes."""
     token = _ALONE.set(True)
     try:
         yield
@@ -70,7 +70,7 @@ def alone() -> Iterator[None]:
 
 
 def total(values: Tensor) -> Tensor:
-    """The sum over all processes; gradients pass, as of one sum.
+    """The sum over all processes; gradients flow through it as through an ordinary sum.
 
     >>> total(torch.tensor([1.0, 2.0]))
     tensor([1., 2.])
@@ -91,7 +91,7 @@ class _Total(torch.autograd.Function):
 
 
 def largest(value: int) -> int:
-    """The largest of the numbers of all processes."""
+    """The maximum over all processes."""
     if not several():
         return value
     found = torch.tensor(value)
@@ -116,7 +116,7 @@ def state_from_first(module: nn.Module) -> None:
 
 
 def once(function: Callable[[], float], module: nn.Module) -> float:
-    """A number that the first process computes for all, and what it changed in the module meanwhile."""
+    """Let the first process compute a number, and copy it and the changed state of the module to the others."""
     if not several():
         return function()
     value = torch.zeros((), dtype=torch.float64)
@@ -128,7 +128,7 @@ def once(function: Callable[[], float], module: nn.Module) -> float:
 
 
 def talk(function: Callable[[], Any]) -> None:
-    """Run what waits for other processes; one that has ended is named as the reason."""
+    """Run communication between processes; if another process has ended, say so in the error."""
     try:
         function()
     except RuntimeError as error:
@@ -136,5 +136,5 @@ def talk(function: Callable[[], Any]) -> None:
             "another process of this run has ended (its own message says why), so this one ends too. The same command "
             f"goes on from the last checkpoint, with any number of processes. ({str(error).splitlines()[0]})"
         )
-        logger.error(message)  # at once: torchrun may end this process before it says anything more
+        logger.error(message)  # immediately: torchrun may end this process before the exception is printed
         raise LostProcess(message) from error

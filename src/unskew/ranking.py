@@ -1,4 +1,4 @@
-"""Ranking: grades in the order of falling scores, with the documents whose order is left open.
+"""Ranking: grades in descending order of score, and the groups of documents with tied scores.
 
 Metrics are computed from a `Ranking`, so that several of them share one sort. Documents with equal scores form a group;
 a metric takes the mean over all orders of each group.
@@ -17,14 +17,14 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Ties:
-    """Groups of documents with equal scores, in the lists that have some."""
+    """Groups of documents with equal scores, in the lists that have ties."""
 
     lists: Tensor  # [tied] int64, which lists these are
     first: Tensor  # [tied, docs] int64, 0-based rank at which the group of this rank begins
     size: Tensor  # [tied, docs] int64, documents in the group of this rank
 
     def total(self, values: Tensor) -> Tensor:
-        """At each rank the sum of `values` [tied, docs] over its group."""
+        """At each rank, the sum of `values` [tied, docs] over its group."""
         return torch.zeros_like(values).scatter_add_(1, self.first, values).gather(1, self.first)
 
     def mean(self, values: Tensor) -> Tensor:
@@ -38,13 +38,13 @@ class Ties:
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Grades in the order of falling scores."""
+    """Grades in descending order of score."""
 
     grades: Tensor  # [batch, docs] as given; 0 past the end of a list
     ties: Ties | None
 
     def top(self, cutoff: int | None = None) -> Tensor:
-        """Grades that can come to stand among the first `cutoff`, float64: with ties that may be all of them."""
+        """Grades that can be among the first `cutoff`, float64; with ties these may be all of them."""
         return self.grades[:, : cutoff if self.ties is None else None].double()
 
     def ideal(self, cutoff: int | None = None) -> Tensor:
@@ -66,14 +66,14 @@ class Ranking:
         return torch.arange(1, self.grades.shape[1] + 1, dtype=torch.float64, device=self.grades.device)
 
     def expected(self, values: Tensor, in_ties: Callable[[Tensor, Ties], Tensor]) -> Tensor:
-        """`values` [batch, docs] with the lists that have ties replaced by `in_ties` of theirs."""
+        """`values` [batch, docs], replaced by `in_ties` of them in the lists that have ties."""
         if self.ties is None:
             return values
         return values.index_copy(0, self.ties.lists, in_ties(values[self.ties.lists], self.ties))
 
 
 def rank(scores: Tensor, grades: Tensor, mask: Tensor) -> Ranking:
-    """Sort each list by falling score and find its ties."""
+    """Sort each list by descending score and find its ties."""
     _check(scores, grades, mask)
     scores, grades = _as_floats(scores), _as_floats(grades)
     falling = torch.where(mask, -scores, math.inf)  # padding last
@@ -121,8 +121,8 @@ def _check(scores: Tensor, grades: Tensor, mask: Tensor) -> None:
         raise ValueError(f"the mask must be boolean (False = padding), got {mask.dtype}")
     if (wrong := _first_wrong(scores, mask, lambda values: values.isfinite())) is not None:
         raise ValueError(
-            f"the score of document {wrong[1]} of list {wrong[0]} is {scores[wrong]}: only finite scores give an "
-            "order; look for a diverged training run or for NaN in the features"
+            f"the score of document {wrong[1]} of list {wrong[0]} is {scores[wrong]}: scores must be finite; check for "
+            "a diverged training run or for NaN in the features"
         )
     if (wrong := _first_wrong(grades, mask, lambda values: values.isfinite() & (values >= 0))) is not None:
         raise ValueError(
@@ -132,8 +132,8 @@ def _check(scores: Tensor, grades: Tensor, mask: Tensor) -> None:
 
 
 def _first_wrong(values: Tensor, mask: Tensor, right: Callable[[Tensor], Tensor]) -> tuple[int, int] | None:
-    """List and document of the first value that is not right, padding aside."""
-    extremes = torch.stack(torch.aminmax(values)) if values.numel() else values  # NaN shows in both
+    """List and document of the first invalid value, ignoring padding."""
+    extremes = torch.stack(torch.aminmax(values)) if values.numel() else values  # NaN appears in both
     if right(extremes).all():  # the common case needs no mask and one cheap pass
         return None
     wrong = (~right(values) & mask).nonzero()

@@ -31,13 +31,13 @@ class Recipe:
     0.05
     """
 
-    method: str  # or the class of a method from outside; then this becomes its name
+    method: str  # or your own class of a method, which is then replaced by its name
     hyper_parameters: Mapping[str, Any] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
     network: Network = field(default_factory=Network)
     transform: str = "automatic"
     ranker: str = "network"  # or "trees": boosted trees on the method's debiased targets
-    outside: type[Method] | None = field(default=None, repr=False)  # the class, where it is not one of METHODS
+    outside: type[Method] | None = field(default=None, repr=False)  # the class, if it is not in METHODS
 
     def __post_init__(self) -> None:
         found = self.outside or find_method(self.method)
@@ -81,11 +81,11 @@ class Recipe:
         return cls(name_of(METHODS, method), own, Settings(**settings), Network(**network), transform, ranker, found)
 
     def changed(self, method: str | type[Method], **options: Any) -> Recipe:
-        """This recipe with changed options; all others stay."""
+        """This recipe with some options changed."""
         if name_of(METHODS, method) != self.method:
             raise ValueError(
                 f"the model to start from is {self.method}, not {name_of(METHODS, method)}: leave out the method, or "
-                "train again without a start"
+                "train without a start"
             )
         network = {shown: getattr(self.network, name) for shown, name in NETWORK_NAMES.items()}
         settings = {name: getattr(self.settings, name) for name in SETTING_NAMES}

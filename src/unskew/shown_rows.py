@@ -1,4 +1,4 @@
-"""Rows of arrays, one for each shown document, as `UnbiasedRanker` takes them, become a click log."""
+"""Convert arrays with one row per shown document, as `UnbiasedRanker` takes them, to a click log."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.columns import as_arrow, as_features, is_table
 from unskew.data.grouping import number_ids
 
-# Names of columns with roles, in the table that rows become; no feature is called so.
+# Names of the columns with roles in the converted table; no feature can have such a name.
 ROLES = ("session", "query", "document", "position", "click", "sessions", "policy_score", "intervention")
 ROLE_COLUMNS = {role: f"\N{WORD JOINER}{role}" for role in ROLES}
 
 
 @dataclass(frozen=True)
 class ShownRows:
-    """What is known of each row; `UnbiasedRanker.fit` says what the fields hold."""
+    """The arguments that describe each row; `UnbiasedRanker.fit` documents them."""
 
     clicks: Any
     group: Any = None
@@ -36,20 +36,20 @@ class ShownRows:
     intervention: Any = None
 
     def log(self, X: Any) -> ClickLog:
-        """A log of the rows; the names of a table's columns go with it."""
+        """A log of the rows; it keeps the column names of a table."""
         if self.clicks is None:
-            raise ValueError("clicks are needed: fit(X, clicks, group=sizes, position=positions)")
+            raise ValueError("pass clicks: fit(X, clicks, group=sizes, position=positions)")
         n_rows = len(X) if hasattr(X, "__len__") else X.shape[0]
         if any(value is not None for value in (self.document, self.bias, self.policy_score, self.intervention)):
             return self._log_of_table(X, n_rows)
         if self.session is not None and self.query is not None:
-            raise ValueError("session and query are different things only with document ids: pass document as well")
+            raise ValueError("session and query can be combined only with document ids: pass document as well")
         lists = list_of_rows(n_rows, self.group, self.query if self.session is None else self.session)
         places = None if self.position is None else vector(self.position)
         return ClickLog.from_arrays(X, vector(self.clicks), None, places, per_list(self.sessions, lists), query=lists)
 
     def _log_of_table(self, X: Any, n_rows: int) -> ClickLog:
-        """By way of a table, which knows which rows are the same document of the same query."""
+        """Convert by way of a table, which recognizes rows with the same document of the same query."""
         lists = self._lists(n_rows)
         columns = {
             "session": lists,
@@ -80,16 +80,16 @@ class ShownRows:
         return log if names[1] else replace(log, feature_names=())
 
     def _lists(self, n_rows: int) -> NDArray[np.int64]:
-        """Lists by size or by id; one query's rows are one list where neither is told."""
+        """The list of each row, by size or by id; with neither, the rows of a query are one list."""
         if self.group is None and self.session is None:
             return list_of_rows(n_rows, None, self.query)
         if self.document is not None and self.query is None:
-            raise ValueError("document ids name documents of a query: pass query, the id of the query in each row")
+            raise ValueError("document ids need query ids: pass query, the query id of each row")
         return list_of_rows(n_rows, self.group, self.session)
 
 
 def _features(X: Any) -> tuple[dict[str, Any], tuple[list[str], bool]]:
-    """Columns of features by name, with the names, and whether they are X's own."""
+    """Feature columns by name, with the names, and whether the names are X's own."""
     if is_table(X):
         table = as_arrow(X)
         return {name: table[name] for name in table.column_names}, (table.column_names, True)
@@ -99,13 +99,13 @@ def _features(X: Any) -> tuple[dict[str, Any], tuple[list[str], bool]]:
 
 
 def _bias(bias: Any) -> dict[str, Any]:
-    """Bias columns by name, of a dictionary or a table."""
+    """Bias columns by name, from a dictionary or a table."""
     if bias is None or isinstance(bias, Mapping):
         return dict(bias or {})
     if is_table(bias):
         table = as_arrow(bias)
         return {name: table[name] for name in table.column_names}
-    raise TypeError(f"bias is a dictionary or table of columns by name, got {type(bias).__name__}")
+    raise TypeError(f"bias must be a dictionary or table of columns by name, got {type(bias).__name__}")
 
 
 def _ids(values: Any) -> Any:
@@ -122,7 +122,7 @@ def _places(lists: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def per_row(values: Any, lists: NDArray[np.int64], name: str) -> Any:
-    """One value per row, from as many, or from one per list."""
+    """One value per row, from one per row or one per list."""
     known = _ids(values)
     n_lists = int(lists.max(initial=-1)) + 1
     if len(known) == len(lists):
@@ -143,8 +143,8 @@ def list_of_rows(n_rows: int, group: Any, query: Any) -> NDArray[np.int64]:
     """Number of each row's list."""
     if (group is None) == (query is None):
         raise ValueError(
-            "pass group (rows of each list) or query (the list's id in each row), one of them; in cross-validation "
-            "query, by metadata routing (see UnbiasedRanker)"
+            "pass either group (number of rows per list) or query (the list id of each row); in cross-validation pass "
+            "query by metadata routing (see UnbiasedRanker)"
         )
     if query is not None:
         lists = number_ids(query if isinstance(query, pa.Array | pa.ChunkedArray) else np.asarray(query))[1]
@@ -153,7 +153,7 @@ def list_of_rows(n_rows: int, group: Any, query: Any) -> NDArray[np.int64]:
         return lists
     sizes = vector(group).astype(np.int64)
     if (sizes < 1).any() or sizes.sum() != n_rows:
-        raise ValueError(f"group sizes add up to {sizes.sum()}, X has {n_rows} rows: each row is in one list")
+        raise ValueError(f"group sizes add up to {sizes.sum()}, but X has {n_rows} rows: each row must be in one list")
     return np.repeat(np.arange(len(sizes)), sizes)
 
 

@@ -16,17 +16,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-if TYPE_CHECKING:  # commands that need neither shall not wait for torch
+if TYPE_CHECKING:  # so that commands without training need not import torch
     from unskew.comparison.run import State
     from unskew.training.history import Report
 
 console = Console()
 errors = Console(stderr=True)
 
-Show = Callable[[int, int, str], None]  # done, total, and what else there is to say
+Show = Callable[[int, int, str], None]  # done, total, details
 BAR_WIDTH = 24
-NOTEBOOK_SECONDS = 0.3  # between two states of a line in a notebook
-BAD_INPUT = 2  # exit code: what was asked cannot be done; nothing was written
+NOTEBOOK_SECONDS = 0.3  # between two updates of a line in a notebook
+BAD_INPUT = 2  # exit code: the input or the options are wrong; nothing was written
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
@@ -41,7 +41,7 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
 
 
 def show_filled(filled: Mapping[str, int]) -> None:
-    """Say which columns lacked values for the first time."""
+    """Warn of columns with missing values that had none in training."""
     if filled:
         columns = ", ".join(f"{name} ({count:,})" for name, count in filled.items())
         show_warning(f"missing values filled in columns that had none in training: {columns}; --strict refuses them")
@@ -62,7 +62,7 @@ def show_json(data: Any) -> None:
 
 
 def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """A warning as one line, in place of Python's file and line number."""
+    """Print a warning as one line, without Python's file and line number."""
     errors.print(f"[bold yellow]warning:[/] {escape(str(message))}", highlight=False, soft_wrap=True)
 
 
@@ -93,7 +93,7 @@ def counting_progress(label: str, unit: str, *, quiet: bool = False) -> Iterator
 
 @contextmanager
 def experiment_progress(label: str, *, quiet: bool = False) -> Iterator[Callable[[State], None]]:
-    """A bar over runs, with what is running, what failed and the time left; plain lines where there is no terminal."""
+    """A bar over runs, with running and failed runs and the time left; plain lines if there is no terminal."""
     with _bar(label, quiet) as show:
         failed: set[str] = set()
         told = 0
@@ -132,7 +132,7 @@ def parse_grids(pairs: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
-    """`name=value` pairs; values are JSON where they parse as such, lists of numbers with commas, else text."""
+    """Parse `name=value` pairs; a value is JSON if it parses, a list if comma-separated parts do, otherwise text."""
     options = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
@@ -156,7 +156,7 @@ def _value(text: str) -> Any:
 
 @contextmanager
 def _bar(label: str, quiet: bool) -> Iterator[Show]:
-    """A bar in a terminal, a line that changes in a notebook, nothing elsewhere."""
+    """A bar in a terminal, a line that updates itself in a notebook, nothing elsewhere."""
     if not quiet and errors.is_jupyter:
         yield _notebook_line(label)
         return
@@ -176,7 +176,7 @@ def _bar(label: str, quiet: bool) -> Iterator[Show]:
 
 
 def _notebook_line(label: str) -> Show:
-    """One line of output that is written again, at most a few times per second; it needs no widgets."""
+    """One line of output that is rewritten at most a few times per second; it needs no widgets."""
     from IPython.display import display
 
     line = display({"text/plain": label}, raw=True, display_id=True)

@@ -1,7 +1,7 @@
-"""Warm starts: yesterday's weights and curves, carried over to today's log.
+"""Warm starts: copy yesterday's weights and curves to a model of today's log.
 
-A network means something only with the transform that its inputs came through, so the transform is carried over too.
-Columns are matched by name. A longer page continues the curve at its last value; a new level of a bias column, or a
+A network works only with the feature transform that it was trained with, so the transform is copied too. Columns are
+matched by name. If today's lists are longer, the curve continues at its last value; a new level of a bias column, or a
 new bias column, starts at the average curve.
 """
 
@@ -29,7 +29,7 @@ Levels = Mapping[str, tuple[str, ...] | None]
 
 
 def start_recipe(recipe: Recipe, start: Model) -> Recipe:
-    """The recipe with what the start has estimated; refuses to carry weights over to something else."""
+    """The recipe with the estimates of the start; refuses a start whose weights do not fit the recipe."""
     for what, wanted, had in (
         ("method", recipe.method, start.recipe.method),
         ("transform", recipe.transform, start.recipe.transform),
@@ -38,17 +38,17 @@ def start_recipe(recipe: Recipe, start: Model) -> Recipe:
         if wanted != had:
             raise ValueError(
                 f"the model to start from has {what} {had}, the recipe {wanted}: keep the model's {what}, or train "
-                "again without it"
+                "without a start"
             )
     if start.others:
         raise ValueError(
             f"the model to start from is an average of rankers ({start.name}): start from one of its methods, or train "
-            "again without it"
+            "without a start"
         )
     if start.vocabulary is not None:
         raise ValueError(
-            f"this {start.recipe.method} knows documents by their ids, and tomorrow's are others: train it again, "
-            "or start from a model that goes by features only"
+            f"this {start.recipe.method} model knows documents by their ids, which change from log to log: train "
+            "without a start, or start from a model that uses features only"
         )
     carried = {name: start.recipe.hyper_parameters.get(name) for name in recipe.method_class.estimated}
     hyper = {**{name: value for name, value in carried.items() if value is not None}, **recipe.hyper_parameters}
@@ -56,7 +56,7 @@ def start_recipe(recipe: Recipe, start: Model) -> Recipe:
 
 
 def check_columns(start: Model, log: ClickLog | LogFolder) -> None:
-    """Refuse a log of other features or without a bias column of the model, by name."""
+    """Refuse a log with other features, or without a bias column of the model; columns are matched by name."""
     names = feature_names(log)
     if start.feature_names and names:
         missing = [name for name in start.feature_names if name not in names]
@@ -66,11 +66,11 @@ def check_columns(start: Model, log: ClickLog | LogFolder) -> None:
             has = f"has {', '.join(new)}, which the model never saw" if new else ""
             raise ValueError(
                 f"the log {' and '.join(part for part in (lacks, has) if part)}: give it the features of the model, or "
-                "train again without a start"
+                "train without a start"
             )
     elif log.n_inputs != start.n_features:
         raise ValueError(
-            f"the log has {log.n_inputs} features, the model to start from {start.n_features}: train again without it"
+            f"the log has {log.n_inputs} features, the model to start from {start.n_features}: train without a start"
         )
     gone = [name for name in start.problem.bias if name not in _levels_of(log)]
     if gone:
@@ -92,7 +92,7 @@ def joined_levels(start: Model, log: ClickLog | LogFolder) -> dict[str, tuple[st
 
 
 def as_model_sees(log: ClickLog, start: Model, bias: Levels) -> ClickLog:
-    """The log with its columns in the model's order, and with categories and levels numbered as the model's are."""
+    """The log with columns in the model's order, and with categories and levels numbered as in the model."""
     log = replace(log, bias={name: _recoded(column, bias[name]) for name, column in log.bias.items()})
     names, wanted = log.input_names, start.feature_names
     if not names or not wanted:
@@ -100,7 +100,7 @@ def as_model_sees(log: ClickLog, start: Model, bias: Levels) -> ClickLog:
     own, context = wanted[: log.n_features], wanted[log.n_features :]
     if set(own) != set(names[: log.n_features]):
         moved = sorted(set(own) ^ set(names[: log.n_features]))[0]
-        raise ValueError(f"'{moved}' is a feature on one side and context on the other: ingest it as the model had it")
+        raise ValueError(f"'{moved}' is a feature on one side and context on the other: ingest it as the model has it")
 
     def ordered(values: NDArray, have: tuple[str, ...], order: tuple[str, ...]) -> NDArray[np.float32]:
         columns = [_renumbered(values[:, have.index(name)], name, log.categories, start.categories) for name in order]
@@ -117,7 +117,7 @@ def as_model_sees(log: ClickLog, start: Model, bias: Levels) -> ClickLog:
 
 
 def carry_over(start: Model, method: Method, problem: Problem) -> dict[str, Any]:
-    """Copy what the start has learned into a new method; tells what was extended."""
+    """Copy what the start has learned into a new method; returns what was extended."""
     state = {name: tensor.clone() for name, tensor in start.method.state_dict().items()}
     extended: list[str] = []
     for name, module in method.named_modules():
@@ -127,8 +127,8 @@ def carry_over(start: Model, method: Method, problem: Problem) -> dict[str, Any]
         if name not in state or state[name].shape != tensor.shape:
             had = "nothing" if name not in state else list(state[name].shape)
             raise ValueError(
-                f"'{name}' has shape {list(tensor.shape)} on this log, the model to start from has {had} (positions "
-                f"{start.problem.n_positions} then, {problem.n_positions} now): train again without it"
+                f"'{name}' has shape {list(tensor.shape)} on this log, but {had} in the model to start from (positions "
+                f"{start.problem.n_positions} then, {problem.n_positions} now): train without a start"
             )
     method.load_state_dict({name: state[name] for name in method.state_dict()})
     return {"method": start.recipe.method, "steps": _steps(start), "extended": extended}
@@ -142,7 +142,7 @@ def _extend(
     now: Problem,
     extended: list[str],
 ) -> None:
-    """Tables of positions and levels as large as they are now: positions as the last one, levels as the average."""
+    """Enlarge tables of positions and levels: new positions copy the last one, new levels the average."""
     n_positions = len(module.logits)
     had_levels = [name for name, levels in before.bias.items() if levels is not None]
     had_slopes = [name for name, levels in before.bias.items() if levels is None]
@@ -192,7 +192,7 @@ def _recoded(column: BiasColumn, levels: tuple[str, ...] | None) -> BiasColumn:
 def _renumbered(
     values: NDArray, name: str, have: Mapping[str, tuple[str, ...]], want: Mapping[str, tuple[str, ...]]
 ) -> NDArray:
-    """Codes of a category as the model numbers them; -1 for what it never saw."""
+    """Codes of a category as the model numbers them; -1 for values that it never saw."""
     if (name in have) != (name in want):
         kinds = ("text", "numbers") if name in have else ("numbers", "text")
         raise ValueError(f"feature '{name}' is {kinds[0]} in the log, but {kinds[1]} in the model")

@@ -33,5 +33,5 @@ def test_what_cannot_be_done_is_refused_in_a_line(run, clicks, tmp_path):
     assert "no bias column 'who' that names users; it has none" in " ".join(
         run("diagnose", clicks, "--users", "who", "--out", tmp_path / "r.html", code=2).split()
     )
-    assert "is a folder: name a file" in run("diagnose", clicks, "--out", tmp_path, code=2)
+    assert "is a folder: pass a file" in run("diagnose", clicks, "--out", tmp_path, code=2)
     run("diagnose", tmp_path / "nothing", "--out", tmp_path / "r.html", code=2)

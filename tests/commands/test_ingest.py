@@ -101,10 +101,10 @@ def test_strict_refuses_with_exit_code_2(run, odd):
     ("arguments", "message"),
     [
         (("--dry-run",), "no column looks like the session"),
-        ((), "name a folder for the log with --out"),
+        ((), "pass --out FOLDER"),
         (("--dry-run", "--columns", "nowhere.toml"), "does not exist"),
         (("--dry-run", "--form", "wide"), "choose from impressions, events, ubi"),
-        (("--dry-run", "--memory", "some"), "write a size of at least 100MB"),
+        (("--dry-run", "--memory", "some"), "write at least 100MB"),
     ],
 )
 def test_refusals_are_one_line_and_exit_code_2(run, odd, arguments, message):

@@ -100,7 +100,7 @@ def test_a_window_keeps_its_days_and_a_half_life_halves_the_day_before(log):
     np.testing.assert_array_equal(faded.sessions[~yesterday], last.sessions)
     with pytest.raises(ValueError, match=r"no click .* 1970-01-01 00:00.* to 1970-01-03"):
         window(days, since="1980-01-01")
-    with pytest.raises(ValueError, match="give a day such as"):
+    with pytest.raises(ValueError, match="is not a day: write 2026-11-17"):
         window(days, since="Tuesday")
 
 
@@ -129,5 +129,7 @@ def test_train_goes_on_from_a_model_on_the_command_line(named, tmp_path, run):
     cut = ("--stream", "--since", "1970-01-02", "--half-life", 2)
     streamed = json.loads(run(*again, "--out", tmp_path / "d", *cut))
     assert streamed["examination"] == pytest.approx(said["examination"], rel=0.2)  # batches come in another order
-    assert "no click was logged" in run(*again, "--out", tmp_path / "f", "--stream", "--since", "1980-01-01", code=2)
+    assert "there are no clicks from" in run(
+        *again, "--out", tmp_path / "f", "--stream", "--since", "1980-01-01", code=2
+    )
     assert "is two_tower, not naive" in run(*again, "--out", tmp_path / "e", "--method", "naive", code=2)

@@ -87,16 +87,19 @@ def without(columns, *names):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (without(CLICKS, "click"), "column 'click' is missing; it has: query_id"),
-        (without(CLICKS, "text_md5"), "column 'text_md5' is missing"),
+        (without(CLICKS, "click"), "no column 'click'. Found: query_id"),
+        (without(CLICKS, "text_md5"), "no column 'text_md5'"),
         (without(CLICKS, "bm25", "tf", "query_length"), "none of the known features"),
         ({**CLICKS, "click": [[0, 1], [1], [0, 0, 1]]}, "column 'click', row 1: 1 values, but 'text_md5' has 2"),
         ({**CLICKS, "click": [[0, 1], [1, 0], [0, 2, 1]]}, "column 'click', row 2: 2 is not allowed"),
         ({**CLICKS, "position": [[0, 1], [1, 2], [1, 2, 3]]}, "column 'position', row 0: 0 is not allowed"),
-        ({**CLICKS, "bm25": [[0.0, None], [1.0, 1.0], [1.0, 1.0, 1.0]]}, "column 'bm25', row 0: a document without"),
-        ({**CLICKS, "query_id": ["7", None, "8"]}, "column 'query_id', row 1: no value"),
-        ({**CLICKS, "click": [0, 1, 0]}, "column 'click' holds int64: it needs a list"),
-        ({**CLICKS, "text_md5": ["a", "b", "c"]}, "column 'text_md5' holds string, not lists"),
+        (
+            {**CLICKS, "bm25": [[0.0, None], [1.0, 1.0], [1.0, 1.0, 1.0]]},
+            "column 'bm25', row 0: a document has no value",
+        ),
+        ({**CLICKS, "query_id": ["7", None, "8"]}, "column 'query_id', row 1: missing value"),
+        ({**CLICKS, "click": [0, 1, 0]}, "column 'click' holds int64, but must hold lists"),
+        ({**CLICKS, "text_md5": ["a", "b", "c"]}, "column 'text_md5' holds string, but must hold lists"),
     ],
 )
 def test_a_table_that_differs_is_told_how(tmp_path, columns, message):
@@ -109,7 +112,7 @@ def test_a_table_that_differs_is_told_how(tmp_path, columns, message):
 def test_grades_and_buckets_are_checked(tmp_path):
     with pytest.raises(ValueError, match="column 'label', row 1: 5 is not allowed; grades are 0 to 4"):
         read_baidu_judged(table_file(tmp_path, {**JUDGED, "label": [[4, 0], [5]]}))
-    with pytest.raises(ValueError, match="column 'frequency_bucket' is missing"):
+    with pytest.raises(ValueError, match="no column 'frequency_bucket'"):
         read_baidu_judged(table_file(tmp_path, without(JUDGED, "frequency_bucket")))
 
 
@@ -118,7 +121,7 @@ def test_text_files_are_no_tables(tmp_path):
     path.write_text("7\t12\x0134\t\n")
     with pytest.raises(ValueError, match=r"neither parquet nor feather.*hold no features"):
         read_baidu_clicks(path)
-    with pytest.raises(FileNotFoundError, match="name a parquet or feather file"):
+    with pytest.raises(FileNotFoundError, match="pass a parquet or feather file"):
         read_baidu_clicks(tmp_path / "nothing.parquet")
 
 
@@ -186,13 +189,13 @@ def test_judged_lists_have_grades_and_a_frequency(tmp_path):
         ({"clicks": "7_1:0 1 0\n7_2:1 0\n8_1:0 7 1\n"}, "clicks, line 3: a click is one of 0, 1, found '7'"),
         ({"lists": "7_1 a b c\n7_2:b a\n8_1:d a c\n"}, "lists, line 1: expected 'session:value value ...'"),
         ({"lists": "7_1:a b x\n7_2:b a\n8_1:d a c\n"}, "lists, line 1: document 'x' has no features"),
-        ({"heuristic": "a 0:1\na 0:2\n"}, "heuristic, line 2: document 'a' has features already"),
+        ({"heuristic": "a 0:1\na 0:2\n"}, "heuristic, line 2: document 'a' already has features"),
         ({"heuristic": "a 0:1 x:2\n"}, "heuristic, line 1: expected index:value with an index from 0, found 'x:2'"),
         ({"heuristic": "a 0:1 1:much\n"}, "heuristic, line 1: feature 1 must be a number, found 'much'"),
         ({"score": "a 10\nb 20\nc 30\n"}, "document 'd' is in only one of"),
         ({"score": "a nan\n"}, "score, line 1: the feature must be a number, found 'nan'"),
-        ({"score": "\n"}, "there is no document in this file"),
-        ({"lists": "", "clicks": ""}, "there is no list in this file"),
+        ({"score": "\n"}, "this file has no documents"),
+        ({"lists": "", "clicks": ""}, "this file has no lists"),
     ],
 )
 def test_text_that_differs_is_told_where(tmp_path, changes, message):
@@ -210,7 +213,7 @@ def test_scores_of_several_features_are_refused(tmp_path):
     ("content", "message"),
     [
         ('{"7": 0}', "lists, line 3: query '8' is not in"),
-        ('{"7": "often", "8": "rarely"}', "must map queries to buckets"),
+        ('{"7": "often", "8": "rarely"}', "must map queries to frequency buckets"),
         ("7 0", "is not JSON"),
     ],
 )
@@ -236,7 +239,7 @@ def test_clicks_of_a_public_form_are_ingested_and_judged_queries_go_by_name(tmp_
     (tmp_path / "judged").mkdir()
     judged = table_file(tmp_path / "judged", JUDGED)
     assert load_split(f"baidu-ultr:{judged}", "test").grades.tolist() == [4.0, 0.0, 2.0]
-    with pytest.raises(ValueError, match="names no place: write baidu-ultr:PATH"):
+    with pytest.raises(ValueError, match="has no path: write baidu-ultr:PATH"):
         load_split("baidu-ultr", "test")
 
 

@@ -217,7 +217,7 @@ def test_empty_logs_and_empty_batches_are_refused():
     log = ClickLog.from_table(session_table())
     with pytest.raises(ValueError, match="the log is empty"):
         ClickBatches(log.select([]))
-    with pytest.raises(ValueError, match="batch_size is 0"):
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
         ClickBatches(log, batch_size=0)
 
 

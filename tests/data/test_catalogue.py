@@ -241,5 +241,5 @@ def test_files_of_ones_own_are_a_data_set(tmp_path):
         load(str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"valid\.txt is not there"):
         load(files)
-    with pytest.raises(ValueError, match="data of your own need train, valid, test, got train"):
+    with pytest.raises(ValueError, match="your own data need the files train, valid, test, got train"):
         load({"train": "x"})

@@ -133,16 +133,16 @@ def test_interventions_are_found_or_asked_for():
         ({"policy_scores": np.zeros((2, 2))}, "policy_scores has shape"),
         ({"bias": {"d": BiasColumn(np.zeros(5))}}, "bias column 'd' has shape"),
         ({"feature_names": ("one",)}, "1 feature names, but 2 features"),
-        ({"document_ids": np.arange(2)}, "one of each is needed for every document"),
+        ({"document_ids": np.arange(2)}, "these numbers must agree"),
         ({"document_queries": np.array([0, 0, 5])}, "points beyond query_ids"),
         ({"document_queries": np.array([0, 1, 1])}, "list 0: its documents belong to different queries"),
         ({"versions": np.array([[0, 1], [1, 0], [7, 0]])}, "beyond the feature matrix"),
         ({"versions": np.array([[0, 1], [1, 0], [-1, 0]])}, "beyond the feature matrix"),
         (
             {"mask": np.array([[True, True], [True, True], [False, False]])},
-            "list 2: a list shows at least one document",
+            "list 2: a list must show at least one document",
         ),
-        ({"mask": np.array([[False, True], [True, True], [True, False]])}, "list 0: a list shows"),
+        ({"mask": np.array([[False, True], [True, True], [True, False]])}, "list 0: a list must show"),
         ({"sessions": np.array([2.0, 0.0, 1.0])}, "list 1: sessions is 0.0"),
         ({"clicks": np.array([[2, 1], [0, -3], [1, 0]])}, "list 1, document 1 of it: clicks is -3"),
         ({"clicks": np.array([[2, 1], [0, 5], [1, 0]])}, "list 1, document 1 of it: 5 clicks, more than"),
@@ -204,7 +204,7 @@ def test_features_without_names_are_numbered_in_a_table():
 
 
 def test_names_that_would_clash_in_a_table_are_refused():
-    with pytest.raises(ValueError, match="feature 'clicks' is also the name"):
+    with pytest.raises(ValueError, match="already has another column 'clicks': rename the feature"):
         small_log(feature_names=("clicks", "age")).to_table(features=True)
 
 

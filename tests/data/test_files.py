@@ -126,7 +126,7 @@ def test_a_kill_between_two_renames_loses_nothing(tmp_path):
     scratch.mkdir()
     folder_of(scratch / "old", "old")
     folder_of(scratch / "new", "new")
-    with pytest.warns(RuntimeWarning, match="the old one is back in its place"):
+    with pytest.warns(RuntimeWarning, match="the old folder was restored"):
         restore(tmp_path / "log")
     assert (tmp_path / "log" / "log.json").read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["log"]

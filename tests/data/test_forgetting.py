@@ -57,7 +57,7 @@ def test_a_log_stays_as_it_is_where_nothing_can_be_removed(tmp_path):
         unskew.forget(place, ["ann", "bob", "cid"])
     with pytest.raises(ValueError, match="keeps no column 'who' with users; its bias columns are: user_id"):
         unskew.forget(place, ["ann"], column="who")
-    with pytest.raises(ValueError, match="no user is named"):
+    with pytest.raises(ValueError, match="no user to forget"):
         unskew.forget(place, [" "])
     assert unskew.read_log(place).digest == before
 

@@ -219,7 +219,7 @@ def test_a_file_without_documents_is_refused(write):
 
 def test_a_gzip_file_cut_short_is_refused(write):
     packed = gzip.compress(b"".join(b"0 qid:%d 1:%d\n" % (i, i * i) for i in range(5000)))
-    with pytest.raises(LetorError, match=r"cut\.gz: the gzip file is damaged or cut short"):
+    with pytest.raises(LetorError, match=r"cut\.gz: the gzip file is damaged or truncated"):
         read_letor(write(packed[: len(packed) // 2], "cut.gz"))
 
 

@@ -153,7 +153,7 @@ def test_shards_that_do_not_fit_together_are_refused_and_nothing_is_left(tmp_pat
 def test_no_shards_are_no_log(tmp_path):
     with pytest.raises(ValueError, match="no shards to write"):
         write_shards([], tmp_path / "log")
-    with pytest.raises(ValueError, match="n_shards is 0"):
+    with pytest.raises(ValueError, match="n_shards must be at least 1, got 0"):
         write_log(make_log(), tmp_path / "log", n_shards=0)
 
 
@@ -319,7 +319,7 @@ def test_false_totals_are_noticed(tmp_path, name):
     about = json.loads((tmp_path / "log" / "log.json").read_text())
     about["shards"][0][name] += 1
     edit_json(tmp_path / "log", **about)
-    with pytest.raises(ValueError, match=rf"have [\d.]+ {name}, log\.json says [\d.]+"):
+    with pytest.raises(ValueError, match=rf"have [\d.]+ {name}, but log\.json says [\d.]+"):
         read_log(tmp_path / "log")
 
 
@@ -358,7 +358,7 @@ def test_columns_that_do_not_fit_together_are_refused(tmp_path):
         (lambda _: b"\xff\xfe", r"log\.json is damaged"),
         (
             lambda data: data.replace(b'"version": 2', b'"version": 1'),
-            "version 1 of the format, this release reads version 2: make the log again from its source",
+            "version 1 of the format, but this release reads version 2: make the log again from its source",
         ),
         (lambda data: data.replace(b'"graded"', b'"graduated"'), r"log\.json is damaged, or was changed by hand"),
     ],
@@ -378,7 +378,7 @@ def test_a_description_without_shards_is_refused(tmp_path):
 
 
 def test_a_folder_without_description_is_no_log(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"not a click log: log\.json is missing"):
+    with pytest.raises(FileNotFoundError, match=r"not a click log: it has no log\.json"):
         open_log(tmp_path)
 
 

@@ -360,8 +360,8 @@ def test_a_list_is_first_shown_at_its_earliest_session(times):
 @pytest.mark.parametrize(
     ("changes", "arguments", "message"),
     [
-        ({}, {"click": "clicked"}, "column 'clicked' is missing; the table has: session, query"),
-        ({}, {"features": ["weight"]}, "column 'weight' is missing"),
+        ({}, {"click": "clicked"}, "no column 'clicked' in the table. Found: session, query"),
+        ({}, {"features": ["weight"]}, "no column 'weight'"),
         ({"position": [0, 0, 0, 1, 0, 1]}, {}, r"column 'position', rows 0 and 1: two documents at position 0"),
         ({"position": [0, -1, 0, 1, 0, 1]}, {}, "column 'position', row 1: -1 is not allowed"),
         ({"position": [0, 1.5, 0, 1, 0, 1]}, {}, "column 'position', row 1: 1.5 .* whole numbers"),
@@ -371,9 +371,9 @@ def test_a_list_is_first_shown_at_its_earliest_session(times):
         ({"click": [0, 0, 0, -1, 0, 0]}, {}, "column 'click', row 3: -1.0 is not allowed"),
         ({"click": [0, 0, 0, 2, 0, 0]}, {}, r"column 'click', row 3: 2.0 .* a click is 0 or 1 \(graded=True"),
         ({"click": [0, 0, float("nan"), 0, 0, 0]}, {}, "column 'click', row 2: nan"),
-        ({"click": [0, 0, None, 0, 0, 0]}, {}, "column 'click', row 2: no value"),
+        ({"click": [0, 0, None, 0, 0, 0]}, {}, "column 'click', row 2: missing value"),
         ({"click": [0, 0, -1.0, 0, 0, 0]}, {"graded": True}, "column 'click', row 2: -1.0"),
-        ({"session": [1, 1, None, 2, 3, 3]}, {}, "column 'session', row 2: no value"),
+        ({"session": [1, 1, None, 2, 3, 3]}, {}, "column 'session', row 2: missing value"),
         ({"price": [0.5, 2, 0.5, 2, 1e300, 0.5]}, {}, "column 'price', row 4: inf"),
         ({"hour": [1, 1, 2, 2, 3, 4]}, {"context": ["hour"]}, "column 'hour', row 5: 4.0, but row 4 has 3.0"),
         ({}, {"period": "day"}, "lists cannot be counted per day without times"),
@@ -413,7 +413,7 @@ def test_a_column_that_is_there_twice_is_refused():
 
 
 def test_what_is_no_table_is_refused():
-    with pytest.raises(TypeError, match="a pyarrow, pandas or polars table is needed, got dict"):
+    with pytest.raises(TypeError, match="pass a pyarrow, pandas or polars table, got dict"):
         ClickLog.from_table(ROWS)
 
 
@@ -421,7 +421,7 @@ def test_parquet_errors_name_the_file(tmp_path):
     good = tmp_path / "rows.parquet"
     pq.write_table(table(), good)
     assert ClickLog.from_parquet(good).n_clicks == 3
-    with pytest.raises(ValueError, match=r"rows.parquet: column 'c' is missing"):
+    with pytest.raises(ValueError, match=r"rows.parquet: no column 'c'"):
         ClickLog.from_parquet(good, click="c")
     with pytest.raises(FileNotFoundError, match=r"none.parquet does not exist"):
         ClickLog.from_parquet(tmp_path / "none.parquet")
@@ -440,7 +440,7 @@ def test_grades_weigh_events_by_kind():
     assert strongest.graded
     assert not strongest.joint
     assert log.clicks.tolist() == [[2, 1], [0, 0]]
-    with pytest.raises(ValueError, match="no events of kind 'rent' are in the log: choose from click, carts, bought"):
+    with pytest.raises(ValueError, match="the log has no events of type 'rent': choose from click, carts, bought"):
         log.with_grades({"rent": 1})
 
 

@@ -101,11 +101,11 @@ def test_sessions_that_differ_are_told_where(tmp_path, content, message):
     ("content", "message"),
     [
         ("", "line 1: the first line must be 'query', 'document'"),
-        ("query\tdocument\n", "line 1: the first line must be 'query', 'document' and names of features"),
+        ("query\tdocument\n", "line 1: the first line must be 'query', 'document' and feature names"),
         ("qid\tdocument\tbm25\n", "line 1: the first line must be"),
         ("query\tdocument\tbm25\nq1\td1\n", "line 2: 2 fields, but the first line names 3 columns"),
         ("query\tdocument\tbm25\nq1\td1\tx\n", "line 2: 'bm25' must be a number, found 'x'"),
-        ("query\tdocument\tbm25\nq1\td1\t1\nq1\td1\t1\n", "line 3: document 'd1' of query 'q1' has features already"),
+        ("query\tdocument\tbm25\nq1\td1\t1\nq1\td1\t1\n", "line 3: document 'd1' of query 'q1' already has features"),
     ],
 )
 def test_features_that_differ_are_told_where(tmp_path, content, message):
@@ -117,11 +117,11 @@ def test_features_that_differ_are_told_where(tmp_path, content, message):
     ("content", "message"),
     [
         ("1 2 q1 d1\n", "line 1: expected 5 fields, sample, session, query, document, grade; found 4"),
-        ("1 2 q1 d1 5\n", "line 1: grades are whole numbers from 0 to 4, found '5'"),
+        ("1 2 q1 d1 5\n", "line 1: grades must be whole numbers from 0 to 4, found '5'"),
         ("1 2 q1 d1 good\n", "line 1: the grade must be a number, found 'good'"),
         ("1 2 q1 d1 4\n1 2 q2 d3 4\n", "line 2: sample '1' has another session or query"),
         ("1 2 q1 d9 4\n", "line 1: document 'd9' of query 'q1' is not in the feature file"),
-        ("\n", "there is no judgement"),
+        ("\n", "this file has no judgements"),
     ],
 )
 def test_labels_that_differ_are_told_where(tmp_path, content, message):

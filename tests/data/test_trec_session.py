@@ -37,7 +37,7 @@ GOOD = "7\t70\t[5, 6]\t[1, 2]\t[0, 1]"
 @pytest.mark.parametrize(
     ("line", "message"),
     {
-        "7\t70\t[5, 6]": "expected 5 or 6 fields between tabs",
+        "7\t70\t[5, 6]": "expected 5 or 6 tab-separated fields",
         "x\t70\t[5, 6]\t[1, 2]\t[0, 1]": "session must be a whole number, found 'x'",
         "7\t70\t[5, a]\t[1, 2]\t[0, 1]": "documents must be a list of whole numbers in brackets, found",
         "7\t70\t[5, 6]\t[1, 2]\t[0, 3]": "clicks must be 0 or 1",

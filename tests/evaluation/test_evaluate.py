@@ -200,7 +200,7 @@ def test_shown_and_never_shown_documents_are_measured_apart():
 def test_metrics_of_shown_documents_must_be_told_which_these_are():
     with pytest.raises(ValueError, match="mrr:shown needs to know which documents were shown"):
         evaluate(by_feature, judged_set(), ["mrr:shown"])
-    with pytest.raises(ValueError, match="after the colon stands one of shown, never_shown"):
+    with pytest.raises(ValueError, match="after the colon, write one of shown, never_shown"):
         evaluate(by_feature, judged_set(), ["mrr:liked"])
 
 

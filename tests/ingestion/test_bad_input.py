@@ -71,7 +71,9 @@ class TestRows:
 
     def test_strict_refuses_it_and_says_what_to_do(self, tmp_path):
         place = events(tmp_path, [(None, "shoes", "a", 1, 1, 1.0)])
-        message = r"1 rows without a session \(.*row 8, from 0\); --strict leaves nothing out: fill the column, or name"
+        message = (
+            r"1 rows without a session \(.*row 8, from 0\); --strict leaves nothing out: fill the column, or choose"
+        )
         refused(message, place, tmp_path, strict=True)
 
     def test_what_is_left_out_is_noted_in_the_log(self, tmp_path):
@@ -90,7 +92,7 @@ class TestRows:
 
     def test_a_log_without_a_top_is_refused(self, tmp_path):
         rows = [(*row[:3], row[3] + 4, *row[4:]) for row in ROWS]
-        refused("nothing is at position 0 or 1, the lowest is 5", events(tmp_path, rows=rows), tmp_path)
+        refused("no position is 0 or 1, the lowest is 5", events(tmp_path, rows=rows), tmp_path)
 
     def test_a_column_that_is_wrong_for_most_rows_is_refused(self, tmp_path):
         rows = [(*row[:4], None, row[5]) for row in ROWS[:6]] + ROWS[6:]
@@ -99,7 +101,7 @@ class TestRows:
 
     def test_an_empty_table_is_refused(self, tmp_path):
         pq.write_table(pa.Table.from_pylist([dict(zip(HEADER, ROWS[0], strict=True))])[:0], tmp_path / "events.parquet")
-        refused("has no rows: nothing was shown", tmp_path / "events.parquet", tmp_path)
+        refused("has no rows", tmp_path / "events.parquet", tmp_path)
 
 
 class TestTypes:
@@ -113,8 +115,8 @@ class TestTypes:
         [
             ("position", [1], "column 'position' holds array<int64>: whole numbers are needed"),
             ("click", [1], "column 'click' holds array<int64>: 0 and 1, true and false"),
-            ("time", True, "column 'time' holds boolean: timestamps, ISO texts or numbers since 1970"),
-            ("document", ["a"], "column 'document' holds array<string>: ids are text or numbers"),
+            ("time", True, "column 'time' holds boolean: write timestamps, ISO 8601 text or numbers since 1970"),
+            ("document", ["a"], "column 'document' holds array<string>: ids must be text or numbers"),
         ],
     )
     def test_a_column_of_another_kind_is_refused(self, tmp_path, column, value, message):
@@ -141,7 +143,7 @@ class TestTypes:
     def test_a_bias_column_of_ids_is_refused(self, tmp_path, monkeypatch):
         monkeypatch.setattr("unskew.ingestion.run.MAX_LEVELS", 3)
         place = events(tmp_path, header=[*HEADER, "user"], rows=[(*row, f"u{row[0]}") for row in ROWS])
-        refused("column 'user' has more than 3 values: is it an id", place, tmp_path, Columns(bias=["user"]))
+        refused("column 'user' has more than 3 values: if it is an id", place, tmp_path, Columns(bias=["user"]))
 
 
 class TestLists:
@@ -243,8 +245,8 @@ class TestFeatures:
 
     def test_a_table_without_the_document_or_without_numbers_is_refused(self, tmp_path):
         for data, message in (
-            ({"name": ["a"], "age": [1]}, "the table of features needs the document"),
-            ({"document": ["a"], "title": ["A"]}, "no column holds numbers"),
+            ({"name": ["a"], "age": [1]}, "the feature table needs the document"),
+            ({"document": ["a"], "title": ["A"]}, "no column can be a feature"),
         ):
             pq.write_table(pa.table(data), tmp_path / "features.parquet")
             refused(message, Tables(events(tmp_path), features=tmp_path / "features.parquet"), tmp_path)
@@ -255,7 +257,7 @@ class TestFiles:
         whole = events(tmp_path).read_bytes()
         (tmp_path / "cut.parquet").write_bytes(whole[: len(whole) // 2])
         with pytest.raises(
-            ValueError, match=r"cut\.parquet cannot be read as parquet .*cut off or damaged; copy it again"
+            ValueError, match=r"cut\.parquet cannot be read as parquet .*truncated or damaged; copy it again"
         ):
             find_source(f"{tmp_path}/*.parquet")
 
@@ -274,7 +276,7 @@ class TestFiles:
         with pytest.raises(ValueError, match=r"2\.parquet: column 'position' holds string, but int64 in .*1\.parquet"):
             find_source(folder)
         pq.write_table(pa.table({"session": ["s"]}), folder / "2.parquet")
-        with pytest.raises(ValueError, match=r"2\.parquet: column 'query' is missing"):
+        with pytest.raises(ValueError, match=r"2\.parquet: no column 'query'"):
             find_source(folder)
 
     def test_what_is_not_there_or_of_no_known_kind_is_refused(self, tmp_path):
@@ -286,9 +288,9 @@ class TestFiles:
         for place, message in (
             ("nowhere.parquet", "does not exist"),
             ("*.parquet", "nothing matches"),
-            ("empty", "holds no parquet, CSV or JSON lines file"),
-            ("notes.txt", "no kind of table known here"),
-            ("mixed", "files of 2 kinds"),
+            ("empty", "has no parquet, CSV or JSON lines files"),
+            ("notes.txt", "unknown file type"),
+            ("mixed", "files of 2 types"),
         ):
             with pytest.raises((ValueError, FileNotFoundError), match=message):
                 find_source(tmp_path / place)

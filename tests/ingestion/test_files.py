@@ -58,12 +58,16 @@ class TestWhatIsRefused:
         [
             ("events.csv", b"", "events.csv is empty"),
             ("events.jsonl", b"", "events.jsonl is empty"),
-            ("events.json", b'[{"session": 1}]', "begins with one JSON array: write an object per line"),
-            ("events.jsonl", b"1\n2\n", "write an object per line"),
-            ("events.csv", QUOTED[:-11], r"quotation mark.*never closed: the file is cut off.*copy it again"),
+            ("events.json", b'[{"session": 1}]', "begins with one JSON array: write one object per line"),
+            ("events.jsonl", b"1\n2\n", "write one object per line"),
+            ("events.csv", QUOTED[:-11], r"quotation mark.*never closed, so the file is truncated.*copy it again"),
             ("events.csv.gz", b"session,query\n", "Not a gzipped file.*compress it again"),
             ("events.csv.gz", DAMAGED_GZIP, r"events\.csv\.gz cannot be read .*compress it again"),
-            ("events.jsonl.gz", gzip.compress(b'{"a": 1}\n' * 9999, mtime=0)[:60], "cut off or damaged.*copy it again"),
+            (
+                "events.jsonl.gz",
+                gzip.compress(b'{"a": 1}\n' * 9999, mtime=0)[:60],
+                "truncated or damaged.*copy it again",
+            ),
         ],
         # Ids must not show the content: two workers that collect in different seconds must see the same tests.
         ids=[
@@ -86,17 +90,19 @@ class TestWhatIsRefused:
         with sqlite3.connect(tmp_path / "shop.db") as connection:
             connection.execute("CREATE TABLE events (session TEXT)")
         connection.close()
-        with pytest.raises(ValueError, match=r"is an SQLite database: give it as an address, sqlite://.*shop\.db"):
+        with pytest.raises(ValueError, match=r"is an SQLite database: pass it as a URL, sqlite://.*shop\.db"):
             find_source(tmp_path / "shop.db")
 
     def test_a_click_log_is_no_table_of_events(self, tmp_path):
         run(csv(tmp_path, "s,q,a,1,0,1"))
-        with pytest.raises(ValueError, match="is a click log already"):
+        with pytest.raises(ValueError, match="is already a click log"):
             find_source(tmp_path / "log")
 
     def test_a_table_is_named_in_a_database_only(self, tmp_path):
         tables = Tables(csv(tmp_path, "s,q,a,1,0,1"), events_table="events")
-        with pytest.raises(ValueError, match=r"events\.csv holds csv, which has no tables: leave 'events' out"):
+        with pytest.raises(
+            ValueError, match=r"events\.csv is csv, which has no tables: leave out the table name 'events'"
+        ):
             run(tables)
 
     def test_an_address_that_nothing_answers_to_keeps_its_password(self, tmp_path):
@@ -141,16 +147,19 @@ class TestColumnsThatNothingTakes:
         assert done.features == 0
         assert read_log(tmp_path / "log").joint
         assert done.remarks[1:] == [
-            "There is no feature: click models learn from ids alone (train --method ubm), others need features. "
-            "Which documents were clicked together is kept, as with --joint.",
-            "Columns that are not used: bm25 (string).",
+            "There are no features: click models learn from ids alone (train --method ubm), other methods need "
+            "features. "
+            "The log keeps which documents were clicked together, as with --joint.",
+            "Unused columns: bm25 (string).",
         ]
-        with pytest.raises(ValueError, match="column 'bm25' holds numbers and 1 other texts, such as 'n/a'"):
+        with pytest.raises(
+            ValueError, match="column 'bm25' holds numbers and 1 values that are not numbers, such as 'n/a'"
+        ):
             run(tmp_path / "events.csv", Columns(features=["bm25"]))
 
     def test_a_log_without_a_click_says_so(self, tmp_path):
         silent = run(csv(tmp_path, "s,q,a,1,0,1", "s,q,b,2,0,2"))
-        assert silent.remarks == ["There is no click: nothing can be learned from this log."]
+        assert silent.remarks == ["There are no clicks: nothing can be learned from this log."]
         assert run(csv(tmp_path, "s,q,a,1,1,1", "s,q,b,2,0,2")).remarks == []
 
     def test_lists_of_one_document_are_named(self, tmp_path):
@@ -186,7 +195,7 @@ def test_a_table_in_a_schema_of_a_database_is_read(tmp_path):
         connection.sql("CREATE TABLE raw.events AS SELECT * FROM incoming")
         connection.sql("CREATE TABLE other AS SELECT 1 AS one")
     assert run(Tables(tmp_path / "shop.duckdb", events_table="raw.events")).impressions == 4
-    with pytest.raises(ValueError, match=r"name a table with --table; it has: other, raw\.events"):
+    with pytest.raises(ValueError, match=r"choose a table with --table. Found: other, raw\.events"):
         run(Tables(tmp_path / "shop.duckdb"))
 
 
@@ -198,5 +207,5 @@ def test_a_view_of_a_database_reads_nothing_outside_it(tmp_path):
         connection.sql("CREATE VIEW inside AS SELECT * FROM rows WHERE session <> 's0'")
         connection.sql(f"CREATE VIEW outside AS SELECT * FROM read_csv('{tmp_path / 'secret.csv'}')")
     assert run(Tables(tmp_path / "shop.duckdb", events_table="inside")).impressions == 3
-    with pytest.raises(ValueError, match=r"view 'outside' reads something outside the database.*CREATE TABLE"):
+    with pytest.raises(ValueError, match=r"view 'outside' reads data outside the database.*CREATE TABLE"):
         run(Tables(tmp_path / "shop.duckdb", events_table="outside"))

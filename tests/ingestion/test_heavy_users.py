@@ -40,7 +40,7 @@ def test_a_user_keeps_as_many_sessions_as_the_cap_allows(tmp_path):
     done, log = capped(tmp_path, 2)
     assert log.n_sessions == 2 + 2 + 1
     assert done.dropped == {"capped": 3 * 2}
-    assert done.examples["capped"] == "3 sessions of 1 users, 3 of them of robot"
+    assert done.examples["capped"] == "3 sessions of 1 users, 3 of them by robot"
     assert log.feature_names == ("price",), "a user is not a feature"
 
 

@@ -41,12 +41,10 @@ class TestPages:
     def test_the_size_of_a_page_is_the_most_that_occurs_and_is_said(self, tmp_path):
         log, done = run(SHOWN, tmp_path, Columns(page="page", features=["bm25"]))
         assert log.positions.tolist() == [[0, 1, 2, 3]]
-        assert any("Places of a page: 2" in remark for remark in done.remarks)
+        assert any("Positions per page: 2" in remark for remark in done.remarks)
 
     def test_positions_that_start_anew_are_recognized(self, tmp_path):
-        with pytest.raises(
-            ValueError, match=r"starts again on each page of column 'page': pass --page page --page-size 2"
-        ):
+        with pytest.raises(ValueError, match=r"restarts on each page of column 'page': pass --page page --page-size 2"):
             run(SHOWN, tmp_path)
 
     def test_a_page_number_is_no_feature_where_positions_go_on(self, tmp_path):
@@ -55,7 +53,7 @@ class TestPages:
 
     def test_a_page_that_is_too_small_is_refused(self, tmp_path):
         with pytest.raises(
-            ValueError, match=r"'position' goes from 1 to 2, but a page has 1 places: raise --page-size"
+            ValueError, match=r"'position' goes from 1 to 2, but a page has 1 positions: raise --page-size"
         ):
             run(SHOWN, tmp_path, Columns(page="page", page_size=1))
 
@@ -106,7 +104,9 @@ class TestWhere:
             run(SHOWN, tmp_path, Columns(where=condition, **self.COLUMNS))
 
     def test_a_column_that_is_not_there_is_named(self, tmp_path):
-        with pytest.raises(ValueError, match=r"--where names a column 'sponsored' \(did you mean 'is_sponsored'\?\)"):
+        with pytest.raises(
+            ValueError, match=r"no column 'sponsored', which --where names \(did you mean 'is_sponsored'\?\)"
+        ):
             run(SHOWN, tmp_path, Columns(where="not sponsored", **self.COLUMNS))
 
 

@@ -113,7 +113,7 @@ class TestAcceptedShapes:
             connection.sql("CREATE TABLE other AS SELECT 1 AS one")
         log, _ = run(Tables(tmp_path / "shop.duckdb", events_table="events"), tmp_path)
         check_is_the_log_of_rows(log)
-        with pytest.raises(ValueError, match=r"shop\.duckdb: name a table with --table; it has: events, other"):
+        with pytest.raises(ValueError, match=r"shop\.duckdb: choose a table with --table. Found: events, other"):
             run(Tables(tmp_path / "shop.duckdb"), tmp_path)
 
     @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ibis, towards DuckDB
@@ -236,7 +236,7 @@ class TestLargerThanMemory:
 
     @pytest.mark.parametrize("memory", ["2", "lots", "5MB", "2 XB"])
     def test_memory_is_a_size(self, tmp_path, memory):
-        with pytest.raises(ValueError, match="write a size of at least 100MB"):
+        with pytest.raises(ValueError, match="write at least 100MB"):
             run_table(table(), tmp_path, memory=memory)
 
 
@@ -284,7 +284,7 @@ class TestFeaturesAsShown:
         assert rows_of(log) == rows_of(other)
 
     def test_context_that_differs_within_a_showing_is_refused(self, tmp_path):
-        with pytest.raises(ValueError, match="column 'hour' differs within an impression"):
+        with pytest.raises(ValueError, match="column 'hour' differs within a result page"):
             run_table(changed(hour=[1, 2, 3, 3, 4]), tmp_path, Columns(context=["hour"]))
 
     def test_periods_need_times(self, tmp_path):
@@ -341,7 +341,7 @@ class TestEvents:
         assert (log.seen.tolist(), log.seen_sessions.tolist(), log.sessions.tolist()) == ([[0, 1]], [1], [2])
         assert done.dropped == {"lone_look": 1}
         assert done.examples == {"lone_look": "session s1, query hats, document z"}
-        assert "Looks are recorded in 1 sessions (50%); unskew diagnose checks them." in done.remarks
+        assert "Examination is recorded in 1 sessions (50%); unskew diagnose checks it." in done.remarks
 
     def test_clicks_before_their_impression_are_counted(self, tmp_path):
         rows = [*self.ROWS, ("s1", "shoes", "a", None, "click", 9)]

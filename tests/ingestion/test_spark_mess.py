@@ -146,7 +146,7 @@ class TestEvents:
         assert log.events["purchase"].sum() == 0
         assert done.dropped == {"late_event": 12}
         assert done.other_kinds == {"share": 12}
-        assert any("12 events came again" in remark for remark in done.remarks)
+        assert any("12 events repeat another" in remark for remark in done.remarks)
 
     def test_user_behavior_insights_in_bulk_with_grades_and_context(self, tmp_path):
         lines = []

@@ -74,7 +74,9 @@ def test_more_false_alarms_than_looks_at_some_position_are_refused():
         seen_sessions=np.full(12, 1000),
         **{name: np.array(values) for name, values in rows.items()},
     )
-    with pytest.raises(ValueError, match=r"come out at 0\.36 ± 0\.00, but one position was recorded in 0\.05 of"):
+    with pytest.raises(
+        ValueError, match=r"is 0\.36 ± 0\.00, but one position was recorded as examined in only 0\.05 of"
+    ):
         false_alarms(log)
 
 

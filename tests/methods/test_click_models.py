@@ -389,7 +389,7 @@ def test_lists_longer_than_any_seen_are_predicted_as_the_last_known_position(nam
 
 
 def test_methods_that_need_features_say_so_by_name():
-    with pytest.raises(ValueError, match=r"dla ranks by features, and there are none.*pbm"):
+    with pytest.raises(ValueError, match=r"dla ranks by features, and the log has none.*pbm"):
         fit(Recipe.of("dla"), small_log())
     with pytest.raises(ValueError, match=r"attraction=features needs features.*attraction=ids"):
         fit(Recipe.of("pbm", attraction="features"), small_log())

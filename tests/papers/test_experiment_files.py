@@ -54,7 +54,7 @@ NAMES = [
             "[simulation]\nsession = 5",
             r"simulation: unknown key .session. .did you mean .sessions..., known: policy, user",
         ),
-        ("[[methods]]\nlabel = 'a'", r"x.toml, methods 1 lacks 'method'"),
+        ("[[methods]]\nlabel = 'a'", r"x.toml, methods 1: 'method' is missing"),
         (
             "[[methods]]\nlabel = 'a'\nmethod = 'dla'\ngrid = { a = [] }",
             r"methods 1, grid must be a table of lists, none",

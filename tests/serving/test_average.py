@@ -76,7 +76,7 @@ def test_what_cannot_be_averaged_is_refused(models):
 
 
 def test_it_predicts_no_clicks_and_is_not_trained_further(average):
-    with pytest.raises(ValueError, match="average of rankers, and predicts no clicks"):
+    with pytest.raises(ValueError, match="average of rankers and predicts no clicks"):
         average.predict_clicks(log_of(0))
     with pytest.raises(ValueError, match="start from one of its methods"):
         fit(average.recipe, log_of(0), start=average)

@@ -137,7 +137,7 @@ def test_a_kill_while_a_model_is_replaced_is_mended_by_the_next_command_that_ope
     scratch = tmp_path / f".model.{HOST}-{dead.pid}-00000000.part"
     scratch.mkdir()
     folder.replace(scratch / "old")
-    with pytest.warns(RuntimeWarning, match="the old one is back"):
+    with pytest.warns(RuntimeWarning, match="the old folder was restored"):
         load_model(folder)
 
 

@@ -131,7 +131,7 @@ def test_ids_are_text_or_numbers(tmp_path):
 
 
 def test_memory_is_a_size(tmp_path):
-    assert "memory is 'lots': write a size of at least 100MB" in refusal(TABLE, tmp_path, memory="lots")
+    assert "memory 'lots' is not a valid size: write at least 100MB" in refusal(TABLE, tmp_path, memory="lots")
 
 
 def test_a_table_of_another_kind_is_told_from_judged_data(tmp_path):
@@ -204,7 +204,7 @@ def test_categories_are_ranked_as_they_are(tmp_path):
 def test_scores_that_are_not_finite_are_refused_by_document(tmp_path):
     broken = SavedRanker(lambda features, _: features[..., 0].log(), "log", 2, ("price", "age"))
     minus = TABLE.set_column(3, "price", pa.array([1.0, 1.0, 1.0, -1.0, 1.0]))
-    with pytest.raises(ValueError, match="is nan: only finite scores give an order"):
+    with pytest.raises(ValueError, match="is nan: scores must be finite"):
         rank_table(broken, written(minus, tmp_path / "c.parquet"), tmp_path / "r.parquet")
 
 
@@ -218,7 +218,7 @@ def test_a_document_twice_and_ids_that_are_missing_are_refused(tmp_path):
 def test_a_truncated_file_and_an_empty_one_are_refused(tmp_path):
     path = written(TABLE, tmp_path / "candidates.parquet")
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(ValueError, match=r"candidates\.parquet cannot be read as parquet .* cut off or damaged"):
+    with pytest.raises(ValueError, match=r"candidates\.parquet cannot be read as parquet .* truncated or damaged"):
         rank_table(SUM, path, tmp_path / "ranking.parquet")
     assert "has no rows" in refusal(TABLE.slice(0, 0), tmp_path)
 
@@ -286,7 +286,8 @@ COLOURS = SavedRanker(
 def test_columns_that_the_model_does_not_know_are_named(tmp_path):
     done, _ = rank(TABLE, tmp_path)
     assert done.ignored == ("title",)
-    assert "Ignored, as the model does not know them: column 'title'" in repr(unskew.rank(SUM, TABLE, progress=False))
+    said = repr(unskew.rank(SUM, TABLE, progress=False))
+    assert "Ignored, because the model does not use them: column 'title'" in said
     assert not rank_table(SUM, written(TABLE.drop("title"), tmp_path / "few.parquet"), tmp_path / "r.csv").ignored
 
 

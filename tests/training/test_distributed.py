@@ -207,5 +207,5 @@ def test_an_epoch_of_lanes_holds_every_list_once(tmp_path):
 
 
 def test_a_batch_smaller_than_the_processes_is_refused():
-    with pytest.raises(ValueError, match="a batch of 2 lists cannot be shared by 3 processes: take a larger"):
+    with pytest.raises(ValueError, match="a batch of 2 lists cannot be shared by 3 processes: use a larger"):
         ClickBatches(small_log(), 2)(0, Share(0, 3))

@@ -42,13 +42,13 @@ Grade = Annotated[
     str | None,
     typer.Option(
         metavar="KIND=WEIGHT,…",
-        help="Event weights for training: click=1,add_to_cart=3,purchase=5. Default: those of ingest; click=1 uses "
-        "clicks alone.",
+        help="Event weights for training, e.g. click=1,add_to_cart=3,purchase=5. Default: the weights set at ingest; "
+        "click=1 uses only clicks.",
     ),
 ]
 SumGrades = Annotated[bool, typer.Option("--sum-grades", help="Add up the weights of all events on an impression.")]
-INTERRUPTED = 130  # exit code of Ctrl-C, as a shell counts
-NO_MEMORY_WORDS = (  # of torch, Python, C++ and the loader of shared libraries
+INTERRUPTED = 130  # exit code of Ctrl-C in a shell: 128 + SIGINT
+NO_MEMORY_WORDS = (  # messages of torch, Python, C++ and the loader of shared libraries
     *("can't allocate memory", "cannot allocate memory", "can't start new thread", "std::bad_alloc"),
     *("failed to map segment from shared object", "cannot create shared object descriptor"),
 )
@@ -61,7 +61,7 @@ DATA_HELP = "A data set of the catalogue (NAME or NAME@split), a LETOR file, or 
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Make a command report bad input in one line with exit code 2; `cli.COMMANDS` names it."""
+    """Make a command report bad input in one line with exit code 2. `cli.COMMANDS` gives it its name."""
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> None:
@@ -73,7 +73,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             errors.print("stopped", highlight=False)
             raise typer.Exit(interrupt.args[0] if interrupt.args else INTERRUPTED) from interrupt
         except Exception as error:
-            if hasattr(error, "exit_code"):  # typer's own, and runs that ended on request
+            if hasattr(error, "exit_code"):  # typer's own errors, and runs that were asked to stop
                 if isinstance(error, click.exceptions.Exit | click.ClickException):
                     raise
                 errors.print(str(error), highlight=False, markup=False, soft_wrap=True)
@@ -123,7 +123,7 @@ def _refusal(error: Exception) -> str | None:
         detail = f" ({error})" if str(error) else ""
         return f"out of memory{detail}: {LESS_MEMORY}"
     if is_out_of_space(error):
-        return str(error) if "disk is full" in str(error) else f"the disk is full ({error}): make room, then repeat"
+        return str(error) if "disk is full" in str(error) else f"the disk is full ({error}): free space, then repeat"
     if isinstance(error, KeyError) and error.args:
         return str(error.args[0])
     refusals = (ValueError, OSError, KeyError, ModuleNotFoundError, FloatingPointError)

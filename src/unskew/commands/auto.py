@@ -70,7 +70,7 @@ def run_auto(
     json: bool,
     quiet: bool,
 ) -> None:
-    """Choose, train, write the model and its report.
+    """Choose a method, train it, and write the model and its report.
 
     Args:
         clicks: the part of the log to learn from; default: all of it.
@@ -117,7 +117,7 @@ def _show(chosen: Chosen, out: Path | None, report: Path, json: bool) -> None:
     show_table(sheet.title, sheet.columns, [[cell.text for cell in row] for row in sheet.rows], left=3)
     started = chosen.model.trained_on.get("started_from")
     how = "" if started is None else f", started from a model of {started['steps']:,} steps"
-    written = f"{found.method} written to {out}{how}" if out else "No model was written; --force writes it anyway"
+    written = f"{found.method} written to {out}{how}" if out else "No model was written; use --force to write it anyway"
     lines = [*found.log, found.coupling, f"{found.method}: {found.reason}.", found.against_production, *found.surer]
     for line in [*filter(None, lines), f"{written}. Report: {report}"]:
         console.print(line, markup=False, highlight=False)

@@ -35,8 +35,9 @@ def compare(
     methods: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated; the first is the baseline. METHOD+trees trains trees; lightgbm and "
-            "lightgbm_position are LightGBM's own. Default: what `diagnose` recommends, and LightGBM if installed."
+            help="Methods, comma-separated; the first is the baseline. METHOD+trees trains trees on debiased targets; "
+            "lightgbm and lightgbm_position run LightGBM itself. Default: what `diagnose` recommends, and LightGBM if "
+            "installed."
         ),
     ] = None,
     scores: Annotated[
@@ -44,12 +45,12 @@ def compare(
         typer.Option(metavar="NAME=FILE", help="Another ranker: parquet with query, document, score. Repeatable."),
     ] = None,
     validate: Annotated[
-        str | None, typer.Option(help=f"Chooses states and hyper-parameters. {DATA_HELP} Default: held-out clicks.")
+        str | None, typer.Option(help=f"Data for early stopping and tuning. {DATA_HELP} Default: held-out clicks.")
     ] = None,
     test: Annotated[str | None, typer.Option(help=f"Test data. {DATA_HELP} Default: held-out clicks.")] = None,
     judged: Annotated[str | None, typer.Option(help=f"Judged data for `labelled`. {DATA_HELP}")] = None,
     grid: Annotated[
-        list[str] | None, typer.Option(metavar="METHOD.NAME=VALUE,…", help="A grid of values; validation chooses.")
+        list[str] | None, typer.Option(metavar="METHOD.NAME=VALUE,…", help="Values to try; validation chooses one.")
     ] = None,
     grade: Grade = None,
     sum_grades: SumGrades = False,
@@ -100,6 +101,6 @@ def _named_files(pairs: list[str]) -> dict[str, str]:
     for pair in pairs:
         name, sign, file = pair.partition("=")
         if not (name and sign and file):
-            raise ValueError(f"--scores {pair}: write NAME=FILE.parquet")
+            raise ValueError(f"--scores {pair}: expected NAME=FILE.parquet")
         found[name] = file
     return found

@@ -1,4 +1,4 @@
-"""`unskew diagnose`: what a log can tell, and which methods are worth training on it."""
+"""`unskew diagnose`: what a log identifies, and which methods are worth training on it."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def evaluate(
 
 
 def _as_json(result: Evaluation) -> dict[str, Any]:
-    """Means and intervals per metric; with a log, also for seen and unseen queries."""
+    """Means and intervals per metric; with a log, also for queries in the log and queries not in it."""
 
     def means(found: Evaluation) -> dict[str, Any]:
         return {row.metric: {"mean": row.mean, "low": row.low, "high": row.high} for row in found.summary()}
@@ -127,7 +127,7 @@ def _with_interval(estimate: Estimate | None) -> str:
 
 
 def _grades(model: Path, data: str, metrics: Sequence[str]) -> Evaluation | None:
-    """Metrics on grades, if a public log has them and the model ranks."""
+    """Metrics on grades, if the public log has grades and the model can rank."""
     judged = read_pages(data).judged() if is_public_log(data) else None
     if judged is None or not unskew.load_model(model).method.has_ranker:
         return None

@@ -8,7 +8,7 @@ from rich.markup import escape
 from unskew.comparison.outputs import Finished
 from unskew.terminal import console, errors, show_json, show_table
 
-FILES_ONLY = ("meaning", "truth", "choices")  # too wide for a terminal: the folder and the report have them
+FILES_ONLY = ("meaning", "truth", "choices")  # too wide for a terminal; see the output folder and the report
 
 
 def show_experiment(done: Finished, json: bool) -> None:
@@ -62,14 +62,14 @@ def show_experiment(done: Finished, json: bool) -> None:
         if results.changed:
             titles = "; ".join(results.changed[:3]) + ("; …" if len(results.changed) > 3 else "")
             errors.print(
-                f"{len(results.changed)} runs were repeated: the code of an outside part has changed: {escape(titles)}"
+                f"{len(results.changed)} runs were repeated because your own code has changed: {escape(titles)}"
             )
         if results.other_code:
             errors.print(
-                f"{results.other_code} rows come from an earlier version of the code: --fresh all runs them again"
+                f"{results.other_code} rows come from an earlier version of the code; run them again with --fresh all"
             )
         console.print(
-            f"{results.found} of the runs had finished before; results are in {done.out}", markup=False, highlight=False
+            f"{results.found} runs had already finished; results are in {done.out}", markup=False, highlight=False
         )
     if results.failed:
         raise typer.Exit(1)

@@ -61,7 +61,7 @@ def explain(
 
 
 def _read(ranker: SavedRanker, data: str) -> tuple[JudgedSet, bool]:
-    """The data, and whether they have labels."""
+    """The data, and whether they have relevance labels."""
     if not is_table(data):
         judged = load_split(data, "test")
         ranker.for_judged(judged)
@@ -82,7 +82,7 @@ def _decided(
 ) -> Decision:
     wanted = [] if documents is None else [name.strip() for name in documents.split(",")]
     if len(wanted) != 2:
-        raise ValueError("name the two documents to compare: --documents FIRST,SECOND")
+        raise ValueError("name two documents to compare: --documents FIRST,SECOND")
     places = np.flatnonzero(judged.query_ids.astype(str) == query)
     if not len(places):
         raise ValueError(f"there is no query '{query}' in the data; the first is '{judged.query_ids[0]}'")
@@ -90,7 +90,7 @@ def _decided(
     ids = judged.document_ids[rows].astype(str).tolist()
     for name in wanted:
         if name not in ids:
-            raise ValueError(f"query '{query}' has no document '{name}'; it has {', '.join(ids[:10])}")
+            raise ValueError(f"query '{query}' has no document '{name}'; its documents: {', '.join(ids[:10])}")
     first, second = (ids.index(name) for name in wanted)
     labels = (wanted[0], wanted[1])
     return decide(ranker.score, judged.features[rows], first, second, names, labels=labels, seed=seed)

@@ -36,7 +36,7 @@ def export(
     log: Annotated[Path | None, typer.Option(help="Trees: the click log with the documents to learn from.")] = None,
     missing: Annotated[
         float | None,
-        typer.Option(help="Trees: what the engine sends for a missing value. Default: 0 in XGBoost's .json, else nan."),
+        typer.Option(help="Trees: the engine's value for a missing feature. Default: 0 for XGBoost's .json, else nan."),
     ] = None,
     trees: Annotated[int, typer.Option(help="Trees: number of trees.")] = Boosting.trees,
     leaves: Annotated[int, typer.Option(help="Trees: leaves per tree.")] = Boosting.leaves,
@@ -44,7 +44,7 @@ def export(
         float, typer.Option(help="Trees: minimum Kendall's τ with the model; below it nothing is written.")
     ] = LEAST_AGREEMENT,
     judged: Annotated[
-        str | None, typer.Option(help=f"Trees: judged data to evaluate them and the model. {DATA_HELP}")
+        str | None, typer.Option(help=f"Trees: judged data to evaluate trees and model on. {DATA_HELP}")
     ] = None,
     overwrite: Overwrite = False,
     allow_code: AllowCode = False,

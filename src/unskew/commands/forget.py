@@ -17,7 +17,7 @@ from unskew.terminal import console, show_json
 def forget(
     log: Annotated[Path, typer.Argument(help="A click log with users as a bias column.")],
     users: Annotated[Path, typer.Option(help="A text file with one user per line.")],
-    column: Annotated[str | None, typer.Option(help="The bias column with users. Default: user, user_id, …")] = None,
+    column: Annotated[str | None, typer.Option(help="The bias column with user ids. Default: user, user_id, …")] = None,
     json: Json = False,
 ) -> None:
     """Remove all rows of the given users from a click log, atomically."""

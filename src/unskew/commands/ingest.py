@@ -55,7 +55,7 @@ def ingest(
     query: Annotated[str | None, _column("query")] = None,
     document: Annotated[str | None, _column("document")] = None,
     position: Annotated[str | None, _column("position")] = None,
-    row: Annotated[str | None, _column("row of a grid, if positions restart in each row")] = None,
+    row: Annotated[str | None, _column("row of a result grid, if positions restart in each row")] = None,
     page: Annotated[
         str | None, _column("page number, if positions restart on each page; none: there are no pages")
     ] = None,
@@ -184,7 +184,7 @@ def ingest(
         _show_preview(unskew.preview_ingest(source, **settings), json)
         return
     if out is None:
-        raise ValueError("name a folder for the log with --out, or preview with --dry-run")
+        raise ValueError("pass --out FOLDER to write the log, or --dry-run to preview it")
     done = unskew.ingest(source, out, overwrite=overwrite, progress=not (quiet or json), **settings)
     _show_ingested(done.report, out, json)
 
@@ -217,7 +217,7 @@ def _show_preview(found: Preview, json: bool) -> None:
 
 
 def _show_remarks(found: Ingested | Preview) -> None:
-    """Other event types, notes and what was left out; a dry run prints the same."""
+    """Print other event types, notes and what was left out; a dry run prints the same."""
     if found.other_kinds:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in found.other_kinds.items())
         text = f"{sum(found.other_kinds.values()):,} events are neither impressions nor clicks: {kinds}"

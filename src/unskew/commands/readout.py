@@ -35,7 +35,7 @@ def readout(
     """Evaluate an A/B test or a team-draft interleaving, with intervals over queries."""
     examination = None if curve is None else load_model(curve).examination()
     if curve is not None and examination is None:
-        raise ValueError(f"{curve} has no examination curve: name a model of dla, two_tower or ipw")
+        raise ValueError(f"{curve} has no examination curve: pass a model trained with dla, two_tower or ipw")
     weights = {kind: float(weight) for kind, weight in parse_options(grades or []).items()}
     clicks = window(open_log(log) if stream else read_log(log), since, until)
     found = read_test(clicks, arm=arm, team=team, baseline=baseline, curve=examination, grades=weights or None)

@@ -85,4 +85,4 @@ def fold_numbers(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise ValueError(f"--folds takes numbers from 1, comma-separated, got '{text}'") from error
+        raise ValueError(f"--folds takes comma-separated numbers starting at 1, got '{text}'") from error

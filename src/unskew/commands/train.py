@@ -44,8 +44,8 @@ def train(
     method: Annotated[
         str | None,
         typer.Option(
-            help="A method; `unskew methods` lists them. auto, the default, is unskew auto --force; with --from it is "
-            "the model's method, and dla if auto cannot use an option."
+            help="A method; `unskew methods` lists them. Default: auto, as in unskew auto --force; with --from, the "
+            "model's own method; dla if you pass an option that auto cannot use."
         ),
     ] = None,
     ranker: Annotated[
@@ -87,9 +87,9 @@ def train(
             run_auto(log, out, every, clicks=clicks, start=start, force=True, **given)
             return
         if method is not None:
-            raise ValueError(f"auto cannot use {useless[0]}: name a method, or leave it out")
+            raise ValueError(f"auto cannot use {useless[0]}: choose a method with --method, or leave {useless[0]} out")
         if is_first():
-            errors.print(f"{SAFE} is trained, because auto cannot use {' and '.join(useless)}", highlight=False)
+            errors.print(f"training {SAFE}, because auto cannot use {' and '.join(useless)}", highlight=False)
     first = None if start is None else unskew.load_model(start)
     every = {"seed": seed, "ranker": ranker, **every}
     if first is None:
@@ -124,7 +124,7 @@ def _without_use(
         "--interventions": interventions is not None,
         "--stream": stream,
         "--ranker trees": ranker == "trees",
-        "a place on object storage": remote(out) is not None,
+        "an output folder on object storage": remote(out) is not None,
         "several processes": int(os.environ.get("WORLD_SIZE", "1")) > 1,
     }
     return [name for name, given in asked.items() if given]
@@ -172,8 +172,8 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
     show_table("What the columns became", ("became", "columns", "names"), grouped(model.columns()), left=3)
     started = model.trained_on.get("started_from")
     if started is not None:
-        new = f"; new, started at the average: {', '.join(started['extended'])}" if started["extended"] else ""
-        console.print(f"Started from a {started['method']} of {started['steps']:,} steps{new}", markup=False)
+        new = f"; new, initialized to the average: {', '.join(started['extended'])}" if started["extended"] else ""
+        console.print(f"Started from a {started['method']} model of {started['steps']:,} steps{new}", markup=False)
     if curve is not None:
         by_level = model.examinations()
         columns, rows = ("position", "examination", *by_level), curve_rows([curve, *by_level.values()], never_shown)

@@ -30,7 +30,7 @@ def tune(
 ) -> None:
     """Train a model further on judged queries; cross-validation chooses how long.
 
-    an interrupted run resumes.
+    An interrupted run resumes when you repeat the command.
     """
     check_folder(out, ABOUT, overwrite=overwrite)
     checkpoint = out.with_name(f".{out.name}.tuning")
@@ -53,10 +53,10 @@ def _show(found: Tuned, out: Path) -> None:
             ("difference", found.difference),
         )
     ]
-    title = f"{found.metric} on {found.n_queries:,} judged queries, each held out of its model"
+    title = f"{found.metric} on {found.n_queries:,} judged queries, by cross-validation"
     show_table(title, ("model", "mean", "95 % interval"), rows)
     choice = found.choice
-    how = f"trained for {choice.steps} steps at a rate of {choice.rate}" if choice.steps else "not trained further"
-    number = ", with its open number chosen on these queries" if choice.number else ""
-    left_out = f"; {found.left_out:,} queries distinguish no documents and were left out" if found.left_out else ""
+    how = f"trained for {choice.steps} steps, learning rate {choice.rate}" if choice.steps else "not trained further"
+    number = ", with the parameter that clicks do not identify chosen on these queries" if choice.number else ""
+    left_out = f"; {found.left_out:,} queries have a single grade and were left out" if found.left_out else ""
     console.print(f"{how}{number}{left_out}; written to {out}", markup=False, highlight=False)

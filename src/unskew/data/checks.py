@@ -1,4 +1,4 @@
-"""Checks of what users hand in: every refusal names column and row, or list, and says what to do."""
+"""Checks of input data: every error names the column and row, or the list, and says what to do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from unskew.data.clicks.click_log import ClickLog
 
 LAST_POSITION = int(np.iinfo(np.int16).max)
-LARGEST_COUNT = 2.0**53  # and 2^53 + 1 is the same float64
+LARGEST_COUNT = 2.0**53  # in float64, 2^53 + 1 is the same number
 INFINITE = "features are finite, or missing (NaN); cut it off or leave it empty"
 NOTHING_MISSING = "here features must be finite; fill what is missing first"
 PROBABLE = "what was shown has a probability above 0 and at most 1; leave it empty where not recorded"
@@ -22,30 +22,30 @@ ROUNDING = 1e-6  # weighted clicks may exceed weighted sessions by this share
 
 
 def check_columns(table: pa.Table, needed: Sequence[str], *, holes: bool = False) -> None:
-    """Refuse a table that lacks a column, has it twice or, unless they are allowed, has holes in it."""
+    """Refuse a table that lacks a column, has it twice or, unless `holes`, has missing values in it."""
     for name in needed:
         times = table.column_names.count(name)
         if times == 0:
-            raise ValueError(f"column '{name}' is missing; the table has: {', '.join(table.column_names)}")
+            raise ValueError(f"no column '{name}' in the table. Found: {', '.join(table.column_names)}")
         if times > 1:
-            raise ValueError(f"column '{name}' is there {times} times: rename all but one")
+            raise ValueError(f"column '{name}' occurs {times} times: rename all but one")
         if not holes:
             check_present(table, name)
 
 
 def check_present(table: pa.Table, name: str) -> None:
-    """Refuse a column with holes."""
+    """Refuse a column with missing values."""
     if table[name].null_count:
         row = int(np.argmax(pc.is_null(table[name]).to_numpy(zero_copy_only=False)))
-        raise ValueError(f"column '{name}', row {row}: no value; fill it or drop the row")
+        raise ValueError(f"column '{name}', row {row}: missing value; fill it or drop the row")
 
 
 def check_features(
     features: NDArray, names: Sequence[str] = (), what: str = "document", *, missing: bool = True
 ) -> None:
-    """Refuse infinity, and NaN where nothing may be missing."""
+    """Refuse infinite values, and NaN if nothing may be missing."""
     with np.errstate(invalid="ignore", over="ignore"):
-        if np.isfinite(features.sum()):  # one fast pass; if it fails, a slow one finds the place
+        if np.isfinite(features.sum()):  # one fast pass; if it fails, a slow one finds the value
             return
     for start in range(0, len(features), 65_536):
         block = features[start : start + 65_536]
@@ -65,7 +65,7 @@ def check_values(values: NDArray, allowed: NDArray, column: str, rule: str) -> N
 
 
 def check_same(values: NDArray, representative: NDArray[np.int64], column: str, rule: str) -> None:
-    """Refuse the first row whose value is not that of the row which represents it."""
+    """Refuse the first row whose value differs from that of its representative row."""
     same = (values == values[representative]) | ((values != values) & (values != values)[representative])
     if not same.all():
         row = int(np.argmin(same))
@@ -74,18 +74,18 @@ def check_same(values: NDArray, representative: NDArray[np.int64], column: str, 
 
 
 def check_places(places: NDArray, column: str, first_position: int, advice: str) -> None:
-    """Refuse positions, counted from 0, that are below 0, beyond what is stored, or never reach the top."""
+    """Refuse positions, counted from 0, that are below 0 or too large, or that never include the top."""
     rule = f"positions count from {first_position} and end at {LAST_POSITION}"
     check_values(places + first_position, (places >= 0) & (places <= LAST_POSITION), column, rule)
     if len(places) and places.min() > 0:
         raise ValueError(
-            f"column '{column}': nothing is at position {first_position}, the first position is "
+            f"column '{column}': nothing is at position {first_position}, the lowest position is "
             f"{places.min() + first_position}: does the log count from {places.min() + first_position}? {advice}"
         )
 
 
 def check_one_a_place(places: NDArray, rows: NDArray[np.int64], mask: NDArray[np.bool_], column: str) -> None:
-    """Refuse two documents at one position of an impression; `rows` is `[showings, docs]`, sorted by place."""
+    """Refuse two documents at one position of a showing; `rows` is `[showings, docs]`, sorted by position."""
     shown = places[rows]
     twice = mask[:, 1:] & (shown[:, 1:] == shown[:, :-1])
     if twice.any():
@@ -93,12 +93,12 @@ def check_one_a_place(places: NDArray, rows: NDArray[np.int64], mask: NDArray[np
         one, other = sorted((int(rows[showing, place]), int(rows[showing, place + 1])))
         raise ValueError(
             f"column '{column}', rows {one} and {other}: two documents at position {shown[showing, place]} (from 0) of "
-            "one showing; each place holds one, and a list that was shown twice is two sessions"
+            "one showing; each position holds one document, and a list that was shown twice is two sessions"
         )
 
 
 def check_log(log: ClickLog) -> None:
-    """Refuse a log that cannot be true."""
+    """Refuse an inconsistent log."""
     if log.features.ndim != 2:
         raise ValueError(f"features must be a matrix [versions, features], got shape {log.features.shape}")
     _check_shapes(log)
@@ -133,39 +133,39 @@ def _check_shapes(log: ClickLog) -> None:
             raise ValueError(f"{name} has shape {values.shape}, versions has {shape}: they must agree")
     for name, values in per_list.items():
         if values.shape != shape[:1]:
-            raise ValueError(f"{name} has shape {values.shape}: one value per list is needed, {shape[:1]}")
+            raise ValueError(f"{name} has shape {values.shape}, but must have one value per list, {shape[:1]}")
     if log.feature_names and len(log.feature_names) != log.n_features:
         raise ValueError(f"{len(log.feature_names)} feature names, but {log.n_features} features: name each or none")
     if log.context.shape != (shape[0], len(log.context_names)):
         raise ValueError(
-            f"context has shape {log.context.shape}, {(shape[0], len(log.context_names))} is needed: a row for each "
-            "list, a name for each column"
+            f"context has shape {log.context.shape}, but must have {(shape[0], len(log.context_names))}: one row per "
+            "list, one name per column"
         )
     unknown = sorted(set(log.categories) - {*log.feature_names, *log.context_names})
     if unknown:
         raise ValueError(f"categories of '{unknown[0]}', which is not a feature: name the feature as in feature_names")
     if (log.seen is None) != (log.seen_sessions is None):
-        raise ValueError("seen and seen_sessions go together: looks, and the sessions in which looks were recorded")
+        raise ValueError("pass both seen and seen_sessions: recorded examination, and the sessions that recorded it")
 
 
 def _check_documents(log: ClickLog) -> None:
     n_versions, n_documents = len(log.features), len(log.document_ids)
     if log.document_queries.shape != (n_documents,) or log.version_documents.shape != (n_versions,):
         raise ValueError(
-            f"{n_versions} rows of features for {len(log.version_documents)} versions, {n_documents} document ids and "
-            f"the queries of {len(log.document_queries)} documents: one of each is needed for every document"
+            f"{n_versions} rows of features for {len(log.version_documents)} versions, and {n_documents} document ids "
+            f"for {len(log.document_queries)} document queries: these numbers must agree"
         )
     if n_versions and not 0 <= log.version_documents.min() <= log.version_documents.max() < n_documents:
-        raise ValueError("version_documents points beyond document_ids: every version is one of a document")
+        raise ValueError("version_documents points beyond document_ids: every version needs a document")
     if log.features_change and not np.bincount(log.version_documents, minlength=n_documents).all():
-        raise ValueError("a document has no row of features: every document has at least one version")
+        raise ValueError("a document has no row of features: every document needs at least one version")
     if n_documents and not 0 <= log.document_queries.min() <= log.document_queries.max() < len(log.query_ids):
         raise ValueError("document_queries points beyond query_ids: every document needs a query")
     sizes = log.mask.sum(1)
     wrong = (log.mask != (np.arange(log.n_docs) < sizes[:, None])).any(1) | (sizes == 0)
     if wrong.any():
         raise ValueError(
-            f"list {int(np.argmax(wrong))}: a list shows at least one document and ends where padding begins"
+            f"list {int(np.argmax(wrong))}: a list must show at least one document and have its padding at the end"
         )
     shown = log.versions[log.mask]
     if len(shown) and not 0 <= shown.min() <= shown.max() < n_versions:
@@ -173,7 +173,7 @@ def _check_documents(log: ClickLog) -> None:
     mixed = log.document_queries[log.version_documents[shown]] != np.repeat(log.queries, sizes)
     if mixed.any():
         row = int(np.repeat(np.arange(log.n_lists), sizes)[np.argmax(mixed)])
-        raise ValueError(f"list {row}: its documents belong to different queries, a list answers one query")
+        raise ValueError(f"list {row}: its documents belong to different queries, but a list answers one query")
 
 
 def _check_counts(log: ClickLog) -> None:
@@ -199,7 +199,7 @@ def _check_counts(log: ClickLog) -> None:
         refuse(~possible & log.mask, chances, f"display probability is {{}}: {PROBABLE}")
     unknown = [kind for kind in log.grades if kind != "click" and kind not in log.events]
     if unknown:
-        raise ValueError(f"grades name '{unknown[0]}', of which the log counts no events: add them, or leave it out")
+        raise ValueError(f"grades name '{unknown[0]}', but the log has no such events: add them, or leave it out")
     if log.seen is not None and log.seen_sessions is not None:
         looked, recorded = log.seen, log.seen_sessions
         enough = (recorded >= 0) & (recorded <= sessions * (1 + ROUNDING))
@@ -216,12 +216,12 @@ def _check_positions(log: ClickLog) -> None:
     shown = np.where(log.mask, log.positions, LAST_POSITION)
     if shown.min(initial=0) < 0:
         row = int(np.argwhere(shown < 0)[0][0])
-        raise ValueError(f"list {row}: position {shown[row].min()} is below 0, positions count from 0 at the top")
+        raise ValueError(f"list {row}: position {shown[row].min()} is below 0; positions count from 0 at the top")
     disordered = (log.mask[:, 1:] & (log.positions[:, 1:] <= log.positions[:, :-1])).any(1)
     if disordered.any():
         row = int(np.argmax(disordered))
         places = log.positions[row][log.mask[row]].tolist()
-        raise ValueError(f"list {row}: positions are {places}; they must rise, each place holds one document")
+        raise ValueError(f"list {row}: positions are {places}, but must increase: each position holds one document")
 
 
 def _check_patterns(log: ClickLog) -> None:
@@ -230,8 +230,8 @@ def _check_patterns(log: ClickLog) -> None:
     n_patterns = len(patterns.lists)
     if patterns.clicks.shape != (n_patterns, log.n_docs) or patterns.sessions.shape != (n_patterns,):
         raise ValueError(
-            f"patterns have clicks {patterns.clicks.shape} and sessions {patterns.sessions.shape}: "
-            f"{(n_patterns, log.n_docs)} and {(n_patterns,)} are needed"
+            f"patterns have clicks of shape {patterns.clicks.shape} and sessions of shape {patterns.sessions.shape}, "
+            f"but must have {(n_patterns, log.n_docs)} and {(n_patterns,)}"
         )
     if (np.diff(patterns.lists) < 0).any():
         raise ValueError("patterns are not sorted by list: sort them")

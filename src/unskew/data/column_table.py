@@ -1,4 +1,4 @@
-"""The transform of each raw column as a table for people."""
+"""A readable table of the transform of each raw column."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ MOST_NAMES = 6
 
 @dataclass(frozen=True)
 class Column:
-    """A raw column and what became of it."""
+    """A raw column and its transform in words."""
 
     name: str
     became: str
 
 
 def describe_columns(transform: Transform, names: Sequence[str] = ()) -> list[Column]:
-    """What each raw column became, in their order; nothing for a transform that was fitted on no columns."""
+    """The transform of each raw column, in order; empty for a transform that was not fitted on columns."""
     if not isinstance(transform, RawColumns):
         return []
     texts = {int(column): _number(transform, place) for place, column in enumerate(transform.numbers)}
@@ -44,7 +44,7 @@ def describe_columns(transform: Transform, names: Sequence[str] = ()) -> list[Co
 
 
 def grouped(columns: Sequence[Column]) -> list[tuple[str, str, str]]:
-    """Rows for a table: what columns became, how many did, and their names, the first few of many."""
+    """Rows of a table: a transform, its number of columns, and the names of the first few."""
     names: dict[str, list[str]] = {}
     for column in columns:
         names.setdefault(column.became, []).append(column.name)

@@ -1,4 +1,4 @@
-"""Columns: what tables of pyarrow, pandas and polars hold, as numpy arrays. Every refusal names column and row."""
+"""Columns of pyarrow, pandas and polars tables as numpy arrays. Every error names the column and row."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from unskew.data.checks import check_values
 from unskew.data.grouping import as_array, as_text, decoded
 
 FINITE = "features are finite, or missing; cut it off or leave it empty"
-MOST_VALUES = 10_000  # of a category
+MOST_VALUES = 10_000  # maximum number of values of a category
 
 
 def as_arrow(table: Any) -> pa.Table:
-    """A pyarrow, pandas or polars table as a pyarrow one, without a copy where that is possible."""
+    """A pyarrow, pandas or polars table as a pyarrow table, without a copy if possible."""
     if isinstance(table, pa.Table):
         return table
     try:
@@ -30,17 +30,17 @@ def as_arrow(table: Any) -> pa.Table:
             return pa.table(table)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         reason = "; ".join(str(part) for part in error.args)
-        raise ValueError(f"{reason}: a column holds numbers or text, not both; convert it first") from error
-    raise TypeError(f"a pyarrow, pandas or polars table is needed, got {type(table).__name__}")
+        raise ValueError(f"{reason}: a column must hold either numbers or text; convert it first") from error
+    raise TypeError(f"pass a pyarrow, pandas or polars table, got {type(table).__name__}")
 
 
 def is_table(values: Any) -> bool:
-    """Whether `as_arrow` takes it."""
+    """Whether `as_arrow` accepts it."""
     return hasattr(values, "columns") and (hasattr(values, "__arrow_c_stream__") or hasattr(values, "iloc"))
 
 
 def is_numeric(table: pa.Table, name: str) -> bool:
-    """Whether a column can be a feature as it is; categories are not, whatever stands behind them."""
+    """Whether a column can be a numeric feature; categories cannot, even if their values are numbers."""
     return _holds_numbers(table.schema.field(name).type)
 
 
@@ -50,12 +50,12 @@ def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
 
 
 def feature_values(table: pa.Table, name: str) -> NDArray[np.float32]:
-    """A numeric column as float32, NaN where a value is missing; infinite ones are refused."""
+    """A numeric column as float32, NaN if a value is missing; infinite values are an error."""
     column = _numeric(table, name)
     if pa.types.is_float32(column.type):
         values = column.to_numpy(zero_copy_only=False)
     else:
-        with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which is refused here
+        with np.errstate(over="ignore"):  # values too large for float32 become infinite, which is refused below
             values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype(np.float32)
     check_values(values, ~np.isinf(values), name, FINITE)
     return values
@@ -64,7 +64,7 @@ def feature_values(table: pa.Table, name: str) -> NDArray[np.float32]:
 def feature_matrix(
     table: pa.Table, names: Sequence[str], rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.float32], dict[str, tuple[str, ...]]]:
-    """Columns as features `[rows, columns]` of these rows, and the names of categories."""
+    """Columns of these rows as features `[rows, columns]`, and the names of categories."""
     matrix = np.empty((len(rows), len(names)), dtype=np.float32)
     categories = {}
     for number, name in enumerate(names):
@@ -76,7 +76,7 @@ def feature_matrix(
 
 
 def feature_column(table: pa.Table, name: str) -> tuple[NDArray[np.float32], tuple[str, ...] | None]:
-    """A column as float32, NaN where a value is missing; text as numbers of categories, with their names in order."""
+    """A column as float32, NaN if a value is missing; text as category numbers, with the names in order."""
     if is_numeric(table, name):
         return feature_values(table, name), None
     vocabulary = vocabulary_of(table[name], name)
@@ -84,7 +84,7 @@ def feature_column(table: pa.Table, name: str) -> tuple[NDArray[np.float32], tup
 
 
 def category_codes(column: pa.ChunkedArray | pa.Array, vocabulary: Sequence[str]) -> NDArray[np.float32]:
-    """The number of each value in a vocabulary: -1 for a value that it does not have, NaN if there is none."""
+    """The number of each value in a vocabulary: -1 for an unknown value, NaN for a missing one."""
     values = as_text(decoded(as_array(column)))
     found = pc.fill_null(pc.index_in(values, value_set=pa.array(list(vocabulary), values.type)), -1)
     codes = found.to_numpy(zero_copy_only=False).astype(np.float32)
@@ -93,30 +93,30 @@ def category_codes(column: pa.ChunkedArray | pa.Array, vocabulary: Sequence[str]
 
 
 def vocabulary_of(column: pa.ChunkedArray | pa.Array, name: str) -> tuple[str, ...]:
-    """The distinct values of a category as sorted text; a column with a value of its own in every row is refused."""
+    """The distinct values of a category as sorted text; too many of them are an error."""
     distinct = pc.unique(as_text(decoded(as_array(column)))).drop_null()
     if len(distinct) > MOST_VALUES:
         raise ValueError(
             f"column '{name}' has {len(distinct):,} different values, more than a category can have ({MOST_VALUES:,}): "
-            "leave an id out, or put its values into groups first (for example hash them into 1,000)"
+            "leave it out if it is an id, or group its values first (for example hash them into 1,000)"
         )
     return tuple(sorted(distinct.to_pylist()))
 
 
-PERIODS = {"hour": "h", "day": "D", "week": "W", "month": "M"}  # as numpy calls them; weeks begin on Thursdays there
+PERIODS = {"hour": "h", "day": "D", "week": "W", "month": "M"}  # numpy units; weeks begin on Thursdays there
 
 
 def check_period(period: str, *, has_times: bool) -> str:
-    """The period; one that is unknown, or cannot be told, is refused."""
+    """The period; an error if it is unknown, or if there are no times."""
     if period not in PERIODS:
-        raise ValueError(f"period is '{period}': choose from {', '.join(PERIODS)}")
+        raise ValueError(f"unknown period '{period}': choose from {', '.join(PERIODS)}")
     if not has_times:
-        raise ValueError(f"lists cannot be counted per {period} without times: name the column with time=, or --time")
+        raise ValueError(f"lists cannot be counted per {period} without times: pass the time column (time=, --time)")
     return period
 
 
 def begin_of_period(times: NDArray[np.int64] | None, period: str) -> NDArray[np.int64]:
-    """When the hour, day, week (from Monday) or month of each time began, in microseconds since 1970."""
+    """The start of the hour, day, week (from Monday) or month of each time, in microseconds since 1970."""
     check_period(period, has_times=times is not None)
     assert times is not None
     moments = times.view("datetime64[us]")
@@ -152,7 +152,7 @@ def microseconds(table: pa.Table, name: str) -> NDArray[np.int64]:
         column = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
     if not pa.types.is_integer(column.type):
         raise ValueError(
-            f"column '{name}' holds {table[name].type}: timestamps or whole microseconds since 1970 are needed"
+            f"column '{name}' holds {table[name].type}, but must hold timestamps or whole microseconds since 1970"
         )
     return column.to_numpy(zero_copy_only=False).astype(np.int64)
 
@@ -161,10 +161,10 @@ Features = tuple[NDArray[np.float32], tuple[str, ...], dict[str, tuple[str, ...]
 
 
 def as_features(X: Any, known: Mapping[str, tuple[str, ...]] | None = None) -> Features:
-    """A matrix or table of features as float32, the names of its columns, none for a matrix, and its categories.
+    """A matrix or table of features as float32, its column names (none for a matrix), and its categories.
 
     Args:
-        known: categories of training by name, whose numbers text becomes; default: they are found in the table.
+        known: categories of the training data by name, used to number text; default: those of the table.
     """
     if is_table(X):
         table = as_arrow(X)
@@ -174,27 +174,27 @@ def as_features(X: Any, known: Mapping[str, tuple[str, ...]] | None = None) -> F
             return _known_features(table, known), names, dict(known)
         values, categories = feature_matrix(table, table.column_names, np.arange(table.num_rows))
         if categories and not names:
-            raise ValueError(f"{listed(list(categories))} of X holds text: give the columns names that are text too")
+            raise ValueError(f"{listed(list(categories))} of X holds text: use text as column names too")
         return values, names, categories
     dense = X.toarray() if hasattr(X, "toarray") else X
     if hasattr(dense, "detach"):  # a tensor, of any device
         dense = dense.detach().cpu().numpy()
     try:
-        with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which the caller refuses
+        with np.errstate(over="ignore"):  # values too large for float32 become infinite, which the caller refuses
             matrix = np.ascontiguousarray(dense, dtype=np.float32)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"X must hold numbers only ({error}): pass text and categories in a table") from error
+        raise ValueError(f"X must hold only numbers ({error}): pass text and categories in a table") from error
     if matrix.ndim != 2:
         raise ValueError(f"X must be a matrix [rows, features], got shape {matrix.shape}")
     return matrix, (), {}
 
 
 def _known_features(table: pa.Table, known: Mapping[str, tuple[str, ...]]) -> NDArray[np.float32]:
-    """Columns in their order, with text as the numbers of training."""
+    """Columns in order, with text as the numbers of the training data."""
     matrix = np.empty((table.num_rows, table.num_columns), dtype=np.float32)
     for number, name in enumerate(table.column_names):
         kind = table.schema.field(name).type
-        if pa.types.is_null(kind):  # no value in any row: all are missing
+        if pa.types.is_null(kind):  # all values are missing
             matrix[:, number] = np.nan
         elif name not in known:
             matrix[:, number] = feature_values(table, name)
@@ -202,12 +202,12 @@ def _known_features(table: pa.Table, known: Mapping[str, tuple[str, ...]]) -> ND
             matrix[:, number] = category_codes(table[name], known[name])
         else:
             values = ", ".join(f"'{value}'" for value in known[name][:3])
-            raise ValueError(f"column '{name}' holds {kind}: the ranker was fitted on text there, such as {values}")
+            raise ValueError(f"column '{name}' holds {kind}, but the ranker was fitted on text, such as {values}")
     return matrix
 
 
 def may_be_category(kind: pa.DataType, vocabulary: Sequence[str]) -> bool:
-    """Text; numbers too where the values of training are numbers, as those of a categorical column can be."""
+    """Whether a type can hold a category: text, and numbers if the values in training were numbers."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)):
@@ -227,7 +227,7 @@ def _numeric(table: pa.Table, name: str) -> pa.Array:
     column = decoded(as_array(table[name]))
     if not _holds_numbers(column.type):
         example = f", e.g. '{column[0]}' in row 0" if len(column) else ""
-        raise ValueError(f"column '{name}' holds {table[name].type}: numbers are needed{example}")
+        raise ValueError(f"column '{name}' holds {table[name].type}, but must hold numbers{example}")
     return column
 
 

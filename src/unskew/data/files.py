@@ -1,13 +1,13 @@
-"""Places for output: checked before any work is done; files and folders appear whole or not at all.
+"""Output files and folders: checked before any work is done, and written atomically.
 
-Everything is written alongside its place under a hidden name of its own, `.NAME.HOST-PROCESS-RANDOM.part`, flushed, and
-moved there at the end with the permissions of the user's umask. Only a folder with the file that marks its kind
-(`log.json`, `model.json`), or an empty one, is ever replaced: nothing else can be lost by a wrong name.
+Output is written next to its target under a hidden name, `.NAME.HOST-PROCESS-RANDOM.part`, flushed, and then moved into
+place with the permissions of the user's umask. Only a folder with the file that marks its kind (`log.json`,
+`model.json`), or an empty folder, is ever replaced, so a mistyped path cannot destroy anything else.
 
-One process writes to a place at a time: a second one is refused and learns who writes there. What killed processes
-left alongside a place is removed by the next one that writes there, and named. A kill between the two renames that
-replace a folder leaves the old one aside: `restore` moves it back. Locks are those of the file system (`flock`): local
-and POSIX-like shared file systems keep the promise, others may not.
+One process writes to a target at a time: a second process gets an error that names the first. The next process that
+writes there removes what killed processes left behind, and says so. If a process is killed between the two renames that
+replace a folder, the old folder remains under another name: `restore` moves it back. Locks are file system locks
+(`flock`): local and POSIX-like shared file systems honor them, others may not.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from unskew.data.object_storage import check_remote, remote, sent_folder
 
 try:
     import fcntl
-except ImportError:  # Windows: writers are not told of one another
+except ImportError:  # Windows: no locks
     fcntl = None  # type: ignore[assignment]
 
 HOST = re.sub(r"[^A-Za-z0-9_]", "_", socket.gethostname()) or "host"
 SCRATCH = re.compile(r"\.(?P<host>\w+)-(?P<process>\d+)-[0-9a-f]{8}\.part$")
-_HELD: set[Path] = set()  # locks of this process: within one, the same place may be written again
+_HELD: set[Path] = set()  # locks of this process, which may write to the same target again
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_SPACE_WORDS = ("No space left on device", "Disk quota exceeded", "File too large")
 
 
 def check_place(target: Path, *, overwrite: bool) -> None:
-    """Refuse a place for a file or folder that is taken or cannot be written."""
+    """Refuse a target that exists or cannot be written."""
     if (place := remote(target)) is not None:
         check_remote(place, None, overwrite=overwrite)
         return
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists: choose another path, or pass overwrite=True (--overwrite)")
     if not target.parent.is_dir():
-        raise FileNotFoundError(f"{target.parent} is not a folder: create it first, {target.name} is written into it")
+        raise FileNotFoundError(f"{target.parent} is not a folder: create it first, or choose another path")
     try:
         tempfile.TemporaryFile(dir=target.parent).close()
     except OSError as error:
@@ -61,7 +61,7 @@ def check_place(target: Path, *, overwrite: bool) -> None:
 
 
 def check_folder(target: Path, marker: str, *, overwrite: bool) -> None:
-    """Refuse a place for a folder; what has no file of the marker's name in it is never replaced."""
+    """Refuse a target folder; a folder without a file of the marker's name is never replaced."""
     if (place := remote(target)) is not None:
         check_remote(place, marker, overwrite=overwrite)
         return
@@ -79,12 +79,12 @@ def file_digest(path: Path) -> str:
 
 
 def json_digest(data: Mapping[str, Any]) -> str:
-    """SHA-256 of JSON, whatever the order of its keys."""
+    """SHA-256 of JSON, independent of the order of its keys."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def array_digest(arrays: Iterable[NDArray], names: Sequence[str] = ()) -> str:
-    """SHA-256 of the types, shapes and values of arrays, and of names that belong to them."""
+    """SHA-256 of the types, shapes and values of arrays, and of their names."""
     found = hashlib.sha256(repr(list(names)).encode())
     for array in arrays:
         found.update(f"{array.dtype}{array.shape}".encode())
@@ -94,7 +94,7 @@ def array_digest(arrays: Iterable[NDArray], names: Sequence[str] = ()) -> str:
 
 @contextmanager
 def new_file(target: str | Path) -> Iterator[Path]:
-    """A path to write to that takes the target's place when the block ends, and vanishes if anything fails.
+    """A path to write to, which replaces the target when the block ends, and is deleted if anything fails.
 
     Example:
         >>> import tempfile
@@ -126,22 +126,22 @@ def new_file(target: str | Path) -> Iterator[Path]:
 
 
 def write_file(target: str | Path, content: bytes) -> None:
-    """Write a file, whole or not at all."""
+    """Write a file atomically."""
     with new_file(target) as scratch:
         scratch.write_bytes(content)
 
 
 def write_text(target: str | Path, text: str) -> None:
-    """Write a text file, whole or not at all."""
+    """Write a text file atomically."""
     with new_file(target) as scratch:
         scratch.write_text(text, encoding="utf-8")
 
 
 @contextmanager
 def new_folder(target: Path, marker: str, *, overwrite: bool) -> Iterator[Path]:
-    """A folder to write into that takes the target's place when all is written, and vanishes if anything fails.
+    """A folder to write to, which replaces the target when the block ends, and is deleted if anything fails.
 
-    The old folder is moved aside before the new one takes its place, and moved back should that fail.
+    The old folder is moved aside before the new one takes its place, and moved back if that fails.
     """
     if (place := remote(target)) is not None:
         with sent_folder(place, marker, overwrite=overwrite) as folder:
@@ -167,12 +167,12 @@ def new_folder(target: Path, marker: str, *, overwrite: bool) -> Iterator[Path]:
                 old.replace(target)
             raise
         if old.exists():
-            old.replace(scratch / "replaced")  # what is called old is whole: only from it is anything restored
+            old.replace(scratch / "replaced")  # only a complete folder is called old: restore relies on it
 
 
 @contextmanager
 def scratch_folder(target: Path) -> Iterator[Path]:
-    """A hidden folder alongside the target, for what is needed on the way to it; nobody else writes to the target."""
+    """A hidden folder next to the target for intermediate files; no other process may write to the target."""
     if remote(target) is not None:
         with tempfile.TemporaryDirectory(prefix="unskew-") as here:
             yield Path(here)
@@ -189,7 +189,7 @@ def scratch_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def sole_writer(target: Path) -> Iterator[None]:
-    """Hold a place: a second process that wants it is refused, and learns who has it since when."""
+    """Lock a target: a second process gets an error that says who holds it, and since when."""
     lock = target.with_name(f".{target.name}.lock")
     place = lock.absolute()
     if fcntl is None or not target.parent.is_dir() or place in _HELD:
@@ -213,7 +213,7 @@ def sole_writer(target: Path) -> Iterator[None]:
 
 
 def restore(target: Path) -> None:
-    """Move back the old folder that a kill between two renames left aside; say so."""
+    """Move back an old folder that a kill between two renames left aside, and warn about it."""
     if target.exists() or not target.parent.is_dir():
         return
     for scratch in _scratches(target):
@@ -221,7 +221,7 @@ def restore(target: Path) -> None:
             (scratch / "old").replace(target)
             shutil.rmtree(scratch, ignore_errors=True)
             warnings.warn(
-                f"{target}: a run was killed while it replaced this folder; the old one is back in its place",
+                f"{target}: a run was killed while it replaced this folder; the old folder was restored",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -229,7 +229,7 @@ def restore(target: Path) -> None:
 
 
 def is_out_of_space(error: BaseException) -> bool:
-    """Whether an error means that the disk is full, whichever library wrote."""
+    """Whether an error, of any library, means that the disk is full."""
     return getattr(error, "errno", None) in NO_SPACE or any(words in str(error) for words in NO_SPACE_WORDS)
 
 
@@ -243,7 +243,7 @@ def _explained(target: Path) -> Iterator[None]:
             raise
         raise _full(target, error) from error
     except Exception as error:
-        if not is_out_of_space(error):  # libraries have classes of their own for it
+        if not is_out_of_space(error):  # libraries have their own classes for it
             raise
         raise _full(target, error) from error
 
@@ -276,7 +276,7 @@ def _lock(lock: Path, target: Path) -> int | None:
                 return descriptor
         except FileNotFoundError:
             pass
-        os.close(descriptor)  # the one before has just let go and removed its file: take a new one
+        os.close(descriptor)  # the previous holder has just released and removed the file: open a new one
 
 
 def _writer(said: bytes) -> str:
@@ -299,7 +299,7 @@ def _scratches(target: Path) -> Iterator[Path]:
 
 
 def _alive(scratch: Path) -> bool:
-    """Whether the process that made a scratch may still run; of other machines nobody knows."""
+    """Whether the process that made a scratch file may still run; on other machines it may."""
     found = SCRATCH.search(scratch.name)
     if found is None or found["host"] != HOST:
         return True
@@ -317,7 +317,7 @@ def _remove_abandoned(target: Path) -> None:
         if _alive(scratch) or ((scratch / "old").exists() and not target.exists()):
             continue
         shutil.rmtree(scratch, ignore_errors=True) if scratch.is_dir() else scratch.unlink(missing_ok=True)
-        warnings.warn(f"removed {scratch.name}, which a killed run left beside {target}", RuntimeWarning, stacklevel=5)
+        warnings.warn(f"removed {scratch.name}, which a killed run left next to {target}", RuntimeWarning, stacklevel=5)
 
 
 def _flush(file: Path) -> None:

@@ -1,8 +1,7 @@
-"""Fitting of feature transforms, on the training split only.
+"""Fit feature transforms, on the training split only.
 
-`fit_transform(name, train.features)` gives a module that a ranker carries. Names are keys of `TRANSFORMS`; they say
-what becomes of numbers. Missing values (NaN) are left out when numbers are fitted, and filled in when they are served;
-see `raw_columns`.
+`fit_transform(name, train.features)` returns a module that becomes part of a ranker. Names are keys of `TRANSFORMS` and
+say how numbers are transformed. Missing values (NaN) are ignored in fitting and filled in serving; see `raw_columns`.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from unskew.data.transforms import (
 
 __all__ = ["TRANSFORMS", "Transform", "fit_transform", "from_spec"]
 
-COMMON = 5  # documents of a category; what is rarer shares a place with what was never seen
-LARGEST_FLAG = 10.0  # of an indicator: one missing value in millions would be a huge number else
-TINY = 1e-30  # a spread below this is none: its inverse would leave float32
+COMMON = 5  # documents of a category; rarer values share a place with unseen ones
+LARGEST_FLAG = 10.0  # limit of an indicator: one missing value in millions would become a huge number
+TINY = 1e-30  # a smaller spread counts as 0: its inverse would overflow float32
 
-# One pass over the blocks gives one fitted step.
+# Each step is fitted in one pass over the blocks.
 Blocks = Iterable[NDArray]
 Fit = Callable[[Blocks], Transform]
 
@@ -60,8 +59,8 @@ def fit_automatic(blocks: Blocks) -> Transform:
     """A signed logarithm on heavy-tailed columns only, then mean 0 and deviation 1, clipped to ±10.
 
     A column is heavy-tailed if its farthest value lies more than 8 standard deviations from the mean and the logarithm
-    at least halves that: a rare flag is as far away, but no logarithm helps it. The logarithm bends at 1, or at the
-    typical size (geometric mean of what is not 0) of columns where that is less.
+    at least halves that: a rare flag is as far away, but a logarithm does not help it. The unit of the logarithm is 1,
+    or the typical size of the column (geometric mean of its nonzero values) if that is less.
     """
     raw = moments(blocks)
     typical_size = np.exp(moments(_log_sizes(block) for block in blocks).mean)
@@ -77,12 +76,12 @@ def fit_automatic(blocks: Blocks) -> Transform:
 
 
 def _log_sizes(block: NDArray) -> NDArray:
-    """Logarithms of |x|; -inf, which moments leave out, where x is 0."""
+    """Logarithms of |x|; -inf, which moments ignore, if x is 0."""
     with np.errstate(divide="ignore"):
         return np.log(np.abs(block))
 
 
-# Every name is a chain of steps, fitted one after the other: each sees what the ones before it made.
+# Every name is a chain of steps, fitted in order: each sees the output of the steps before it.
 TRANSFORMS: dict[str, tuple[Fit, ...]] = {
     "identity": (lambda _: Identity(),),
     "log1p": (lambda _: SignedLog(),),
@@ -108,19 +107,19 @@ def fit_transform(
     """Fit a transform on the training split.
 
     Args:
-        features: A matrix `[documents, features]`, or blocks of one that is larger than memory: an iterable that
-            starts again each time it is read, as there are several passes. NaN is a missing value.
-        offsets: Of the queries among the rows of a matrix; needed when a step looks at whole queries before another
-            is fitted.
+        features: A matrix `[documents, features]`, or blocks of one that is larger than memory: an iterable that can
+            be read several times, once per pass. NaN is a missing value.
+        offsets: Offsets of the queries among the rows of a matrix; needed if a step that looks at whole queries comes
+            before another step.
         columns: Names of the columns.
         categories: Vocabularies of columns that hold codes, by name.
     """
     if name not in TRANSFORMS:
         raise ValueError(f"unknown feature transform '{name}': choose one of {', '.join(TRANSFORMS)}")
     if isinstance(features, Iterator):
-        raise TypeError("an iterator can be read only once, but fitting takes several passes: pass a list of blocks")
+        raise TypeError("an iterator can be read only once, but fitting needs several passes: pass a list of blocks")
     if offsets is not None and not isinstance(features, np.ndarray):
-        raise TypeError("offsets belong to the rows of one matrix: leave them out, or pass a matrix and not blocks")
+        raise TypeError("offsets belong to the rows of one matrix: leave them out, or pass a matrix instead of blocks")
     vocabularies = {list(columns).index(column): len(values) for column, values in (categories or {}).items()}
     blocks = _Blocks([features] if isinstance(features, np.ndarray) else features, offsets)
     blocks.check(columns)
@@ -137,7 +136,7 @@ def fit_transform(
 def _raw_columns(
     inner: Transform, found: Moments, numbers: NDArray, places: Mapping[int, NDArray[np.int64]], n_rows: int
 ) -> RawColumns:
-    """The transform of the numbers with fillings, indicators and places of categories around it."""
+    """The transform of numbers, wrapped with fill values, missing-value indicators and places of categories."""
     share = 1 - found.count[numbers] / n_rows
     flagged = np.flatnonzero((share > 0) & (share < 1))
     deviation = np.sqrt(share * (1 - share))[flagged]
@@ -161,7 +160,7 @@ def _raw_columns(
 
 
 def _typical(inner: Transform, mean: NDArray) -> NDArray:
-    """What a missing value becomes: the mean, of the logarithms where `inner` takes them; NaN if it knows better."""
+    """The fill value: the mean, of logarithms if `inner` takes them; NaN if `inner` handles missing values itself."""
     steps = list(inner.steps) if isinstance(inner, Chain) else [inner]
     if isinstance(steps[0], Reciprocal):
         return np.full_like(mean, np.nan)
@@ -174,7 +173,7 @@ def _typical(inner: Transform, mean: NDArray) -> NDArray:
 
 
 def _places(blocks: _Blocks, vocabularies: Mapping[int, int]) -> dict[int, NDArray[np.int64]]:
-    """The place of each code of each category: of the unseen one, of code 0, 1, …, and of a missing value."""
+    """The place of each code of each category: of unseen values, of code 0, 1, …, and of missing values."""
     counts = {column: np.zeros(size + N_SPECIAL, np.int64) for column, size in vocabularies.items()}
     for block in blocks if counts else ():
         for column, count in counts.items():
@@ -197,7 +196,7 @@ def _places(blocks: _Blocks, vocabularies: Mapping[int, int]) -> dict[int, NDArr
 
 
 class _Blocks:
-    """Rows for fitting, in blocks that can be read again and again, as some transforms leave their numbers."""
+    """Rows for fitting, in blocks that can be read repeatedly, after the steps fitted so far."""
 
     def __init__(
         self,
@@ -212,7 +211,7 @@ class _Blocks:
         self.before = before
 
     def after(self, numbers: NDArray, steps: Sequence[Transform]) -> _Blocks:
-        """The numbers of the same rows after these steps; what is missing stays so."""
+        """The numbers of the same rows after these steps; missing values stay missing."""
         return _Blocks(self.matrices, self.offsets, numbers, tuple(steps))
 
     def __iter__(self) -> Iterator[NDArray]:
@@ -229,11 +228,11 @@ class _Blocks:
         return sum(len(matrix) for matrix in self.matrices)
 
     def check(self, columns: Sequence[str]) -> None:
-        """Refuse infinity, naming column and row."""
+        """Refuse infinite values, with column and row."""
         for number, matrix in enumerate(self.matrices):
             check_features(matrix, columns, what="row" if number == 0 else f"block {number}, row")
 
 
 def _inverse(spread: NDArray) -> NDArray:
-    """One over the spread of each column; 0 if there is none."""
+    """One over the spread of each column; 0 for constant columns."""
     return np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > TINY)

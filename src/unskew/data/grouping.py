@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-LARGEST_EXACT = 2.0**53  # of whole numbers in float64
+LARGEST_EXACT = 2.0**53  # largest exact whole number in float64
 
 
 def number_ids(ids: Any) -> tuple[NDArray, NDArray[np.int64]]:
@@ -18,8 +18,8 @@ def number_ids(ids: Any) -> tuple[NDArray, NDArray[np.int64]]:
     _check_exact(values)
     if values.null_count:
         row = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
-        raise ValueError(f"the id in row {row} has no value: fill it or drop the row")
-    if isinstance(values.type, pa.DictionaryType):  # categories: their codes are numbered, few names are looked at
+        raise ValueError(f"the id in row {row} is missing: fill it or drop the row")
+    if isinstance(values.type, pa.DictionaryType):  # categories: number the codes and look only at the few names
         names, number_of_category = number_ids(values.dictionary)
         used, codes = number_ids(number_of_category[values.indices.to_numpy(zero_copy_only=False)])
         return names[used], codes
@@ -29,7 +29,7 @@ def number_ids(ids: Any) -> tuple[NDArray, NDArray[np.int64]]:
 
 
 def plain_ids(ids: Any) -> NDArray:
-    """Ids as a numpy array of integers where they are, else of strings (objects: one long id must not widen all)."""
+    """Ids as a numpy array of integers if possible, otherwise of strings (objects: one long id must not widen all)."""
     values = decoded(as_array(ids))
     _check_exact(values)
     if pa.types.is_integer(values.type):
@@ -38,32 +38,32 @@ def plain_ids(ids: Any) -> NDArray:
 
 
 def as_array(values: Any) -> pa.Array:
-    """A list, numpy array, series or arrow column as one arrow array; numbers and text together are refused."""
+    """A list, numpy array, series or arrow column as one arrow array; mixed numbers and text are an error."""
     try:
         array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        raise ValueError(f"ids must be all whole numbers of up to 64 bits or all text: {error}") from error
+        raise ValueError(f"ids must be either all whole numbers of up to 64 bits, or all text: {error}") from error
     if isinstance(array, pa.ChunkedArray):
         if pa.types.is_string(array.type):
-            array = array.cast(pa.large_string())  # one array of plain strings ends at 2 GB
+            array = array.cast(pa.large_string())  # an array of plain strings is limited to 2 GB
         array = array.unify_dictionaries().combine_chunks()
     return array
 
 
 def _check_exact(ids: pa.Array) -> None:
-    """Refuse fractions as ids that are missing, or so large that two ids may be the same number."""
+    """Refuse float ids that are NaN, fractional, or so large that two ids may be the same number."""
     if not pa.types.is_floating(ids.type):
         return
     bad = np.flatnonzero(~(np.abs(ids.to_numpy(zero_copy_only=False)) < LARGEST_EXACT))
     if len(bad) and ids[int(bad[0])].is_valid:
         raise ValueError(
-            f"the id in row {bad[0]} is {ids[int(bad[0])]}, a fraction (float): not every id from 2^53 on is exact in "
-            "it, and NaN is none; pass ids as whole numbers or as text"
+            f"the id in row {bad[0]} is the float {ids[int(bad[0])]}: floats represent ids from 2^53 on inexactly, and "
+            "NaN is not an id; pass ids as whole numbers or as text"
         )
 
 
 def decoded(values: pa.Array) -> pa.Array:
-    """Categories written out; other arrays as they are."""
+    """Categories as plain values; other arrays unchanged."""
     if not isinstance(values.type, pa.DictionaryType):
         return values
     names = values.dictionary
@@ -74,16 +74,16 @@ def decoded(values: pa.Array) -> pa.Array:
 def as_text(values: pa.Array) -> pa.Array:
     """Values written as text."""
     values = decoded(values)
-    if pa.types.is_decimal(values.type):  # arrow asks for more digits than the type has
+    if pa.types.is_decimal(values.type):  # arrow needs more digits than the type has
         return pa.array([str(entry) for entry in values.to_pylist()], pa.large_string())
     return pc.cast(values, pa.large_string())
 
 
 def unique_rows(matrix: NDArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First index of each distinct row, in order of first appearance, and for each row the number of its kind.
+    """First index of each distinct row, in order of first appearance, and the number of each row among them.
 
-    Rows are distinguished by a 64-bit hash, and every row is then compared with its representative: a collision costs
-    time, never correctness.
+    Rows are grouped by a 64-bit hash, and every row is then compared with its representative: a collision costs time,
+    never correctness.
     """
     rows = np.ascontiguousarray(matrix)
     if rows.shape[1] == 0 or len(rows) == 0:

@@ -1,7 +1,6 @@
-"""Matrices in files instead of memory: what is not in use, the operating system may take out of memory again.
+"""Matrices in files instead of memory: the operating system can drop pages that are not in use.
 
-The files have no name, so that they are gone when nothing uses them any more, and are in the folder of scratch files
-(`TMPDIR`).
+The files are in the temporary folder (`TMPDIR`) and have no name, so they disappear when nothing uses them any more.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ def new_map(shape: tuple[int, int]) -> NDArray[np.float32]:
 
 
 def is_mapped(matrix: NDArray) -> bool:
-    """Whether a matrix, or what it is a view of, is in a file."""
+    """Whether a matrix, or the matrix that it is a view of, is in a file."""
     return isinstance(matrix, np.memmap) or isinstance(matrix.base, np.memmap)
 
 
 def new_matrix(like: NDArray, width: int) -> NDArray[np.float32]:
-    """A matrix with as many rows as another, to be filled; in a file where the other is."""
+    """A matrix to be filled, with as many rows as another; in a file if the other is."""
     shape = (len(like), width)
     return new_map(shape) if is_mapped(like) else np.empty(shape, np.float32)

@@ -18,7 +18,7 @@ class Moments:
     count: Numbers
     mean: Numbers
     squares: Numbers  # sum of (x - mean)²
-    least: Numbers  # +inf where nothing was finite
+    least: Numbers  # minimum; +inf if nothing was finite
     greatest: Numbers
 
     @property
@@ -53,7 +53,7 @@ class Moments:
     def join(self, other: Moments) -> Moments:
         """Moments of both parts together.
 
-        Squares are joined by Chan's rule, which does not cancel as E[x²] - E[x]² does when the mean is large.
+        Squares are combined by Chan's rule, which does not lose precision as E[x²] - E[x]² does if the mean is large.
         """
         count = self.count + other.count
         share = other.count / np.maximum(count, 1)
@@ -75,5 +75,5 @@ def moments(blocks: Iterable[NDArray]) -> Moments:
             part = Moments.of_block(block)
             joined = part if joined is None else joined.join(part)
     if joined is None:
-        raise ValueError("there are no documents to fit a feature transform on: pass the training split")
+        raise ValueError("there are no documents to fit a feature transform to: pass the training split")
     return joined

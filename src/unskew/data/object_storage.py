@@ -1,8 +1,8 @@
-"""Places on object storage: `s3://bucket/folder`; `gs://`, `abfs://` and `hdfs://` by the same interface of pyarrow.
+"""Object storage: `s3://bucket/folder`, and `gs://`, `abfs://` and `hdfs://` through the same interface of pyarrow.
 
-Files are written here first and then sent. A folder is there when the file that marks its kind is, which is sent last
-and removed first: an interrupted upload is neither a log nor a model. Keys, region and `AWS_ENDPOINT_URL` are read from
-the environment, as other tools do.
+Files are written locally first and then uploaded. A folder exists if the file that marks its kind does; this file is
+uploaded last and removed first, so an interrupted upload is neither a log nor a model. Keys, region and
+`AWS_ENDPOINT_URL` are read from the environment, as by other tools.
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ class RemotePlace:
         return sorted(entry.base_name for entry in found if entry.is_file)
 
     def fetch(self, names: Sequence[str], folder: Path) -> None:
-        """Copy files here."""
+        """Download files."""
         system, path = self._opened
         for name in names:
             fs.copy_files(_below(path, name), str(folder / name), source_filesystem=system)
 
     def send(self, file: Path, name: str = "") -> None:
-        """Copy a file there."""
+        """Upload a file."""
         system, path = self._opened
         fs.copy_files(str(file), _below(path, name), destination_filesystem=system)
 
     def send_folder(self, folder: Path, marker: str) -> None:
-        """Copy the files of a folder there, the one that marks its kind last; what was there before is gone."""
+        """Upload the files of a folder, the one that marks its kind last; existing files are replaced."""
         self.remove(marker)
         files = [file for file in sorted(folder.iterdir()) if file.name != marker]
         for old in set(self.names()) - {file.name for file in files}:
@@ -77,12 +77,12 @@ class RemotePlace:
             self.send(file, file.name)
 
     def rename(self, name: str, new: str) -> None:
-        """Give a file of a folder another name."""
+        """Rename a file of a folder."""
         system, path = self._opened
         system.move(_below(path, name), _below(path, new))
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
         system, path = self._opened
         if self.exists(name):
             system.delete_file(_below(path, name))
@@ -108,7 +108,7 @@ def remote(place: str | Path) -> RemotePlace | None:
 
 
 def check_remote(place: RemotePlace, marker: str | None, *, overwrite: bool) -> None:
-    """Refuse a place that is taken; a folder without its marker is never replaced."""
+    """Refuse a place that exists; a folder without its marker is never replaced."""
     if marker is not None and place.is_folder():
         if not place.exists(marker) and place.names():
             raise FileExistsError(f"{place} contains no {marker}, so it is not overwritten: choose another path")
@@ -121,7 +121,7 @@ def check_remote(place: RemotePlace, marker: str | None, *, overwrite: bool) -> 
 
 @contextmanager
 def sent_folder(place: RemotePlace, marker: str, *, overwrite: bool) -> Iterator[Path]:
-    """A place here for a folder that is to be written, and is sent when the block ends without an error."""
+    """A local folder to write to, which is uploaded when the block ends without an error."""
     check_remote(place, marker, overwrite=overwrite)
     with tempfile.TemporaryDirectory(prefix="unskew-") as scratch:
         folder = Path(scratch) / "folder"
@@ -131,7 +131,7 @@ def sent_folder(place: RemotePlace, marker: str, *, overwrite: bool) -> Iterator
 
 @contextmanager
 def filled_folder(place: RemotePlace, marker: str, *, overwrite: bool) -> Iterator[Path]:
-    """A folder there that others send files to; it counts once its marker, written in a place here, is sent last."""
+    """A local folder for the marker of a remote folder to which others upload files; the marker is uploaded last."""
     check_remote(place, marker, overwrite=overwrite)
     for old in (marker, *place.names()):
         place.remove(old)
@@ -142,7 +142,7 @@ def filled_folder(place: RemotePlace, marker: str, *, overwrite: bool) -> Iterat
 
 @contextmanager
 def fetched(place: str | Path) -> Iterator[Path]:
-    """A file, or the files of a folder, as a local path; what is local already stays where it is."""
+    """A file, or the files of a folder, as a local path; local files stay where they are."""
     found = remote(place)
     if found is None:
         yield Path(place)
@@ -155,5 +155,5 @@ def fetched(place: str | Path) -> Iterator[Path]:
         elif found.exists():
             RemotePlace(found.uri.rstrip("/").rsplit("/", 1)[0]).fetch([local.name], Path(scratch))
         else:
-            raise FileNotFoundError(f"{found} is not there")
+            raise FileNotFoundError(f"{found} does not exist: check the path")
         yield local

@@ -1,13 +1,13 @@
-"""Raw columns: what is done with missing values and categories before the numbers are transformed.
+"""Raw columns: handle missing values and categories before the numbers are transformed.
 
-`RawColumns` stands around the transform of the numbers. What comes out, in the order of the raw columns:
+`RawColumns` wraps the transform of the numbers. Its output, in the order of the raw columns:
 
-    a number    transformed; where it is missing (NaN), as if it were a typical value of the column in training. If it
-                was missing in training now and then, an indicator of that follows, with mean 0 and deviation 1.
+    a number    transformed; a missing value (NaN) is replaced by a typical value of the column in training. If the
+                column had missing values in training, an indicator follows, with mean 0 and deviation 1.
     a category  the place of the value in a table: 0 for rare and unseen values, 1 for a missing one, then the others
 
-A raw category is a code: its number in the vocabulary of the log, `UNSEEN` for values that are not in it, NaN where it
-is missing. Networks give each place a vector (`networks.inputs`).
+A raw category is a code: its number in the vocabulary of the log, `UNSEEN` for values that are not in it, NaN for
+missing values. Networks learn a vector for each place (`networks.inputs`).
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class RawColumns(Transform):
     flag_mean: Tensor  # [indicators] share of missing values in training
     flag_scale: Tensor  # [indicators]
     category_columns: Tensor  # [categories] columns
-    first_entry: Tensor  # [categories] where the entries of each begin in `places`
+    first_entry: Tensor  # [categories] start of the entries of each category in `places`
     places: Tensor  # [sum of (codes + 2)] place of code -1, 0, 1, …, and of a missing value
-    order: Tensor  # [columns that come out] numbers, indicators and categories, mixed as the raw columns are
+    order: Tensor  # [output columns] numbers, indicators and categories, in the order of the raw columns
 
     def __init__(
         self, inner: Transform, n_features: int, n_flags: int = 0, codes: Sequence[int] = (), sizes: Sequence[int] = ()
     ):
         """
         Args:
-            n_features: raw columns.
-            n_flags: indicators of missing values.
-            codes: how many codes each category has.
-            sizes: how many places each category has.
+            n_features: number of raw columns.
+            n_flags: number of indicators of missing values.
+            codes: number of codes of each category.
+            sizes: number of places of each category.
         """
         super().__init__()
         n_numbers = n_features - len(codes)
@@ -92,17 +92,17 @@ class RawColumns(Transform):
         return self.n_features
 
     def sources(self) -> Tensor:
-        """The raw column of each column that comes out."""
+        """The raw column of each output column."""
         return torch.cat([self.numbers, self.numbers[self.flagged], self.category_columns])[self.order]
 
     def categories(self) -> tuple[tuple[int, int], ...]:
-        """The columns that come out and hold categories, and how many places each has."""
+        """The output columns that hold categories, and the number of places of each."""
         first = self.n_features - len(self.codes) + len(self.flagged)
         columns = [int((self.order == first + number).nonzero()) for number in range(len(self.codes))]
         return tuple(zip(columns, self.sizes, strict=True))
 
     def seen_missing(self) -> Tensor:
-        """Which raw columns were missing now and then in training, `[features]`."""
+        """Which raw columns had missing values in training, `[features]`."""
         seen = torch.zeros(self.n_features, dtype=torch.bool)
         seen[self.numbers[self.flagged]] = True
         ends = self.first_entry + self.first_entry.new_tensor(self.codes) + 1
@@ -121,11 +121,11 @@ class RawColumns(Transform):
 
 
 def numbers_alone(transform: Transform) -> Transform:
-    """The transform of the numbers, if these are all that comes out; else as it is."""
+    """The transform of the numbers, if the output has only numbers; otherwise the transform itself."""
     alone = isinstance(transform, RawColumns) and not transform.codes and not len(transform.flagged)
     return transform.inner if isinstance(transform, RawColumns) and alone else transform
 
 
 def missing_in_training(transform: nn.Module) -> list[int] | None:
-    """Raw columns that were missing now and then in training; None: the transform does not know."""
+    """Raw columns that had missing values in training; None: the transform does not know."""
     return transform.seen_missing().nonzero().squeeze(-1).tolist() if isinstance(transform, RawColumns) else None

@@ -1,4 +1,4 @@
-"""Specs: transforms from plain data. What a spec may name is listed here: loading a transform runs nothing else."""
+"""Specs: build transforms from plain data. A spec can only name the classes listed here, so loading runs no code."""
 
 from __future__ import annotations
 

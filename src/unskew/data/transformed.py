@@ -1,4 +1,4 @@
-"""Transformed sources: a transform fitted to a log or judged set, and the same data with its features transformed."""
+"""Transformed sources: fit a transform to a log or judged set, and apply it to their features."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def transform_log(log: ClickLog, transform: Transform) -> ClickLog:
     if log.context_names:
         return _with_context(log, transform)
     offsets = _offsets(log)
-    if transform.per_query and offsets is None:  # its documents do not stand query by query
+    if transform.per_query and offsets is None:  # its documents are not ordered by query
         order = np.argsort(log.version_queries, kind="stable")
         sizes = np.bincount(log.version_queries, minlength=len(log.query_ids))
         features = np.empty((len(log.features), transform.width(log.n_features)), np.float32)
@@ -44,11 +44,11 @@ def transform_log(log: ClickLog, transform: Transform) -> ClickLog:
 
 
 def _with_context(log: ClickLog, transform: Transform) -> ClickLog:
-    """Features and context each for itself: a transform of single columns does not know what stands alongside them."""
+    """Transform features and context separately, which is possible because columns are transformed one by one."""
     if transform.per_query:
         raise ValueError(
             "a transform per query cannot be used with context features, which are the same for all documents of a "
-            "list: choose another one, such as automatic"
+            "list: choose another transform, such as automatic"
         )
     of_documents = np.zeros((len(log.features), log.n_inputs), dtype=np.float32)
     of_documents[:, : log.n_features] = log.features
@@ -73,7 +73,7 @@ def transform_judged(judged: JudgedSet, transform: Transform) -> JudgedSet:
 
 
 def feature_names(source: ClickLog | LogFolder | JudgedSet) -> tuple[str, ...]:
-    """Names of what a ranker sees, features and context; none if a source has numbers only."""
+    """Names of a ranker's inputs, features and context; none if the source has no names."""
     if isinstance(source, LogFolder):
         names, context = source.about["features"], source.about["context"]
         if isinstance(names, int):
@@ -83,7 +83,7 @@ def feature_names(source: ClickLog | LogFolder | JudgedSet) -> tuple[str, ...]:
 
 
 def context_names(source: ClickLog | LogFolder) -> tuple[str, ...]:
-    """Names of the features of users and moments, the same for all documents of a list."""
+    """Names of the context features, which are the same for all documents of a list."""
     return tuple(source.about["context"]) if isinstance(source, LogFolder) else source.context_names
 
 
@@ -94,7 +94,7 @@ def feature_categories(source: ClickLog | LogFolder | JudgedSet) -> dict[str, tu
 
 
 def plain_numbers(log: ClickLog) -> NDArray[np.float32]:
-    """Features for tests that know numbers only: a missing value is the mean of its column, a category says nothing."""
+    """Features for statistics on plain numbers: a missing value is the mean of its column, a category is 0."""
     features = log.features
     columns = [log.feature_names.index(name) for name in feature_categories(log) if name in log.feature_names]
     missing = np.isnan(features)
@@ -106,7 +106,7 @@ def plain_numbers(log: ClickLog) -> NDArray[np.float32]:
 
 @dataclass(frozen=True)
 class _ShardFeatures:
-    """Features of a log on disk, block after block, as often as asked."""
+    """Features of a log on disk, in blocks that can be read repeatedly."""
 
     folder: LogFolder
 

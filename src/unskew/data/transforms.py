@@ -1,12 +1,12 @@
-"""Feature transforms: what is done to features before a ranker sees them, carried inside the ranker.
+"""Feature transforms, applied before a ranker sees the features, and part of the ranker.
 
-A transform is a module without parameters: what it learned from the training split lies in buffers, so that it is
-saved, exported and served with the ranker, and a document gets the same numbers in training and in service. Called
-with `features [..., docs, f]` and `mask [..., docs]` it gives transformed features, with 0 in the padding.
-`apply_to` does the same for a matrix of documents, in blocks of bounded memory.
+A transform is a module without parameters: what it learned from the training split is in buffers, so that it is saved,
+exported and served with the ranker, and a document gets the same numbers in training and in serving. Called with
+`features [..., docs, f]` and `mask [..., docs]`, it returns transformed features, with 0 in the padding. `apply_to`
+does the same for a matrix of documents, in blocks of bounded memory.
 
-NaN is a missing value: `RawColumns`, which stands around the others, fills it in. Infinity is refused by `apply_to`,
-with column and row; the module itself only computes, as ONNX cannot raise.
+NaN is a missing value: `RawColumns`, which wraps the others, fills it. `apply_to` refuses infinite values, with column
+and row; the module itself only computes, because ONNX cannot raise errors.
 
 Columns that are constant in training become 0, whatever is served later: there was nothing to learn from them.
 Columns and rows count from 0, in messages too.
@@ -31,11 +31,11 @@ Matrix = NDArray[np.float32]  # [documents, features]
 Offsets = NDArray[np.int64]  # [queries + 1]
 Spec = dict[str, Any]
 
-BLOCK_VALUES = 2**20  # of one block: 8 MB in float64
+BLOCK_VALUES = 2**20  # values per block: 8 MB in float64
 
 
 class Transform(nn.Module, ABC):
-    """A function of features, the same in training and in service."""
+    """A function of features, the same in training and in serving."""
 
     kind: ClassVar[str]
     per_query: bool = False  # looks at the other documents of the query
@@ -71,12 +71,12 @@ class Transform(nn.Module, ABC):
 
     def _check(self, matrix: NDArray, offsets: Offsets | None) -> None:
         if self.per_query and offsets is None:
-            raise ValueError("this transform looks at whole queries: pass the offsets of the queries")
+            raise ValueError("this transform works on whole queries: pass the offsets of the queries")
         if matrix.ndim != 2:
             raise ValueError(f"features must be a matrix [documents, features], got shape {matrix.shape}")
         fitted_on = self.fitted_on()
         if fitted_on is not None and fitted_on != matrix.shape[1]:
-            raise ValueError(f"the transform was fitted on {fitted_on} columns, got {matrix.shape[1]}")
+            raise ValueError(f"the transform was fitted on {fitted_on} columns, but the matrix has {matrix.shape[1]}")
         check_features(matrix, what="row")
 
     def fitted_on(self) -> int | None:
@@ -105,7 +105,7 @@ class Identity(Pointwise):
 
 
 class Chain(Transform):
-    """Transforms one after the other."""
+    """A sequence of transforms."""
 
     kind = "chain"
 
@@ -136,7 +136,7 @@ class SignedLog(Pointwise):
 
 
 class Clip(Pointwise):
-    """Features no further from 0 than a bound."""
+    """Features clipped to ± a bound."""
 
     kind = "clip"
 
@@ -172,10 +172,10 @@ class Reciprocal(Pointwise):
 
 
 class PerQueryMinMax(Transform):
-    """Every column from 0, the least among the given documents of the query, to 1, its greatest.
+    """Every column scaled per query from 0, the minimum over its documents, to 1, the maximum.
 
-    The documents are those of the list in training (the shown ones) and all candidates in service. A column in which
-    they all agree cannot be scaled and passes as it is, held to 0 to 1.
+    The documents are those of the list in training (the shown ones) and all candidates in serving. A constant column
+    cannot be scaled and is clipped to 0 to 1 instead.
     """
 
     kind = "per_query_minmax"
@@ -230,9 +230,9 @@ class Standard(_Fitted):
 
 
 class MinMax(_Fitted):
-    """Columns from -1, the least in training, to 1, the greatest.
+    """Columns scaled from -1, the minimum in training, to 1, the maximum.
 
-    Values beyond the range of training are clipped: a network has not learned what lies there.
+    Values outside the range of training are clipped: a network has not learned anything about them.
     """
 
     kind = "minmax"
@@ -261,7 +261,7 @@ class HeavyTailLog(_Fitted):
 
 
 def cut(matrix: NDArray, offsets: Offsets | None) -> Iterator[tuple[int, int, Offsets]]:
-    """Start, end and inner offsets of blocks of whole queries, small even when padded; without offsets, of any rows."""
+    """Start, end and inner offsets of blocks of whole queries, small even if padded; without offsets, of any rows."""
     n_rows = max(1, BLOCK_VALUES // max(1, matrix.shape[1]))
     if offsets is None:
         for start in range(0, len(matrix), n_rows):

@@ -1,7 +1,7 @@
-"""Text as features: brands, colours, categories. A log keeps the number of each value, and their names once.
+"""Text as features: brands, colours, categories. A log stores each value as a number, and the names once.
 
-Which columns of text are features is decided by what they hold: a category varies within lists (a device or a user
-does not), and documents share its values (a title or an address is one document's own).
+The values of a text column decide whether it is a feature: a category varies within lists (a device or a user does
+not), and several documents share a value (which they do not with a title or an address).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from unskew.ingestion.columns import Columns, value_at
 from unskew.ingestion.engines import Engine
 from unskew.ingestion.impressions import MISSING, Vocabularies
 
-MAX_CATEGORIES = MOST_VALUES  # also what tables in Python may have
+MAX_CATEGORIES = MOST_VALUES  # the same limit as for tables in Python
 SESSIONS_LOOKED_AT = 2_000
 
 
 def find_categories(engine: Engine, table: ir.Table, columns: Columns, taken: Sequence[str]) -> list[str]:
-    """Columns of text that may be features, where nobody named any."""
+    """Text columns that can be features, if you named no features."""
     texts = [name for name, kind in table.schema().items() if kind.is_string() and name not in taken]
     return _varying(engine, table, columns, few_values(engine, table, columns.roles["document"], texts))
 
 
 def few_values(engine: Engine, table: ir.Table, document_column: str, texts: Sequence[str]) -> list[str]:
-    """Columns of text whose values documents share, and that are no numbers."""
+    """Text columns whose values several documents share, and that do not hold numbers."""
     if not texts:
         return []
     document = value_at(table, document_column)
@@ -49,7 +49,7 @@ def few_values(engine: Engine, table: ir.Table, document_column: str, texts: Seq
 
 
 def _varying(engine: Engine, table: ir.Table, columns: Columns, names: Sequence[str]) -> list[str]:
-    """Columns that differ within a list, in some sessions."""
+    """Columns that differ within a list, in a sample of sessions."""
     if not names:
         return []
     keys = {role: value_at(table, columns.roles[role]) for role in ("session", "query")}
@@ -68,7 +68,7 @@ def number_categories(
 ) -> tuple[ir.Table, dict[str, tuple[str, ...]]]:
     """The table with numbers in place of text in these columns, and the names of the categories.
 
-    What is missing stays missing or, with `missing_too`, is a category of its own.
+    Missing values stay missing or, with `missing_too`, form their own category.
     """
     vocabularies = {}
     for name in names:
@@ -83,8 +83,8 @@ def number_categories(
         listed = engine.arrow(numbered.order_by("category_number").limit(MAX_CATEGORIES + 1))["category"].to_pylist()
         if len(listed) > MAX_CATEGORIES:
             raise ValueError(
-                f"{source}: column '{name}' has more than {MAX_CATEGORIES:,} values: as a feature, group rare ones "
-                "together first, or write numbers that describe them; as an id, do not name it"
+                f"{source}: column '{name}' has more than {MAX_CATEGORIES:,} values: if it is a feature, group rare "
+                "values first, or replace them by numbers; if it is an id, do not name it as a feature"
             )
         vocabularies[name] = tuple(listed)
         joined = table.left_join(numbered, table[name] == numbered.category)
@@ -95,7 +95,7 @@ def number_categories(
 
 
 def _refuse_numbers(engine: Engine, table: ir.Table, name: str, source: str) -> None:
-    """Refuse a column of numbers that some other text made a column of text."""
+    """Refuse a column of numbers that was read as text because a few values are not numbers."""
     value: Any = table[name]
     number = value.try_cast("float64").notnull()
     counts = table.aggregate(
@@ -104,8 +104,8 @@ def _refuse_numbers(engine: Engine, table: ir.Table, name: str, source: str) -> 
     numbers, words, word = engine.arrow(counts).to_pylist()[0].values()
     if numbers and words and numbers >= words:
         raise ValueError(
-            f"{source}: column '{name}' holds numbers and {words:,} other texts, such as '{word}': leave empty what is "
-            "missing, or write text for all of them"
+            f"{source}: column '{name}' holds numbers and {words:,} values that are not numbers, such as '{word}': "
+            "leave missing values empty, or use text for all values"
         )
 
 

@@ -1,4 +1,4 @@
-"""Names of columns: given by hand, read from a TOML file, or guessed from common names.
+"""Column names: passed as options, read from a TOML file, or guessed from common names.
 
 A name with dots reaches into nested columns: `event_attributes.object.object_id`.
 """
@@ -22,12 +22,12 @@ from unskew.options import NOT_IN_FILES, build
 
 FORMS = {
     "impressions": "one row per impression, with a column that says whether it was clicked",
-    "events": "one row per event: impressions and clicks are rows of their own",
+    "events": "one row per event: impressions and clicks are separate rows",
     "ubi": "OpenSearch User Behavior Insights: events, with or without a table of queries",
-    "separate": "one row per impression, and clicks in a table of their own (--clicks)",
+    "separate": "one row per impression, and clicks in a separate table (--clicks)",
 }
 
-# Names that stand for a role when none is given, the most telling first; case, `_`, `-` and spaces do not matter.
+# Common names of each role, used if none is given, the most specific first; case, `_`, `-` and spaces do not matter.
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "session": ("session", "session_id", "search_id", "showing_id", "impression_id", "request_id", "page_view_id"),
     "query": ("query", "query_id", "qid", "query_text", "user_query", "search_term", "search_query", "keywords"),
@@ -64,15 +64,16 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
     "separate": ("time", "policy_score", "display_probability", "intervention"),
     "ubi": ("time",),
 }
-CLICK_KIND = "click"  # what a grade calls clicks, whatever their column is
-NOTHING = "none"  # instead of a name: the column is not there, do not guess
+CLICK_KIND = "click"  # the name of clicks in grades, whatever their column is called
+NOTHING = "none"  # instead of a name: there is no such column, do not guess
 
 
 @dataclass(frozen=True)
 class Columns(ImpressionColumns):
-    """What each column of an event table holds; None: to be guessed, or not there.
+    """The column of an event table for each role; None: guess it, or do without.
 
-    `user` and `seen` are never guessed; features may be patterns such as `f_*`, by default numbers and categories left.
+    `user` and `seen` are never guessed. Features may be patterns such as `f_*`; the default is all other columns with
+    numbers or categories.
     """
 
     single: ClassVar[tuple[str, ...]] = (
@@ -80,25 +81,25 @@ class Columns(ImpressionColumns):
         *("policy_score", "display_probability", "intervention", "user", "seen"),
     )
     form: str | None = None
-    row: str | None = None  # of a grid; the position counts within it
-    page: str | None = None  # the position, or row, counts within it
-    row_size: int | None = None  # places in a row; None: the most that occur
+    row: str | None = None  # row of a grid; positions restart in each row
+    page: str | None = None  # page number; positions, or rows, restart on each page
+    row_size: int | None = None  # positions per row; None: the largest number observed
     page_size: int | None = None
     where: str | None = None  # a condition on rows
     shuffled: Sequence[str] = ()  # interventions that shuffle: NAME, or NAME=TOP
-    user: str | None = None  # it serves to cap heavy users
-    grades: dict[str, float] = field(default_factory=dict)  # weight by kind of feedback: column or kind of event
+    user: str | None = None  # used to cap heavy users
+    grades: dict[str, float] = field(default_factory=dict)  # weight by kind of feedback: a column or an event type
     event: str | None = None
     impression_events: Sequence[str] = ("impression", "impressions", "shown", "show", "display")
     click_events: Sequence[str] = ("click", "clicks", "clicked", "click_through")
-    seen_events: Sequence[str] = ()  # never guessed: a view may be one of the product's own page
-    features_document: str | None = None  # the document in the table of features; None: called as in the events
-    first_position: int | None = None  # what the log calls the top: 0 or 1; None: the lowest that occurs
-    guessed: frozenset[str] = field(default=frozenset(), metadata=NOT_IN_FILES)  # roles nobody named
+    seen_events: Sequence[str] = ()  # never guessed: a view may be a view of the product page
+    features_document: str | None = None  # the document column of the feature table; None: named as in the events
+    first_position: int | None = None  # index of the first position: 0 or 1; None: the lowest observed
+    guessed: frozenset[str] = field(default=frozenset(), metadata=NOT_IN_FILES)  # roles that were guessed
 
     @property
     def roles_by_column(self) -> dict[str, str]:
-        """The role of each column by name; a nested column gives its role to the outer one."""
+        """The role of each column by name; the role of a nested column goes to its outer column."""
         found = {column: role for role, column in self.roles.items()} | dict.fromkeys(self.bias, "bias")
         found |= dict.fromkeys(self.context, "context") | dict.fromkeys(self.feedback, "feedback")
         return {column.split(".")[0]: role for column, role in found.items()} | found
@@ -110,12 +111,12 @@ class Columns(ImpressionColumns):
 
     @property
     def feedback(self) -> list[str]:
-        """Columns that tell of feedback besides clicks."""
+        """Columns with feedback other than clicks."""
         return list(self.kinds) if self.form == "impressions" else []
 
     @property
     def kinds(self) -> dict[str, float]:
-        """Weights of the kinds of feedback besides clicks."""
+        """Weights of the kinds of feedback other than clicks."""
         return {kind: weight for kind, weight in self.grades.items() if kind != CLICK_KIND}
 
 
@@ -125,7 +126,7 @@ def read_columns(path: str | Path) -> Columns:
         found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f'{path} does not exist: name a TOML file with lines such as session = "sid"'
+            f'{path} does not exist: pass a TOML file with lines such as session = "sid"'
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a TOML file: {error}") from error
@@ -133,21 +134,21 @@ def read_columns(path: str | Path) -> Columns:
 
 
 def named_columns(base: Columns, names: Mapping[str, Any]) -> Columns:
-    """The names of `base`, with those that are not None or empty put over them."""
+    """The names of `base`, overridden by those of `names` that are not None or empty."""
     given = {key: value for key, value in names.items() if value is not None and value != [] and value != ()}
     columns = replace(base, **given)
     if columns.form is not None and columns.form not in FORMS:
-        raise ValueError(f"form is '{columns.form}': choose from {', '.join(FORMS)}")
+        raise ValueError(f"unknown form '{columns.form}': choose from {', '.join(FORMS)}")
     for size in ("row_size", "page_size"):
         if getattr(columns, size) is not None and getattr(columns, size) < 1:
-            raise ValueError(f"{size} is {getattr(columns, size)}: it holds at least one place")
+            raise ValueError(f"{size} must be at least 1, got {getattr(columns, size)}")
     if columns.first_position not in (None, 0, 1):
-        raise ValueError(f"first_position is {columns.first_position}: logs count from 0 or from 1")
+        raise ValueError(f"first_position must be 0 or 1, got {columns.first_position}")
     return columns
 
 
 def complete(columns: Columns, table: ir.Table, name: str, *, clicks_apart: bool = False) -> Columns:
-    """The columns with guesses for what was not named; what is needed and cannot be found is refused.
+    """The columns, with guesses for roles that were not named; a required role that cannot be found is an error.
 
     `clicks_apart` says that clicks are in another table.
     """
@@ -159,11 +160,11 @@ def complete(columns: Columns, table: ir.Table, name: str, *, clicks_apart: bool
         if given not in names:
             near = difflib.get_close_matches(given, names, n=1)
             hint = f" (did you mean '{near[0]}'?)" if near else ""
-            raise ValueError(f"{name}: column '{given}' is missing{hint}; it has: {', '.join(names)}")
+            raise ValueError(f"{name}: no column '{given}'{hint}. Found: {', '.join(names)}")
     form = "separate" if clicks_apart else columns.form or _guess_form(columns, names)
     lost = [kind for kind in columns.kinds if form == "impressions" and kind not in names]
     if lost:
-        raise ValueError(f"{name}: --grade names a column '{lost[0]}' that is missing; it has: {', '.join(names)}")
+        raise ValueError(f"{name}: no column '{lost[0]}', which --grade names. Found: {', '.join(names)}")
     synonyms = UBI_NAMES if form == "ubi" else SYNONYMS
     found: dict[str, Any] = {}
     for role in (*NEEDED[form], *OPTIONAL[form]):
@@ -174,17 +175,17 @@ def complete(columns: Columns, table: ir.Table, name: str, *, clicks_apart: bool
                 found[role] = guess
             elif role in NEEDED[form]:
                 raise ValueError(
-                    f'{name}: no column looks like the {role}: name it with --{role} (or {role} = "…" in a TOML '
-                    f"file); it has: {', '.join(names)}"
+                    f'{name}: no column looks like the {role}. Pass --{role} COLUMN (or {role} = "…" in a TOML '
+                    f"file). Found: {', '.join(names)}"
                 )
     guessed = frozenset(found) | (frozenset() if columns.form else frozenset({"form"}))
     return replace(columns, form=form, guessed=guessed, **found)
 
 
 def feature_columns(wanted: Sequence[str] | None, table: ir.Table, taken: Sequence[str], name: str) -> list[str]:
-    """Names of the features: those that match what is wanted, or every numeric column that is not taken.
+    """Names of the features: the columns that match `wanted`, or every numeric column without another role.
 
-    Text that is named is a category.
+    A text column that you name is a category.
     """
     schema = table.schema()
     numeric = [column for column, kind in schema.items() if kind.is_numeric() or kind.is_boolean()]
@@ -194,18 +195,18 @@ def feature_columns(wanted: Sequence[str] | None, table: ir.Table, taken: Sequen
     for pattern in wanted:
         matches = [column for column in schema if fnmatchcase(column, pattern)]
         if not matches:
-            raise ValueError(f"{name}: no column is called '{pattern}'; it has: {', '.join(schema)}")
+            raise ValueError(f"{name}: no column '{pattern}'. Found: {', '.join(schema)}")
         for column in matches:
             if column not in numeric and not schema[column].is_string():
                 raise ValueError(
-                    f"{name}: column '{column}' holds {schema[column]}: features are numbers, truths or text"
+                    f"{name}: column '{column}' holds {schema[column]}: features must be numbers, booleans or text"
                 )
             chosen[column] = None
     return [column for column in chosen if column not in taken]
 
 
 def unused_columns(table: ir.Table, used: Sequence[str]) -> list[str]:
-    """Columns that nothing uses, with their types; a nested one is used if any part of it is."""
+    """Unused columns with their types; a nested column counts as used if any part of it is."""
     parts = tuple(used)
     return [
         f"{name} ({kind})"
@@ -215,19 +216,20 @@ def unused_columns(table: ir.Table, used: Sequence[str]) -> list[str]:
 
 
 def page_column(table: ir.Table) -> str | None:
-    """A column that is called as a page number."""
+    """A column whose name looks like a page number."""
     return _guess(PAGES, table.columns)
 
 
 def role_column(role: str, named: str | None, table: ir.Table) -> str | None:
-    """The column of another table with this role: called as in the events, or by a common name."""
+    """The column of another table with this role: named as in the events, or by a common name."""
     return named if named in table.columns else _guess(SYNONYMS[role], table.columns)
 
 
 def csv_types(columns: Columns, table: ir.Table) -> dict[str, str]:
-    """How columns of a CSV file are read, apart from a guess: ids as they stand there, so that 007 stays 007.
+    """Types of CSV columns that must not be guessed: ids are read as text, so that 007 stays 007.
 
-    Whole numbers in the first lines may have decimals further down; only where they are names must they stay whole.
+    A column with whole numbers in its first lines may have decimals further down, so it is read as decimals unless it
+    holds ids or levels.
     """
     ids = _called(columns, table, ("session", "query", "document"))
     names = {*columns.bias, *_called(columns, table, ("user", "event", "intervention"))}
@@ -244,7 +246,7 @@ def paths(table: ir.Table) -> list[str]:
         if isinstance(kind, dt.Struct):
             for name, inner in kind.items():
                 walk(f"{prefix}.{name}", inner)
-        elif kind.is_json() or kind.is_map():  # of keys that vary: those of User Behavior Insights are known
+        elif kind.is_json() or kind.is_map():  # the keys vary, but those of User Behavior Insights are known
             names = [name for synonyms in UBI_NAMES.values() for name in synonyms]
             found.extend(name for name in names if name.startswith(f"{prefix}."))
 
@@ -257,7 +259,7 @@ def value_at(table: ir.Table, path: str) -> Any:
     """The column of this name, or the field that a dotted name leads to."""
     if path in table.columns:
         return table[path]
-    for name in sorted(table.columns, key=len, reverse=True):  # a plain name may have dots of its own
+    for name in sorted(table.columns, key=len, reverse=True):  # a plain column name may contain dots
         if path.startswith(f"{name}."):
             value: Any = table[name]
             for part in path[len(name) + 1 :].split("."):
@@ -267,7 +269,7 @@ def value_at(table: ir.Table, path: str) -> Any:
 
 
 def _called(columns: Columns, table: ir.Table, roles: Sequence[str]) -> list[str]:
-    """Plain columns that may have one of these roles: those that are named so, and those whose name looks so."""
+    """Plain columns that may have one of these roles: those you named, and those with a common name."""
     names = [name for role in roles for name in (*SYNONYMS.get(role, ()), *UBI_NAMES.get(role, ()))]
     plain = {_plain(name) for name in (*names, *(columns.roles.get(role, "") for role in roles))}
     return [column for column in table.columns if _plain(column) in plain]

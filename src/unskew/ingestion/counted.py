@@ -1,4 +1,4 @@
-"""Counted lists on their way to disk: shard by shard on this machine, or each by the Spark executor that has it."""
+"""Write counted lists to disk: shard by shard on this machine, or each shard by the Spark executor that has it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from unskew.ingestion.report import Dropped
 from unskew.ingestion.shards import Schema, shard_log, sizes_of
 from unskew.ingestion.spark_shards import write_on_executors
 
-SHARD_CELLS = 2**24  # numbers in a shard, about: four for each entry of a pattern, features for each document
+SHARD_CELLS = 2**24  # approximate numbers in a shard: four per entry of a pattern, and the features of each document
 LIST_REASONS = ("duplicate", "shown_again", "shared_position")
 Progress = Callable[[int, int], None]
 
 
 @dataclass
 class Steps:
-    """Progress: rows of the event table, three times over: read, count, write."""
+    """Progress: each row of the event table counts three times: read, count, write."""
 
     progress: Progress | None
     total: int = 0
@@ -38,7 +38,7 @@ class Steps:
 
 
 class Counted:
-    """Lists that an engine has counted, and what those of them that have come add up to."""
+    """Lists that an engine has counted, and running totals of those already returned."""
 
     def __init__(
         self, engine: Engine, patterns: ir.Table, documents: ir.Table, schema: Schema, dropped: Dropped, steps: Steps
@@ -47,11 +47,11 @@ class Counted:
         self.schema, self.dropped, self.steps = schema, dropped, steps
         names = ("impressions", "sessions", "clicks", "lists", "queries", "documents", "versions", "shards")
         self.totals = dict.fromkeys(names, 0)
-        self.recorded = 0  # sessions with looks
+        self.recorded = 0  # sessions with recorded examination
         self.without_probability = 0  # impressions whose display probability was not recorded
 
     def __iter__(self) -> Iterator[ClickLog]:
-        """Logs of one range of queries after the other."""
+        """One log per range of queries."""
         parts = self._parts()
         total = sum(part.size for part in parts)
         for part in parts:
@@ -65,7 +65,7 @@ class Counted:
         self._check()
 
     def write(self, target: Path, *, overwrite: bool, notes: Mapping[str, Any]) -> None:
-        """Write all of it as a log; notes are as they are when the last shard has come."""
+        """Write everything as a log; `notes` is read after the last shard."""
         if not isinstance(self.engine, SparkEngine):
             write_shards(self, target, overwrite=overwrite, notes=notes)
             return
@@ -82,11 +82,11 @@ class Counted:
 
     @property
     def _order(self) -> list[str]:
-        """Columns that patterns of a query are sorted by."""
+        """Columns by which the patterns of a query are sorted."""
         return ["shown", *self.schema.shape.extras, *(["period"] if self.schema.shape.period else [])]
 
     def _parts(self) -> list[Range]:
-        """Queries of each shard."""
+        """The range of queries of each shard."""
         patterns, documents = self.patterns, self.documents
         width = len(self.schema.shape.features) + 2
         lists = patterns.group_by("query_number").aggregate(size=(patterns.shown.length() * 4).sum())

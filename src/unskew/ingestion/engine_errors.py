@@ -12,21 +12,21 @@ from ibis.common.exceptions import TableNotFound
 
 from unskew.ingestion.sources import Source, unreadable_json
 
-# What a message holds, in lower case, and what to do then; the first that fits.
+# Part of a message in lower case, and what to do about it; the first match counts.
 ADVICE = {
-    "no space left": "the disk is full: free space there, or choose another place with --out",
-    "does not support the encoding": "utf-8, latin-1 and utf-16 are read; convert others first: "
+    "no space left": "the disk is full: free space, or choose another folder with --out",
+    "does not support the encoding": "only utf-8, latin-1 and utf-16 can be read; convert the file first: "
     "iconv -f ENCODING -t utf-8",
-    "utf-8": "name its encoding with --encoding, e.g. latin-1 or utf-16",
-    "schema mismatch": "write all files with the same columns, or name fewer of them with a glob",
-    "json transform error": "write values of one kind under each key",
+    "utf-8": "pass its encoding with --encoding, e.g. latin-1 or utf-16",
+    "schema mismatch": "write all files with the same columns, or select fewer files with a glob",
+    "json transform error": "write values of one type under each key",
 }
-OTHERWISE = "is a file damaged? Copy it again"
+OTHERWISE = "a file may be damaged: copy it again"
 
 
 @contextmanager
 def named_errors(sources: Sequence[Source]) -> Iterator[None]:
-    """Errors of the engine as one line that says where and what to do; what it calls old is not the user's business."""
+    """Turn errors of the engine into one line that says where and what to do; hide its deprecation warnings."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)

@@ -1,6 +1,6 @@
-"""Where Ibis expressions run: DuckDB on this machine, within a limit of memory, or Spark.
+"""Engines that run Ibis expressions: DuckDB on this machine, within a memory limit, or Spark.
 
-An engine opens sources as tables, keeps intermediate results, and gives results as arrow tables. Times are UTC.
+An engine opens sources as tables, keeps intermediate results, and returns results as arrow tables. Times are UTC.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from unskew.ingestion.memory import parse_memory
 from unskew.ingestion.sources import Source, first_keys
 from unskew.ingestion.spark import spark_session
 
-BYTES_AN_IMPRESSION = 64  # of memory while lists are collected, which DuckDB cannot move to disk
-SHARE_FOR_LISTS = 0.4  # of the memory; the rest is for reading and for what is kept
-KINDS_OF_TEXT = {"string": ("VARCHAR", "string"), "float64": ("DOUBLE", "double")}  # as DuckDB and Spark call them
+BYTES_AN_IMPRESSION = 64  # memory while lists are collected, which DuckDB cannot spill to disk
+SHARE_FOR_LISTS = 0.4  # of the memory; the rest is for reading and for intermediate results
+KINDS_OF_TEXT = {"string": ("VARCHAR", "string"), "float64": ("DOUBLE", "double")}  # type names in DuckDB and Spark
 
 
 Types = Mapping[str, str]  # of columns of a CSV file: string or float64
@@ -31,7 +31,7 @@ Types = Mapping[str, str]  # of columns of a CSV file: string or float64
 class Engine(Protocol):
     """The interface of an engine that runs the expressions."""
 
-    rows_at_once: int | None  # impressions whose lists may be collected in one go; None: any number
+    rows_at_once: int | None  # impressions whose lists may be collected at a time; None: any number
 
     def open(self, source: Source, table: str | None, encoding: str | None, types: Types | None = None) -> ir.Table: ...
     def adopt(self, table: ir.Table) -> ir.Table: ...
@@ -44,7 +44,7 @@ class Engine(Protocol):
 
 
 class DuckEngine:
-    """DuckDB with a scratch database in a folder of its own; larger than memory goes to disk there."""
+    """DuckDB with a scratch database in its own folder, to which it spills what exceeds memory."""
 
     def __init__(self, scratch: Path, memory: str = "2GB", threads: int | None = None):
         n_bytes = parse_memory(memory)
@@ -54,7 +54,7 @@ class DuckEngine:
         self._opened: list[Source] = []
         with named_errors(self._opened):
             self.connection = ibis.duckdb.connect(scratch / "scratch.duckdb", **settings)
-        with suppress(duckdb.InvalidInputException):  # in a notebook without ipywidgets it has no bar to turn off
+        with suppress(duckdb.InvalidInputException):  # a notebook without ipywidgets has no bar to turn off
             self._sql("SET enable_progress_bar = false")  # unskew shows its own
         self._sql("SET preserve_insertion_order = false")
         self._sql("SET TimeZone = 'UTC'")
@@ -63,7 +63,7 @@ class DuckEngine:
         self._n_kept = 0
 
     def open(self, source: Source, table: str | None, encoding: str | None, types: Types | None = None) -> ir.Table:
-        """A source as a table; without `types`, a CSV file is only looked at."""
+        """A source as a table; without `types`, only the columns of a CSV file are determined."""
         self._opened.append(source)
         with named_errors([source]):
             if source.kind == "parquet":
@@ -77,7 +77,7 @@ class DuckEngine:
         return self.adopt(_remote_table(source, table))
 
     def adopt(self, table: ir.Table) -> ir.Table:
-        """A table of another connection, copied batch by batch."""
+        """Copy a table of another connection, batch by batch."""
         backend = table.get_backend()
         with named_errors(self._opened):
             if backend.name == "duckdb":
@@ -97,7 +97,7 @@ class DuckEngine:
             return self._create(name, self.connection.compile(expression))
 
     def append(self, kept: ir.Table, expression: ir.Table) -> ir.Table:
-        """A result that is kept, with rows added to it."""
+        """A kept result with rows added to it."""
         with named_errors(self._opened):
             names = ", ".join(kept.columns)
             rows = self.connection.compile(expression.select(kept.columns))
@@ -107,13 +107,13 @@ class DuckEngine:
     def arrow(self, expression: ir.Table) -> pa.Table:
         with named_errors(self._opened):
             found = self.connection.con.sql(self.connection.compile(expression)).to_arrow_table()
-        # Sums of whole numbers have 128 bits, which arrow knows as decimals.
+        # Sums of whole numbers have 128 bits, which become decimals in arrow.
         sums = [pa.types.is_decimal(field.type) and field.type.scale == 0 for field in found.schema]
         kinds = zip(found.schema, sums, strict=True)
         return found.cast(pa.schema([pa.field(field.name, pa.int64()) if is_sum else field for field, is_sum in kinds]))
 
     def row_of_first(self, table: ir.Table, condition: Any) -> int | None:
-        """Number, from 0, of the first row that meets a condition."""
+        """Number, from 0, of the first row that satisfies a condition."""
         self._sql("SET preserve_insertion_order = true")
         rows = table.mutate(is_it=condition, row=ibis.row_number()).filter(lambda rows: rows.is_it)
         found = self.arrow(rows.select("row").limit(1))["row"].to_pylist()
@@ -125,7 +125,7 @@ class DuckEngine:
         return self._unreadable
 
     def _open_json(self, source: Source) -> ir.Table:
-        """All lines; keys and kinds of values are guessed from the first ones, from all only if that was wrong."""
+        """All lines; keys and types are guessed from the first lines, and from all lines if that fails."""
         files: Any = list(source.files)
         try:
             return self._create("source", _select(self.connection.read_json(files, format="newline_delimited")))
@@ -134,15 +134,15 @@ class DuckEngine:
             return self._create("source", _select(whole))
 
     def _open_csv(self, source: Source, encoding: str | None, types: Types | None) -> ir.Table:
-        """All lines that can be read, kept in the scratch database: text is parsed once."""
+        """All readable lines, kept in the scratch database so that text is parsed only once."""
         options: dict[str, Any] = {} if encoding is None else {"encoding": encoding}
         if types:
             options["types"] = {name: KINDS_OF_TEXT[kind][0] for name, kind in types.items()}
         view = self.connection.read_csv(list(source.files), store_rejects=True, rejects_limit=0, **options)
-        if any(name.startswith('"') for name in view.columns):  # DuckDB took quotes for letters, to make sense of it
+        if any(name.startswith('"') for name in view.columns):  # DuckDB gave up on quotes and read them as letters
             raise ValueError(
-                f"{source.files[0]}: a quotation mark is opened and never closed: the file is cut off or damaged; copy "
-                "it again, or mend or leave out that line (often the last one)"
+                f"{source.files[0]}: a quotation mark is never closed, so the file is truncated or damaged: copy it "
+                "again, or repair or remove that line (often the last one)"
             )
         if types is None:
             return view
@@ -151,7 +151,7 @@ class DuckEngine:
         return kept
 
     def _count_unreadable(self) -> None:
-        """Lines that the last CSV file lost: DuckDB notes them in tables of its own."""
+        """Count the unreadable lines of the last CSV file, which DuckDB records in its own tables."""
         found = self._rows(
             "SELECT file_path, line, error_message, count(DISTINCT (file_id, line)) OVER () FROM reject_errors "
             "JOIN reject_scans USING (scan_id, file_id) ORDER BY file_path, line LIMIT 1"
@@ -175,7 +175,7 @@ class DuckEngine:
         return self.connection.table(entry, database=(name, schema))
 
     def _copy_view(self, file: str, schema: str, entry: str) -> ir.Table:
-        """The rows of a view, read where nothing outside the database can be: a view may name any file."""
+        """The rows of a view, read without access to anything outside the database: a view may name any file."""
         with duckdb.connect(file, read_only=True, config={"enable_external_access": False}) as closed:
             try:
                 reader = closed.sql(f'SELECT * FROM "{schema}"."{entry}"').fetch_record_batch()
@@ -183,8 +183,8 @@ class DuckEngine:
                 return self._create("adopted", "SELECT * FROM incoming")
             except (duckdb.PermissionException, duckdb.InvalidInputException, duckdb.IOException) as error:
                 raise ValueError(
-                    f"{file}: view '{entry}' reads something outside the database, which is not allowed "
-                    f"({first_line(error)}): write its rows into a table first, CREATE TABLE … AS SELECT * FROM {entry}"
+                    f"{file}: view '{entry}' reads data outside the database, which is not allowed "
+                    f"({first_line(error)}): copy its rows to a table first, CREATE TABLE … AS SELECT * FROM {entry}"
                 ) from error
 
     def _create(self, name: str, query: str) -> ir.Table:
@@ -203,7 +203,7 @@ class DuckEngine:
 
 
 class SparkEngine:
-    """Spark, for logs that outgrow one machine; it keeps its own limits of memory."""
+    """Spark, for logs too large for one machine; it manages its own memory."""
 
     rows_at_once: int | None = None
 
@@ -212,12 +212,12 @@ class SparkEngine:
         self.connection = connection or ibis.pyspark.connect(self._session)
         self._n_views = 0
         self._opened: list[Source] = []
-        self._kept: list[ir.Table] = []  # Spark forgets what nobody holds on to
+        self._kept: list[ir.Table] = []  # Spark drops results without references
 
     def open(self, source: Source, table: str | None, encoding: str | None, types: Types | None = None) -> ir.Table:
-        """A source as a table; a line that cannot be read stops the job."""
+        """A source as a table; an unreadable line stops the job."""
         if source.kind not in ("parquet", "csv", "json") or table is not None:
-            raise ValueError(f"{source.name}: Spark reads files here; use --engine duckdb for a {source.kind}")
+            raise ValueError(f"{source.name}: Spark reads only files here; use --engine duckdb for a {source.kind}")
         files = list(source.files)
         self._opened.append(source)
         reader = self._session.read.option("encoding", encoding or "utf-8").option("mode", "FAILFAST")
@@ -245,9 +245,9 @@ class SparkEngine:
         return self._kept[-1]
 
     def append(self, kept: ir.Table, expression: ir.Table) -> ir.Table:
-        """Both together; Spark splits work by itself, so that nothing here asks for it unless told to.
+        """The union of both. Spark splits work by itself, so this is rarely called.
 
-        Each part is kept by itself: kept results of kept results have plans that outgrow the driver's memory.
+        Each part is kept separately: the query plans of nested kept results would exceed the driver's memory.
         """
         return kept.union(self.keep("", expression.select(kept.columns)))
 
@@ -256,7 +256,7 @@ class SparkEngine:
             return expression.to_pyarrow()
 
     def frame(self, expression: ir.Table) -> Any:
-        """An expression as a frame of Spark."""
+        """An expression as a Spark data frame."""
         return self._session.sql(self.connection.compile(expression))
 
     def row_of_first(self, table: ir.Table, condition: Any) -> int | None:  # noqa: ARG002  rows have no order there
@@ -278,7 +278,7 @@ ENGINES = {"duckdb": DuckEngine, "spark": SparkEngine}
 
 
 def _as_written(frame: Any, source: Source) -> Any:
-    """Columns in the order of the first line, as DuckDB has them: Spark sorts keys of JSON, and features with them."""
+    """Columns in the order of the first line, as in DuckDB: Spark sorts the keys of JSON, and so the features."""
     first = [name for name in first_keys(source.files[0]) if name in frame.columns]
     others = [name for name in frame.columns if name not in first]
     return frame.select([f"`{name}`" for name in (*first, *others)])
@@ -290,15 +290,15 @@ def _select(view: ir.Table) -> str:
 
 
 def _remote_table(source: Source, table: str | None) -> ir.Table:
-    """The table at an address; its driver may not be installed, and may fail in its own ways."""
+    """The table at a URL; its driver may not be installed, and may raise errors of any class."""
     try:
         connection: Any = ibis.connect(source.files[0])
         tables = connection.list_tables()
-    except Exception as error:  # drivers raise classes of their own
+    except Exception as error:  # drivers raise their own classes
         reason = first_line(error).replace(source.files[0], source.name)  # which may hold a password
         raise ValueError(
-            f"{source.name}: {reason}: give the address of a database that runs and whose driver is installed, such as "
-            "postgres://host/shop (pip install 'ibis-framework[postgres]'), or copy files to this machine"
+            f"{source.name}: {reason}: pass the URL of a running database whose driver is installed, such as "
+            "postgres://host/shop (pip install 'ibis-framework[postgres]'), or copy the files to this machine"
         ) from error
     return connection.table(_choose(table, tables, source))
 
@@ -307,5 +307,5 @@ def _choose(table: str | None, tables: Sequence[str], source: Source) -> str:
     if table is None and len(tables) == 1:
         return tables[0]
     if table is None or table not in tables:
-        raise ValueError(f"{source.name}: name a table with --table; it has: {', '.join(tables) or 'none'}")
+        raise ValueError(f"{source.name}: choose a table with --table. Found: {', '.join(tables) or 'none'}")
     return table

@@ -1,6 +1,6 @@
 """A click log as an event table: one row per impression, as a search engine would have logged it.
 
-The other way of `unskew ingest`, which makes the same log of it again. Positions count from 1.
+This is the reverse of `unskew ingest`, which turns the table into the same log again. Positions count from 1.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.files import new_file
 
 SESSIONS_AT_ONCE = 50_000
-START = np.datetime64("2024-01-01T00:00:00", "us")  # where a log has no times of its own
+START = np.datetime64("2024-01-01T00:00:00", "us")  # for logs without times
 SECONDS_A_SESSION = 10
 
 
 def write_event_table(log: ClickLog, path: str | Path, rng: np.random.Generator) -> int:
-    """Write one row per impression as parquet; gives the number of rows.
+    """Write one row per impression as parquet, and return the number of rows.
 
-    Columns: session_id, query, document, position, clicked, timestamp and, where the log has them, policy_score,
-    display_probability, intervention and the bias columns. Sessions come in the order of their time.
+    Columns: session_id, query, document, position, clicked, timestamp and, if the log has them, policy_score,
+    display_probability, intervention and the bias columns. Sessions are in order of time.
     """
     tables = event_tables(log, rng)
     first = next(tables, None)
@@ -42,18 +42,20 @@ def write_event_table(log: ClickLog, path: str | Path, rng: np.random.Generator)
 
 
 def event_tables(log: ClickLog, rng: np.random.Generator) -> Iterator[pa.Table]:
-    """Tables of many sessions each, one row per impression."""
+    """The event table in parts of many sessions each, one row per impression."""
     lists, clicks = single_sessions(log, rng)
-    order = rng.permutation(len(lists))  # a log of counts does not know which session came first
+    order = rng.permutation(len(lists))  # a log of counts does not store the order of sessions
     for start in range(0, len(order), SESSIONS_AT_ONCE):
         chosen = order[start : start + SESSIONS_AT_ONCE]
         yield _table(log, lists[chosen], clicks[chosen], np.arange(start, start + len(chosen)))
 
 
 def feature_table(log: ClickLog) -> pa.Table:
-    """One row per document: query, document and a column for each feature."""
+    """One row per document: query, document and one column per feature."""
     if log.features_change:
-        raise ValueError("features of this log change from showing to showing: they are in the event table")
+        raise ValueError(
+            "features of this log change between showings and are in the event table: leave out --features"
+        )
     names = log.feature_names or tuple(f"feature_{number}" for number in range(log.n_features))
     columns = {"query": _ids(log.query_ids[log.document_queries]), "document": _ids(log.document_ids)}
     return pa.table(columns | {name: pa.array(log.features[:, number]) for number, name in enumerate(names)})
@@ -62,14 +64,15 @@ def feature_table(log: ClickLog) -> pa.Table:
 def single_sessions(log: ClickLog, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The list of each session and its clicks, `[sessions, docs]`.
 
-    A log that is not joint only says how often each document was clicked: the sessions that clicked it are drawn.
+    A log that is not joint stores only how often each document was clicked: the sessions with the clicks are drawn at
+    random.
     """
     if log.graded:
-        raise ValueError("the log holds graded feedback, such as dwell times: an event table says who clicked")
+        raise ValueError("the log holds graded feedback, such as dwell times; an event table can hold only clicks")
     counts = log.sessions if log.patterns is None else log.patterns.sessions
     whole = counts.astype(np.int64)
     if not np.array_equal(whole, counts):
-        raise ValueError("sessions of the log have weights: an event table has a row for each, which counts once")
+        raise ValueError("sessions of the log have weights; in an event table every session counts once")
     if log.patterns is not None:
         return np.repeat(log.patterns.lists, whole), np.repeat(log.patterns.clicks > 0, whole, axis=0)
     lists = np.repeat(np.arange(log.n_lists), whole)
@@ -113,12 +116,12 @@ def _table(log: ClickLog, lists: NDArray, clicks: NDArray[np.bool_], sessions: N
     if log.interventions is not None:
         columns["intervention"] = of_lists(log.interventions)
     shown = log.select(lists).to_table(features=True) if log.features_change or log.context_names else None
-    if shown is not None:  # what belongs to the showing
+    if shown is not None:  # features that belong to the showing
         names = log.feature_names if log.features_change else ()
         columns |= {name: shown[name].combine_chunks() for name in (*names, *log.context_names)}
     for name, column in log.bias.items():
         if name in columns:
-            raise ValueError(f"bias column '{name}' is also the name of another column of the table: rename it")
+            raise ValueError(f"the table already has another column '{name}': rename the bias column")
         columns[name] = of_lists(column)
     return pa.table(columns)
 

@@ -1,4 +1,4 @@
-"""Single events into impressions: what was shown, and whether one of the later events is a click on it."""
+"""Turn single events into impressions: what was shown, and whether a later event is a click on it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN_IDS = ("query_response_hit_ids", "query_response_object_ids", "query_respo
 
 
 def count_others(engine: Engine, rows: ir.Table) -> tuple[dict[str, int], bool]:
-    """Events that are neither impressions nor clicks nor graded, by kind, and whether there are impressions at all."""
+    """Events that are neither impressions nor clicks nor graded, by type, and whether there are any impressions."""
     shown = engine.arrow(rows.aggregate(shown=(rows.kind == IMPRESSION).sum()))["shown"][0].as_py()
     if "word" not in rows.columns:
         return {}, bool(shown)
@@ -34,14 +34,14 @@ def parse_window(text: str) -> int:
     """Seconds of "30m", "12h" or "7d"."""
     number, unit = text.strip()[:-1], text.strip()[-1:]
     if unit not in SECONDS or not number.isdecimal() or int(number) < 1:
-        raise ValueError(f"window is '{text}': write a whole number of s, m, h or d, such as 30m, 12h or 7d")
+        raise ValueError(f"window '{text}' is not a duration: write a whole number and s, m, h or d, such as 30m or 7d")
     return int(number) * SECONDS[unit]
 
 
 def within_window(engine: Engine, rows: ir.Table, seconds: int, dropped: Dropped) -> ir.Table:
-    """Rows without events that came later after their impression than a window allows; they are counted."""
+    """Rows without the events that came too long after their impression; those are counted."""
     if "time" not in rows.columns:
-        raise ValueError("a window needs times: name their column with --time, or leave --window out")
+        raise ValueError("--window needs times: pass the time column with --time, or leave out --window")
     shown = rows.filter(rows.kind == IMPRESSION).group_by(SHOWING).aggregate(shown_at=ibis._.time.min())
     joined = rows.left_join(shown, SHOWING)
     joined = joined.select(*rows.columns, "shown_at")
@@ -63,7 +63,7 @@ def merge_events(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped)
     graded |= {"seen": rows.kind == SEEN} if shape.seen and "seen" not in rows.columns else {}
     parts |= {name: rows[name].min(where=shown) for name in shape.extras if name not in graded}
     parts |= {name: kind.sum() for name, kind in graded.items()}
-    if shape.features:  # of one impression, as a whole
+    if shape.features:  # all features of one impression together
         values = filled(rows, len(shape.features), None)
         rows = values.mutate(features=ibis.struct({name: values[name] for name in shape.feature_names}))
         parts["features"] = rows.features.min(where=shown)
@@ -97,27 +97,27 @@ def merge_events(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped)
     values = {name: pairs.features[name] for name in shape.feature_names}
     values |= {name: (pairs[name] > 0).cast("int8") for name in graded if name != "seen"}
     if "seen" in graded:
-        # Where nothing was looked at, views may not have been logged; to leave all of it out only rescales.
+        # Without any view, views may not have been logged; leaving out all such sessions only rescales the curve.
         logged = pairs.seen.max(where=~lone).over(ibis.window(group_by=["session", "query"])) > 0
         values["seen"] = logged.ifelse((pairs.seen > 0).cast("float32"), ibis.null("float32"))
     return pairs.mutate(**values, click=click).filter(~lone).select(*names, "click", *values)
 
 
 def _say_doubles(engine: Engine, pairs: ir.Table, names: Sequence[str], dropped: Dropped) -> None:
-    """Note events of a kind that came more than once on an impression; they count once."""
+    """Report events of a type that occurred more than once on an impression; they count once."""
     more = ibis.literal(0)
     for name in names:
         more = more + ibis.greatest(pairs[name] - 1, 0)
     count = engine.arrow(pairs.aggregate(more=more.sum()))["more"][0].as_py() or 0
     if count:
-        dropped.remarks.append(f"{count:,} events came again on the same impression: each kind counts once there.")
+        dropped.remarks.append(f"{count:,} events repeat another on the same impression: each type counts once.")
 
 
 def add_clicks(engine: Engine, shown: ir.Table, clicks: ir.Table, columns: Columns, name: str) -> ir.Table:
-    """Rows of impressions together with rows of clicks from a table of their own.
+    """Rows of impressions together with rows of clicks from a separate table.
 
-    It has the session and the document, the query unless every session has one, and the kind of event if it holds
-    others than clicks.
+    The table of clicks has the session and the document, the query unless every session has only one, and the event
+    type if it holds other events too.
     """
     named = {role: columns.roles.get(role) for role in ("session", "query", "document", "time", "event")}
     found = {role: role_column(role, column, clicks) for role, column in named.items()}
@@ -125,8 +125,8 @@ def add_clicks(engine: Engine, shown: ir.Table, clicks: ir.Table, columns: Colum
         if found[role] is None:
             advice = " or pass --time none" if role == "time" else ""
             raise ValueError(
-                f"{name}: no column looks like the {role}: call it '{named[role]}' as in the impressions{advice}; it "
-                f"has: {', '.join(clicks.columns)}"
+                f"{name}: no column looks like the {role}: call it '{named[role]}' as in the impressions{advice}. "
+                f"Found: {', '.join(clicks.columns)}"
             )
     known = {role: column for role, column in found.items() if column is not None}
     rows = common_clicks(clicks, columns, known, name)
@@ -149,10 +149,10 @@ def add_clicks(engine: Engine, shown: ir.Table, clicks: ir.Table, columns: Colum
 
 
 def with_queries(events: ir.Table, queries: ir.Table, name: str, wanted: Sequence[str] = ()) -> ir.Table:
-    """Events of User Behavior Insights with the text of their query, and columns of the queries that are wanted."""
+    """Events of User Behavior Insights with the text of their query, and the wanted columns of the query table."""
     for needed in ("query_id", "user_query"):
         if needed not in queries.columns:
-            raise ValueError(f"{name}: column '{needed}' is missing; it has: {', '.join(queries.columns)}")
+            raise ValueError(f"{name}: no column '{needed}'. Found: {', '.join(queries.columns)}")
     told = {name: value_at(queries, name).min() for name in wanted}
     texts = queries.group_by("query_id").aggregate(asked=queries.user_query.min(), **told)
     joined = events.left_join(texts, "query_id")
@@ -164,31 +164,31 @@ def with_queries(events: ir.Table, queries: ir.Table, name: str, wanted: Sequenc
 
 
 def split_bulk(table: ir.Table) -> tuple[ir.Table, ir.Table | None]:
-    """Events, and queries, of a file for OpenSearch's bulk interface, whose lines of actions stand between documents.
+    """Events, and queries, of a file for OpenSearch's bulk API, in which action lines alternate with documents.
 
-    A table that is none is given back as it is.
+    Any other table is returned unchanged.
     """
     actions = [name for name in BULK_ACTIONS if name in table.columns and table.schema()[name].is_struct()]
     if not actions or not {"query_id", "action_name"} <= set(table.columns):
         return table, None
     documents = table.filter(ibis.and_(*(table[name].isnull() for name in actions))).drop(*actions)
     of_queries = [name for name in ("query_attributes", *SHOWN_IDS) if name in documents.columns]
-    events = documents.filter(documents.action_name.notnull()).drop(*of_queries)  # one file has the columns of both
+    events = documents.filter(documents.action_name.notnull()).drop(*of_queries)  # the file has the columns of both
     queries = documents.filter(documents.action_name.isnull()) if "user_query" in table.columns else None
     return events, queries
 
 
 def shown_by_queries(queries: ir.Table, rows: ir.Table, name: str) -> ir.Table:
-    """Rows of clicks together with an impression for each document that a query returned, in its order."""
+    """Rows of clicks, together with one impression per document that a query returned, in that order."""
     column = next((entry for entry in SHOWN_IDS if entry in queries.columns), None)
     if column is None:
         raise ValueError(
-            f"{name}: there are no impression events, and no column {' or '.join(SHOWN_IDS)} says what was shown: "
-            "log impressions, or name their events with --impression-event"
+            f"{name}: there are no impression events, and no column {' or '.join(SHOWN_IDS)} with the shown documents: "
+            "log impressions, or pass their event type with --impression-event"
         )
     ids = queries[column]
     if not ids.type().is_array():
-        raise ValueError(f"{name}: column '{column}' holds {ids.type()}: a list of ids is needed")
+        raise ValueError(f"{name}: column '{column}' holds {ids.type()}, but must hold lists of ids")
     parts = {"session": queries.query_id, "query": queries.user_query, "document": ids.cast("array<string>")}
     if "time" in rows.columns:
         parts["time"] = value_at(queries, "timestamp").cast(rows.time.type())

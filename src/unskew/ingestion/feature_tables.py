@@ -1,7 +1,7 @@
 """Features of documents, from the event table or a second one.
 
-In the event table features belong to the showing: a document has a version for each distinct row of them. A second
-table has one row of features for a document; of several, one is kept, and they are counted.
+Features in the event table belong to the showing: a document has one version per distinct row of features. A second
+table has one row of features per document; of several rows one is kept, and the conflict is counted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VALID_FROM = "valid_from"  # the column of a history of features
 
 
 def feature_rows(table: ir.Table, columns: Columns, name: str, features: Sequence[str]) -> ir.Table:
-    """A table of features in the common form; in a history, with the times from which they hold."""
+    """A table of features in the common form; a history also has the times from which features are valid."""
     found = key_columns(table, columns, name)
     for column in found.values():
         check_ids(table, column, name)
@@ -35,16 +35,16 @@ def feature_rows(table: ir.Table, columns: Columns, name: str, features: Sequenc
 
 
 def key_columns(table: ir.Table, columns: Columns, name: str) -> dict[str, str]:
-    """Columns with the query, unless features serve all of them, and the document."""
+    """The document column, and the query column unless features are the same for all queries."""
     named = columns.roles | ({"document": columns.features_document} if columns.features_document else {})
     if columns.features_document and columns.features_document not in table.columns:
-        raise ValueError(f"{name}: column '{columns.features_document}' is missing; it has: {', '.join(table.columns)}")
+        raise ValueError(f"{name}: no column '{columns.features_document}'. Found: {', '.join(table.columns)}")
     matches = {role: role_column(role, named.get(role), table) for role in KEYS}
     found = {role: match for role, match in matches.items() if match is not None}
     if "document" not in found:
         raise ValueError(
-            f"{name}: no column is called '{columns.document}': the table of features needs the document, and the "
-            f"query if features depend on it; it has: {', '.join(table.columns)}"
+            f"{name}: no column '{columns.document}': the feature table needs the document, and the query if features "
+            f"depend on it. Pass --features-document COLUMN. Found: {', '.join(table.columns)}"
         )
     return found
 
@@ -59,13 +59,11 @@ def as_shown(
     fill: float | None,
     dropped: Dropped,
 ) -> ir.Table:
-    """Impressions with the features that held when they were shown, never later ones; those without any are counted."""
+    """Impressions with the features that were valid when they were shown, never later ones; others are counted."""
     if not shape.time:
-        raise ValueError(
-            f"{name}: features hold from times on, but impressions have none: name their column with --time"
-        )
+        raise ValueError(f"{name}: features have times, but impressions have none: pass their time column with --time")
     if impressions.time.type().is_timestamp() != rows[VALID_FROM].type().is_timestamp():
-        raise ValueError(f"{name}: '{VALID_FROM}' and the times of impressions differ in kind: write both alike")
+        raise ValueError(f"{name}: '{VALID_FROM}' and the times of impressions have different types: use the same type")
     rows = rows.filter(rows[VALID_FROM].notnull())
     dates = [*keys, VALID_FROM]
     gathered = engine.keep("history", gather(rows, dates, len(shape.features), fill))
@@ -76,13 +74,13 @@ def as_shown(
     holds = (joined.time >= joined[VALID_FROM]) & (joined.valid_until.isnull() | (joined.time < joined.valid_until))
     found = engine.keep("as_shown", joined.filter(holds).select(*impressions.columns, *shape.feature_names))
     before, after = (engine.arrow(table.aggregate(n=table.count()))["n"][0].as_py() for table in (impressions, found))
-    dropped.add("no_features", before - after, f"{name} has none from before they were shown")
+    dropped.add("no_features", before - after, f"{name} has no features from before they were shown")
     dropped.refuse_if_most(["no_features"], before, "impressions")
     return found
 
 
 def with_keys(engine: Engine, rows: ir.Table, keys: Sequence[str], name: str, dropped: Dropped) -> ir.Table:
-    """Rows of features whose document, and query, are known; the rest is counted."""
+    """Rows of features that have a document, and a query; the others are counted."""
     missing = ibis.or_(*(rows[key].isnull() for key in keys))
     count = engine.arrow(rows.aggregate(missing=missing.sum()))["missing"][0].as_py()
     dropped.add("no_key", count or 0, name)
@@ -90,9 +88,9 @@ def with_keys(engine: Engine, rows: ir.Table, keys: Sequence[str], name: str, dr
 
 
 def gather(rows: ir.Table, keys: Sequence[str], n_features: int, fill: float | None) -> ir.Table:
-    """For each document the least and greatest value of each feature, and how many rows it has.
+    """For each document, the minimum and maximum of each feature, and the number of rows.
 
-    What is missing is not a number, which sorts above all numbers: the greatest value shows that one was missing.
+    A missing value is NaN, which sorts above all numbers: so the maximum shows whether a value was missing.
     """
     rows = filled(rows, n_features, fill)
     parts: dict[str, Any] = {"rows": rows.count()}
@@ -114,7 +112,7 @@ def settle(
     fill: float | None,
     dropped: Dropped,
 ) -> ir.Table:
-    """One row for each document: keys, rows, feature_0, feature_1, …; of several sets of features one is kept."""
+    """One row per document: keys, rows, feature_0, feature_1, …; of several sets of features one is kept."""
     same, unclear, conflicts = _changing(engine, gathered, keys, features)
     if unclear is None:
         return same
@@ -128,9 +126,9 @@ def settle(
 def with_versions(
     engine: Engine, gathered: ir.Table, impressions: ir.Table, features: Sequence[str], fill: float | None
 ) -> tuple[ir.Table, ir.Table]:
-    """Impressions, and a row for each version of each document: keys, rows, feature_0, feature_1, …
+    """Impressions, and one row per version of each document: keys, rows, feature_0, feature_1, …
 
-    Where features change, both have a column `version`: the distinct rows of features of a document in their order.
+    If features change, both have a column `version`, which numbers the distinct feature rows of a document in order.
     """
     same, unclear, _ = _changing(engine, gathered, KEYS, features)
     if unclear is None:
@@ -148,12 +146,12 @@ def with_versions(
 
 
 def _as(table: ir.Table, other: ir.Table) -> ir.Table:
-    """The table with the types of another: an engine may name those of a kept table otherwise."""
+    """The table with the types of another: an engine may change the types of a kept table."""
     return table.cast(dict(other.schema()))
 
 
 def missing_values(engine: Engine, gathered: ir.Table, features: Sequence[str]) -> dict[str, int]:
-    """For each feature that has any, in how many documents it is missing at least once."""
+    """For each feature with missing values, the number of documents in which it is missing at least once."""
     if not features:
         return {}
     counts = {f"missing_{number}": gathered[f"high_{number}"].isnan().sum() for number in range(len(features))}
@@ -164,7 +162,7 @@ def missing_values(engine: Engine, gathered: ir.Table, features: Sequence[str]) 
 def _changing(
     engine: Engine, gathered: ir.Table, keys: Sequence[str], features: Sequence[str]
 ) -> tuple[ir.Table, ir.Table | None, int]:
-    """One set of features for each document; documents that have several, if there are, and how many."""
+    """One set of features per document; the documents with several sets, if any, and their number."""
     numbers = range(len(features))
     if not features:
         return gathered, None, 0
@@ -176,10 +174,10 @@ def _changing(
 
 
 def number_documents(engine: Engine, documents: ir.Table, shown: ir.Table) -> tuple[ir.Table, ir.Table]:
-    """Documents of queries that were shown, numbered within each, and these queries, numbered by their hash.
+    """Documents of shown queries, numbered within each query, and these queries, numbered by their hash.
 
-    `shown` has a row for each shown query and document with its impressions in `rows`. Versions of documents are
-    numbered, too, those of a document one after the other.
+    `shown` has one row per shown query and document, with its impressions in `rows`. Versions are numbered too; those
+    of a document have consecutive numbers.
     """
     with_features = shown if shown is documents else shown.semi_join(documents, KEYS)
     queries = with_features.group_by("query").aggregate(impressions=with_features.rows.sum())
@@ -196,7 +194,7 @@ def number_documents(engine: Engine, documents: ir.Table, shown: ir.Table) -> tu
 
 
 def same_keys(left: ir.Table, right: ir.Table, keys: Sequence[str]) -> tuple[ir.Table, ir.Table]:
-    """Both tables with keys of one type: text, where one has text and the other numbers."""
+    """Both tables with keys of the same type: text, if one has text and the other numbers."""
     for key in keys:
         if left[key].type().is_string() != right[key].type().is_string():
             left, right = (table.mutate(**{key: table[key].cast("string")}) for table in (left, right))
@@ -210,8 +208,8 @@ def _refuse_infinite(engine: Engine, gathered: ir.Table, keys: Sequence[str], fe
         columns = [name for number, name in enumerate(features) if _is_infinite(found[0], number)] or list(features)
         where = ", ".join(f"{key} {found[0][key]}" for key in keys)
         raise ValueError(
-            f"feature '{columns[0]}' of {where} is infinite: features are finite, or missing; leave the cell empty, or "
-            "put a number in its place with --fill"
+            f"feature '{columns[0]}' of {where} is infinite: features must be finite or missing; leave the cell empty, "
+            "or replace it by a number with --fill"
         )
 
 
@@ -228,7 +226,7 @@ def _least_sets(rows: ir.Table, keys: Sequence[str], n_features: int, fill: floa
 
 
 def filled(rows: ir.Table, n_features: int, fill: float | None) -> ir.Table:
-    """Features with NaN in place of null, or with a number in place of all that is not finite."""
+    """Features with NaN in place of null, or with `fill` in place of all values that are not finite."""
     instead = ibis.literal(float("nan") if fill is None else fill, type="float32")
     values = {}
     for name in (f"feature_{number}" for number in range(n_features)):

@@ -1,10 +1,10 @@
-"""Impressions to patterns: showings with equal lists and equal clicks are counted together.
+"""From impressions to patterns: showings with equal lists and equal clicks are counted together.
 
-A shown document is one number, `position · 2⁴⁰ + version · 2 + click`, so a sorted array of them is a list in shown
-order with its clicks. Arrays are collected and then sorted, which every engine can do.
+A shown document is packed into one number, `position · 2⁴⁰ + version · 2 + click`, so a sorted array of them is a list
+in shown order with its clicks. Every engine can collect arrays and sort them.
 
-Queries fall into buckets by a hash of their ids, the same on every engine, and a shard holds whole buckets: it is a
-mixture of all queries, and no engine needs them in one order.
+Queries are assigned to buckets by a hash of their ids, the same on every engine, and a shard holds whole buckets: so a
+shard is a random mixture of queries, and no engine has to sort all queries.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from unskew.data.columns import PERIODS as PERIODS_OF_LOGS
 from unskew.ingestion.engines import Engine
 from unskew.ingestion.impressions import Shape
 
-PERIODS = dict(zip(PERIODS_OF_LOGS, ("h", "D", "W", "M"), strict=True))  # as Ibis calls them; weeks begin on Mondays
-POSITION_BITS = 40  # the place of the position in a packed number
-BUCKET_DIGITS = 4  # of the hash of a query: 65,536 buckets
-BUCKET_SIZE = 2**32  # numbers of queries of a bucket
+PERIODS = dict(zip(PERIODS_OF_LOGS, ("h", "D", "W", "M"), strict=True))  # Ibis units; weeks begin on Mondays
+POSITION_BITS = 40  # offset of the position in a packed number
+BUCKET_DIGITS = 4  # hexadecimal digits of the hash of a query: 65,536 buckets
+BUCKET_SIZE = 2**32  # query numbers per bucket
 DIGITS = "0123456789abcdef"
 MAX_VERSIONS = 2 ** (POSITION_BITS - 1)  # of the documents of a query
 
 
 class Range(NamedTuple):
-    """Queries from one number to another, and what they add up to."""
+    """A range of query numbers, and the total size of these queries."""
 
     first: int
     last: int
@@ -37,7 +37,7 @@ class Range(NamedTuple):
 
 
 def query_numbers(queries: ir.Table) -> Any:
-    """A number for each query: that of its bucket, and its place there."""
+    """A number for each query, made of its bucket and its place in the bucket."""
     digest = queries["query"].cast("string").hexdigest("md5")
     digits = (ibis.literal(DIGITS).find(digest.substr(place, 1)).cast("int64") for place in range(BUCKET_DIGITS))
     bucket = reduce(lambda number, digit: number * len(DIGITS) + digit, digits)
@@ -45,7 +45,7 @@ def query_numbers(queries: ir.Table) -> Any:
 
 
 def numbered_impressions(impressions: ir.Table, documents: ir.Table, first_position: int, shape: Shape) -> ir.Table:
-    """Impressions with numbers for query and version; those whose document has no features drop out."""
+    """Impressions with numbers for query and version, without those whose document has no features."""
     keys = [key for key in ("query", "document", "version") if key in impressions.columns and key in documents.columns]
     joined = impressions.join(documents.select(*keys, "query_number", "version_number"), keys)
     place = joined.position.cast("int64") - first_position
@@ -55,9 +55,9 @@ def numbered_impressions(impressions: ir.Table, documents: ir.Table, first_posit
 
 
 def patterns(impressions: ir.Table, shape: Shape) -> ir.Table:
-    """Distinct lists with their clicks: query_number, shown, extras, sessions and, with times, the earliest one.
+    """Distinct lists with their clicks: query_number, shown, extras, sessions and, with times, the earliest time.
 
-    Extras are arrays in the order of `shown`. Where lists are counted per period, those of two periods are two.
+    Extras are arrays in the order of `shown`. If lists are counted per period, equal lists of two periods stay apart.
     """
     extras = shape.extras
     first = {"time": ibis._.time.min()} if shape.time else {}
@@ -88,7 +88,7 @@ def collect_patterns(
     shape: Shape,
     done: Callable[[int], None],
 ) -> ir.Table:
-    """Patterns of all queries, kept; collected a range of queries at a time where memory asks for it."""
+    """Patterns of all queries, kept; collected one range of queries at a time if memory requires it."""
     kept: ir.Table | None = None
     for part in parts:
         chosen = impressions if len(parts) == 1 else within(impressions, part)
@@ -100,7 +100,7 @@ def collect_patterns(
 
 
 def ranges(engine: Engine, sizes: ir.Table, limit: int) -> list[Range]:
-    """Buckets of queries cut into ranges of about this size; `sizes` has a query_number and a size in each row."""
+    """Buckets of queries grouped into ranges of about this size; a row of `sizes` has a query_number and a size."""
     buckets = sizes.mutate(bucket=(sizes.query_number / BUCKET_SIZE).floor().cast("int64")).group_by("bucket")
     kept = engine.keep("sizes", buckets.aggregate(size=ibis._["size"].sum()))
     before = kept["size"].cumsum(order_by="bucket") - kept["size"]

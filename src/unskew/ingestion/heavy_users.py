@@ -1,7 +1,7 @@
-"""Heavy users and robots: of each user so many sessions stay, drawn by chance but the same ones every time.
+"""Heavy users and robots: keep a limited number of sessions per user, chosen at random but the same in every run.
 
-A click log counts sessions and forgets who they belong to, so that a robot with ten thousand of them weighs as much as
-ten thousand people. Sessions of no known user stay.
+A click log counts sessions without their users, so a robot with ten thousand sessions weighs as much as ten thousand
+people. Sessions without a user are all kept.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ def parse_cap(text: str) -> tuple[str, int]:
     column, equals, number = text.rpartition("=")
     if not equals or not column or not number.isdecimal() or int(number) < 1:
         raise ValueError(
-            f"'{text}' is not a cap: write COLUMN=N, the column with the user and the sessions that each may have"
+            f"'{text}' is not a cap: write COLUMN=N, with the user column and the maximum number of sessions per user"
         )
     return column, int(number)
 
 
 def cap_users(engine: Engine, rows: ir.Table, most: int, dropped: Dropped) -> ir.Table:
-    """Rows without those sessions of each user that are more than `most`; they are counted."""
+    """Rows of at most `most` sessions per user; the others are counted."""
     if "user" not in rows.columns:
-        raise ValueError("impressions that only the table of queries tells name no user: leave the cap out")
+        raise ValueError("impressions that come from the query table have no user: leave out --cap-user")
     pairs = rows.filter(rows.user.notnull()).select("user", "session").distinct()
-    # By a digest, not by a random number: both engines, and every run, draw the same sessions.
+    # By a digest, not by a random number, so that both engines and every run keep the same sessions.
     chance = pairs.session.cast("string").hexdigest("md5")
     place = ibis.row_number().over(group_by=pairs.user, order_by=[chance, pairs.session])
     over = pairs.mutate(place=place)
@@ -40,7 +40,7 @@ def cap_users(engine: Engine, rows: ir.Table, most: int, dropped: Dropped) -> ir
         heaviest = over.group_by("user").aggregate(sessions=over.count())
         first = engine.arrow(heaviest.order_by(ibis.desc("sessions"), "user").limit(1)).to_pylist()[0]
         n_users, n_sessions = _count(engine, heaviest), _count(engine, over)
-        example = f"{n_sessions:,} sessions of {n_users:,} users, {first['sessions']:,} of them of {first['user']}"
+        example = f"{n_sessions:,} sessions of {n_users:,} users, {first['sessions']:,} of them by {first['user']}"
         dropped.add("capped", count, example)
     return rows.anti_join(over, ["user", "session"]).drop("user")
 

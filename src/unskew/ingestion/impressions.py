@@ -1,8 +1,8 @@
-"""Rows of an event table in one form: ids, position, click, time and the rest under names of our own.
+"""Rows of an event table in a common form, with fixed column names for ids, position, click, time and the rest.
 
     session query document position click|kind time score display intervention bias_0 … feature_0 …
 
-A value that cannot be used is null there, and `reasons` says for which rows that is a reason to leave them out.
+A value that cannot be used is null; `reasons` says which rows are left out because of it.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from unskew.ingestion.engines import Engine
 from unskew.ingestion.report import Dropped
 from unskew.ingestion.where import rows_where
 
-IMPRESSION, CLICK, OTHER = 1, 2, 0  # kinds of events
-SEEN = -1  # a look at the document
-FIRST_GRADED = 3  # the first of the kinds that have grades, in the order of `Columns.kinds`
+IMPRESSION, CLICK, OTHER = 1, 2, 0  # event types
+SEEN = -1  # recorded examination of the document
+FIRST_GRADED = 3  # the first of the event types with grades, in the order of `Columns.kinds`
 CLICKED = ("1", "1.0", "true", "t", "yes", "y")
 NOT_CLICKED = ("0", "0.0", "false", "f", "no", "n")
 MISSING = "missing"  # the level of a bias column where there is no value
 NO_INTERVENTION = "none"
 UTC = dt.Timestamp(timezone="UTC")
-SHORTEST_EPOCH = 10**8  # a text of digits that is less is not a number of seconds since 1970
+SHORTEST_EPOCH = 10**8  # smaller numbers in text, such as years, are not seconds since 1970
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
-LARGEST_EXACT = 2.0**53  # up to here a float tells one whole number from the next
+LARGEST_EXACT = 2.0**53  # up to here a float64 represents every whole number exactly
 
 
 Vocabularies = Mapping[str, tuple[str, ...]]  # names of categories by column, in the order of their numbers
@@ -44,18 +44,18 @@ class Shape:
     """The optional columns of rows."""
 
     features: tuple[str, ...] = ()
-    categories: Vocabularies = field(default_factory=dict)  # of features that are text
+    categories: Vocabularies = field(default_factory=dict)  # of text features
     bias: tuple[tuple[str, bool], ...] = ()  # name, and whether its values are levels rather than numbers
     time: bool = False
     score: bool = False
-    display: bool = False  # whether `display` is the probability to stand there; null: not recorded
+    display: bool = False  # whether `display` is the probability of being shown there; null: not recorded
     intervention: bool = False
-    shuffled: Mapping[str, int] = field(default_factory=dict)  # interventions that shuffle so many positions
+    shuffled: Mapping[str, int] = field(default_factory=dict)  # number of positions that each intervention shuffles
     context: tuple[tuple[str, bool], ...] = ()  # name, and whether its values are categories rather than numbers
-    kinds: tuple[str, ...] = ()  # of feedback besides clicks; `event_0`, `event_1`, … count them
-    grades: Mapping[str, float] = field(default_factory=dict)  # weights of kinds in training, that of clicks among them
-    seen: bool = False  # whether `seen` says that a document was looked at; null: not recorded
-    period: str | None = None  # lists are counted for each hour, day, week or month
+    kinds: tuple[str, ...] = ()  # feedback other than clicks; `event_0`, `event_1`, … count it
+    grades: Mapping[str, float] = field(default_factory=dict)  # weight of each kind of feedback, including clicks
+    seen: bool = False  # whether `seen` says that a document was examined; null: not recorded
+    period: str | None = None  # lists are counted per hour, day, week or month
 
     @property
     def feature_names(self) -> list[str]:
@@ -64,12 +64,12 @@ class Shape:
 
     @property
     def event_names(self) -> list[str]:
-        """Names of columns that tell of feedback in the common form."""
+        """Names of feedback columns in the common form."""
         return [f"event_{number}" for number in range(len(self.kinds))]
 
     @property
     def extras(self) -> list[str]:
-        """Columns that go with each shown document: bias columns, context, events, intervention, score and the rest."""
+        """Further columns of each shown document: bias columns, context, events, intervention, score and so on."""
         numbered = {"bias": self.bias, "context": self.context, "event": self.kinds}
         names = [f"{name}_{number}" for name, found in numbered.items() for number in range(len(found))]
         single = {"intervention": self.intervention, "score": self.score, "display": self.display, "seen": self.seen}
@@ -77,14 +77,14 @@ class Shape:
 
     @property
     def levels(self) -> dict[str, str]:
-        """Extras that hold names of levels, and what their columns are called."""
+        """Extras that hold names of levels, and the user's names of their columns."""
         found = {f"bias_{number}": name for number, (name, is_level) in enumerate(self.bias) if is_level}
         found |= {f"context_{number}": name for number, (name, is_level) in enumerate(self.context) if is_level}
         return found | ({"intervention": "intervention"} if self.intervention else {})
 
 
 def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name: str) -> tuple[ir.Table, Shape]:
-    """A table in the common form, and what it has."""
+    """A table in the common form, and which optional columns it has."""
     taken: dict[str, Any] = {}
 
     def value(role: str) -> Any:
@@ -158,7 +158,7 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
 
 
 def common_clicks(table: ir.Table, columns: Columns, found: Mapping[str, str], name: str) -> ir.Table:
-    """A table of clicks in the common form; without a kind of event, all rows are clicks."""
+    """A table of clicks in the common form; without an event type, all rows are clicks."""
     taken: dict[str, Any] = {"kind": ibis.literal(CLICK, type="int8")}
     for role in ("session", "query", "document"):
         if role in found:
@@ -172,13 +172,13 @@ def common_clicks(table: ir.Table, columns: Columns, found: Mapping[str, str], n
     return table.select(**taken)
 
 
-WHOLE = "whole numbers are needed"
-YES_OR_NO = "0 and 1, true and false, or yes and no are needed"
-TIMES = "timestamps, ISO texts or numbers since 1970 are needed"
+WHOLE = "write whole numbers"
+YES_OR_NO = "write 0 and 1, true and false, or yes and no"
+TIMES = "write timestamps, ISO 8601 text or numbers since 1970"
 
 
 def find_first_position(engine: Engine, rows: ir.Table, columns: Columns, name: str) -> Columns:
-    """The columns with what the log calls the top, 0 or 1; a stray 0 in a log that counts from 1 does not fool it."""
+    """The columns with the index of the first position, 0 or 1; a stray 0 in a log that counts from 1 is ignored."""
     if columns.first_position is not None:
         return columns
     places = rows.position
@@ -186,15 +186,15 @@ def find_first_position(engine: Engine, rows: ir.Table, columns: Columns, name: 
     zeros, ones, least = engine.arrow(counts).to_pylist()[0].values()
     if least is not None and least > 1:
         raise ValueError(
-            f"{name}: column '{columns.position}': nothing is at position 0 or 1, the lowest is {least}: subtract, "
-            "or say with --first-position what the top is called"
+            f"{name}: column '{columns.position}': no position is 0 or 1, the lowest is {least}: subtract an offset, "
+            "or set the index of the first position with --first-position"
         )
     first = 0 if (zeros or 0) * 100 >= (ones or 0) else 1
     return replace(columns, first_position=first, guessed=columns.guessed | {"first_position"})
 
 
 def reasons(rows: ir.Table, shape: Shape, first_position: int, n_positions: int | None) -> dict[str, Any]:
-    """For each reason the rows that it leaves out; a row counts for the first reason that holds."""
+    """For each reason, the rows that it leaves out; a row counts for the first reason that applies."""
     shown = rows.kind == IMPRESSION if "kind" in rows.columns else ibis.literal(True)
     last = first_position + (LAST_POSITION + 1 if n_positions is None else n_positions) - 1
     found = {"where": ~rows.wanted} if "wanted" in rows.columns else {}
@@ -221,19 +221,19 @@ ID_REASONS = {"no_session": "session", "no_query": "query", "no_document": "docu
 def usable_rows(
     engine: Engine, rows: ir.Table, found: dict[str, Any], dropped: Dropped, name: str
 ) -> tuple[ir.Table, int]:
-    """Rows that no reason leaves out, with a common start of positions, and how many there were before."""
+    """Rows that no reason leaves out, with positions from 0, and the number of rows before."""
     names = list(found)
     reason = ibis.cases(*((condition, number) for number, (condition) in enumerate(found.values())), else_=len(names))
     each, total = _count_each(engine, rows.select(reason=reason), len(names))
     lines = total + dropped.counts.get("unreadable", 0)
     if not lines:
-        raise ValueError(f"{name} has no rows: nothing was shown")
+        raise ValueError(f"{name} has no rows: pass a table with impressions")
     for number, (key, count) in enumerate(zip(names, each, strict=True)):
         if count:
             row = engine.row_of_first(rows, reason == number)
             dropped.add(key, count, name if row is None else f"{name}: the first is row {row}, from 0")
     dropped.refuse_if_most([*names, "unreadable"], lines, "rows")
-    if "kind" in rows.columns and any(each):  # clicks are few among rows: all of them may be lost, and most rows good
+    if "kind" in rows.columns and any(each):  # clicks are rare: all of them may be lost although most rows are good
         clicks, n_clicks = _count_each(engine, rows.filter(rows.kind == CLICK).select(reason=reason), len(names))
         dropped.refuse_if_most(names, n_clicks, "clicks", dict(zip(names, clicks, strict=True)))
     bad = [found[key] for key, count in zip(names, each, strict=True) if count]
@@ -241,7 +241,7 @@ def usable_rows(
 
 
 def _count_each(engine: Engine, rows: ir.Table, n_reasons: int) -> tuple[list[int], int]:
-    """Rows for each reason, and all rows."""
+    """The number of rows per reason, and of all rows."""
     each = {f"count_{number}": (rows.reason == number).sum() for number in range(n_reasons)}
     *counts, total = engine.arrow(rows.aggregate(**each, total=rows.count())).to_pylist()[0].values()
     return [count or 0 for count in counts], total
@@ -251,7 +251,7 @@ def check_ids(table: ir.Table, column: str, name: str) -> None:
     """Refuse ids that are lists or other nested values."""
     kind = value_at(table, column).type()
     if kind.is_nested():
-        raise ValueError(f"{name}: column '{column}' holds {kind}: ids are text or numbers")
+        raise ValueError(f"{name}: column '{column}' holds {kind}: ids must be text or numbers")
 
 
 def time_values(table: ir.Table, column: str, name: str) -> Any:
@@ -264,9 +264,9 @@ def time_values(table: ir.Table, column: str, name: str) -> Any:
 
 
 def id_values(value: Any, *, empty_is_missing: bool = True) -> Any:
-    """Ids as whole numbers where they are, else as text.
+    """Ids as whole numbers if they are numbers, otherwise as text.
 
-    A column of whole numbers in which some are missing often comes as decimals: 7.0 is the id 7 all the same.
+    A column of whole numbers with missing values is often stored as decimals: 7.0 is the id 7.
     """
     kind = value.type()
     if kind.is_integer():
@@ -280,7 +280,7 @@ def id_values(value: Any, *, empty_is_missing: bool = True) -> Any:
 
 
 def feature_values(value: Any) -> Any:
-    """Numbers as float32; infinite where they are too large for it."""
+    """Numbers as float32; infinite if they are too large for it."""
     kind = value.type()
     if not (kind.is_floating() or kind.is_decimal()):
         return value.cast("float32")
@@ -290,10 +290,10 @@ def feature_values(value: Any) -> Any:
 
 
 def _known(value: Any) -> Any:
-    """A value whose type an engine does not know, because it is always null or varies, as text."""
+    """As text, a value whose type an engine does not know because it is always null or varies."""
     kind = value.type()
     if kind.is_json():
-        return ibis.coalesce(value.str, value.cast("string").nullif("null"))  # a text without its quotes, or a number
+        return ibis.coalesce(value.str, value.cast("string").nullif("null"))  # text without its quotes, or a number
     return value.cast("string") if kind.is_null() or kind.is_unknown() else value
 
 
@@ -309,7 +309,7 @@ def _whole_numbers(value: Any, refuse: Any) -> Any:
 
 
 def _clicks(value: Any, refuse: Any) -> Any:
-    """0 and 1; a count of clicks on the same impression is one click."""
+    """0 or 1; several clicks on the same impression count as one."""
     kind = value.type()
     if kind.is_boolean():
         return value.cast("int8")
@@ -321,7 +321,7 @@ def _clicks(value: Any, refuse: Any) -> Any:
 
 
 def _probabilities(value: Any) -> Any:
-    """Above 0 and at most 1, null where nothing was recorded, and -1 for what is impossible."""
+    """Above 0 and at most 1; null if not recorded, and -1 if impossible."""
     number = _finite(value)
     possible = (number > 0) & (number <= 1 + ROUNDING)
     missing = value.isnull() | (value.isnan() if value.type().is_floating() else ibis.literal(False))
@@ -332,7 +332,7 @@ def _probabilities(value: Any) -> Any:
 
 
 def _looks(value: Any) -> Any:
-    """1 for a look, 0 for none, null where nothing was recorded, and -1 for what is not a number from 0."""
+    """1 if examined, 0 if not, null if not recorded, and -1 for anything but a number of 0 or more."""
     if value.type().is_boolean():
         return value.cast("float32")
     number = _finite(value)
@@ -353,7 +353,7 @@ def _kinds(value: Any, columns: Columns) -> Any:
 
 
 def _times(value: Any, refuse: Any) -> Any:
-    """Timestamps in UTC, or microseconds since 1970: numbers tell by their size what they count."""
+    """Timestamps in UTC, or microseconds since 1970; the size of a number tells its unit."""
     kind = value.type()
     if kind.is_timestamp() or kind.is_date():
         return value.cast(UTC)
@@ -367,7 +367,7 @@ def _times(value: Any, refuse: Any) -> Any:
 
 
 def _since_1970(number: Any) -> Any:
-    """Microseconds of a number that counts seconds, milliseconds, microseconds or nanoseconds."""
+    """Convert a number of seconds, milliseconds, microseconds or nanoseconds to microseconds."""
     scaled = ibis.cases(
         (number.abs() < 10**11, number * 10**6),  # seconds
         (number.abs() < 10**14, number * 10**3),  # milliseconds
@@ -379,7 +379,7 @@ def _since_1970(number: Any) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    """Numbers as float32, null where they are not finite."""
+    """Numbers as float32, null if they are not finite."""
     number = value.try_cast("float64") if value.type().is_string() else value.cast("float64")
     in_range = ~number.isnan() & (number.abs() <= LARGEST_FLOAT32)
     return in_range.ifelse(number, ibis.null("float64")).cast("float32")

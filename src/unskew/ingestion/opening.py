@@ -1,4 +1,4 @@
-"""Opening: where tables are, which engine reads them, and their rows as impressions that can be used."""
+"""Open the input tables with an engine, and read their rows as usable impressions."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class Tables:
     events: str | Path | ir.Table
     features: str | Path | ir.Table | None = None
     queries: str | Path | ir.Table | None = None  # of User Behavior Insights
-    events_table: str | None = None  # in a database
+    events_table: str | None = None  # name in a database
     features_table: str | None = None
     queries_table: str | None = None
     encoding: str | None = None  # of CSV files
-    clicks: str | Path | ir.Table | None = None  # where the events are impressions only
+    clicks: str | Path | ir.Table | None = None  # if the events contain only impressions
     clicks_table: str | None = None
 
 
@@ -78,16 +78,16 @@ class Options:
     """The options of an ingestion."""
 
     n_positions: int | None = None  # None: all
-    sessions_a_user: int | None = None  # of the column `user`; None: any number
-    fill: float | None = None  # in place of features that are missing; None: they are missing in the log too
+    sessions_a_user: int | None = None  # maximum per value of the column `user`; None: any number
+    fill: float | None = None  # replaces missing features; None: they stay missing in the log
     joint: bool = False  # keep which documents were clicked together
-    strict: bool = False  # refuse instead of leaving out
+    strict: bool = False  # fail instead of leaving rows out
     engine: str = "duckdb"
     memory: str = "2GB"
     threads: int | None = None
-    master: str | None = None  # of Spark
-    period: str | None = None  # count lists for each hour, day, week or month by itself; None: all together
-    window: int | None = None  # seconds after the impression in which events belong to it; None: any time
+    master: str | None = None  # URL of the Spark cluster
+    period: str | None = None  # count lists per hour, day, week or month; None: all together
+    window: int | None = None  # seconds after the impression in which events count; None: any time
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Features:
 
 @dataclass(frozen=True)
 class Listed:
-    """A table as it is, and what its columns were taken for."""
+    """A table as it is, and the roles of its columns."""
 
     table: ir.Table
     name: str
@@ -111,7 +111,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Opened:
-    """Events in the common form, with the names that were found."""
+    """Events in the common form, with the column names that were found."""
 
     rows: ir.Table
     columns: Columns
@@ -119,20 +119,20 @@ class Opened:
     name: str
     features: Features | None
     other_events: Mapping[str, int] = field(default_factory=dict)  # neither impressions nor feedback, by kind
-    unused: tuple[str, ...] = ()  # columns that were not taken for anything
-    remarks: tuple[str, ...] = ()  # about columns, as sentences
+    unused: tuple[str, ...] = ()  # columns without a role
+    remarks: tuple[str, ...] = ()  # sentences about columns
     listed: tuple[Listed, ...] = ()  # the tables as they are
 
 
 @dataclass(frozen=True)
 class ReadImpressions:
-    """Impressions that can be used; their features are in them, or in a second table."""
+    """Usable impressions; their features are in the same or in a second table."""
 
     impressions: ir.Table
     shape: Shape
     features: Features | None
     first_position: int
-    missing: Mapping[str, int] = field(default_factory=dict)  # documents in which a feature is missing
+    missing: Mapping[str, int] = field(default_factory=dict)  # number of documents in which each feature is missing
 
 
 @contextmanager
@@ -147,12 +147,12 @@ def _scratch(target: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def running_engine(options: Options, tables: Tables, target: Path | None = None) -> Iterator[Engine]:
-    """An engine with a scratch folder that vanishes with it; tables of a Spark session run in that session.
+    """An engine with a scratch folder that is deleted with it; tables of a Spark session run in that session.
 
-    The folder stands alongside the output, where there is room for it; for a dry run, where temporary files go.
+    The folder is next to the output, where there is room for it; in a dry run it is a temporary folder.
     """
     if options.engine not in ENGINES:
-        raise ValueError(f"engine is '{options.engine}': choose from {', '.join(ENGINES)}")
+        raise ValueError(f"unknown engine '{options.engine}': choose from {', '.join(ENGINES)}")
     backend = tables.events.get_backend() if isinstance(tables.events, ir.Table) else None
     with _scratch(target) as scratch:
         engine: Engine
@@ -209,7 +209,7 @@ def _read_features(
 ) -> tuple[Features, dict[str, str]]:
     """A second table in the common form, and the roles of its columns.
 
-    What is a session, position or click in the events is not a feature there.
+    A session, position or click column of the events is not a feature here.
     """
     table, name = place.rows, place.name
     keys = list(key_columns(table, columns, name).values())
@@ -219,7 +219,7 @@ def _read_features(
         texts = [column for column, kind in table.schema().items() if kind.is_string() and column not in taken]
         names += few_values(engine, table, keys[-1], texts)
     if not names:
-        raise ValueError(f"{name}: no column holds numbers: features are numbers, truths or categories")
+        raise ValueError(f"{name}: no column can be a feature: features are numbers, booleans or categories")
     coded, vocabularies = number_categories(engine, table, names, name, missing_too=options.fill is not None)
     roles = dict.fromkeys(keys, "key") | dict.fromkeys(names, "feature")
     roles |= {VALID_FROM: "time"} if VALID_FROM in table.columns else {}
@@ -229,7 +229,7 @@ def _read_features(
 def _read_events(
     engine: Engine, place: _Place, columns: Columns, no_features: Sequence[str], options: Options, *, pages: bool
 ) -> Opened:
-    """The table of events in the common form, with features that may be such."""
+    """The table of events in the common form, with candidate features."""
     table, name = place.rows, place.name
     taken = [*columns.named, *no_features]
     if pages:
@@ -237,7 +237,7 @@ def _read_events(
         taken += [] if page is None else [page]
     features = columns.features if set(no_features) < set(table.columns) else None
     names = feature_columns(features, table, taken, name)
-    if columns.features is None and columns.form in ("impressions", "separate"):  # events have texts of their own
+    if columns.features is None and columns.form in ("impressions", "separate"):  # text in events describes the event
         names += find_categories(engine, table, columns, taken)
     coded, vocabularies = number_categories(engine, table, names, name, missing_too=options.fill is not None)
     rows, shape = common_rows(coded, columns, names, name)
@@ -256,20 +256,20 @@ def _read_events(
 
 
 def _only_events(engine: Engine, opened: Opened, queries: _Place | None) -> Opened:
-    """Impressions and clicks among events; where no impression was logged, what queries returned was shown."""
+    """Impressions and clicks among events; if no impressions were logged, the documents that queries returned."""
     rows, shape, columns = opened.rows, opened.shape, opened.columns
     others, has_impressions = count_others(engine, rows)
     if not has_impressions and queries is None:
         raise ValueError(
             f"{opened.name}: no value of column '{columns.event}' is one of {', '.join(columns.impression_events)}: "
-            "name the events that are impressions with --impression-event, or give what queries returned with --queries"
+            "pass the event type of impressions with --impression-event, or the query table with --queries"
         )
     if not has_impressions and queries is not None:
         by_event = {"seen"} if columns.seen is None else set()
         if columns.where is not None or set(shape.extras) - by_event:
             raise ValueError(
-                f"{opened.name}: no impressions were logged, and what queries returned has no other columns: leave out "
-                "--where, --bias, --context, --grade, --policy-score, --intervention and --seen, or log impressions"
+                f"{opened.name}: no impressions were logged, and the query table has only ids: log impressions, or "
+                "leave out --where, --bias, --context, --grade, --policy-score, --intervention and --seen"
             )
         rows, shape = shown_by_queries(queries.rows, rows, queries.name), replace(shape, features=())
     known = rows.filter(rows.kind != OTHER)
@@ -280,7 +280,7 @@ def _only_events(engine: Engine, opened: Opened, queries: _Place | None) -> Open
 def _look_at_features(
     engine: Engine, rows: ir.Table, shape: Shape, columns: Columns
 ) -> tuple[list[str], dict[str, str]]:
-    """Notes about features in the events, and columns that are not features unless named."""
+    """Notes about features in the events, and columns that are features only if you name them."""
     named = columns.features is not None
     outcomes = find_outcomes(engine, rows, shape)
     settled = [] if named else find_settled(engine, rows, shape, columns.where)
@@ -292,7 +292,7 @@ def _look_at_features(
 
 
 def read_impressions(engine: Engine, opened: Opened, options: Options, dropped: Dropped) -> tuple[ReadImpressions, int]:
-    """Impressions that can be used, with the table that has features, and the number of rows there were."""
+    """Usable impressions with the table that has their features, and the number of rows read."""
     dropped.add("unreadable", *engine.unreadable_lines())
     first = opened.columns.first_position
     assert first is not None
@@ -325,12 +325,12 @@ def read_impressions(engine: Engine, opened: Opened, options: Options, dropped: 
 
 @dataclass(frozen=True)
 class _Place:
-    """A table that was opened."""
+    """An opened table."""
 
     rows: ir.Table
     name: str
-    partitions: tuple[str, ...] = ()  # columns that only folders name
-    not_in_all: tuple[str, ...] = ()  # columns that are not read, for want of them in the first file
+    partitions: tuple[str, ...] = ()  # columns that come from folder names
+    not_in_all: tuple[str, ...] = ()  # columns that are not read because the first file does not have them
 
 
 def _open(
@@ -340,7 +340,7 @@ def _open(
         return _Place(engine.adopt(place), "the table")
     source = find_source(place)
     if table is not None and source.kind not in ("database", "address"):
-        raise ValueError(f"{source.name} holds {source.kind}, which has no tables: leave '{table}' out")
+        raise ValueError(f"{source.name} is {source.kind}, which has no tables: leave out the table name '{table}'")
     opened = engine.open(source, table, encoding)
     if source.kind == "csv":
         opened = engine.open(source, table, encoding, csv_types(columns, opened))

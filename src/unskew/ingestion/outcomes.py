@@ -1,8 +1,8 @@
-"""Columns that look like features but are not, or not only: what came of a click, and what production sorted by.
+"""Columns that look like features but may not be: outcomes of a click, and the score of the production ranker.
 
-A cart, a purchase or a dwell time is known only after the click. As a feature it would tell a ranker the answer, so it
-is left out unless it was named. A column that orders the lists as shown may be the score of the production ranker;
-it may as well be BM25, so it is kept, and said.
+An add-to-cart, a purchase or a dwell time is known only after the click. As a feature it would leak the answer to the
+ranker, so it is left out unless you name it. A column that orders the lists as shown may be the score of the production
+ranker, or a feature such as BM25, so it is kept and reported.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from unskew.ingestion.engines import Engine
 from unskew.ingestion.impressions import Shape
 from unskew.ingestion.where import columns_named
 
-CHANCE = 1e-6  # that the documents with a value were all clicked by luck: below, the value came of the click
-SESSIONS_LOOKED_AT = 2_000  # for the order of lists
-LEAST_PAIRS = 50  # neighbors in lists, to say that a column orders them
-IN_ORDER = 0.9  # share of neighbors: sold and shuffled places do not follow the score
+CHANCE = 1e-6  # if all documents with a value being clicked is less likely than this, the value is an outcome
+SESSIONS_LOOKED_AT = 2_000  # sample to determine the order of lists
+LEAST_PAIRS = 50  # neighboring documents needed to say that a column orders the lists
+IN_ORDER = 0.9  # share of neighbors in order: sponsored and shuffled documents do not follow the score
 
 
 def find_outcomes(engine: Engine, rows: ir.Table, shape: Shape) -> list[str]:
-    """Features that are nonzero only where there was a click, and too often for that to be luck."""
+    """Features that are nonzero only on clicked impressions, and too often for that to be chance."""
     if "click" not in rows.columns or not shape.features:
         return []
     clicked = (rows.click == 1).fill_null(False)
@@ -45,7 +45,7 @@ def find_outcomes(engine: Engine, rows: ir.Table, shape: Shape) -> list[str]:
 
 
 def find_settled(engine: Engine, rows: ir.Table, shape: Shape, condition: str | None) -> list[str]:
-    """Features of the condition on rows that have one value in all rows that it keeps."""
+    """Features in the `--where` condition that have a single value in all rows it keeps."""
     named = set() if condition is None else columns_named(condition)
     asked = {name: column for name, column in zip(shape.feature_names, shape.features, strict=True) if column in named}
     if not asked:
@@ -56,9 +56,9 @@ def find_settled(engine: Engine, rows: ir.Table, shape: Shape, condition: str | 
 
 
 def find_context(engine: Engine, rows: ir.Table, shape: Shape) -> list[str]:
-    """Features that vary between showings of a query, but never within one: of the user or moment, not the document.
+    """Features that vary between showings of a query, but not within one: of the user or moment, not the document.
 
-    Looked for in some sessions.
+    Only a sample of sessions is examined.
     """
     if not shape.features:
         return []
@@ -75,14 +75,14 @@ def find_context(engine: Engine, rows: ir.Table, shape: Shape) -> list[str]:
         return engine.arrow(parts.aggregate(**over_all, documents_here=parts.documents_here.max())).to_pylist()[0]
 
     within, between = varying(["session", "query"]), varying(["query"])
-    if (within["documents_here"] or 0) < 2:  # nothing can differ within a list of one document
+    if (within["documents_here"] or 0) < 2:  # nothing differs within a list of one document
         return []
     names = zip(shape.feature_names, shape.features, strict=True)
     return [column for name, column in names if between[name] and not within[name]]
 
 
 def find_orders(engine: Engine, rows: ir.Table, shape: Shape) -> list[str]:
-    """Features by which the lists are sorted as shown, falling; looked for in some sessions."""
+    """Features in whose descending order the lists were shown, judged by a sample of sessions."""
     if "click" not in rows.columns or not shape.features:
         return []
     some = rows.filter(rows.session.notnull()).select("session").distinct().order_by("session")
@@ -112,13 +112,12 @@ def outcome_remarks(outcomes: Sequence[str], *, named: bool) -> list[str]:
             f"Features that are nonzero only after a click: {listed}. They are unknown when you rank: leave them out."
         ]
     return [
-        f"Outcomes, not features: {listed} (nonzero only after a click). Name them with --feature to use them anyway"
-        " all the same."
+        f"Outcomes, not features: {listed} (nonzero only after a click). Name them with --feature to use them anyway."
     ]
 
 
 def settled_remarks(settled: Sequence[str]) -> list[str]:
-    """The note about columns for which `--where` leaves one value."""
+    """The note about columns for which `--where` leaves a single value."""
     if not settled:
         return []
     return [f"Not used as features, because --where leaves a single value: {', '.join(settled)}."]

@@ -1,6 +1,6 @@
-"""Places that count within a row or a page, as one position: page · page size + row · row size + place.
+"""Positions that restart in each row or page, as one position: page · page size + row · row size + position.
 
-Numbers of rows and pages start at the lowest that occurs, and so do places.
+Rows, pages and positions count from the lowest number observed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from unskew.ingestion.engines import Engine
 
 
 def one_position(engine: Engine, rows: ir.Table, columns: Columns, name: str) -> tuple[ir.Table, Columns, list[str]]:
-    """Rows whose position counts through rows and pages, columns with the sizes found, and what is to be said."""
+    """Rows with one position across rows and pages, the columns with the sizes found, and notes for the user."""
     remarks = []
     for outer in ("row", "page"):
         if outer not in rows.columns:
@@ -23,24 +23,24 @@ def one_position(engine: Engine, rows: ir.Table, columns: Columns, name: str) ->
         counts = rows.aggregate(first=rows[outer].min(), least=rows.position.min(), most=rows.position.max())
         first, least, most = engine.arrow(counts).to_pylist()[0].values()
         if first is None or least is None:
-            raise ValueError(f"{name}: no value of column '{columns.roles[outer]}' is a whole number")
+            raise ValueError(f"{name}: column '{columns.roles[outer]}' holds no whole numbers: change --{outer}")
         size = getattr(columns, f"{outer}_size")
         found = most - least + 1
         if size is None:
             size = found
-            remarks.append(f"Places of a {outer}: {size}, the most that occur; say otherwise with --{outer}-size.")
+            remarks.append(f"Positions per {outer}: {size}, the largest number observed; --{outer}-size changes it.")
             columns = replace(columns, **{f"{outer}_size": size})
         elif found > size:
             raise ValueError(
-                f"{name}: column '{columns.position}' goes from {least} to {most}, but a {outer} has {size} places: "
-                f"raise --{outer}-size, or leave --{outer} out if positions count through all of them"
+                f"{name}: column '{columns.position}' goes from {least} to {most}, but a {outer} has {size} positions: "
+                f"raise --{outer}-size, or leave out --{outer} if positions do not restart"
             )
         rows = rows.mutate(position=rows.position + (rows[outer] - first) * size).drop(outer)
     return rows, columns, remarks
 
 
 def refuse_restarts(engine: Engine, table: ir.Table, columns: Columns, name: str) -> str | None:
-    """The column that looks like a page number, if positions count through all pages; refused if they start again."""
+    """The column that looks like a page number, if positions continue across pages; an error if they restart."""
     page = page_column(table)
     if page is None or page in columns.named or not value_at(table, page).type().is_integer():
         return None
@@ -63,7 +63,7 @@ def refuse_restarts(engine: Engine, table: ir.Table, columns: Columns, name: str
     later_least, first_least, last = engine.arrow(found).to_pylist()[0].values()
     if later_least is not None and first_least is not None and later_least <= first_least:
         raise ValueError(
-            f"{name}: column '{columns.position}' starts again on each page of column '{page}': pass --page {page} "
+            f"{name}: column '{columns.position}' restarts on each page of column '{page}': pass --page {page} "
             f"--page-size {last - first_least + 1}, or --page none if '{page}' is something else"
         )
     return page

@@ -1,6 +1,6 @@
-"""A dry run: every column, the first rows as they are understood, and what would be in the log.
+"""A dry run: every column, the first rows as they would be read, and the size of the log.
 
-It does all that an ingestion does, with the same checks, but writes nothing.
+It does everything that an ingestion does, with the same checks, but writes nothing.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from unskew.ingestion.run import count_lists, report_of
 
 HEAD = 5
 ROWS_FOR_EXAMPLES = 1_000
-MAX_FEATURES = 3  # shown of each row; more do not fit
+MAX_FEATURES = 3  # features shown per row; more do not fit
 NOT_USED = "not used"
 
 
 @dataclass(frozen=True)
 class ListedColumn:
-    """A column as it is, and what it was taken for."""
+    """A column as it is, and its role."""
 
     table: str
     column: str
@@ -53,7 +53,7 @@ class Preview(Displayed):
     other_kinds: Mapping[str, int]  # events that are neither impressions nor feedback
 
     def to_table(self) -> pa.Table:
-        """One row per column of the tables, and what it was taken for."""
+        """One row per column of the tables, with its role."""
         return rows_table(self.columns, ListedColumn)
 
     def screen(self) -> Screen:
@@ -82,7 +82,7 @@ def preview(tables: Tables, columns: Columns, options: Options) -> Preview:
     with running_engine(options, tables) as engine:
         opened = open_tables(engine, tables, columns, options)
         logs, shown, n_rows = count_lists(engine, opened, options, dropped)
-        for _ in logs:  # to count what they hold, and what is left out of them
+        for _ in logs:  # counts what the lists hold, and what is left out
             pass
         done = report_of(opened, shown, n_rows, logs, dropped)
         head = engine.arrow(_first_rows(shown.impressions).limit(HEAD))
@@ -102,7 +102,7 @@ def preview(tables: Tables, columns: Columns, options: Options) -> Preview:
 
 
 def list_columns(engine: Engine, listed: Listed) -> list[ListedColumn]:
-    """Every column of a table with its type, the share that is missing and an example."""
+    """Every column of a table with its type, the share of missing values and an example."""
     table, schema = listed.table, listed.table.schema()
 
     def missing(column: str) -> Any:

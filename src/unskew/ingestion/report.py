@@ -18,35 +18,35 @@ class Reason:
 
 REASONS: dict[str, Reason] = {
     "unreadable": Reason(
-        "lines that cannot be read", "lines", "repair them, or name the encoding of the file with --encoding"
+        "lines that cannot be read", "lines", "repair them, or pass the encoding of the file with --encoding"
     ),
     "where": Reason("rows for which --where is false or unknown", "rows", "change the condition"),
-    "no_session": Reason("rows without a session", "rows", "fill the column, or name another with --session"),
-    "no_query": Reason("rows without a query", "rows", "fill the column, or name another with --query"),
-    "no_document": Reason("rows without a document", "rows", "fill the column, or name another with --document"),
+    "no_session": Reason("rows without a session", "rows", "fill the column, or choose another with --session"),
+    "no_query": Reason("rows without a query", "rows", "fill the column, or choose another with --query"),
+    "no_document": Reason("rows without a document", "rows", "fill the column, or choose another with --document"),
     "bad_position": Reason(
         "rows whose position is not a whole number from the first position on",
         "rows",
-        "name another column with --position, or set the index of the first position with --first-position",
+        "choose another column with --position, or set the index of the first position with --first-position",
     ),
     "beyond": Reason("impressions below the last position of --n-positions", "rows", "raise --n-positions"),
     "bad_click": Reason(
-        "rows whose click is neither yes nor no", "rows", "write 0 and 1, or name another column with --click"
+        "rows whose click is neither yes nor no", "rows", "write 0 and 1, or choose another column with --click"
     ),
     "bad_look": Reason(
-        "rows whose recorded examination is not a number from 0",
+        "rows whose recorded examination is not a number of 0 or more",
         "rows",
-        "write 0 or 1, or seconds; leave it empty where nothing was recorded",
+        "write 0 or 1, or seconds; leave it empty if nothing was recorded",
     ),
     "bad_probability": Reason(
         "rows whose display probability is not above 0 and at most 1",
         "rows",
-        "name the probability that the document is shown at its position, not a score or a logarithm; leave it empty "
-        "where nothing was recorded",
+        "pass the probability that the document is shown at its position, not a score or a logarithm; leave it empty "
+        "if nothing was recorded",
     ),
     "bad_time": Reason("rows without a readable time", "rows", "write ISO times or numbers since 1970, or --time none"),
     "bad_number": Reason(
-        "rows without a finite number as policy score or bias value", "rows", "fill the column, or do not name it"
+        "rows without a finite number as policy score or bias value", "rows", "fill the column, or leave it out"
     ),
     "capped": Reason("rows of sessions beyond the maximum per user", "rows", "raise --cap-user"),
     "lone_click": Reason(
@@ -61,7 +61,7 @@ REASONS: dict[str, Reason] = {
         "graded events without an impression", "events", "log the impression too, with the same session and document"
     ),
     "early_click": Reason(
-        "clicks that come before their impression", "clicks", "check the clocks, or leave times out with --time none"
+        "clicks that come before their impression", "clicks", "check the clocks, or ignore times with --time none"
     ),
     "late_event": Reason("events later than the window after their impression", "events", "widen --window"),
     "no_key": Reason("feature rows without a document or query", "rows", "fill the id columns of the feature table"),
@@ -77,7 +77,7 @@ REASONS: dict[str, Reason] = {
     "shared_position": Reason(
         "impressions in lists with two documents at one position",
         "rows",
-        "name a column with --session that distinguishes one showing of a query from the next",
+        "pass a column with --session that distinguishes one showing of a query from the next",
     ),
     "conflict": Reason(
         "documents with more than one row in the feature table: one row is kept",
@@ -85,20 +85,20 @@ REASONS: dict[str, Reason] = {
         "keep one row per query and document, or put the features into the event table",
     ),
 }
-ASKED_FOR = {"where", "beyond", "capped", "late_event"}  # the user named the limit, so it may leave out most of a log
+ASKED_FOR = {"where", "beyond", "capped", "late_event"}  # the user set the limit, so it may leave out most of a log
 
 
 @dataclass
 class Dropped:
-    """Counts by reason; in strict mode the first one refuses."""
+    """Counts by reason; in strict mode the first one is an error."""
 
     strict: bool = False
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, str] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)  # what was merged, as sentences
+    remarks: list[str] = field(default_factory=list)  # sentences about what was merged
 
     def add(self, reason: str, count: float, example: str = "") -> None:
-        """Count; an example says where the first one is."""
+        """Add to the count of a reason; the example says where the first one is."""
         if not count:
             return
         if self.strict:
@@ -108,16 +108,16 @@ class Dropped:
             self.examples.setdefault(reason, example)
 
     def merge(self, counts: Mapping[str, int], examples: Mapping[str, str]) -> None:
-        """Add what was counted elsewhere."""
+        """Add counts from elsewhere."""
         for reason, count in counts.items():
             self.add(reason, count, examples.get(reason, ""))
 
     def refuse_if_most(
         self, reasons: Iterable[str], total: float, unit: str, counts: Mapping[str, int] | None = None
     ) -> None:
-        """Refuse to drop more than half: then a column is wrong, not a row.
+        """Refuse to drop more than half of the rows: then a column is wrong, not a row.
 
-        `counts` are those of the unit, where a reason counts something else besides.
+        `counts` are counts in this unit, for a reason that also counts something else.
         """
         counts = self.counts if counts is None else counts
         found = {reason: counts.get(reason, 0) for reason in reasons if reason not in ASKED_FOR}
@@ -147,45 +147,45 @@ class Ingested:
     lists: int
     queries: int
     documents: int
-    versions: int  # of documents, whose features may change from showing to showing
+    versions: int  # versions of documents, whose features may change from showing to showing
     features: int
     shards: int
     dropped: Mapping[str, int]
     examples: Mapping[str, str]  # where the first one of each reason is
     other_events: int = 0  # neither impressions nor clicks
     other_kinds: Mapping[str, int] = field(default_factory=dict)  # the same by kind
-    unused: Sequence[str] = ()  # columns that no role and no feature took
-    about_columns: Sequence[str] = ()  # sentences: outcomes, scores
-    missing: Mapping[str, int] = field(default_factory=dict)  # documents in which a feature is missing
-    recorded: int | None = None  # sessions in which looks were recorded; None: no look was asked for
-    without_probability: int | None = None  # impressions without a display probability; None: no column has it
+    unused: Sequence[str] = ()  # columns that are neither a role nor a feature
+    about_columns: Sequence[str] = ()  # sentences about outcomes and scores
+    missing: Mapping[str, int] = field(default_factory=dict)  # number of documents in which each feature is missing
+    recorded: int | None = None  # sessions with recorded examination; None: no column was named
+    without_probability: int | None = None  # impressions without a display probability; None: no column was named
 
     @property
     def remarks(self) -> list[str]:
         """Further notes for the user, as sentences."""
         found = []
         if not self.clicks:
-            others = "; name the events that are clicks with --click-event" if self.other_events else ""
-            found.append(f"There is no click: nothing can be learned from this log{others}.")
+            others = "; pass the event type of clicks with --click-event" if self.other_events else ""
+            found.append(f"There are no clicks: nothing can be learned from this log{others}.")
         if self.impressions == self.sessions:
             found.append(
-                "Every list has one document: rankers learn by comparing the documents of a list. Was the right column "
-                "named as session?"
+                "Every list has one document, but rankers learn by comparing the documents of a list. Check the "
+                "session column."
             )
         if not self.features:
             found.append(
-                "There is no feature: click models learn from ids alone (train --method ubm), others need features. "
-                "Which documents were clicked together is kept, as with --joint."
+                "There are no features: click models learn from ids alone (train --method ubm), other methods need "
+                "features. The log keeps which documents were clicked together, as with --joint."
             )
         if self.recorded is not None:
             share = self.recorded / max(self.sessions, 1)
             found.append(
-                f"Looks are recorded in {self.recorded:,} sessions ({share:.0%}); unskew diagnose checks them."
+                f"Examination is recorded in {self.recorded:,} sessions ({share:.0%}); unskew diagnose checks it."
             )
         if self.without_probability:
             found.append(
                 f"{self.without_probability:,} of {self.impressions:,} impressions have no display probability: they "
-                "stay, and estimators that use it leave them out."
+                "are kept, but estimators that need it leave them out."
             )
         found += self.about_columns
         if self.versions > self.documents:
@@ -197,7 +197,7 @@ class Ingested:
             shares = (f"{name} in {count:,} documents" for name, count in self.missing.items())
             found.append(f"Missing values, which stay missing (NaN) in the log: {', '.join(shares)}.")
         if self.unused:
-            found.append(f"Columns that are not used: {', '.join(self.unused)}.")
+            found.append(f"Unused columns: {', '.join(self.unused)}.")
         return found
 
     def to_json(self) -> dict[str, Any]:

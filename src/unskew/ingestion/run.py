@@ -40,14 +40,14 @@ def ingest(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Ingested:
-    """Write a click log of event tables into a new folder; what is left out is counted in the result."""
+    """Turn event tables into a click log in a new folder; the result counts what was left out."""
     target, options = Path(out), options or Options()
     check_folder(target, ABOUT, overwrite=overwrite)
     dropped = Dropped(strict=options.strict)
     with running_engine(options, tables, target) as engine:
         opened = open_tables(engine, tables, columns or Columns(), options)
         logs, shown, n_rows = count_lists(engine, opened, options, dropped, progress)
-        # The counts of what is left out grow while shards are written, and are written last.
+        # Counts of what is left out grow while shards are written, so they are written last.
         notes = {"source": opened.name, "rows": n_rows, "dropped": dropped.counts}
         logs.write(target, overwrite=overwrite, notes=notes)
     return report_of(opened, shown, n_rows, logs, dropped)
@@ -74,13 +74,13 @@ def report_of(opened: Opened, shown: ReadImpressions, n_rows: int, logs: Counted
 def count_lists(
     engine: Engine, opened: Opened, options: Options, dropped: Dropped, progress: Progress | None = None
 ) -> tuple[Counted, ReadImpressions, int]:
-    """Lists on their way to shards, the impressions that they are made of, and how many rows were read."""
+    """Lists ready to be written as shards, the impressions they consist of, and the number of rows read."""
     shown, n_rows = read_impressions(engine, opened, options, dropped)
     steps = Steps(progress, total=3 * n_rows)
     shown, documents, queries = _documents(engine, shown, options, dropped)
     steps.add(n_rows)
     patterns = _patterns(engine, shown, documents, queries, steps)
-    # Only click models learn from a log without features, and they need to know what was clicked together.
+    # Only click models learn from a log without features, and they need to know which documents were clicked together.
     schema = _schema(engine, patterns, shown.shape, joint=options.joint or not shown.shape.features)
     return Counted(engine, patterns, documents, schema, dropped, steps), shown, n_rows
 
@@ -88,7 +88,7 @@ def count_lists(
 def _documents(
     engine: Engine, shown: ReadImpressions, options: Options, dropped: Dropped
 ) -> tuple[ReadImpressions, ir.Table, ir.Table]:
-    """Impressions, versions of documents with features and numbers, and the queries that were shown."""
+    """Impressions, numbered versions of documents with features, and the shown queries."""
     impressions, names, fill = shown.impressions, shown.shape.features, options.fill
     if shown.features is None:
         gathered = engine.keep("documents", gather(impressions, KEYS, len(names), fill))
@@ -98,7 +98,7 @@ def _documents(
     pairs = engine.keep("shown", impressions.group_by(KEYS).aggregate(rows=impressions.count()))
     rows = shown.features.rows
     keys = [key for key in KEYS if key in rows.columns]
-    rows = rows.semi_join(pairs, keys[0])  # what was never asked for, or shown, need not be sound
+    rows = rows.semi_join(pairs, keys[0])  # rows that were never shown need no checks
     gathered = engine.keep("documents", gather(rows, keys, len(names), fill))
     documents = settle(engine, gathered, rows, keys, names, fill, dropped)
     if "query" not in keys:
@@ -114,7 +114,7 @@ def _count_missing(engine: Engine, pairs: ir.Table, documents: ir.Table, name: s
     n_rows, n_documents = engine.arrow(counts).to_pylist()[0].values()
     if n_rows:
         first = engine.arrow(missing.select(*KEYS).order_by(*KEYS).limit(1)).to_pylist()[0]
-        example = f"{name} lacks {n_documents:,} documents, the first is {_spelled(first)}"
+        example = f"{name} does not have {n_documents:,} documents, the first is {_spelled(first)}"
         dropped.add("no_features", n_rows, example)
         total = engine.arrow(pairs.aggregate(rows=pairs.rows.sum()))["rows"][0].as_py()
         dropped.refuse_if_most(["no_features"], total, "impressions")
@@ -130,7 +130,7 @@ def _patterns(engine: Engine, shown: ReadImpressions, documents: ir.Table, queri
     totals = queries.aggregate(impressions=queries.impressions.sum(), last=queries.query_number.max())
     n_impressions, last = engine.arrow(totals).to_pylist()[0].values()
     if not n_impressions:
-        raise ValueError("nothing is left to learn from: no impression can be used")
+        raise ValueError("no impression can be used, so there is nothing to learn from: preview with --dry-run")
     parts = [Range(0, last, n_impressions)]
     if limit is not None and n_impressions > limit:
         parts = ranges(engine, queries.select("query_number", size=queries.impressions), limit)
@@ -145,12 +145,10 @@ def _schema(engine: Engine, patterns: ir.Table, shape: Shape, *, joint: bool) ->
         values = patterns.select(value=patterns[column]).unnest("value").distinct().limit(MAX_LEVELS + 1)
         found = engine.arrow(values)["value"].to_pylist()
         if len(found) > MAX_LEVELS:
-            raise ValueError(f"column '{name}' has more than {MAX_LEVELS:,} values: is it an id?")
+            raise ValueError(f"column '{name}' has more than {MAX_LEVELS:,} values: if it is an id, leave it out")
         levels[column] = level_names([entry for entry in found if entry is not None], column == "intervention")
     unknown = [name for name in shape.shuffled if name not in levels.get("intervention", ())]
     if unknown:
-        found = (
-            ", ".join(levels["intervention"]) if shape.intervention else "none: no column is named with --intervention"
-        )
+        found = ", ".join(levels["intervention"]) if shape.intervention else "none: pass the column with --intervention"
         raise ValueError(f"--shuffled {unknown[0]}: there is no such intervention; --intervention has: {found}")
     return Schema(shape, levels, joint)

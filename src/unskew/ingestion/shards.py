@@ -1,6 +1,6 @@
-"""Patterns of a range of queries, as arrow tables, into a click log: cleaned here, counted by its kernel.
+"""Turn the patterns of a range of queries, as arrow tables, into a click log: clean them, then count them.
 
-Here it shows whether a list can be true: a document is in it once, and each place holds one document.
+Lists are checked here: each document occurs once, and each position holds one document.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Schema:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Patterns: entries one after the other, list by list, top first."""
+    """Patterns as consecutive entries, list by list, top first."""
 
-    lists: Integers  # [entries], the pattern of each
+    lists: Integers  # [entries], the pattern of each entry
     positions: Integers
     versions: Integers  # rows of the table of documents
     documents: Integers  # the document of the version
@@ -50,7 +50,7 @@ class _Rows:
     periods: Integers | None  # [patterns]
 
     def select_entries(self, kept: NDArray[np.bool_]) -> _Rows:
-        """Without some entries; a pattern that has none left is gone."""
+        """Keep some entries; patterns without entries are removed."""
         left = np.unique(self.lists[kept])
         new_number = np.zeros(len(self.queries), dtype=np.int64)
         new_number[left] = np.arange(len(left))
@@ -163,18 +163,18 @@ def _unpack(patterns: pa.Table, documents: pa.Table, schema: Schema) -> _Rows:
 
 
 def _document_numbers(documents: pa.Table) -> Integers:
-    """The number of each version's document among all of them; those of a query follow one another."""
+    """The number of each version's document among all documents; those of a query are consecutive."""
     query, number = (documents[name].to_numpy() for name in ("query_number", "document_number"))
     return np.cumsum((np.diff(query, prepend=-1) != 0) | (np.diff(number, prepend=-1) != 0)) - 1
 
 
 def _extra(values: pa.ChunkedArray, levels: Sequence[str] | None) -> NDArray:
-    """Numbers as they are, text as numbers of levels."""
+    """Numbers unchanged, text as level numbers."""
     if levels is None:
         return values.to_numpy().astype(np.float32)
     names = pa.array(levels, pa.large_string())
     found = pc.index_in(values.cast(pa.large_string()), value_set=names, skip_nulls=True)
-    return found.to_numpy() if found.null_count else found.to_numpy().astype(np.int64)  # NaN: it is missing
+    return found.to_numpy() if found.null_count else found.to_numpy().astype(np.int64)  # NaN: missing
 
 
 def _microseconds(times: pa.ChunkedArray) -> Integers:
@@ -184,7 +184,7 @@ def _microseconds(times: pa.ChunkedArray) -> Integers:
 
 
 def _clean(rows: _Rows, documents: pa.Table, dropped: Dropped) -> _Rows:
-    """Patterns in which a document stands once, and one document at each place; the rest is counted."""
+    """Patterns with each document once and one document per position; the others are counted."""
 
     def drop(reason: str, bad: NDArray[np.bool_]) -> _Rows:
         count = rows.sessions[rows.lists[bad]].sum()
@@ -194,7 +194,7 @@ def _clean(rows: _Rows, documents: pa.Table, dropped: Dropped) -> _Rows:
     together = rows.lists[1:] == rows.lists[:-1]
     same_place = together & (rows.positions[1:] == rows.positions[:-1])
     again = same_place & (rows.documents[1:] == rows.documents[:-1])
-    if again.any():  # sorted by click last, so the one that stays is clicked if any is
+    if again.any():  # sorted by click last, so the entry that is kept is clicked if any of them is
         rows = drop("duplicate", np.append(again, False))
     lower = _shown_above(rows)
     if lower.any():
@@ -208,7 +208,7 @@ def _clean(rows: _Rows, documents: pa.Table, dropped: Dropped) -> _Rows:
 
 
 def _shown_above(rows: _Rows) -> NDArray[np.bool_]:
-    """Entries whose document stands further up in the same list."""
+    """Entries whose document is also higher up in the same list."""
     key = rows.lists * (int(rows.documents.max(initial=0)) + 1) + rows.documents
     order = np.argsort(key, kind="stable")  # entries of a list come top first
     found = np.zeros(len(key), dtype=bool)
@@ -229,16 +229,16 @@ def _features(documents: pa.Table, n_features: int) -> NDArray[np.float32]:
 
 
 def _one_each_list(rows: _Rows, extra: str, name: str) -> NDArray:
-    """The value of each list; two in one list are refused."""
+    """The value of each list; two values in one list are an error."""
     values = rows.extras[extra]
     top = values[first_rows(rows.lists)]
     if not np.array_equal(top[rows.lists], values, equal_nan=True):
-        raise ValueError(f"column '{name}' differs within an impression: all rows of an impression must say the same")
+        raise ValueError(f"column '{name}' differs within a result page: all rows of a page must have the same value")
     return top
 
 
 def _context(rows: _Rows, shape: Shape) -> NDArray[np.float32] | None:
-    """Features of each list; a category that is missing is NaN."""
+    """Context features of each list; a missing category is NaN."""
     if not shape.context:
         return None
     columns = (_one_each_list(rows, f"context_{number}", name) for number, (name, _) in enumerate(shape.context))
@@ -264,7 +264,7 @@ def sizes_of(log: ClickLog) -> dict[str, int]:
 
 
 def level_names(found: Sequence[Any], intervention: bool) -> list[str]:
-    """Names of levels in order; of interventions, the one for nothing first."""
+    """Names of levels in order; for interventions, "none" comes first."""
     names = sorted(str(name) for name in found)
     if not intervention:
         return names

@@ -1,6 +1,6 @@
-"""Where event tables come from: files, folders and globs of parquet, CSV and JSON lines; DuckDB databases; addresses.
+"""Sources of event tables: files, folders and globs of parquet, CSV and JSON lines; DuckDB databases; database URLs.
 
-Files are looked at before anything is read: what is missing, truncated or of another kind is refused by name.
+Files are checked before anything is read: missing, truncated or unexpected files are refused by name.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Source:
-    """A table to be read: what it is called in messages, what it is, and its files or address."""
+    """A table to be read: its name in messages, its kind, and its files or URL."""
 
     name: str
     kind: str  # parquet, csv, json, database or address
     files: tuple[str, ...]
-    not_in_all: tuple[str, ...] = ()  # columns that some files have and the first has not
+    not_in_all: tuple[str, ...] = ()  # columns that some files have, but not the first
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """Columns that folders of the source name, as in `day=1/part.parquet`; none unless all files lie in such."""
+        """Columns from folder names, as in `day=1/part.parquet`; only if all files are in such folders."""
         root = Path(self.name)
         if not root.is_dir():
             return ()
@@ -58,17 +58,17 @@ class Source:
 
 
 def find_source(place: str | Path) -> Source:
-    """The source at a path, in a folder, behind a glob, or at an address that Ibis can connect to."""
+    """The source at a path, in a folder, behind a glob, or at a URL that Ibis can connect to."""
     text = str(place) or "."
     if "://" in text:
-        return Source(text.split("@")[-1], "address", (text,))  # a name in messages has no password in it
+        return Source(text.split("@")[-1], "address", (text,))  # no password in the name that messages show
     path = Path(text)
     if (path / ABOUT).is_file():
-        raise ValueError(f"{path} is a click log already: train or diagnose it, or name a table of events")
+        raise ValueError(f"{path} is already a click log: train or diagnose it, or pass a table of events")
     if path.is_dir():
         files = _files_in(path)
         if not files:
-            raise FileNotFoundError(f"{path} holds no parquet, CSV or JSON lines file: name another folder")
+            raise FileNotFoundError(f"{path} has no parquet, CSV or JSON lines files: pass another folder")
     elif glob.has_magic(text) and not path.exists():
         found = [Path(name) for name in glob.glob(text, recursive=True)]  # noqa: PTH207  an absolute one too
         files = sorted(name for name in found if name.is_file())
@@ -77,24 +77,24 @@ def find_source(place: str | Path) -> Source:
     elif path.is_file():
         files = [path]
     else:
-        raise FileNotFoundError(f"{path} does not exist: name a file, a folder, a glob in quotes or a database")
+        raise FileNotFoundError(f"{path} does not exist: pass a file, a folder, a glob in quotes or a database")
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
-        raise ValueError(f"{text} holds files of {len(kinds)} kinds ({', '.join(sorted(kinds))}): name one with a glob")
+        raise ValueError(f"{text} has files of {len(kinds)} types ({', '.join(sorted(kinds))}): choose one with a glob")
     kind = kinds.pop()
     names = tuple(str(file) for file in files)
     if kind == "parquet":
         return Source(text, kind, names, _check_parquet(names))
-    names = tuple(name for name in names if Path(name).stat().st_size)  # an empty part holds no rows
+    names = tuple(name for name in names if Path(name).stat().st_size)  # an empty part has no rows
     if not names:
-        raise ValueError(f"{text} is empty: nothing was shown")
+        raise ValueError(f"{text} is empty: pass a table with impressions")
     for name in names:
         _check_start(name, kind)
     return Source(text, kind, names)
 
 
 def unreadable_json(files: Sequence[str]) -> str:
-    """File and line of the first line that is not JSON with what to do, or nothing: the slow way, for a message."""
+    """An error message for the first line that is not JSON, or ""; slow, so only used after an error."""
     for file in files:
         n_read = 0
         try:
@@ -106,9 +106,9 @@ def unreadable_json(files: Sequence[str]) -> str:
             wrong = error.object[error.start : error.start + 1]
             return f"{file}, line {n_read + 1}: not UTF-8 ({error.reason} {wrong!r}): write the file as UTF-8"
         except ValueError as error:
-            return f"{file}, line {n_read + 1}: no JSON ({error}): repair the line, or leave it out"
+            return f"{file}, line {n_read + 1}: not JSON ({error}): repair or remove the line"
         except (EOFError, OSError) as error:  # of a compressed file
-            return f"{file} is cut off or damaged after line {n_read} ({str(error).rstrip('.')}): copy it again"
+            return f"{file} is truncated or damaged after line {n_read} ({str(error).rstrip('.')}): copy it again"
     return ""
 
 
@@ -120,7 +120,7 @@ def first_keys(file: str) -> list[str]:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    """Files of a known kind anywhere in a folder, but not what Spark and editors leave behind."""
+    """Files of a known type anywhere in a folder, except leftovers of Spark and editors."""
     found = (path for path in folder.rglob("*") if path.is_file() and _suffix(path) in KINDS)
     return sorted(path for path in found if not any(part[0] in "._" for part in path.relative_to(folder).parts))
 
@@ -132,9 +132,7 @@ def _suffix(path: Path) -> str:
 def _kind(path: Path) -> str:
     kind = KINDS.get(_suffix(path))
     if kind is None:
-        raise ValueError(
-            f"{path}: '{_suffix(path)}' is no kind of table known here; one of {', '.join(KINDS)} is needed"
-        )
+        raise ValueError(f"{path}: unknown file type '{_suffix(path)}'; use one of {', '.join(KINDS)}")
     return kind
 
 
@@ -147,7 +145,7 @@ def _folder_columns(path: Path) -> tuple[str, ...]:
 
 
 def _check_start(file: str, kind: str) -> None:
-    """Refuse what another program wrote under this ending."""
+    """Refuse a file whose content does not match its extension."""
     if file.endswith(".zst"):
         return
     try:
@@ -157,13 +155,13 @@ def _check_start(file: str, kind: str) -> None:
         raise ValueError(f"{file} cannot be read ({str(error).rstrip('.')}): copy or compress it again") from error
     if kind == "json" and not start.startswith(b"{"):
         found = "one JSON array" if start.startswith(b"[") else f"a line that starts with {start[:10]!r}"
-        raise ValueError(f"{file} begins with {found}: write an object per line (jq -c '.[]' makes them of an array)")
+        raise ValueError(f"{file} begins with {found}: write one object per line (jq -c '.[]' splits an array)")
     if kind == "database" and start.startswith(b"SQLite format"):
-        raise ValueError(f"{file} is an SQLite database: give it as an address, sqlite://{Path(file).resolve()}")
+        raise ValueError(f"{file} is an SQLite database: pass it as a URL, sqlite://{Path(file).resolve()}")
 
 
 def _check_parquet(files: Sequence[str]) -> tuple[str, ...]:
-    """Refuse a damaged file, and files without the columns of the first; gives what others have besides."""
+    """Refuse damaged files and files without the columns of the first; return columns that only others have."""
     first: pa.Schema | None = None
     besides: dict[str, None] = {}
     for file in files:
@@ -172,7 +170,7 @@ def _check_parquet(files: Sequence[str]) -> tuple[str, ...]:
         except (OSError, pa.ArrowException) as error:
             reason = str(error).rstrip(".")
             raise ValueError(
-                f"{file} cannot be read as parquet ({reason}): it is cut off or damaged; copy it again or leave it out"
+                f"{file} cannot be read as parquet ({reason}): it is truncated or damaged; copy it again"
             ) from error
         first = schema if first is None else first
         _check_same_columns(first, schema, files[0], file)
@@ -183,16 +181,16 @@ def _check_parquet(files: Sequence[str]) -> tuple[str, ...]:
 def _check_same_columns(first: pa.Schema, schema: pa.Schema, first_file: str, file: str) -> None:
     for field in first:
         if schema.get_field_index(field.name) < 0:
-            raise ValueError(f"{file}: column '{field.name}' is missing, but {first_file} has it: read them apart")
+            raise ValueError(f"{file}: no column '{field.name}', but {first_file} has it: ingest them separately")
         kind = schema.field(field.name).type
         if _family(kind) != _family(field.type):
             raise ValueError(
-                f"{file}: column '{field.name}' holds {kind}, but {field.type} in {first_file}: write all files alike"
+                f"{file}: column '{field.name}' holds {kind}, but {field.type} in {first_file}: use the same type"
             )
 
 
 def _family(kind: pa.DataType) -> str:
-    """Types that may be adjacent in one column have the same name here."""
+    """A name for a group of types that can share one column."""
     if isinstance(kind, pa.DictionaryType):
         return _family(kind.value_type)
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or str(kind) == "string_view"

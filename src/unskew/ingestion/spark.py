@@ -1,8 +1,7 @@
-"""What is done on Spark executors: they write files themselves, and tell the driver of them.
+"""Work on Spark executors: they write files themselves, and report them to the driver.
 
-Executors write into a folder, or a scratch folder beside it, so they must see it: it is on a file system that all of
-them share, or on object storage. They import unskew, which is installed there too. The driver writes the file that
-marks the folder as whole last.
+Executors write to the output folder, or to a scratch folder next to it, so it must be on a shared file system or on
+object storage. unskew must be installed on them. The driver writes the file that marks the folder as complete last.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from typing import Any
 from unskew.data.files import new_folder
 from unskew.data.object_storage import filled_folder, remote
 
-ATTEMPT = ".attempt-"  # begins names of folders in which executors write; a killed one may leave its own
+ATTEMPT = ".attempt-"  # prefix of the folders in which executors write; a killed executor may leave one behind
 
 
 def spark_session(master: str | None) -> Any:
-    """The running session of Spark, or a new one."""
+    """The running Spark session, or a new one."""
     try:
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "Spark is not installed: pip install 'unskew[spark]', with Java 17 or newer"
+            "Spark is not installed: pip install 'unskew[spark]'; it also needs Java 17 or newer"
         ) from error
     builder = SparkSession.builder.appName("unskew").config("spark.sql.session.timeZone", "UTC")
     builder = builder.config("spark.ui.enabled", "false").config("spark.sql.execution.arrow.pyspark.enabled", "true")
@@ -36,7 +35,7 @@ def spark_session(master: str | None) -> Any:
 
 
 def found_by_executors(frame: Any) -> list[dict[str, Any]]:
-    """What executors told, each in JSON under `found`, in the order of `number`; the first error is raised."""
+    """The reports of executors, as JSON in column `found`, in the order of `number`; the first error is raised."""
     rows = sorted(frame.collect(), key=lambda row: row["number"])
     found: list[dict[str, Any]] = [json.loads(row["found"]) for row in rows]
     for entry in found:
@@ -47,7 +46,7 @@ def found_by_executors(frame: Any) -> list[dict[str, Any]]:
 
 @contextmanager
 def shared_folder(target: Path, marker: str, *, overwrite: bool) -> Iterator[tuple[Path, str]]:
-    """Where the driver writes the marker, and where executors write all else; it counts when the block has ended."""
+    """The folder for the driver's marker, and the folder for the executors' files; complete when the block ends."""
     there = remote(target)
     if there is not None:
         with filled_folder(there, marker, overwrite=overwrite) as here:
@@ -61,11 +60,11 @@ def shared_folder(target: Path, marker: str, *, overwrite: bool) -> Iterator[tup
 
 @contextmanager
 def executor_files(place: str) -> Iterator[Path]:
-    """A folder in an executor whose files are moved, or sent, to the place when the block ends."""
+    """A folder of an executor whose files are moved, or uploaded, to `place` when the block ends."""
     there = remote(place)
     if there is None and not Path(place).is_dir():
         raise ValueError(
-            f"a Spark executor does not see {place}: write to a folder that all machines share, or to object storage "
+            f"a Spark executor cannot see {place}: write to a folder that all machines share, or to object storage "
             "(s3://…)"
         )
     with TemporaryDirectory(prefix=ATTEMPT, dir=place if there is None else None) as scratch:

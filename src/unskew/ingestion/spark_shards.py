@@ -1,6 +1,6 @@
-"""Shards on Spark: each is written by the executor that has its queries; the driver writes `log.json` last.
+"""Shards on Spark: the executor that has the queries of a shard writes it; the driver writes `log.json` last.
 
-`spark` says what executors need to see.
+The module `spark` says what executors need.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from unskew.ingestion.report import Dropped
 from unskew.ingestion.shards import Schema, shard_log, sizes_of
 from unskew.ingestion.spark import executor_files, found_by_executors, shared_folder
 
-FOUND = "number long, found string"  # what an executor tells of a shard
+FOUND = "number long, found string"  # schema of an executor's report of a shard
 Shard = dict[str, Any]
 
 
@@ -38,11 +38,11 @@ def write_on_executors(
     overwrite: bool,
     notes: Mapping[str, Any],
 ) -> Iterator[list[Shard]]:
-    """What was written of each shard; the log is there when the block ends without an error.
+    """A report of each written shard; the log is complete when the block ends without an error.
 
     Args:
-        patterns, documents: frames of Spark; `place` orders the patterns of a query.
-        notes: written as they are when the block ends.
+        patterns, documents: Spark data frames; `place` orders the patterns of a query.
+        notes: read and written when the block ends.
     """
     with shared_folder(target, ABOUT, overwrite=overwrite) as (here, place), named_errors([]):
         left, right = (_by_shard(frame, parts) for frame in (patterns, documents))
@@ -68,11 +68,11 @@ def _by_shard(frame: Any, parts: Sequence[Range]) -> Any:
     shards = functions.broadcast(frame.sparkSession.createDataFrame(buckets, "bucket long, shard long"))
     numbered = frame.selectExpr("*", f"query_number div {BUCKET_SIZE} AS bucket")
     joined = numbered.join(shards, "bucket").drop("bucket")
-    return joined.toDF(*joined.columns).groupBy("shard")  # columns of its own: lists were numbered with the documents
+    return joined.toDF(*joined.columns).groupBy("shard")  # new columns, because lists and documents share their origin
 
 
 def _writer(schema: Schema, place: str) -> Callable[[pa.Table, pa.Table], pa.Table]:
-    """What an executor does with the patterns and documents of a shard."""
+    """The function that an executor runs on the patterns and documents of a shard."""
 
     def write(patterns: pa.Table, documents: pa.Table) -> pa.Table:
         number = documents["shard"][0].as_py()
@@ -101,7 +101,7 @@ def _write(log: ClickLog, place: str, number: int) -> Shard:
 
 
 def _rename(place: str, shard: Shard, number: int) -> None:
-    """Close the gap of a shard of which nothing was left."""
+    """Renumber a shard after one of which nothing was left."""
     if shard["number"] == number:
         return
     there = remote(place)

@@ -1,7 +1,7 @@
 """Conditions on rows, as text: `not is_sponsored and country in ('de', 'at')`.
 
-The text is parsed, and only comparisons, arithmetic and logic on columns become an expression of the engine. Nothing
-of the text itself is ever run, so that it may come from anywhere.
+The text is parsed, and only comparisons, arithmetic and logic on columns become an expression of the engine. The text
+itself is never run, so it may come from an untrusted source.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def columns_named(text: str) -> set[str]:
 
 
 def rows_where(table: ir.Table, text: str, name: str) -> Any:
-    """The condition as an expression on the table: true, false, or null where it cannot be told."""
+    """The condition as an expression on the table: true, false, or null if unknown."""
     try:
         parsed = sqlglot.parse(text, read="duckdb")
     except sqlglot.errors.SqlglotError as error:
-        raise ValueError(f'--where "{text}" cannot be read: {EXAMPLE}') from error
+        raise ValueError(f'--where "{text}" cannot be parsed: {EXAMPLE}') from error
     if len(parsed) != 1 or parsed[0] is None:
         raise ValueError(f'--where "{text}" is not one condition: {EXAMPLE}')
     condition = _expression(parsed[0], table, text, name)
@@ -107,5 +107,5 @@ def _column(node: Any, table: ir.Table, name: str) -> Any:
     if path not in known:
         near = difflib.get_close_matches(path, known, n=1)
         hint = f" (did you mean '{near[0]}'?)" if near else ""
-        raise ValueError(f"{name}: --where names a column '{path}'{hint}; it has: {', '.join(known)}")
+        raise ValueError(f"{name}: no column '{path}', which --where names{hint}. Found: {', '.join(known)}")
     return value_at(table, path)

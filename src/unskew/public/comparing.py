@@ -53,13 +53,14 @@ def compare(
         log: a click log, or its path. A log in memory is written to `OUT/log`.
         methods: names or classes; None: those that `diagnose` recommends, and LightGBM if it is installed.
         scores: rankers of other programs by name, each a parquet file with query, document and score.
-        validate: judged queries that choose; a name of the catalogue or a LETOR file. Needs `test`.
-        test: judged queries that measure.
+        validate: judged queries for validation: a data set of the catalogue, or a LETOR file. Needs `test`.
+        test: judged queries for the test.
         judged: judged data that `labelled` learns from.
         grids: values to choose from, by method and hyper-parameter.
-        options: of training and network, for every method.
+        options: options of training and network, for every method.
         baseline: the method to test the others against; default: the first. Only with judged data.
-        criterion: decides without judged data; default: the one that chose best in our measurements.
+        criterion: the label-free criterion that decides without judged data; default: the one that chose best in our
+            measurements.
         production: the production ranker: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest in
             the log.
         held_out: share of the queries to compare on, without judged data.

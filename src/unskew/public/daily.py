@@ -47,10 +47,10 @@ def tune(
     Use `fit("labelled", judged=...)` to train on judged queries alone.
 
     Args:
-        judged: judged queries, or a name of the catalogue (its valid split).
+        judged: judged queries, or a data set of the catalogue (its valid split).
         checkpoint: file for finished trainings of cross-validation; an existing one is resumed.
-        progress: False for none, or a function of trainings done and trainings in all.
-        options: of `unskew.daily.tune.Plan`: metric, steps (the largest number tried), rates, folds, seed.
+        progress: False for no bar, or a function that receives the number of finished and of all trainings.
+        options: fields of `unskew.daily.tune.Plan`: metric, steps (the largest number tried), rates, folds, seed.
 
     >>> import unskew
     >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
@@ -78,7 +78,7 @@ def readout(
 
     Args:
         arm: bias column of lists that names the arm; default: "arm", if there is one.
-        team: bias column of documents that names the team that drew it; default: "team", if there is one.
+        team: bias column that names the team that contributed each document; default: "team", if there is one.
         baseline: the arm or team that the others are compared with; default: the first level.
         curve: examination by position; default: estimated from the log.
         grades: weights of event types (`ClickLog.with_grades`), for graded outcomes.

@@ -27,7 +27,7 @@ Judged = JudgedSet | Place
 
 
 def as_log(log: Log) -> ClickLog:
-    """A whole log from a log, a simulation, or the folder of one."""
+    """A whole log from a log, a simulation, or the folder of a log."""
     if isinstance(log, Simulation):
         return log.log
     if isinstance(log, ClickLog):
@@ -36,8 +36,8 @@ def as_log(log: Log) -> ClickLog:
         return whole_log(log)
     if isinstance(log, str | Path):
         return read_log(Path(log))
-    hint = "; unskew.ingest makes a log of a table of events" if is_table(log) else ""
-    raise TypeError(f"a click log or the path of its folder is needed, got {type(log).__name__}{hint}")
+    hint = "; turn a table of events into a log with unskew.ingest" if is_table(log) else ""
+    raise TypeError(f"pass a click log or the path of its folder, got {type(log).__name__}{hint}")
 
 
 def as_log_or_folder(log: Log) -> ClickLog | LogFolder:
@@ -46,13 +46,13 @@ def as_log_or_folder(log: Log) -> ClickLog | LogFolder:
 
 
 def as_judged(judged: Judged, split: str) -> JudgedSet:
-    """Judged queries from a set, a name of the catalogue (`NAME` or `NAME@split`), or a LETOR file."""
+    """Judged queries from a set, a data set of the catalogue (`NAME` or `NAME@split`), or a LETOR file."""
     if isinstance(judged, JudgedSet):
         return judged
     if isinstance(judged, str | Path):
         return load_split(str(judged), split)
     raise TypeError(
-        f"a JudgedSet, the name of a data set or the path of a LETOR file is needed, got {type(judged).__name__}"
+        f"pass a JudgedSet, the name of a data set or the path of a LETOR file, got {type(judged).__name__}"
         + (f": pass .{split}, or another of its splits" if hasattr(judged, "read_split") else "")
     )
 
@@ -64,11 +64,11 @@ def as_model(model: Any) -> Model:
         return fitted
     if isinstance(fitted, str | Path):
         return load_model(Path(fitted))
-    raise TypeError(f"a fitted model or the path of a saved one is needed, got {type(model).__name__}")
+    raise TypeError(f"pass a fitted model or the path of a saved one, got {type(model).__name__}")
 
 
 def as_ranker(ranker: Any) -> SavedRanker:
-    """A ranker with what it expects, from a model, a fitted estimator, a model folder or an `.onnx` file."""
+    """A ranker and the inputs it expects, from a model, a fitted estimator, a model folder or an `.onnx` file."""
     if isinstance(ranker, SavedRanker):
         return ranker
     if isinstance(ranker, str | Path):
@@ -78,7 +78,7 @@ def as_ranker(ranker: Any) -> SavedRanker:
 
 @contextmanager
 def as_file(table: Any) -> Iterator[Any]:
-    """A table in memory as a parquet file for the time of the context; anything else, an Ibis table too, as it is."""
+    """Write a table in memory to a temporary parquet file; pass on anything else, Ibis tables included, unchanged."""
     if not is_table(table) or hasattr(table, "get_backend"):
         yield table
         return
@@ -89,7 +89,7 @@ def as_file(table: Any) -> Iterator[Any]:
 
 
 def _without_views(table: pa.Table) -> pa.Table:
-    """The table with categories of plain text: those of polars are views, which parquet cannot hold."""
+    """The table with categories as plain strings: polars uses string views, which parquet cannot store."""
     for place, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type) and pa.types.is_string_view(field.type.value_type):
             parts = [

@@ -56,19 +56,19 @@ def fit(
 
     Args:
         method: a name in `METHODS`, a class of your own, or a whole `Recipe`. "auto", the default, chooses one by the
-            log's own held-out clicks, as `auto` does: it warns where the ranker is not known to be better than
-            production, and `trained_on["verdict"]` keeps what was found. A name trains once.
+            log's own held-out clicks, as `auto` does: it warns if the ranker is not known to be better than
+            production, and `trained_on["verdict"]` holds the verdict. A name trains once.
         log: clicks to learn from, or the path of a log; from `open_log` it is read shard by shard. Or a `ClickSource`,
             which gives the lists of each step, such as `FreshClicks`.
-        judged: judged queries to learn from, for methods that do.
+        judged: judged queries to learn from, for methods that use them.
         interventions: a log with randomized or swapped rankings, for methods that need one; default: those of `log`.
         validate: judged queries, or a share of the log's queries to hold out; None: keep the last state.
-        progress: False for none, or a function that receives a `Report`.
+        progress: False for no bar, or a function that receives a `Report`.
         checkpoint: file for checkpoints; an existing one is resumed.
         start: a model to start from, or its path: its weights, curves and transform are copied.
         watch: a callable that receives every step and every validation, such as `unskew.TensorBoard` and
             `unskew.MLflow`.
-        options: hyper-parameters of the method, of training (`steps`, `seed`, …), of the network, and `transform`.
+        options: options of the method, of training (`steps`, `seed`, …) and of the network, and `transform`.
 
     >>> import unskew
     >>> log = unskew.simulate("world:tiny", sessions=8, progress=False).log
@@ -106,10 +106,10 @@ def choose_and_fit(
     only_named: Mapping[str, Any],
     **options: Any,
 ) -> Chosen:
-    """What `method="auto"` does: `auto` where it can work, else one training of a safe method. A ranker in any case.
+    """What `method="auto"` does: run `auto` if it can use the arguments, otherwise train one safe method.
 
     Args:
-        only_named: arguments of `fit` that only a named method has a use for; None if one is not given.
+        only_named: arguments of `fit` that only a named method can use; None for those not given.
     """
     given = [name for name, value in only_named.items() if value is not None]
     given += ["ranker='trees'"] if options.get("ranker") == "trees" else []
@@ -150,8 +150,8 @@ def auto(
         start: a previous model, or its path: if its method is chosen again, the final training starts from it.
             Methods are tried from scratch, because it may have learned from the clicks that choose.
         checkpoints: folder for finished trainings; an interrupted run resumes from it.
-        progress: False for none, or a function of trainings done and trainings in all.
-        options: of training and network, for every method.
+        progress: False for no bar, or a function that receives the number of finished and of all trainings.
+        options: options of training and network, for every method.
 
     >>> import unskew
     >>> log = unskew.simulate("world:tiny", sessions=4, progress=False).log
@@ -244,7 +244,7 @@ def estimate_propensities(
         estimator: `auto` uses randomization if enough of the log is shuffled, else all_pairs, else display (logged
             display probabilities).
         by: a bias column: estimate one curve per level, each relative to its own top.
-        options: of the estimator, such as `n_bootstrap`, `level`, `seed`, `intervention`.
+        options: options of the estimator, such as `n_bootstrap`, `level`, `seed`, `intervention`.
 
     >>> import unskew
     >>> log = unskew.simulate("world:tiny", interventions={"shuffle": 0.5}, progress=False).log
@@ -276,7 +276,7 @@ def diagnose(
         quick: skip what needs a trained model.
         users: the bias column that names users; it is counted, not used as bias.
         cap: maximum number of sessions per user; the excess has no weight and is counted.
-        progress: False for none, or a function of parts done and parts in all.
+        progress: False for no bar, or a function that receives the number of finished and of all parts.
 
     >>> import unskew
     >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
@@ -287,7 +287,7 @@ def diagnose(
         check_place(Path(out), overwrite=True)
         if Path(out).is_dir():
             raise IsADirectoryError(
-                f"{out} is a folder: name a file for the report, such as {Path(out) / 'report.html'}"
+                f"{out} is a folder: pass a file for the report, such as {Path(out) / 'report.html'}"
             )
     clicks = as_log(log)
     with followed(progress, counting_progress, "diagnose", "parts") as report:

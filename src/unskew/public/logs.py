@@ -39,7 +39,7 @@ from unskew.simulation.shop_log import TRUTH, Shop, make_shop, write_shop
 from unskew.simulation.truth import Simulation, check_target
 from unskew.terminal import counting_progress
 
-RENAMED = {"feature": "features"}  # names of features; `features` is the table with them
+RENAMED = {"feature": "features"}  # option `feature` names feature columns; `features` is the feature table
 
 
 def simulate(
@@ -67,11 +67,11 @@ def simulate(
     Use it for a log with known bias; use `ingest` for real events.
 
     Args:
-        judged: judged queries, a name of the catalogue (its training split), or a LETOR file.
+        judged: judged queries, a data set of the catalogue (its training split), or a LETOR file.
         policy: the logging policy, or its name in `POLICIES`; fitted to `train` unless it is fitted already.
         user: the user model, or its name in `USERS`; fitted to `train` unless it is fitted already.
-        sessions: sessions per query, one number for all or one per query.
-        n_shown: documents shown; shorter lists are masked.
+        sessions: sessions per query: one number for all queries, or one per query.
+        n_shown: documents shown per list; shorter lists are padded.
         interventions: share of the sessions to randomize, by name of the intervention.
         joint: keep which documents were clicked together.
         drop_clickless: leave out sessions without clicks; implies `joint`.
@@ -80,7 +80,7 @@ def simulate(
         train: judged data to fit policy and user to; default: `judged` itself.
         chunk: queries processed at a time; neither it nor `threads` changes the log.
         out: folder for the log; the truth is written next to it.
-        progress: False for none, or a function of sessions done and sessions in all.
+        progress: False for no bar, or a function that receives the number of finished and of all sessions.
 
     >>> made = simulate("world:tiny", user="trust", sessions=4, interventions={"shuffle": 0.5}, progress=False)
     >>> made.log.n_positions
@@ -178,7 +178,7 @@ def ingest(
         queries: the query table of User Behavior Insights.
         clicks: a table of clicks, if the events contain only impressions.
         columns: column names by role, or a TOML file with them; you can also pass single ones as options.
-        progress: False for none, or a function of rows done and rows in all.
+        progress: False for no bar, or a function that receives the number of finished and of all rows.
         options: `form` says what the events are (`impressions`, `events`, `ubi`, or a public log: see
             `unskew.data.public_logs.forms`); names of columns by role (`session="sid"`, `feature=["f_*"]`), and how
             the log is made (`n_positions=10`, `joint=True`, …): the fields of `Columns`, `Options` and `Tables` in
@@ -227,7 +227,7 @@ def preview_ingest(
 
 @contextmanager
 def _tables(events: Any, features: Any, queries: Any, clicks: Any, **names: Any) -> Iterator[Tables]:
-    """Places of the tables; those in memory are files meanwhile."""
+    """Places of the tables; tables in memory become temporary files."""
     with (
         as_file(events) as shown,
         as_file(features) as described,
@@ -315,7 +315,7 @@ def judgements(
     """
     if out is not None:
         if Path(out).suffix not in (".csv", ".json"):
-            raise ValueError(f"{out}: write .csv, or .json for OpenSearch's Search Relevance Workbench")
+            raise ValueError(f"{out}: use .csv, or .json for OpenSearch's Search Relevance Workbench")
         check_place(Path(out), overwrite=overwrite)
     found = make_judgements(as_log(log), None if curve is None else np.asarray(curve, dtype=np.float64))
     if out is not None:
@@ -348,12 +348,12 @@ def forget(log: Place, users: Place | Sequence[str], column: str | None = None) 
             raise ValueError(f"{users} is not text ({error}): write one user per line") from error
     names = {str(name).strip() for name in users} - {""}
     if not names:
-        raise ValueError("no user is named: write one per line")
+        raise ValueError("no user to forget: write one user per line")
     return forget_users(log, names, column)
 
 
 def _of_form(events: Any, features: Any, options: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
-    """A public log of a form of its own as a table of impressions; anything else as it is."""
+    """A public log with its own format as a table of impressions; anything else unchanged."""
     form = options.get("form")
     if form not in CLICKS:
         return events, features, dict(options)
@@ -379,7 +379,7 @@ def _settings(
         owner = next((kind for kind in kinds if name in known[kind]), None)
         if owner is None:
             every = ", ".join(entry for names in known.values() for entry in names)
-            raise ValueError(f"ingest has no option '{name}': it takes {every}")
+            raise ValueError(f"ingest has no option '{name}'; it accepts {every}")
         given[owner][name] = value
     if columns is None or isinstance(columns, Columns):
         start = columns or Columns()

@@ -39,8 +39,8 @@ from unskew.simulation.truth import Simulation
 from unskew.terminal import counting_progress
 
 UNKNOWN = (
-    "{} documents are not in the log that the model learned from: they are ranked by what it knows of their url and "
-    "query, else as the average"
+    "{} documents are not in the log that the model learned from: they are ranked by their URL and query where the "
+    "model knows these, otherwise as average documents"
 )
 
 
@@ -60,10 +60,10 @@ def evaluate(
         ranker: a model, a fitted `UnbiasedRanker`, the path of a saved model or of an `.onnx` file, a function or
             module `(features, mask) -> scores`, or one score per document: predictions of another program,
             `-positions` for a shown order, zeros for chance.
-        judged: judged queries, a name of the catalogue (its test split), or a LETOR file.
+        judged: judged queries, a data set of the catalogue (its test split), or a LETOR file.
         metrics: names that `metric` accepts, or metrics.
         undefined: the value of a query without a relevant document: "skip", "zero" or "one".
-        max_grade: the highest possible grade, for `err` if its name does not give it.
+        max_grade: the highest possible grade, for `err` without `max_grade` in its name.
         shown: the log that defines the shown documents of `ndcg@10:shown` and `ndcg@10:never_shown` and the queries
             that `seen` marks; or one boolean per document.
         strict: refuse missing values in columns that had none in training; otherwise they are filled, with a warning.
@@ -82,7 +82,7 @@ def evaluate(
         counts = UnknownCounts(saved, strict=strict)
         counts.add(queries.features)
         for name, count in counts.filled().items():
-            warnings.warn(f"column '{name}' lacks {count:,} values, and lacked none in training: filled", stacklevel=2)
+            warnings.warn(f"column '{name}' has {count:,} missing values, none in training: filled", stacklevel=2)
     metrics, log, flags = list(metrics), None, shown
     if isinstance(shown, ClickLog | LogFolder | Simulation | str | Path):
         log, flags = as_log(shown), None
@@ -103,8 +103,8 @@ class Ranking(Displayed):
     out: Path | None  # file of the ranking; None: it is in memory only
     kept: pa.Table | None = None
     n_unknown: int = 0  # documents that a ranker of ids does not know
-    filled: Mapping[str, int] = field(default_factory=dict)  # missing values, by columns that lacked none in training
-    unseen: Mapping[str, int] = field(default_factory=dict)  # values that training never saw, by category
+    filled: Mapping[str, int] = field(default_factory=dict)  # missing values, by column that had none in training
+    unseen: Mapping[str, int] = field(default_factory=dict)  # values that training never saw, by categorical column
     ignored: tuple[str, ...] = ()  # columns that the ranker does not know
 
     @cached_property
@@ -113,7 +113,7 @@ class Ranking(Displayed):
             return self.kept
         if self.out is None or self.out.suffix != ".parquet":
             raise ValueError(
-                f"{self.out} is read by other programs: rank into a .parquet file, or without out, for a table"
+                f"{self.out} is a file for other programs: to get a table, rank to a .parquet file or leave out=None"
             )
         return pq.read_table(self.out)
 
@@ -126,7 +126,7 @@ class Ranking(Displayed):
         title = f"{self.n_documents:,} documents of {self.n_queries:,} queries ranked{place}"
         notes = [UNKNOWN.format(f"{self.n_unknown:,}")] if self.n_unknown else []
         if self.ignored:
-            notes.append(f"Ignored, as the model does not know them: {listed(self.ignored)}")
+            notes.append(f"Ignored, because the model does not use them: {listed(self.ignored)}")
         notes += [f"'{name}' has {count:,} values that training never saw" for name, count in self.unseen.items()]
         if self.kept is None:
             return Screen(title, notes=notes)
@@ -165,8 +165,8 @@ def rank(
         memory: limit for sorting; the rest spills to disk.
         strict: refuse missing values in columns that had none in training; otherwise they are filled and counted.
         engine: duckdb for this machine, or spark: executors rank parquet files in any order into a folder `out`.
-        spark_master: of the cluster; None: the one that Spark is set up for.
-        progress: False for none, or a function of documents done and documents in all.
+        spark_master: URL of the cluster; None: as Spark is configured.
+        progress: False for no bar, or a function that receives the number of finished and of all documents.
 
     >>> import unskew
     >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
@@ -240,7 +240,7 @@ def export(
         log: the log with the documents that trees learn from.
         judged: judged queries to evaluate the model and the trees.
         seed: for the random lists on which the file is compared with torch.
-        options: of the format, see `serving.export.export_model` and `serving.distillation.export_trees`.
+        options: options of the format, see `serving.export.export_model` and `serving.distillation.export_trees`.
 
     >>> import unskew
     >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log

@@ -46,11 +46,11 @@ def reproduce(
         variant: a variant of the experiment; default: chosen by the data set.
         options: override settings of the experiment.
         allow_code: allow the file to name your own parts (`"module:Class"`).
-        fresh: repeat finished runs: all, or the methods with these labels.
+        fresh: repeat finished runs: True for all, or the labels of methods.
         shard: "2/8" runs the second of eight parts; `merge` combines them.
         merge: result folders whose finished runs are copied first.
         watch: a callable that receives every step and validation of every run, such as `unskew.TensorBoard(folder)`.
-        progress: False for none, or a function that receives a `State`.
+        progress: False for no bar, or a function that receives a `State`.
 
     >>> import unskew
     >>> found = unskew.reproduce("data-statistics", data="world:tiny", jobs=1, out="runs", progress=False)

@@ -1,9 +1,9 @@
-"""Batches: lists as tensors, shuffled once an epoch, found again from the number of the step alone.
+"""Batches: lists as tensors, shuffled once per epoch; the step number alone determines a batch.
 
-The order is a function of seed and epoch, so a resumed run sees exactly what an uninterrupted one would have seen.
-Batches of an epoch are of nearly equal size; all hold the counted rows of their lists. Up to `together` lists of a
-query follow one another, so that a batch holds few distinct documents and networks run once for each of them. Where
-several processes train together, each asks for its share of the rows. `shard_batches` has logs larger than memory.
+The order is a function of seed and epoch, so a resumed run sees exactly what an uninterrupted run would have seen.
+Batches of an epoch have nearly equal sizes. Up to `together` lists of a query stay together, so that a batch holds few
+distinct documents and networks run once per document. If several processes train together, each asks for its share of
+the rows. `shard_batches` is for logs larger than memory.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ TOGETHER = 16  # lists of a query that stay together in a batch
 
 
 class ClickBatches:
-    """Batches of a log, by list; a row is all showings of a list, or with `patterns` one click pattern of it.
+    """Batches of a log, by list; a row is all showings of a list or, with `patterns`, one of its click patterns.
 
     Args:
-        together: rows of a query that stay together; 1: every row is shuffled by itself.
-        stream: logs of one run, e.g. shards, that are shuffled differently.
+        together: rows of a query that stay together; 1: every row is shuffled separately.
+        stream: number that makes the logs of one run, e.g. shards, shuffle differently.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ClickBatches:
         self._features = shared_tensor(log.features)
         contexts, context = unique_rows(log.context)
         self._contexts = torch.from_numpy(log.context[contexts])
-        # What a network sees is a version in a context: `version · contexts + context` numbers them.
+        # A network sees a version in a context, numbered `version · contexts + context`.
         self._shown = torch.from_numpy(log.versions.astype(np.int64) * len(contexts) + context[:, None])
         self._positions = torch.from_numpy(log.positions.astype(np.int64))
         self._mask = shared_tensor(log.mask)
@@ -85,14 +85,14 @@ class ClickBatches:
             yield self.rows(np.arange(start, min(start + batch_size, self.order.n_rows)))
 
     def by_query(self, batch_size: int = 1024) -> Iterator[tuple[NDArray[np.int64], ClickedLists]]:
-        """Every row once and its number, query by query, so that few documents are in two batches."""
+        """Every row once with its number, query by query, so that few documents are in two batches."""
         order = self.order.by_query()
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             yield rows, self.rows(rows)
 
     def rows(self, rows: NDArray[np.int64], keys: Tensor | None = None) -> ClickedLists:
-        """These rows as tensors; `keys` says which they are in the global batch."""
+        """These rows as tensors; `keys` are their numbers in the global batch."""
         log = self.log
         if self.detail == "patterns" and log.patterns is not None:
             lists = log.patterns.lists[rows]
@@ -120,8 +120,8 @@ class ClickBatches:
         )
 
     def _documents_of(self, lists: Tensor, mask: Tensor) -> dict[str, Any]:
-        """Features of these lists: of each distinct document, where documents are in several of them."""
-        past = len(self._features) * len(self._contexts)  # padding comes after all that was shown
+        """Features of these lists; once per distinct document, if documents are in several of them."""
+        past = len(self._features) * len(self._contexts)  # the number of padding, after all documents
         numbers = self._shown[lists].masked_fill_(~mask, past)
         if not self._repeats:
             return {"features": self._rows(numbers.flatten()).view(*numbers.shape, self.log.n_inputs)}
@@ -129,7 +129,7 @@ class ClickBatches:
         return {"features": None, "distinct": Distinct(self._rows(chosen), places, chosen + self._first_key)}
 
     def _rows(self, numbers: Tensor) -> Tensor:
-        """Features of these versions in their contexts; 0 past the last of them."""
+        """Features of these versions in their contexts; 0 for numbers past the last version."""
         n_contexts = len(self._contexts)
         past = numbers == len(self._features) * n_contexts
         numbers = numbers.masked_fill(past, 0) if past.any() else numbers
@@ -172,7 +172,7 @@ class JudgedBatches:
 
 
 class Order:
-    """Which rows make up the batch of a step."""
+    """The rows of the batch of each step."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class Order:
         return self._permutation
 
     def by_query(self) -> NDArray[np.int64]:
-        """All rows, those of a query one after the other where queries are known."""
+        """All rows, ordered by query if queries are known."""
         return np.arange(self.n_rows) if self._groups is None else self._groups.rows
 
     @cached_property
@@ -216,7 +216,7 @@ class Order:
 
 
 class _Groups:
-    """Rows of the same query, in groups of at most this many, of nearly equal size."""
+    """Rows of the same query, in groups of at most `most` rows and nearly equal size."""
 
     def __init__(self, queries: NDArray[np.int64], most: int):
         self.queries = queries
@@ -229,7 +229,7 @@ class _Groups:
         self.offsets = np.append(starts, len(queries))
 
     def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """All rows, group after group; a query of several groups is dealt out again."""
+        """All rows, group after group; the rows of a query with several groups are regrouped at random."""
         rows = self.rows
         if self.cut:
             dealt = rng.permutation(len(rows))
@@ -240,7 +240,7 @@ class _Groups:
 
 def batches_per_epoch(n_rows: int, batch_size: int) -> int:
     if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}: a batch has at least one list")
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     return -(-n_rows // batch_size)
 
 
@@ -262,8 +262,8 @@ def _levels_or_numbers(column: BiasColumn, n_docs: int) -> NDArray:
 def check_detail(detail: ClickDetail, *, joint: bool) -> None:
     if detail != "counts" and not joint:
         raise ValueError(
-            f"this method learns from {detail} of clicks, but the log only has counts of single documents: keep "
-            "which documents were clicked together (joint=True when building or simulating, --joint)"
+            f"this method learns from {detail} of clicks, but the log only has counts per document: build the log "
+            "again and keep which documents were clicked together (--joint, in Python joint=True)"
         )
 
 

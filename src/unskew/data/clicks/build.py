@@ -1,6 +1,6 @@
-"""The one kernel from impressions to a click log: rows are padded into lists, and equal lists are counted together.
+"""Build a click log from impressions: rows are padded into lists, and equal lists are counted together.
 
-Tables, arrays and ingestion each read and check what they are given; what becomes of the rows is decided here.
+Tables, arrays and ingestion each read and check their input; then all of them build the log here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """Documents of a log, shown or not, with their versions; a document is a query and a document together."""
+    """Documents of a log, shown or not, with their versions; a document is a (query, document) pair."""
 
     features: NDArray[np.float32]  # [versions, features]
     feature_names: tuple[str, ...]
@@ -41,49 +41,49 @@ class Documents:
 
 @dataclass(frozen=True, eq=False)
 class Impressions:
-    """Rows of shown documents, in any order, and the showings that they belong to."""
+    """Rows of shown documents, in any order, and the showings they belong to."""
 
-    showings: Integers  # [rows], the showing of each
+    showings: Integers  # [rows], the showing of each row
     positions: Integers  # [rows], from 0
     versions: Integers  # [rows], rows of the features
-    clicks: NDArray  # [rows], of one session, or of all sessions of the showing if they are counted
-    sessions: NDArray  # [showings], how often it was shown, or the weight of its one session
+    clicks: NDArray  # [rows], of one session, or summed over the sessions of the showing
+    sessions: NDArray  # [showings], the number of sessions, or the weight of a single session
     counted: bool = False
     bias: Mapping[str, BiasColumn] = field(default_factory=dict)  # [rows]
     policy_scores: NDArray | None = None  # [rows]
     display_probabilities: NDArray | None = None  # [rows]; NaN: not recorded
     events: Mapping[str, NDArray] = field(default_factory=dict)  # kind -> [rows], counted as clicks are
     grades: Mapping[str, float] = field(default_factory=dict)  # weights of kinds in training
-    seen: NDArray | None = None  # [rows], looked at or not, or in how many sessions; NaN: not recorded
+    seen: NDArray | None = None  # [rows], examined or not, or in how many sessions; NaN: not recorded
     interventions: BiasColumn | None = None  # [showings]
-    shuffled: Mapping[str, int] = field(default_factory=dict)  # interventions that shuffle so many positions
+    shuffled: Mapping[str, int] = field(default_factory=dict)  # number of positions that each intervention shuffles
     times: Integers | None = None  # [showings], microseconds since 1970
-    periods: Integers | None = None  # [showings], begin of the period in which it counts
+    periods: Integers | None = None  # [showings], start of the period in which the showing counts
     context: NDArray[np.float32] | None = None  # [showings, context]
     context_names: tuple[str, ...] = ()
     position_name: str = "position"  # in messages
 
     @property
     def single(self) -> bool:
-        """Whether the clicks are those of single sessions, so that it is known which came together."""
+        """Whether clicks are those of single sessions, so that it is known which were made together."""
         return not self.counted or bool((self.sessions == 1).all())
 
 
 @dataclass(frozen=True, eq=False)
 class _Grid:
-    """Rows arranged as `[showings, docs]`, top first, and which showings are the same list."""
+    """Rows arranged as `[showings, docs]`, top first, and which showings have the same list."""
 
     rows: Integers
     mask: NDArray[np.bool_]
-    first: Integers  # [lists], the first showing of each
-    kind: Integers  # [showings], the list of each
+    first: Integers  # [lists], the first showing of each list
+    kind: Integers  # [showings], the list of each showing
 
     def spread(self, values: NDArray) -> NDArray:
         """Values of rows as `[showings, docs]`."""
         return np.where(self.mask, values[self.rows], values.dtype.type(0))
 
     def once(self, values: NDArray) -> NDArray:
-        """Values of rows as `[lists, docs]`, those of the first showing."""
+        """Values of rows as `[lists, docs]`, taken from the first showing of each list."""
         return np.where(self.mask[self.first], values[self.rows[self.first]], values.dtype.type(0))
 
     def sums(self, values: NDArray) -> NDArray[np.float64]:
@@ -97,8 +97,8 @@ def build_log(
     """The log of these impressions.
 
     Args:
-        joint: keep which documents were clicked together, where that is known.
-        distinct: no two showings are the same list, so that none is looked for.
+        joint: keep which documents were clicked together, if that is known.
+        distinct: no two showings have the same list, so skip the search for equal lists.
     """
     rows, mask = pad(shown.showings, shown.positions, len(shown.sessions))
     check_one_a_place(shown.positions, rows, mask, shown.position_name)
@@ -145,7 +145,7 @@ def build_log(
 
 
 def _column(column: BiasColumn, showings: Integers, rows: Integers, mask: NDArray[np.bool_]) -> BiasColumn:
-    """One value per list where all documents of each list have the same, else one per document."""
+    """One value per list if all documents of each list have the same value, otherwise one per document."""
     top = column.values[rows[:, 0]]
     if np.array_equal(column.values, top[showings]):
         return BiasColumn(top, column.levels)
@@ -153,18 +153,18 @@ def _column(column: BiasColumn, showings: Integers, rows: Integers, mask: NDArra
 
 
 def _key(shown: Impressions, rows: Integers, mask: NDArray[np.bool_], bias: Mapping[str, BiasColumn]) -> NDArray:
-    """The key by which two showings are the same list."""
+    """A key that is equal for showings of the same list."""
     parts = [np.where(mask, values[rows], -1) for values in (shown.versions, shown.positions)]
     columns = [*bias.values(), *([] if shown.interventions is None else [shown.interventions])]
     others = [values for values in (shown.periods, shown.context) if values is not None]
-    if shown.display_probabilities is not None:  # recorded or not: the rest may come from another ranker
+    if shown.display_probabilities is not None:  # lists with and without a record may come from different rankers
         others.append(np.isnan(shown.display_probabilities[rows]) & mask)
     parts += [values.reshape(len(rows), -1) for values in (*(column.values for column in columns), *others)]
     return np.concatenate([part.astype(np.float64) for part in parts], axis=1)
 
 
 def _looks(shown: Impressions, grid: _Grid, sessions: NDArray) -> tuple[NDArray | None, NDArray | None]:
-    """Sessions in which each document was seen, and sessions in which looks were recorded; a list is recorded whole."""
+    """Sessions in which each document was examined, and sessions that recorded examination, for whole lists."""
     if shown.seen is None:
         return None, None
     spread = grid.spread(shown.seen.astype(np.float64))
@@ -181,7 +181,7 @@ def _patterns(kind: Integers, clicks: NDArray, sessions: NDArray, *, distinct: b
 
 
 def _mean_scores(grid: _Grid, scores: NDArray | None, sessions: NDArray) -> NDArray[np.float32] | None:
-    """Mean over the sessions of a list: a policy that samples has no one score for it."""
+    """Mean over the sessions of a list: the scores of a stochastic policy vary between sessions."""
     if scores is None:
         return None
     sums = grid.sums(grid.spread(scores.astype(np.float64, copy=False)) * sessions[:, None])
@@ -189,7 +189,7 @@ def _mean_scores(grid: _Grid, scores: NDArray | None, sessions: NDArray) -> NDAr
 
 
 def _harmonic_mean(grid: _Grid, chances: NDArray | None, sessions: NDArray) -> NDArray[np.float32] | None:
-    """Over the sessions of a list: its inverse is the mean weight of an impression, whichever rankers drew the list."""
+    """Harmonic mean over the sessions of a list: its inverse is the mean inverse-propensity weight of an impression."""
     if chances is None:
         return None
     inverse = grid.spread(1 / chances.astype(np.float64))

@@ -1,11 +1,10 @@
-"""ClickLog: what was shown and what was clicked, the one form in which clicks exist here, simulated or real.
+"""ClickLog: what was shown and what was clicked; the one representation of clicks, simulated or real.
 
-A document is a query and a document together. Its features belong to the showing: each distinct row of them is a
-version of the document and stands once in a matrix. A list is a row of version numbers in shown order. Sessions that
-showed the same list, with the same bias columns and context, are one row with clicks and impressions: losses that are
-linear in clicks have the same gradient on it as on the single sessions. A log that also keeps which documents were
-clicked *together* is `joint`: it holds the distinct click patterns of each list and their multiplicity. Positions
-count from 0.
+A document is a (query, document) pair. Its features belong to the showing: each distinct feature row is a version of
+the document and is stored once. A list is a row of version numbers in shown order. Sessions that showed the same list,
+with the same bias columns and context, form one row with counts of clicks and sessions: losses that are linear in
+clicks have the same gradient on it as on the single sessions. A log that also keeps which documents were clicked
+*together* is `joint`: it holds the distinct click patterns of each list and their multiplicity. Positions count from 0.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class ClickLog(Displayed):
     versions: NDArray[np.int32]  # [lists, docs], rows of `features`; 0 in padding
     mask: NDArray[np.bool_]  # [lists, docs]; False = padding
     clicks: NDArray  # [lists, docs], over all sessions of the list; 0 in padding
-    sessions: NDArray  # [lists], how often the list was shown
+    sessions: NDArray  # [lists], number of times the list was shown
     positions: NDArray[np.int16] = field(default=None)  # type: ignore[arg-type]  # [lists, docs]; default: 0, 1, 2, …
     version_documents: NDArray[np.int64] = field(default=None)  # type: ignore[arg-type]  # [versions]; default: 0, 1, …
     document_queries: NDArray[np.int64] = field(default=None)  # type: ignore[arg-type]  # [documents], of query_ids
@@ -63,17 +62,17 @@ class ClickLog(Displayed):
     patterns: Patterns | None = None
     bias: Mapping[str, BiasColumn] = field(default_factory=dict)
     policy_scores: NDArray[np.float32] | None = None  # [lists, docs]
-    display_probabilities: NDArray[np.float32] | None = None  # [lists, docs], to stand there; NaN: not recorded
-    interventions: BiasColumn | None = None  # per list, which intervention changed it; its first level is "none"
-    shuffled: Mapping[str, int] = field(default_factory=dict)  # interventions that shuffle, and so many positions
+    display_probabilities: NDArray[np.float32] | None = None  # [lists, docs], of being shown there; NaN: not recorded
+    interventions: BiasColumn | None = None  # per list, the intervention that changed it; the first level is "none"
+    shuffled: Mapping[str, int] = field(default_factory=dict)  # number of positions that each intervention shuffles
     first_shown: NDArray[np.int64] | None = None  # [lists], microseconds since 1970
-    periods: NDArray[np.int64] | None = None  # [lists], when the period of the list began, microseconds since 1970
-    seen: NDArray | None = None  # [lists, docs], in how many sessions a look at the document was recorded
-    seen_sessions: NDArray | None = None  # [lists], in how many sessions looks were recorded at all
+    periods: NDArray[np.int64] | None = None  # [lists], start of the list's period, microseconds since 1970
+    seen: NDArray | None = None  # [lists, docs], sessions in which examination of the document was recorded
+    seen_sessions: NDArray | None = None  # [lists], sessions that recorded examination
     events: Mapping[str, NDArray] = field(default_factory=dict)  # kind of feedback -> counts [lists, docs]
-    grades: Mapping[str, float] = field(default_factory=dict)  # weight of each kind in training, by default
+    grades: Mapping[str, float] = field(default_factory=dict)  # default weight of each kind of feedback in training
     graded: bool = False  # feedback such as dwell time instead of 0/1 clicks
-    codes: NDArray[np.int64] | None = None  # [documents, 3], numbers of a model's vocabulary (`vocabulary.encode`)
+    codes: NDArray[np.int64] | None = None  # [documents, 3], numbers in a model's vocabulary (`Vocabulary.encode`)
 
     def __post_init__(self) -> None:
         def default(name: str, value: Callable[[], NDArray]) -> None:
@@ -119,7 +118,7 @@ class ClickLog(Displayed):
 
     @property
     def documents(self) -> NDArray:
-        """Document of each place, `[lists, docs]`; 0 in padding."""
+        """Document at each place, `[lists, docs]`; 0 in padding."""
         if not self.features_change:
             return self.versions
         return np.where(self.mask, self.version_documents[self.versions], 0)
@@ -140,7 +139,7 @@ class ClickLog(Displayed):
 
     @property
     def n_positions(self) -> int:
-        """One more than the lowest place shown."""
+        """Number of positions: one more than the largest position shown."""
         return int(self.positions[self.mask].max(initial=-1)) + 1
 
     @property
@@ -158,7 +157,7 @@ class ClickLog(Displayed):
 
     @property
     def compaction(self) -> float:
-        """Sessions per row: real logs may compact little, and nothing relies on it being large."""
+        """Sessions per row. It may be small in real logs; nothing relies on it being large."""
         return self.n_sessions / max(self.n_lists, 1)
 
     @property
@@ -182,7 +181,7 @@ class ClickLog(Displayed):
         )
 
     def of_queries(self, queries: ArrayLike) -> ClickLog:
-        """The log of these queries only, by number or boolean mask, with their documents only, shown or not."""
+        """The log of these queries only, by number or boolean mask, with all their documents, shown or not."""
         kept = np.zeros(len(self.query_ids), dtype=bool)
         kept[chosen_numbers(queries, len(self.query_ids), "queries")] = True
         of_document = kept[self.document_queries]
@@ -202,7 +201,7 @@ class ClickLog(Displayed):
     def between(self, since: int | None = None, until: int | None = None) -> ClickLog:
         """The log of the lists shown from one time to before another, in microseconds since 1970.
 
-        A log that counts per period is cut by the begin of the period; one that does not, by the earliest showing.
+        A log that counts per period is cut by the start of the period, any other log by the earliest showing of a list.
         """
         times = self.periods if self.periods is not None else self.first_shown
         if times is None:
@@ -213,10 +212,10 @@ class ClickLog(Displayed):
         return self.select(kept)
 
     def weighted(self, weights: NDArray) -> ClickLog:
-        """The log in which each list counts as often as its weight says, e.g. less the older it is."""
+        """The log with counts of each list multiplied by a weight, e.g. to give less weight to older lists."""
         weights = np.asarray(weights, dtype=np.float64)
         if weights.shape != (self.n_lists,) or not (np.isfinite(weights) & (weights > 0)).all():
-            raise ValueError(f"weights have shape {weights.shape}: one number above 0 per list is needed")
+            raise ValueError(f"weights have shape {weights.shape}: pass one number above 0 per list")
 
         def times(counts: NDArray) -> NDArray:
             return compact_counts(counts * weights.reshape(-1, *[1] * (counts.ndim - 1)))
@@ -235,10 +234,10 @@ class ClickLog(Displayed):
         )
 
     def with_context_as_features(self) -> ClickLog:
-        """The same log with the context joined to the features: a version for each (version, context) that was shown.
+        """The same log with the context joined to the features: one version per shown (version, context) pair.
 
-        For what looks at a log document by document; training joins the context batch by batch instead. Versions that
-        were never shown have no context: it is missing (NaN) there.
+        This is for code that looks at a log document by document; training joins the context per batch instead.
+        Versions that were never shown have a missing (NaN) context.
         """
         if not self.context_names:
             return self
@@ -265,8 +264,8 @@ class ClickLog(Displayed):
     def split(self, share: float, seed: int = 0) -> tuple[ClickLog, ClickLog]:
         """Two logs without a query in common; the second has about this share of the queries.
 
-        With timestamps the second holds the queries that were first seen last, otherwise a random choice. A list's
-        sessions never are on both sides.
+        With timestamps the second log has the most recent queries, by their first showing; without, a random sample.
+        The sessions of a list are never split.
         """
         if not 0 < share < 1:
             raise ValueError(f"share must be between 0 and 1, got {share}")
@@ -297,15 +296,15 @@ class ClickLog(Displayed):
         return array_digest([part for part in parts if part is not None], [about])
 
     def with_grades(self, weights: Mapping[str, float], combine: str = "strongest") -> ClickLog:
-        """The log with graded feedback in place of clicks: each kind of event counts as its weight says.
+        """The log with graded feedback in place of clicks: each type of event counts with its weight.
 
-        For training; diagnosis, and methods for clicks of 0 and 1, use the log as it is.
+        This is for training; diagnosis, and methods for clicks of 0 and 1, use the log as it is.
 
         Args:
-            weights: by kind of event; the clicks themselves are `click`. What is not named counts nothing.
-            combine: strongest (of the events on an impression the one with the largest weight counts) or sum. A log has
-                counts and not single showings: the strongest is exact for lists that were shown once, and where
-                stronger events come with all weaker ones, as a purchase comes with a click; else it is a lower bound.
+            weights: by event type; clicks are `click`. Types that are not named do not count.
+            combine: strongest (of the events on an impression, the one with the largest weight counts) or sum. A log
+                stores counts, not single showings: "strongest" is exact for lists that were shown once, and if stronger
+                events imply all weaker ones, as a purchase implies a click; otherwise it is a lower bound.
 
         >>> log = ClickLog.from_arrays([[1.0], [2.0]], clicks=[1, 1], group=[2])
         >>> log = replace(log, events={"purchase": np.array([[1.0, 0.0]])})
@@ -313,17 +312,17 @@ class ClickLog(Displayed):
         [[5.0, 1.0]]
         """
         if self.graded:
-            raise ValueError("the log holds graded feedback already: weights are for logs with counts of events")
+            raise ValueError("the log already holds graded feedback: weights apply only to logs with counts of events")
         kinds = {"click": self.clicks, **self.events}
         unknown = sorted(set(weights) - set(kinds))
         if unknown:
-            raise ValueError(f"no events of kind '{unknown[0]}' are in the log: choose from {', '.join(kinds)}")
+            raise ValueError(f"the log has no events of type '{unknown[0]}': choose from {', '.join(kinds)}")
         if combine not in ("strongest", "sum"):
-            raise ValueError(f"combine is '{combine}': choose strongest or sum")
+            raise ValueError(f"unknown combine '{combine}': choose strongest or sum")
         if not weights or not all(np.isfinite(weight) and weight >= 0 for weight in weights.values()):
-            raise ValueError("weights of events are numbers from 0 on, at least one")
+            raise ValueError("pass at least one event weight; weights must be finite and 0 or more")
         feedback = np.zeros(self.clicks.shape)
-        as_strong = np.zeros(self.clicks.shape)  # showings with an event of this weight, or of a larger one
+        as_strong = np.zeros(self.clicks.shape)  # showings with an event of this weight or more
         rising = sorted(weights.items(), key=lambda entry: entry[1])
         for (kind, weight), (_, below) in zip(reversed(rising), [*reversed(rising[:-1]), ("", 0.0)], strict=True):
             as_strong = np.maximum(as_strong, kinds[kind])
@@ -333,11 +332,11 @@ class ClickLog(Displayed):
     def intervened(self) -> ClickLog:
         """The lists that an intervention changed."""
         if self.interventions is None:
-            raise ValueError("the log records no interventions: simulate some, or name the column that marks them")
+            raise ValueError("the log has no interventions: simulate some, or ingest the column with --intervention")
         return self.select(self.interventions.values > 0)
 
     def marginal(self) -> ClickLog:
-        """The same counts without the patterns."""
+        """The same counts without the click patterns."""
         return replace(self, patterns=None)
 
     def __repr__(self) -> str:
@@ -376,7 +375,7 @@ class ClickLog(Displayed):
         return Screen(repr(self), columns, rows, ["Positions count from 1 here, and from 0 in the log"], left=0)
 
     def plot(self, ax: Any = None) -> Any:
-        """Clicks per impression at each position, on matplotlib axes; positions count from 1."""
+        """Plot clicks per impression at each position; positions count from 1."""
         axes = new_axes(ax)
         axes.plot(np.arange(1, self.n_positions + 1), self.click_rates(), "o-", color="black")
         axes.set(xlabel="position", ylabel="clicks per impression", ylim=(0, None))
@@ -395,16 +394,16 @@ class ClickLog(Displayed):
         weight: ArrayLike | None = None,
         graded: bool = False,
     ) -> ClickLog:
-        """A log from a row for each shown document, as LightGBM takes them; every list is a query of its own.
+        """A log from arrays with one row per shown document, as in LightGBM; every list is its own query.
 
         Args:
-            X: a matrix or table of features; columns of a table name the features, text in them is a category.
-            clicks: 0 or 1 for each row, counts with `sessions`, feedback such as dwell time if `graded`.
-            group: number of rows of each list, list after list.
+            X: a matrix or table of features; the columns of a table name the features, and text is a category.
+            clicks: 0 or 1 per row, counts with `sessions`, feedback such as dwell time if `graded`.
+            group: number of rows per list, list after list.
             position: position of each row, from 0; default: the rows of a list are in shown order.
-            sessions: how often each list was shown, when clicks are counts.
-            query: instead of `group`, the list's id in each row, in any order.
-            weight: weight of each list's one session, when sessions do not count alike.
+            sessions: number of times each list was shown, if clicks are counts.
+            query: instead of `group`, the list id of each row, in any order.
+            weight: weight of each list's single session, if sessions have different weights.
         """
         from unskew.data.clicks.log_from_arrays import log_from_arrays  # which builds a ClickLog itself
 
@@ -439,23 +438,23 @@ class ClickLog(Displayed):
         """A log from a pyarrow, pandas or polars table with one row per impression.
 
         Args:
-            session: names the column that tells showings of a page apart; a session may hold several queries.
+            session: column that distinguishes one showing of a page from the next; a session may hold several queries.
             features: feature columns; default: every numeric column that no other argument names. Text becomes
-                categories, an empty cell is a missing value, and a document has a version for each row of features.
-            bias: columns besides position that may change what is seen; text and integers are levels.
+                categories, an empty cell is a missing value, and a document has one version per distinct feature row.
+            bias: columns besides position that may change examination; text and integers are levels.
             policy_score: column with the score by which the document was ranked.
             display_probability: column with the probability that a stochastic ranker showed the document at this
-                position, above 0; empty: not recorded. Sessions of a list are given their harmonic mean.
-            intervention: column that names what changed the order; its value for "nothing did" is `none`.
-            sessions: column that says how often the list was shown, when clicks are counts; such a log is not joint.
-            weight: column with the weight of the session, when sessions do not count alike.
+                position, above 0; empty: not recorded. The log stores the harmonic mean over the sessions of a list.
+            intervention: column that names the intervention that changed the order; `none` for no intervention.
+            sessions: column with the number of times the list was shown, if clicks are counts; such a log is not joint.
+            weight: column with the weight of the session, if sessions have different weights.
             time: column with the time of the showing, a timestamp or microseconds since 1970.
-            context: feature columns that are the same for all documents of an impression, such as device or hour.
-            events: columns that count feedback of other kinds, such as carts and purchases.
-            seen: column that says whether the document was looked at (0 or 1, or seconds); empty: not recorded.
-            period: hour, day, week or month: lists are counted for each by itself, so that windows can be cut later.
-            first_position: what the log calls the top position, 0 or 1.
-            graded: `click` holds feedback such as dwell time rather than 0 and 1.
+            context: feature columns that are the same for all documents of a result page, such as device or hour.
+            events: columns that count other feedback, such as add-to-carts and purchases.
+            seen: column with recorded examination of the document (0 or 1, or seconds); empty: not recorded.
+            period: hour, day, week or month: count lists separately per period, so that you can cut windows later.
+            first_position: index of the first position, 0 or 1.
+            graded: `click` holds feedback such as dwell time instead of 0 and 1.
             joint: keep which documents were clicked together.
         """
         from unskew.data.clicks.log_from_table import log_from_table  # which builds a ClickLog itself
@@ -493,7 +492,7 @@ class ClickLog(Displayed):
         try:
             table = pq.read_table(path)
         except FileNotFoundError as error:
-            raise FileNotFoundError(f"{path} does not exist: name a parquet file, or a folder of them") from error
+            raise FileNotFoundError(f"{path} does not exist: pass a parquet file, or a folder of them") from error
         except (OSError, ValueError, pa.ArrowException) as error:
             raise ValueError(f"{path} cannot be read as parquet: {error}") from error
         try:
@@ -504,10 +503,10 @@ class ClickLog(Displayed):
     def to_table(self, *, features: bool = False) -> pa.Table:
         """A pyarrow table with one row per shown document.
 
-        Columns: list (its number), query, document, position, clicks and sessions of the list; where the log has them
-        policy_score, display_probability, intervention, first_shown, period, seen and seen_sessions; a column for each
-        kind of event, each bias column and, if asked, each feature and feature of the context. Which documents were
-        clicked together is not in it. `from_table(..., session="list", click="clicks", sessions="sessions")` reads it
+        Columns: list (its number), query, document, position, clicks, and sessions of the list; if the log has them,
+        policy_score, display_probability, intervention, first_shown, period, seen and seen_sessions; one column per
+        event type, per bias column and, with `features`, per feature and context feature. The table does not say which
+        documents were clicked together. `from_table(..., session="list", click="clicks", sessions="sessions")` reads it
         back.
         """
         return log_to_table(self, features=features)
@@ -518,7 +517,7 @@ class ClickLog(Displayed):
 
 
 def _queries_by_lists(documents: NDArray, mask: NDArray[np.bool_], n_documents: int) -> NDArray[np.int64]:
-    """The query of each document where none is given: lists that share a document answer the same query."""
+    """The query of each document if none is given: lists that share a document answer the same query."""
     n_lists = len(documents)
     lists = np.repeat(np.arange(n_lists), mask.sum(1))
     links = coo_array(
@@ -528,11 +527,11 @@ def _queries_by_lists(documents: NDArray, mask: NDArray[np.bool_], n_documents: 
     queries = part[n_lists:].astype(np.int64)
     shown = np.zeros(n_documents, dtype=bool)
     shown[documents[mask]] = True
-    return np.where(shown, queries, 0)  # what was never shown belongs somewhere
+    return np.where(shown, queries, 0)  # a document that was never shown goes to query 0
 
 
 def _new_numbers(kept: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The number of each that is kept among those that are."""
+    """The new numbers of the kept elements."""
     return np.cumsum(kept) - 1
 
 

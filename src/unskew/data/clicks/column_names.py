@@ -1,4 +1,4 @@
-"""Names of the columns of an impression table: one record, which ingestion extends to event tables."""
+"""Column names of an impression table; ingestion extends them to event tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class ImpressionColumns:
-    """What each column of a table with one row per impression holds; None: it is not there."""
+    """The column for each role in a table with one row per impression; None: there is no such column."""
 
     single: ClassVar[tuple[str, ...]] = (
         *("session", "query", "document", "position", "click"),
@@ -22,16 +22,16 @@ class ImpressionColumns:
     click: str | None = None
     time: str | None = None
     policy_score: str | None = None
-    display_probability: str | None = None  # to be at this position, under the ranker that drew the list
+    display_probability: str | None = None  # of being shown at this position, under the ranker that drew the list
     intervention: str | None = None
-    seen: str | None = None  # whether, or for how many seconds, the document was looked at
+    seen: str | None = None  # recorded examination: 0 or 1, or seconds
     bias: Sequence[str] = ()
-    context: Sequence[str] = ()  # features of user, session or moment, the same for all documents of an impression
-    features: Sequence[str] | None = None  # None: every numeric column that is not named otherwise
+    context: Sequence[str] = ()  # features of user, session or moment, the same for all documents of a result page
+    features: Sequence[str] | None = None  # None: every numeric column without another role
 
     @property
     def roles(self) -> dict[str, str]:
-        """The columns of which there is one, by role."""
+        """Columns by role, for roles with a single column."""
         return {role: getattr(self, role) for role in self.single if getattr(self, role) is not None}
 
     @property

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import LogFolder
 
-CLICK = "click"  # the kind of event that every log counts
+CLICK = "click"  # the event type that every log counts
 
 
 @dataclass(frozen=True)
 class Feedback:
-    """Weights of the kinds of events; none: clicks as they are."""
+    """Weights by event type; none: clicks as they are."""
 
     weights: Mapping[str, float] = field(default_factory=dict)
-    add_up: bool = False  # the weights of all events on an impression; else the strongest of them counts
-    why: str = ""  # clicks are taken although there are weights
+    add_up: bool = False  # add the weights of all events on an impression; otherwise the strongest counts
+    why: str = ""  # the reason for using clicks although there are weights
 
     def of(self, log: ClickLog) -> ClickLog:
         """The log with this feedback in place of its clicks."""
@@ -37,11 +37,11 @@ def feedback_of(
     add_up: bool = False,
     only_clicks: str = "",
 ) -> Feedback:
-    """The feedback of a log by these weights, or by those that it was made with.
+    """The feedback of a log by these weights, or by the weights set at ingestion.
 
     Args:
-        weights: by kind of event; None: those of the log. A weight of clicks alone means clicks as they are.
-        only_clicks: why nothing but clicks of 0 and 1 will do; empty: graded feedback will.
+        weights: by event type; None: those of the log. A weight for clicks alone means clicks as they are.
+        only_clicks: the reason why only clicks of 0 and 1 can be used; empty: graded feedback can.
     """
     noted = log.about.get("grades", {}) if isinstance(log, LogFolder) else log.grades
     kinds = (CLICK, *(log.about["events"] if isinstance(log, LogFolder) else log.events))
@@ -49,8 +49,8 @@ def feedback_of(
     unknown = [kind for kind in chosen if kind not in kinds]
     if unknown:
         raise ValueError(
-            f"no events of kind '{unknown[0]}' are in the log: it has {', '.join(kinds)}. unskew ingest --grade keeps "
-            "more kinds"
+            f"the log has no events of type '{unknown[0]}', only {', '.join(kinds)}. Use unskew ingest --grade to keep "
+            "more types"
         )
     if set(chosen) <= {CLICK}:
         return Feedback()

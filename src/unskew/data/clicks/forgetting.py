@@ -1,7 +1,7 @@
-"""Rows of named users, removed from a log that keeps users as a bias column.
+"""Remove the rows of given users from a log that has users as a bias column.
 
-With their lists go the queries that nobody else asked and the versions of documents that nobody else was shown, and
-the users' names.
+This also removes queries that nobody else asked, versions of documents that nobody else was shown, and the users'
+names.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Forgotten:
     """Counts of what was removed."""
 
     column: str
-    users: int = 0  # of those named, that the log had
+    users: int = 0  # given users that were in the log
     not_found: int = 0
     lists: int = 0
     sessions: float = 0.0
     clicks: float = 0.0
-    queries: int = 0  # that nobody else asked
+    queries: int = 0  # queries that nobody else asked
 
 
 def forget(folder: str | Path, users: Collection[str], column: str | None = None) -> Forgotten:
-    """Remove all lists of these users from a log on disk, which is replaced whole or not at all."""
+    """Remove all lists of these users from a log on disk, which is replaced atomically."""
     log = open_log(folder)
     name = _user_column(log, column)
     levels = log.about["bias"][name]
@@ -54,7 +54,7 @@ def _without(log: LogFolder, name: str, gone: NDArray[np.bool_], done: Forgotten
             left += kept.n_lists
             yield kept
     if not left:
-        raise ValueError(f"{log.path}: every list belongs to these users, and nothing would be left: remove the folder")
+        raise ValueError(f"{log.path}: every list belongs to these users, so nothing would be left: delete the folder")
 
 
 def _without_users(shard: ClickLog, name: str, gone: NDArray[np.bool_], done: Forgotten) -> ClickLog:
@@ -76,7 +76,7 @@ def _without_users(shard: ClickLog, name: str, gone: NDArray[np.bool_], done: Fo
 
 
 def _without_versions(kept: ClickLog, lost: ClickLog) -> ClickLog:
-    """Without the features of versions that only lost lists showed; what was never shown stays."""
+    """The log without the features of versions that only removed lists showed; those never shown stay."""
     only = np.setdiff1d(lost.versions[lost.mask], kept.versions[kept.mask])
     stays = np.ones(len(kept.features), dtype=bool)
     stays[only] = False

@@ -16,12 +16,12 @@ class Patterns:
 
     lists: NDArray[np.int64]  # [patterns], row of the log's lists
     clicks: NDArray[np.float32]  # [patterns, docs], of one session
-    sessions: NDArray  # [patterns], how often it occurred
+    sessions: NDArray  # [patterns], number of sessions with this pattern
 
 
 @dataclass(frozen=True, eq=False)
 class BiasColumn:
-    """Something besides position that may change what is seen: a device, a result type, a numeric context."""
+    """Something besides position that may change examination: a device, a result type, a numeric context."""
 
     values: NDArray  # [lists] or [lists, docs]; numbers of levels, or float32
     levels: tuple[str, ...] | None = None  # names of the levels; None: the values are numbers
@@ -54,7 +54,7 @@ def shown_order(lists: NDArray[np.int64]) -> NDArray[np.int64]:
 def pad(
     list_of_row: NDArray[np.int64], positions: NDArray, n_lists: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Row numbers `[lists, docs]` in shown order and the mask of the real ones; padding points at some row."""
+    """Row numbers `[lists, docs]` in shown order, and the mask of real documents; padding points at any row."""
     order = _in_shown_order(list_of_row, positions)
     sizes = np.bincount(list_of_row, minlength=n_lists)
     starts = np.cumsum(sizes) - sizes
@@ -93,7 +93,7 @@ def count_patterns(lists: NDArray[np.int64], clicks: NDArray, sessions: NDArray)
 
 
 def compact_counts(counts: NDArray) -> NDArray:
-    """Counts as float32 where that is exact, else as float64."""
+    """Counts as float32 if that is exact, otherwise as float64."""
     values = np.asarray(counts, dtype=np.float64)
     with np.errstate(over="ignore"):
         small = values.astype(np.float32)

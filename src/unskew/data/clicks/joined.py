@@ -1,4 +1,4 @@
-"""Joining logs: one log of several that share no query, such as the shards of a folder."""
+"""Join logs that share no query, such as the shards of a folder, into one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unskew.data.grouping import number_ids
 
 
 def join_logs(logs: Sequence[ClickLog]) -> ClickLog:
-    """One log of several with the same features and bias columns; a query in two of them is refused."""
+    """Join logs with the same features and bias columns; a query in two of them is an error."""
     if len(logs) == 1:
         return logs[0]
     query_ids = _join_ids([log.query_ids for log in logs])
@@ -31,7 +31,7 @@ def join_logs(logs: Sequence[ClickLog]) -> ClickLog:
     queries = [log.document_queries + start for log, start in zip(logs, first_query, strict=True)]
 
     def stacked(name: str) -> Any:
-        """A field of all logs, one below the other; None if one of them lacks it."""
+        """A field of all logs, concatenated; None if one of them lacks it."""
         parts = [part for log in logs if (part := getattr(log, name)) is not None]
         if len(parts) < len(logs):
             return None
@@ -79,7 +79,7 @@ def _check_apart(query_ids: NDArray, sizes: Sequence[int]) -> None:
         row = int(np.argmax(again))
         raise ValueError(
             f"query {query_ids[row]!r} is in log {first[numbers[row]]} and in log {log_of_row[row]}: "
-            "all lists of a query belong into one, build them again"
+            "all lists of a query must be in the same log; build them again"
         )
 
 

@@ -1,4 +1,4 @@
-"""A click log from flat arrays with one row per shown document, as LightGBM and scikit-learn take them."""
+"""A click log from flat arrays with one row per shown document, as in LightGBM and scikit-learn."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def log_from_arrays(
     *,
     graded: bool,
 ) -> ClickLog:
-    """The log of flat arrays; `ClickLog.from_arrays` says what the arguments hold."""
+    """A log from flat arrays; `ClickLog.from_arrays` documents the arguments."""
     features, names, categories = as_features(X)
     check_features(features, names, "row")
     ids, lists = _lists_of_rows(len(features), group, query)
@@ -55,7 +55,7 @@ def _feedback(
     *,
     graded: bool,
 ) -> tuple[NDArray, NDArray]:
-    """Clicks of each row, and sessions of each list, or the weight of its one session."""
+    """Clicks of each row, and the number of sessions of each list, or the weight of its single session."""
     if sessions is not None and weight is not None:
         raise ValueError("pass sessions (clicks are counts) or weight (one session per list), not both")
     values = _vector(clicks, len(lists), "clicks", "per row")
@@ -73,7 +73,7 @@ def _feedback(
 def _vector(values: ArrayLike, length: int, name: str, each: str) -> NDArray[np.float64]:
     vector = np.asarray(values, dtype=np.float64).reshape(-1)
     if len(vector) != length:
-        raise ValueError(f"{name} has {len(vector)} values, {length} are needed: one {each}")
+        raise ValueError(f"{name} has {len(vector)} values, but must have {length}: one {each}")
     return vector
 
 
@@ -94,9 +94,9 @@ def _places(position: ArrayLike, n_rows: int) -> NDArray[np.int64]:
 def _lists_of_rows(n_rows: int, group: ArrayLike | None, query: Any) -> tuple[NDArray, NDArray[np.int64]]:
     """Ids of the lists and the list of each row."""
     if n_rows == 0:
-        raise ValueError("X has no rows: nothing was shown")
+        raise ValueError("X has no rows: pass one row per shown document")
     if (group is None) == (query is None):
-        raise ValueError("pass group (rows of each list) or query (the list's id in each row), one of them")
+        raise ValueError("pass either group (number of rows per list) or query (the list id of each row)")
     if group is None:
         ids, lists = number_ids(query)
         if len(lists) != n_rows:
@@ -105,9 +105,9 @@ def _lists_of_rows(n_rows: int, group: ArrayLike | None, query: Any) -> tuple[ND
     sizes = np.asarray(group)
     if sizes.ndim != 1 or sizes.dtype.kind not in "iu":
         raise ValueError(
-            f"group must be whole numbers, the rows of each list, got {sizes.dtype} of shape {sizes.shape}"
+            f"group must hold whole numbers, the number of rows per list, got {sizes.dtype} of shape {sizes.shape}"
         )
     check_values(sizes, sizes > 0, "group", "a list has at least one row")
     if sizes.sum() != n_rows:
-        raise ValueError(f"group sizes add up to {sizes.sum()}, but there are {n_rows} rows: each row is in one list")
+        raise ValueError(f"group sizes add up to {sizes.sum()}, but X has {n_rows} rows: each row must be in one list")
     return np.arange(len(sizes)), np.repeat(np.arange(len(sizes)), sizes)

@@ -1,4 +1,4 @@
-"""A click log from a table with one row per impression: ids are numbered, showings padded, equal ones counted."""
+"""A click log from a table with one row per impression: number ids, pad showings, and count equal ones together."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class _Ids:
-    """Rows numbered by what they belong to; a document is a query and a document together."""
+    """Numbers of the query, document and showing of each row; a document is a (query, document) pair."""
 
     query_ids: NDArray
     document_ids: NDArray  # [documents]
@@ -42,10 +42,10 @@ class _Ids:
     first_row: Integers  # [documents]
     documents: Integers  # [rows]
     showings: Integers  # [rows]
-    first_of_showing: Integers  # [showings], a row of each
+    first_of_showing: Integers  # [showings], one row of each showing
 
     def one_each(self, values: NDArray, column: str) -> NDArray:
-        """Values of rows as `[showings]`; two in one showing are refused."""
+        """Values of rows as `[showings]`; two values in one showing are an error."""
         check_same(values, self.first_of_showing[self.showings], column, "all rows of a showing say the same")
         return values[self.first_of_showing]
 
@@ -62,9 +62,9 @@ def log_from_table(
     joint: bool,
     period: str | None,
 ) -> ClickLog:
-    """The log of a table; `ClickLog.from_table` says what its columns hold."""
+    """A log from a table; `ClickLog.from_table` documents its columns."""
     if sessions is not None and weight is not None:
-        raise ValueError("pass sessions (clicks are counts) or weight (one session an impression), not both")
+        raise ValueError("pass sessions (clicks are counts) or weight (one session per list), not both")
     data = as_arrow(table)
     features = _check_table(data, columns, [*events, *(name for name in (sessions, weight) if name is not None)])
     roles = columns.roles
@@ -107,13 +107,13 @@ def log_from_table(
 
 
 def _check_table(data: pa.Table, columns: ImpressionColumns, counts: Sequence[str]) -> Sequence[str]:
-    """Refuse a table without rows, or with holes where none may be; the features."""
+    """Refuse a table without rows, or with missing values in required columns; return the feature names."""
     whole = [*columns.named, *counts]
     may_lack = [*columns.context, *(name for name in (columns.seen, columns.display_probability) if name is not None)]
     check_columns(data, [name for name in whole if name not in may_lack])
     check_columns(data, may_lack, holes=True)
     if data.num_rows == 0:
-        raise ValueError("the table has no rows: nothing was shown")
+        raise ValueError("the table has no rows: pass one row per impression")
     features = columns.features
     if features is None:
         features = [name for name in data.column_names if name not in whole and is_numeric(data, name)]
@@ -148,7 +148,7 @@ class _Versions(NamedTuple):
 
 
 def _versions(data: pa.Table, names: Sequence[str], ids: _Ids) -> _Versions:
-    """Features of each version once, one column in memory at a time but for those that change."""
+    """Features of each version once; one column at a time in memory, except for columns that change."""
     features, categories = feature_matrix(data, names, ids.first_row)
     changing = []
     for number, name in enumerate(names):
@@ -164,7 +164,7 @@ def _versions(data: pa.Table, names: Sequence[str], ids: _Ids) -> _Versions:
 def _context(
     data: pa.Table, names: Sequence[str], ids: _Ids
 ) -> tuple[NDArray[np.float32] | None, dict[str, tuple[str, ...]]]:
-    """Features of each showing."""
+    """Context features of each showing."""
     if not names:
         return None, {}
     for name in names:
@@ -180,7 +180,7 @@ def _counts(data: pa.Table, name: str) -> NDArray:
 
 
 def _looks(data: pa.Table, name: str | None, sessions: str | None) -> NDArray | None:
-    """Whether each document was looked at; NaN where that was not recorded."""
+    """Whether each document was examined; NaN if not recorded."""
     if name is None:
         return None
     values = numbers(data, name)
@@ -191,7 +191,7 @@ def _looks(data: pa.Table, name: str | None, sessions: str | None) -> NDArray | 
 def _feedback(
     data: pa.Table, ids: _Ids, click: str, sessions: str | None, weight: str | None, *, graded: bool
 ) -> tuple[NDArray, NDArray]:
-    """Clicks of each row, and sessions of each showing, or the weight of its one session."""
+    """Clicks of each row, and the number of sessions of each showing, or the weight of its single session."""
     values = numbers(data, click)
     check_values(values, np.isfinite(values) & (values >= 0), click, "clicks are counted from 0")
     shown = np.ones(len(values))
@@ -216,7 +216,7 @@ def _interventions(data: pa.Table, ids: _Ids, name: str | None) -> BiasColumn | 
         return None
     values, levels = levels_or_numbers(data, name)
     if levels is None:
-        raise ValueError(f"column '{name}' holds fractions: it must name the intervention, or say {NO_INTERVENTION}")
+        raise ValueError(f"column '{name}' holds fractions: write the name of the intervention, or {NO_INTERVENTION}")
     names = (NO_INTERVENTION, *(level for level in levels if level != NO_INTERVENTION))
     renumber = np.array([names.index(level) for level in levels])
     return BiasColumn(ids.one_each(renumber[values], name), names)
@@ -231,7 +231,7 @@ def _scores(data: pa.Table, name: str | None) -> NDArray | None:
 
 
 def _probabilities(data: pa.Table, name: str | None) -> NDArray | None:
-    """Of each shown document, to stand where it was; NaN where that was not recorded."""
+    """The probability of each shown document to be shown at its position; NaN if not recorded."""
     if name is None:
         return None
     chances = numbers(data, name)

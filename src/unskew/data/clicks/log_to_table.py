@@ -58,7 +58,7 @@ def log_to_table(log: ClickLog, *, features: bool = False) -> pa.Table:
 
 
 def _feature(log: ClickLog, name: str, values: NDArray) -> pa.Array:
-    """Numbers, or names of categories; null where a category is missing."""
+    """Numbers, or names of categories; null if a category is missing."""
     if name not in log.categories:
         return pa.array(values)
     missing = np.isnan(values)
@@ -67,7 +67,7 @@ def _feature(log: ClickLog, name: str, values: NDArray) -> pa.Array:
 
 
 def _named(codes: NDArray, names: NDArray) -> pa.Array:
-    """Numbers as they are, text as categories: a name is stored once."""
+    """Numbers unchanged, text as categories, so that each name is stored once."""
     if names.dtype.kind in "iu":
         return pa.array(names[codes])
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(names, pa.large_string()))
@@ -76,5 +76,5 @@ def _named(codes: NDArray, names: NDArray) -> pa.Array:
 def _add(columns: dict[str, pa.Array], more: dict[str, pa.Array], what: str) -> None:
     taken = sorted(columns.keys() & more.keys())
     if taken:
-        raise ValueError(f"{what} '{taken[0]}' is also the name of another column of the table: rename it in the log")
+        raise ValueError(f"the table already has another column '{taken[0]}': rename the {what} in the log")
     columns.update(more)

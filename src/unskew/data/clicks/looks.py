@@ -1,10 +1,11 @@
-r"""The record of looks: what a log can tell of its faults.
+r"""Recorded examination: estimate the errors of the record from the log.
 
-A look that is recorded with probability $1 - m$, and with probability $f$ where there was none, gives the record
-$q_k(x) = f + (1 - m - f)\,o_k(x)$. Misses only rescale. False alarms can be told from clicks where documents moved:
-with click rates $c_k(x) = r(x)\,o_k(x)$ of one document at two positions, $c_k q_j - c_j q_k = f\,(c_k - c_j)$. Click
-rate and record of each product come from other sessions, so that both sides, added up over documents, are unbiased.
-No rate can be above the record of the position that is looked at least; a larger one says that clicks are no product.
+If examination is recorded with probability $1 - m$, and its absence is recorded as examination with probability $f$,
+the record is $q_k(x) = f + (1 - m - f)\,o_k(x)$. Misses only rescale it. Clicks identify the false alarms if documents
+moved: with click rates $c_k(x) = r(x)\,o_k(x)$ of one document at two positions, $c_k q_j - c_j q_k = f\,(c_k - c_j)$.
+The click rate and the record in each product come from different sessions, so that both sides, summed over documents,
+are unbiased. The rate of false alarms cannot exceed the record of the least examined position; a larger estimate means
+that clicks are not a product of relevance and examination.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ REMEDY = "pass the rate as false_alarms, 0 for a clean record, or shuffle a smal
 class FalseAlarms:
     """The rate of false alarms of a record of examination."""
 
-    rate: float  # not cut at 0: chance may put it below
+    rate: float  # not clipped at 0: an estimate may be below by chance
     error: float  # standard error, over queries
-    n_moved: int  # documents that the estimate rests on
+    n_moved: int  # documents behind the estimate
 
 
 def recorded(log: ClickLog) -> tuple[NDArray, NDArray]:
-    """Looks `[lists, docs]` and sessions in which they were recorded `[lists]`; a log without them is refused."""
+    """Recorded examination `[lists, docs]`, and sessions that recorded it `[lists]`; an error if there is no record."""
     if log.seen is None or log.seen_sessions is None or not log.seen_sessions.any():
         raise ValueError(NO_RECORD)
     return log.seen, log.seen_sessions
 
 
 def look_rates(log: ClickLog) -> NDArray[np.float64]:
-    """Share of the recorded sessions in which each position was looked at; NaN where nothing was recorded."""
+    """Share of the recorded sessions in which each position was examined; NaN if nothing was recorded."""
     seen, sessions = recorded(log)
     places = log.positions[log.mask]
     shown = np.bincount(places, weights=np.broadcast_to(sessions[:, None], log.mask.shape)[log.mask])
@@ -51,13 +52,13 @@ def look_rates(log: ClickLog) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Counts of each version at each position where looks were recorded, version by version from the top down."""
+    """Counts of each version at each position with recorded examination, version by version from the top down."""
 
     versions: NDArray[np.int64]
     positions: NDArray[np.int64]
     shown: NDArray[np.float64]  # sessions
-    recorded: NDArray[np.float64]  # sessions in which looks were recorded
-    clicks: NDArray[np.float64]  # of all sessions
+    recorded: NDArray[np.float64]  # sessions that recorded examination
+    clicks: NDArray[np.float64]  # in all sessions
     looks: NDArray[np.float64]
 
     def select(self, chosen: NDArray[np.bool_]) -> Cells:
@@ -65,7 +66,7 @@ class Cells:
 
 
 def cells_of(log: ClickLog) -> Cells:
-    """Clicks and looks by document and position."""
+    """Clicks and recorded examination by document and position."""
     seen, sessions = recorded(log)
     n_positions = max(log.n_positions, 1)
     chosen = log.mask & (sessions > 0)[:, None]
@@ -99,22 +100,23 @@ def false_alarms(log: ClickLog) -> FalseAlarms:
     left, right = (np.bincount(queries, weights=values).astype(np.float64) for values in (left, right))
     n_moved = int((n_places > 1).sum())
     if not n_moved:
-        raise ValueError(f"no document was shown at two positions, so that false alarms cannot be told: {REMEDY}")
+        raise ValueError(f"no document was shown at two positions, so false alarms cannot be estimated: {REMEDY}")
     if abs(right.sum()) <= CERTAIN * np.sqrt((right**2).sum()):
         raise ValueError(f"clicks on documents that moved hardly differ between positions: {REMEDY}")
     rate = float(left.sum() / right.sum())
     error = float(np.sqrt(((left - rate * right) ** 2).sum()) / abs(right.sum()))
-    least = float(np.nanmin(look_rates(log)))  # what was not looked at is recorded at that rate at most
+    least = float(np.nanmin(look_rates(log)))  # an upper bound of the rate of false alarms
     if rate - CERTAIN * error > least:
         raise ValueError(
-            f"false alarms come out at {rate:.2f} ± {error:.2f}, but one position was recorded in {least:.2f} of the "
-            f"sessions only: clicks are no product of relevance and looks here, so they cannot tell: {REMEDY}"
+            f"the estimated rate of false alarms is {rate:.2f} ± {error:.2f}, but one position was recorded as "
+            f"examined in only {least:.2f} of the sessions: clicks are not a product of relevance and examination "
+            f"here, so they do not identify false alarms: {REMEDY}"
         )
     return FalseAlarms(rate, error, n_moved)
 
 
 def _above(values: NDArray[np.float64], document: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Sum over the higher positions of the same document; cells come document by document, from the top down."""
+    """Sum over the higher positions of the same document; cells are ordered by document, from the top down."""
     before = np.cumsum(values) - values
     first = np.searchsorted(document, document)
     return before - before[first]

@@ -13,13 +13,13 @@ from unskew.data.clicks.impressions import BiasColumn
 
 
 class LogSchema:
-    """Features, bias columns and kind of a log; names of levels grow as shards bring new ones."""
+    """Features, bias columns and kind of a log; new shards may add names of levels."""
 
     ENTRIES: ClassVar = (
         *("features", "categories", "context", "bias", "interventions", "events"),
         *("policy_scores", "first_shown", "periods", "seen", "joint", "graded"),
     )
-    OPTIONAL: ClassVar = ("grades", "shuffled", "display_probabilities")  # which earlier logs lack
+    OPTIONAL: ClassVar = ("grades", "shuffled", "display_probabilities")  # missing in logs of earlier releases
 
     def __init__(self, log: ClickLog):
         self._fixed = _fixed(log)
@@ -27,11 +27,11 @@ class LogSchema:
         self._interventions = None if log.interventions is None else _names(log.interventions)
 
     def admit(self, log: ClickLog, number: int) -> ClickLog:
-        """The log with levels numbered as in the shards before it; one that does not fit is refused."""
+        """The log with levels numbered as in earlier shards; a log with another schema is refused."""
         for name, value in _fixed(log).items():
             if value != self._fixed[name]:
                 raise ValueError(
-                    f"shard {number}: {name} is {value}, but {self._fixed[name]} in shard 0: build it alike"
+                    f"shard {number}: {name} is {value}, but {self._fixed[name]} in shard 0: build all shards alike"
                 )
         interventions = log.interventions
         if interventions is not None:
@@ -70,7 +70,7 @@ def _names(column: BiasColumn) -> list[str] | None:
 
 
 def _renumber(column: BiasColumn, known: list[str] | None) -> BiasColumn:
-    """The column with the numbers of the known levels; new ones are added to them."""
+    """The column with the numbers of the known levels; new levels are added."""
     if known is None or column.levels is None or _starts_with(known, column.levels):
         return column
     known.extend(level for level in column.levels if level not in known)

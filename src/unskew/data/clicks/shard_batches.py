@@ -1,8 +1,8 @@
 """Batches of a log larger than memory, read shard by shard.
 
-Shards are dealt to lanes. A global batch has rows of one shard of every lane, as many as the lane's share of the log;
-shards of a lane come in a new order every epoch. So a batch is a function of seed, step and the number of lanes, and
-processes that train together share the lanes: each reads only the shards of its own.
+Shards are assigned to lanes. A global batch takes rows from one shard of every lane, in proportion to the lane's share
+of the log; the shards of a lane are reordered every epoch. So a batch is a function of seed, step and number of lanes.
+Processes that train together share the lanes: each reads only the shards of its own lanes.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from unskew.processes import WHOLE, Share
 
 
 class ShardBatches:
-    """Batches of a log on disk, in the memory of two shards per lane: one in use, the next being read.
+    """Batches of a log on disk, with two shards per lane in memory: one in use, the next being read.
 
     Args:
-        lanes: shards that a batch has rows of; at most as many as there are shards.
-        prepare: applied to every shard that is read, e.g. a transform of its features; it must keep the lists.
+        lanes: number of shards that a batch takes rows from; at most the number of shards.
+        prepare: applied to every shard after reading, e.g. a transform of its features; it must keep the lists.
         together: rows of a query that stay together in a batch.
     """
 
@@ -61,7 +61,7 @@ class ShardBatches:
         dealt = _deal(self._filled, self._n_rows, min(lanes, len(self._filled), batch_size))
         sizes = _sizes(batch_size, [sum(self._n_rows[shard] for shard in shards) for shards in dealt])
         n_shards = len(self._n_rows)
-        streams = [0, *range(n_shards + 1, n_shards + len(dealt))]  # those between are of the shards
+        streams = [0, *range(n_shards + 1, n_shards + len(dealt))]  # the numbers between belong to the shards
         self._lanes = [
             _Lane({shard: self._n_rows[shard] for shard in shards}, size, seed, stream, self._read)
             for shards, size, stream in zip(dealt, sizes, streams, strict=True)
@@ -81,11 +81,11 @@ class ShardBatches:
         return parts[0] if len(parts) == 1 else join_lists(parts)
 
     def logs(self) -> Iterator[ClickLog]:
-        """The prepared log of every shard, in their order."""
+        """The prepared log of every shard, in order."""
         return (batches.log for batches in self._each())
 
     def changed(self, change: Callable[[ClickLog], ClickLog]) -> ShardBatches:
-        """The same batches of prepared logs that are changed once more; every list stays."""
+        """The same batches with a further change to the prepared logs, which must keep every list."""
         return ShardBatches(self.folder, **self._made_with, prepare=lambda log: change(self.prepare(log)))
 
     def all(self, batch_size: int = 1024) -> Iterator[ClickedLists]:
@@ -95,7 +95,7 @@ class ShardBatches:
 
     def _each(self) -> Iterator[ClickBatches]:
         for lane in self._lanes:
-            lane.reader.clear()  # room for two others
+            lane.reader.clear()  # makes room for two other shards
         reader = _Reader(self._read)
         for number, following in zip(self._filled, [*self._filled[1:], None], strict=True):
             batches = reader.load(number)
@@ -108,14 +108,14 @@ class ShardBatches:
         batches = ClickBatches(log, batch_size, detail=self.detail, stream=1 + shard, **self._batching)
         if batches.order.n_rows != self._n_rows[shard]:
             raise ValueError(
-                f"shard {shard} has {self._n_rows[shard]} rows, {batches.order.n_rows} after prepare: "
+                f"shard {shard} has {self._n_rows[shard]} rows, but {batches.order.n_rows} after prepare: "
                 "it must keep every list"
             )
         return batches
 
 
 def lanes_of(share: Share, n_lanes: int) -> list[tuple[int, Share]]:
-    """The lanes of a process, and its share of each: whole lanes, or with more processes than lanes a part of one."""
+    """The lanes of a process and its share of each: whole lanes, or with more processes than lanes a part of one."""
     if share.of <= n_lanes:
         return [(lane, WHOLE) for lane in range(share.number, n_lanes, share.of)]
     lane = share.number % n_lanes
@@ -187,7 +187,7 @@ class _Reader:
 
 
 def _deal(shards: Sequence[int], n_rows: Sequence[int], n_lanes: int) -> list[list[int]]:
-    """Shards of each lane, in their order; the largest first to the lane that has the fewest rows."""
+    """Shards of each lane, in order; the largest shards go first, each to the lane with the fewest rows."""
     dealt: list[list[int]] = [[] for _ in range(n_lanes)]
     filled = [0] * n_lanes
     for shard in sorted(shards, key=lambda shard: (-n_rows[shard], shard)):
@@ -198,6 +198,6 @@ def _deal(shards: Sequence[int], n_rows: Sequence[int], n_lanes: int) -> list[li
 
 
 def _sizes(batch_size: int, n_rows: Sequence[int]) -> list[int]:
-    """Rows of a batch from each lane, at least one, in proportion to its rows: all then end their epochs together."""
+    """Rows per batch from each lane, at least one, in proportion to its rows, so that all end an epoch together."""
     ends = np.cumsum([0, *n_rows]) / sum(n_rows) * batch_size
     return [max(1, int(size)) for size in np.diff(np.round(ends))]

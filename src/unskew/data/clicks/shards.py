@@ -22,12 +22,12 @@ COUNTS = ("versions", "documents", "lists", "patterns", "sessions", "clicks", "p
 
 
 def write_shard(log: ClickLog, stem: Path) -> dict[str, Any]:
-    """Write a shard; gives its counts, and the digests of its files."""
+    """Write a shard, and return its counts and the digests of its files."""
     tables = {"versions": _versions_table(log), "lists": _lists_table(log)}
     if log.patterns is not None:
         tables["patterns"] = _patterns_table(log, log.patterns)
     for name, columns in tables.items():
-        # A dictionary of float values costs time and saves nothing; one of query ids, repeated row by row, does.
+        # Dictionary encoding costs time and saves nothing for floats, but pays for query ids, which repeat.
         pq.write_table(pa.table(columns), shard_file(stem, name), compression="zstd", use_dictionary=["query"])
     return log_counts(log) | {"digests": {name: file_digest(shard_file(stem, name)) for name in tables}}
 
@@ -46,7 +46,7 @@ def log_counts(log: ClickLog) -> dict[str, Any]:
 
 
 def read_shard(stem: Path, about: Mapping[str, Any], counts: Mapping[str, Any], *, verify: bool = True) -> ClickLog:
-    """The log of a shard, with what `log.json` says of all shards and of this one."""
+    """The log of a shard; `about` and `counts` are the entries of `log.json` for all shards and for this one."""
     tables = {name: _read(stem, name, counts, verify=verify) for name in counts["digests"]}
     try:
         log = _log(tables["versions"], tables["lists"], tables.get("patterns"), about)
@@ -55,8 +55,8 @@ def read_shard(stem: Path, about: Mapping[str, Any], counts: Mapping[str, Any], 
     for name, found in log_counts(log).items():
         if counts.get(name) != found:
             raise ValueError(
-                f"{stem}.*.parquet have {found} {name}, log.json says {counts.get(name)}: files of two logs are mixed, "
-                "write the log again"
+                f"{stem}.*.parquet have {found} {name}, but log.json says {counts.get(name)}: files of two logs are "
+                "mixed; write the log again"
             )
     return log
 
@@ -69,18 +69,18 @@ def _read(stem: Path, name: str, counts: Mapping[str, Any], *, verify: bool) -> 
     path = shard_file(stem, name)
     try:
         if verify and file_digest(path) != counts["digests"][name]:
-            raise ValueError("its content is not what was written, by its SHA-256 digest in log.json")
+            raise ValueError("its content does not match the SHA-256 digest in log.json")
         return pq.read_table(path)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise ValueError(
-            f"{path} cannot be read ({error}): the log is incomplete or damaged, write it again"
+            f"{path} cannot be read ({error}): the log is incomplete or damaged; write it again"
         ) from error
 
 
 def _versions_table(log: ClickLog) -> dict[str, pa.Array]:
     features = pa.nulls(len(log.features))
     if log.n_features:
-        values = pa.field("element", pa.float32(), nullable=False)  # read in three quarters of the time
+        values = pa.field("element", pa.float32(), nullable=False)  # reading is a quarter faster
         flat = pa.array(np.ascontiguousarray(log.features, dtype=np.float32).reshape(-1))
         features = pa.FixedSizeListArray.from_arrays(flat, type=pa.list_(values, log.n_features))
     columns = {

@@ -1,4 +1,4 @@
-"""Interventions that show documents in random order, whatever a log calls them, and how far down they reach."""
+"""Interventions that show documents in random order, under any name, and how many positions they shuffle."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from unskew.data.checks import LAST_POSITION
 from unskew.data.clicks.click_log import ClickLog
 
-WORDS = ("shuffle", "random")  # in names of interventions that nobody explained
+WORDS = ("shuffle", "random")  # in names of interventions that were not declared with --shuffled
 TOP = re.compile(r"top[ _-]?(\d+)")
 WHOLE_LIST = LAST_POSITION + 1
 
 
 def parse_shuffled(names: Sequence[str]) -> dict[str, int]:
-    """How many of the top positions each intervention shuffles, of `NAME` or `NAME=TOP`.
+    """How many of the top positions each intervention shuffles, from `NAME` or `NAME=TOP`.
 
     >>> parse_shuffled(["shuffle_top10", "mix=5", "explore"])
     {'shuffle_top10': 10, 'mix': 5, 'explore': 32767}
@@ -26,7 +26,7 @@ def parse_shuffled(names: Sequence[str]) -> dict[str, int]:
     for entry in names:
         name, _, top = entry.rpartition("=") if "=" in entry else (entry, "", "")
         if not name or (top and (not top.isdecimal() or int(top) < 2)):
-            raise ValueError(f"'{entry}' names no shuffled lists: write NAME, or NAME=10 if the top 10 are shuffled")
+            raise ValueError(f"'{entry}' is not an intervention: write NAME, or NAME=10 if the top 10 are shuffled")
         found[name] = int(top) if top else _reach(name)
     return found
 
@@ -35,8 +35,8 @@ def shuffled_positions(log: ClickLog, intervention: str | None = None) -> NDArra
     """How many of the top positions of each list were shuffled, `[lists]`; 0: none.
 
     Args:
-        intervention: what the log calls the sessions in question; None: what it was told when it was made
-            (`--shuffled`), or else every name with "shuffle" or "random" in it.
+        intervention: name of the intervention in the log; None: those declared at ingestion (`--shuffled`), otherwise
+            every name that contains "shuffle" or "random".
     """
     levels = () if log.interventions is None else log.interventions.levels or ()
     if intervention is not None:

@@ -1,7 +1,7 @@
-"""ClickSource: an object that gives the lists of a step, where clicks are not a fixed log.
+"""ClickSource: an object that generates the lists of each step, for clicks that are not a fixed log.
 
-`unskew.fit` takes one in place of a log. What a step gives must depend on the step (and on what the source itself was
-made with) alone: then a run that was cut off goes on as if it had not been.
+`unskew.fit` takes one in place of a log. The lists of a step may depend only on the step and on the arguments of the
+source: then an interrupted run resumes exactly.
 
 >>> class Shuffled(ClickSource):
 ...     def __init__(self, log: ClickLog):
@@ -25,29 +25,29 @@ from unskew.processes import WHOLE, Share
 
 
 class ClickSource(ABC):
-    """Gives the lists of a step.
+    """Generates the lists of each step.
 
-    `fit` takes one in place of a log; `FreshClicks` is the one of the simulation.
+    `fit` takes one in place of a log; `FreshClicks` draws simulated clicks.
 
     >>> from unskew import FreshClicks
     >>> issubclass(FreshClicks, ClickSource)
     True
     """
 
-    documents: ClickLog  # all that may be shown: features, positions and bias columns are read off; clicks are not
-    digest: str  # names what it gives: a run goes on only with a source of the same digest
+    documents: ClickLog  # all that may be shown, with features, positions and bias columns; clicks are ignored
+    digest: str  # identifies the source: a run resumes only with a source of the same digest
 
     @abstractmethod
     def lists(self, step: int, n_sessions: int) -> ClickLog:
-        """The log of this step, of about so many sessions; the same for the same step."""
+        """The log of this step, with about `n_sessions` sessions; the same for the same step."""
 
 
 class SourceBatches:
-    """Batches of a source: every step has lists of its own.
+    """Batches of a source: every step has its own lists.
 
     Args:
-        batch_size: sessions in a batch.
-        prepare: applied to what every step gives, e.g. a transform of its features.
+        batch_size: number of sessions in a batch.
+        prepare: applied to the log of every step, e.g. a transform of its features.
     """
 
     def __init__(

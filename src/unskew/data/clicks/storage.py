@@ -1,13 +1,13 @@
 """Click logs on disk: a folder of parquet shards with a versioned schema.
 
     LOG/log.json                       format, version, names, and the counts and digests of each shard
-    LOG/shard-00000.versions.parquet   a row for each version of a document: query, document, features
-    LOG/shard-00000.lists.parquet      a row for each list: versions, positions, clicks, sessions and what else it has
-    LOG/shard-00000.patterns.parquet   a row for each click pattern; only in a joint log
+    LOG/shard-00000.versions.parquet   one row per version of a document: query, document, features
+    LOG/shard-00000.lists.parquet      one row per list: versions, positions, clicks, sessions and optional columns
+    LOG/shard-00000.patterns.parquet   one row per click pattern; only in a joint log
 
-`docs/click_log.md` has every column. A query is in one shard only, so every shard is a log by itself and a log
-larger than memory is read shard by shard; what asks for the whole log gets its features from a file, if they are
-large (`data.mapped`). A folder appears whole or not at all.
+`docs/click_log.md` documents every column. A query is in one shard only, so every shard is a log by itself, and a log
+larger than memory can be read shard by shard. If a whole log has large features, they are mapped from a file
+(`data.mapped`). Folders are written atomically.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from unskew.display import OnScreen, Screen
 FORMAT = "unskew-click-log"
 VERSION = 2
 ABOUT = "log.json"
-MAPPED_BEYOND = 2**30  # bytes of features that a whole log keeps in memory
+MAPPED_BEYOND = 2**30  # bytes; larger features of a whole log are mapped from a file
 
 
 def write_log(log: ClickLog, folder: str | Path, *, n_shards: int = 1, overwrite: bool = False) -> Path:
-    """Write a log into a new folder, atomically; queries are dealt to shards in their order.
+    """Write a log to a new folder, atomically; queries are distributed over the shards in order.
 
     `read_log` and `open_log` read it.
 
@@ -50,7 +50,7 @@ def write_log(log: ClickLog, folder: str | Path, *, n_shards: int = 1, overwrite
     'log'
     """
     if n_shards < 1:
-        raise ValueError(f"n_shards is {n_shards}: at least one is needed")
+        raise ValueError(f"n_shards must be at least 1, got {n_shards}")
     n_queries = len(log.query_ids)
     n_shards = min(n_shards, max(n_queries, 1))
     shard_of_query = np.arange(n_queries) * n_shards // max(n_queries, 1)
@@ -65,10 +65,10 @@ def write_shards(
     overwrite: bool = False,
     notes: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write logs that share no query as the shards of one log, each as it comes: one is in memory at a time.
+    """Write logs that share no query as the shards of one log, one at a time in memory.
 
-    All have the same features, bias columns and kind of feedback; a later shard may bring new levels. Notes are kept
-    in `log.json` as they are when the last shard has come.
+    All must have the same features, bias columns and kind of feedback; a later shard may add levels. `notes` is read
+    after the last shard and stored in `log.json`.
     """
     target = Path(folder)
     with new_folder(target, ABOUT, overwrite=overwrite) as scratch:
@@ -86,7 +86,7 @@ def write_shards(
 def write_about(
     folder: Path, schema: Mapping[str, Any], shards: Sequence[Mapping[str, Any]], notes: Mapping[str, Any] | None
 ) -> None:
-    """Write `log.json`, which makes a log of shards that stand there: what they have in common, and their counts."""
+    """Write `log.json`, which turns written shards into a log: their common schema and their counts."""
     about = {"format": FORMAT, "version": VERSION, **schema, "shards": shards}
     about |= {} if notes is None else {"notes": dict(notes)}
     about = json.loads(json.dumps(about))
@@ -152,7 +152,7 @@ class LogFolder(OnScreen):
         return json_digest({name: value for name, value in self.about.items() if name not in ("notes", "digest")})
 
     def shard(self, number: int) -> ClickLog:
-        """The log of a shard; its files are compared with their digests when they are read for the first time."""
+        """The log of a shard; its files are checked against their digests on first reading."""
         verify = number not in self._verified
         counts = self.about["shards"][number]
         with self._files(number) as stem:
@@ -162,7 +162,7 @@ class LogFolder(OnScreen):
 
     @contextmanager
     def _files(self, number: int) -> Iterator[Path]:
-        """The files of a shard; those on object storage are here while they are read."""
+        """The files of a shard; files on object storage are downloaded while they are read."""
         place = remote(self.path)
         if place is None:
             yield self.path / shard_name(number)
@@ -174,7 +174,7 @@ class LogFolder(OnScreen):
             yield stem
 
     def shards(self, order: Sequence[int] | None = None) -> Iterator[ClickLog]:
-        """Logs of the shards, the next one read while this one is in use: two are in memory at most."""
+        """Logs of the shards; the next is read while one is in use, so at most two are in memory."""
         numbers = list(range(self.n_shards)) if order is None else list(order)
         with ThreadPoolExecutor(1) as reader:
             upcoming: Future[ClickLog] | None = None
@@ -198,11 +198,11 @@ def open_log(folder: str | Path) -> LogFolder:
     about_path = path / ABOUT
     restore(path)
     if is_public_log(str(folder)) and not path.exists():
-        raise ValueError(f"{folder} is a public log, which is read as a whole: leave out --stream, or use read_log")
+        raise ValueError(f"{folder} is a public log, which is always read whole: leave out --stream, or use read_log")
     place = remote(path)
     if not (about_path.is_file() if place is None else place.exists(ABOUT)):
         raise FileNotFoundError(
-            f"{path} is not a click log: log.json is missing in it (make one with unskew ingest, or unskew simulate)"
+            f"{path} is not a click log: it has no log.json. Make a log with unskew ingest, or unskew simulate"
         )
     try:
         about = json.loads(about_path.read_text(encoding="utf-8") if place is None else place.read(ABOUT))
@@ -210,14 +210,14 @@ def open_log(folder: str | Path) -> LogFolder:
         raise ValueError(f"{about_path} is damaged ({error}): write the log again") from error
     found = about.get("format") if isinstance(about, dict) else None
     if found != FORMAT:
-        raise ValueError(f"{about_path}: format is {found!r}, {FORMAT!r} is needed")
+        raise ValueError(f"{about_path}: the format is {found!r}, not {FORMAT!r}: pass the folder of a click log")
     if about.get("version") != VERSION:
         raise ValueError(
-            f"{path}: version {about.get('version')} of the format, this release reads version {VERSION}: make the log "
-            "again from its source with unskew ingest (or unskew simulate)"
+            f"{path} has version {about.get('version')} of the format, but this release reads version {VERSION}: make "
+            "the log again from its source with unskew ingest (or unskew simulate)"
         )
     if about.get("digest") != json_digest({name: value for name, value in about.items() if name != "digest"}):
-        raise ValueError(f"{about_path} is damaged, or was changed by hand (by its own digest): write the log again")
+        raise ValueError(f"{about_path} does not match its digest: it is damaged or was edited; write the log again")
     missing = [name for name in (*LogSchema.ENTRIES, "shards") if name not in about]
     if missing or not about["shards"]:
         raise ValueError(f"{about_path} is damaged ('{(missing or ['shards'])[0]}' is missing): write the log again")
@@ -227,7 +227,7 @@ def open_log(folder: str | Path) -> LogFolder:
 
 
 def _check_entries(about_path: Path, about: Mapping[str, Any]) -> None:
-    """Refuse entries that are not what they must be: a number or a list of features, lists and tables of names."""
+    """Refuse entries of the wrong type: numbers, lists and tables of names."""
     kinds: dict[str, Any] = {"features": int | list, "context": list, "events": list, "bias": dict, "categories": dict}
     for name, kind in kinds.items():
         if not isinstance(about[name], kind) or isinstance(about[name], bool):
@@ -235,18 +235,18 @@ def _check_entries(about_path: Path, about: Mapping[str, Any]) -> None:
 
 
 def _check_shards(about_path: Path, shards: Any) -> None:
-    """Refuse shards of which anything but counts and digests is said."""
+    """Refuse entries of shards other than counts and digests."""
     rows = shards if isinstance(shards, list) else [shards]
     for number, shard in enumerate(rows):
         counts = [shard.get(name) for name in COUNTS] if isinstance(shard, dict) else [None]
         digests = shard.get("digests") if isinstance(shard, dict) else None
         are_counts = all(isinstance(count, int | float) and count >= 0 for count in counts)
         if not (are_counts and isinstance(digests, dict) and {"versions", "lists"} <= set(digests) <= set(TABLES)):
-            raise ValueError(f"{about_path} is damaged (what it says of shard {number}): write the log again")
+            raise ValueError(f"{about_path} is damaged (the entry of shard {number}): write the log again")
 
 
 def read_log(folder: str | Path) -> ClickLog:
-    """A whole log in memory: of a folder, or a public log of ids by its name (`naver-clara2`, `naver-clara2@train`).
+    """Read a whole log into memory: from a folder, or a public log by its name (`naver-clara2`, `naver-clara2@train`).
 
     Use `open_log` for a log that does not fit into memory.
 
@@ -261,7 +261,7 @@ def read_log(folder: str | Path) -> ClickLog:
 
 
 def whole_log(folder: LogFolder, mapped_beyond: int = MAPPED_BEYOND) -> ClickLog:
-    """All shards as one log; features of more than so many bytes are in a file instead of memory."""
+    """All shards as one log; features of more than `mapped_beyond` bytes are mapped from a file."""
     n_versions, n_features = sum(folder.counts("versions")), folder.n_features
     if n_versions * n_features * 4 <= mapped_beyond:
         return _joined(folder, list(folder.shards()))
@@ -277,7 +277,7 @@ def whole_log(folder: LogFolder, mapped_beyond: int = MAPPED_BEYOND) -> ClickLog
 
 
 def all_lists(folder: LogFolder) -> ClickLog:
-    """All lists of a log as one, without the features of their documents: all that counts and curves need."""
+    """All lists of a log as one log without document features, which is enough for counts and curves."""
     return _joined(folder, [_without_features(shard) for shard in folder.shards()])
 
 
@@ -295,7 +295,7 @@ def _joined(folder: LogFolder, shards: Sequence[ClickLog]) -> ClickLog:
 
 
 def is_log(place: str | Path) -> bool:
-    """Whether this is a folder that holds a log, or the name of a public log."""
+    """Whether this is the folder of a log, or the name of a public log."""
     there = remote(place)
     if there is not None:
         return there.exists(ABOUT)

@@ -1,7 +1,7 @@
-"""Vocabulary: numbers for the ids of a log, for models that learn something of every single document.
+"""Vocabulary: numbers for the ids of a log, for models that learn parameters of single documents.
 
-A document is a query and a url together. Each has three numbers, from the particular to the general: its own, its url's
-(the same result of other queries) and its query's. 0 means unknown: a model falls back to the more general ones.
+A document is a (query, URL) pair. Each has three numbers, from the specific to the general: its own, that of its URL
+(the same result for other queries) and that of its query. 0 means unknown: a model falls back to the more general ones.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Vocabulary:
         return cls(as_array(table["query"]), as_array(table["document"]))
 
     def to_table(self) -> pa.Table:
-        """A row for each document: its query and its url."""
+        """One row per document: its query and its URL."""
         return pa.table({"query": self.queries, "document": self.urls})
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """The numbers of known documents, urls and queries."""
+        """The numbers of known documents, URLs and queries."""
         return len(self.queries), len(self._known_urls), len(self._known_queries)
 
     def numbers(self, queries: ArrayLike, urls: ArrayLike) -> NDArray[np.int64]:
@@ -87,6 +87,6 @@ class Vocabulary:
 
 
 def _index(values: ArrayLike, known: pa.Array) -> NDArray[np.int64]:
-    """Numbers from 1; 0 for what is not known."""
+    """Numbers from 1; 0 for unknown values."""
     found = pc.index_in(as_text(as_array(values)), known)
     return pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64) + 1

@@ -1,4 +1,4 @@
-"""Windows: the part of a log that was shown between two days, and old clicks that count less."""
+"""Windows: the part of a log that was shown between two days, and lower weights for old clicks."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ L = TypeVar("L", ClickLog, LogFolder, ClickLog | LogFolder)
 
 @dataclass(frozen=True)
 class Window:
-    """A part of a log by time, and how much its lists count."""
+    """A part of a log by time, and the weights of its lists."""
 
     since: int | None  # microseconds since 1970
     until: int | None
     half_life: float | None = None  # days
-    latest: int = 0  # the last time, whose lists count in full
+    latest: int = 0  # the latest time, whose lists have full weight
 
     def __call__(self, log: ClickLog) -> ClickLog:
         cut = log.between(self.since, self.until)
@@ -38,7 +38,7 @@ class Window:
 
 @dataclass(frozen=True)
 class WindowOfFolder(LogFolder):
-    """A log on disk of which a window is read, shard by shard; its counts are those of the window."""
+    """A window of a log on disk, read shard by shard; its counts are those of the window."""
 
     source: LogFolder = field(kw_only=True)
     cut: Window = field(kw_only=True)
@@ -48,17 +48,17 @@ class WindowOfFolder(LogFolder):
 
 
 def window(log: L, since: str | None = None, until: str | None = None, half_life: float | None = None) -> L:
-    """The lists shown from one day (or time) to before another; with a half-life, older lists count less.
+    """The lists shown from one day (or time) to before another; with a half-life, older lists have lower weights.
 
-    An opened folder is read twice, shard by shard, to count what is in the window, and then gives that part of itself.
+    A log from `open_log` is read once more, shard by shard, to count the lists in the window.
 
     Args:
-        since: a day or time such as 2026-11-17 or 2026-11-17T12:00, UTC unless it names a zone.
-        until: the same; what was shown from then on is left out.
-        half_life: days after which a list counts half as much as one of the latest day.
+        since: a day or time such as 2026-11-17 or 2026-11-17T12:00, in UTC unless it has a time zone.
+        until: the same; lists shown from then on are left out.
+        half_life: days after which a list has half the weight of one of the latest day.
     """
     if half_life is not None and not (np.isfinite(half_life) and half_life > 0):
-        raise ValueError(f"half_life is {half_life}: give a number of days above 0")
+        raise ValueError(f"half_life must be a number of days above 0, got {half_life}")
     if since is None and until is None and half_life is None:
         return log
     shards = [log] if isinstance(log, ClickLog) else log.shards()
@@ -71,7 +71,7 @@ def window(log: L, since: str | None = None, until: str | None = None, half_life
         latest += _ends(inside)[1:]
     if not n_clicks:
         raise ValueError(
-            f"no click was logged from {since or 'the beginning'} to {until or 'the end'}; the log goes from "
+            f"there are no clicks from {since or 'the beginning'} to {until or 'the end'}; the log covers "
             f"{_range(ends)}: choose another window"
         )
     whole = replace(cut, half_life=half_life, latest=max(latest))
@@ -84,7 +84,7 @@ def window(log: L, since: str | None = None, until: str | None = None, half_life
 
 
 def times_of(log: ClickLog) -> NDArray[np.int64]:
-    """The begin of the period of each list, or when it was first shown."""
+    """The start of the period of each list, or the time of its first showing."""
     times = log.periods if log.periods is not None else log.first_shown
     if times is None:
         raise ValueError("the log has no times: ingest it with --time and --period day, or time= and period=")
@@ -103,7 +103,7 @@ def microseconds(text: str | None, name: str) -> int | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(f"{name} is '{text}': give a day such as 2026-11-17, or a time (2026-11-17T12:00)") from error
+        raise ValueError(f"{name} '{text}' is not a day: write 2026-11-17, or 2026-11-17T12:00 for a time") from error
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * 1_000_000
 

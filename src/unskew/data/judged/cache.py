@@ -1,12 +1,12 @@
-"""ArrayCache: numpy arrays on disk under a key, memory-mapped on load, and never trusted blindly.
+"""ArrayCache: numpy arrays on disk under a key, memory-mapped on load, and verified.
 
 An entry is a folder with one `.npy` file per array and a manifest with the size, checksum and stamp of each. The
-stamp is what the file system knows of a file (size, times, inode). Any write changes it, so files whose stamp is the
-recorded one are mapped without being read; all others are read in full and compared with their checksum. An entry
-that fails is not used, and the caller builds it again.
+stamp is the file system's record of a file (size, times, inode). Any write changes it, so files with the recorded stamp
+are mapped without being read; all others are read in full and compared with their checksum. An entry that fails is not
+used, and the caller builds it again.
 
-Entries are written to a temporary folder, flushed to disk and renamed, so that a reader sees a whole entry or none,
-however many processes write at once. The cache is a convenience: where it cannot be written, a warning is logged.
+Entries are written to a temporary folder, flushed to disk and renamed, so that a reader sees a complete entry or none,
+however many processes write at once. The cache is optional: if it cannot be written, a warning is logged.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ logger = logging.getLogger(__name__)
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-# File systems tell time in steps of up to 10 ms: a file written again within one step keeps its stamp. Stamps taken
-# less than this after the last write are therefore not relied on.
+# File systems record time in steps of up to 10 ms: a file written again within one step keeps its stamp. Stamps taken
+# sooner than this after the last write are therefore not trusted.
 SETTLING_NS = 20_000_000
 ABANDONED_SECONDS = 24 * 3600.0
 
@@ -39,7 +39,7 @@ Stamp = list[int]
 
 
 class CorruptEntryError(Exception):
-    """An entry whose files are not what its manifest says."""
+    """An entry whose files do not match its manifest."""
 
 
 def default_cache_folder() -> Path:
@@ -64,7 +64,7 @@ class ArrayCache:
         digest = _file_digest(path)
         known = {"path": str(path), "stamp": stamp, "stamped_ns": time.time_ns(), "digest": digest}
         if _stamp(path) != stamp:
-            raise OSError(f"{path} was changed while it was being read: read it again when nobody writes to it")
+            raise OSError(f"{path} changed while it was being read: try again when no program writes to it")
         try:
             _write_sealed(note, known)
         except OSError as error:
@@ -72,7 +72,7 @@ class ArrayCache:
         return digest
 
     def load(self, key: str) -> dict[str, NDArray] | None:
-        """The arrays stored under this key, mapped copy-on-write; `None` when absent or not to be trusted."""
+        """The arrays stored under this key, mapped copy-on-write; `None` if absent or damaged."""
         entry = self.folder / "arrays" / key
         try:
             return _load_entry(entry)
@@ -84,7 +84,7 @@ class ArrayCache:
         return None
 
     def store(self, key: str, arrays: Mapping[str, NDArray]) -> None:
-        """Keep arrays under this key, in place of what may be there."""
+        """Store arrays under this key, replacing an existing entry."""
         parent = self.folder / "arrays"
         try:
             parent.mkdir(parents=True, exist_ok=True)
@@ -106,14 +106,14 @@ def _write_entry(folder: Path, arrays: Mapping[str, NDArray]) -> None:
             writer = _DigestingWriter(file)
             np.save(writer, array, allow_pickle=False)
             file.flush()
-            os.fsync(file.fileno())  # or a power cut could leave the right stamp on the wrong content
+            os.fsync(file.fileno())  # otherwise a power failure could leave a valid stamp on wrong content
         files[name] = {"digest": writer.digest.hexdigest()}
     time.sleep(2 * SETTLING_NS / 1e9)
     _write_manifest(folder, files)
 
 
 def _write_manifest(folder: Path, files: dict[str, dict[str, Any]]) -> None:
-    """Record the checksums of an entry's files, and their stamps of this moment."""
+    """Record the checksums of an entry's files, and their current stamps."""
     files = {name: {"digest": file["digest"], "stamp": _stamp(folder / f"{name}.npy")} for name, file in files.items()}
     _write_sealed(folder / MANIFEST, {"format": FORMAT, "stamped_ns": time.time_ns(), "files": files})
 
@@ -134,7 +134,7 @@ def _load_entry(folder: Path) -> dict[str, NDArray]:
                 raise CorruptEntryError(f"{path.name} is damaged")
         arrays[name] = _map_array(path)
     if stale:
-        # Only the stamps were out of date. Failing to renew them costs the next load time, nothing else.
+        # Only the stamps were out of date. If they cannot be renewed, the next load is slower, nothing else.
         try:
             _write_manifest(folder, manifest["files"])
         except OSError as error:
@@ -143,13 +143,13 @@ def _load_entry(folder: Path) -> dict[str, NDArray]:
 
 
 def _map_array(path: Path) -> NDArray:
-    # Copy-on-write: callers may change what they hold (torch warns about read-only arrays), the file never changes.
+    # Copy-on-write: callers may change their arrays (torch warns about read-only ones), but the file never changes.
     array = np.load(path, mmap_mode="c", allow_pickle=False)
     return np.asarray(array)
 
 
 def _move_into_place(draft: Path, place: Path) -> None:
-    """Rename a complete draft; when another process was faster, its equal entry stays."""
+    """Rename a complete draft; if another process was faster, keep its equal entry."""
     if place.exists():
         discarded = Path(tempfile.mkdtemp(prefix=".discarded-", dir=place.parent))
         try:
@@ -166,7 +166,7 @@ def _move_into_place(draft: Path, place: Path) -> None:
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove what killed processes left behind long ago."""
+    """Remove old drafts of killed processes."""
     for folder in [*parent.glob(".draft-*"), *parent.glob(".discarded-*")]:
         try:
             if time.time() - folder.stat().st_mtime > ABANDONED_SECONDS:
@@ -176,7 +176,7 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 class _DigestingWriter:
-    """A file to write to that computes the checksum of what it is given."""
+    """A file that computes the checksum of what is written to it."""
 
     def __init__(self, file: IO[bytes]):
         self.file = file
@@ -193,7 +193,7 @@ def _file_digest(path: Path) -> str:
 
 
 def _stamp(path: Path) -> Stamp:
-    # The change time is in it because, unlike the modification time, a program cannot set it back.
+    # It includes the change time because a program cannot reset that, unlike the modification time.
     status = path.stat()
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
@@ -204,7 +204,7 @@ def _unchanged(stamp: Stamp, recorded: Stamp, recorded_ns: int) -> bool:
 
 
 def _write_sealed(path: Path, content: dict[str, Any]) -> None:
-    """Write JSON with its own checksum, which makes up for not waiting until it is on the disk."""
+    """Write JSON with its own checksum, so that it need not be flushed to disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     sealed = {"content": content, "seal": _seal(content)}
     with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
@@ -218,7 +218,7 @@ def _write_sealed(path: Path, content: dict[str, Any]) -> None:
 
 
 def _read_sealed(path: Path) -> dict[str, Any] | None:
-    """What `_write_sealed` wrote, or `None` when it is absent or was changed since."""
+    """The content that `_write_sealed` wrote, or `None` if it is absent or was changed."""
     try:
         sealed = json.loads(path.read_bytes())
         content: dict[str, Any] = sealed["content"]

@@ -1,14 +1,14 @@
 """Data sets by name, and the splits of a data set or file that a user names.
 
-`load("mq2008/1")` gives `.train`, `.valid` and `.test`, each read when first asked for. Files are looked for under the
-folder named by `UNSKEW_DATA` (default: the user's data directory), plain or packed with gzip. A file that holds other
-counts than the publisher's is refused, because results on it would not be comparable; `read_letor` reads any file.
+`load("mq2008/1")` returns a data set with `.train`, `.valid` and `.test`, each read on first use. Files are searched in
+the folder named by `UNSKEW_DATA` (default: the user's data directory), plain or gzipped. A file with other counts than
+the publisher's is refused, because results on it would not be comparable; `read_letor` reads any file.
 
-`world:tiny`, `world:small` and `world:large` are built in and need no files; `world:small:7` is the one of seed 7,
-`world:small:features=5` one with five columns (1 to any number; 111 else), `world:small:documents=100` one with a
-hundred candidates for every query (10 to 40 else).
+`world:tiny`, `world:small` and `world:large` are built in and need no files. `world:small:7` has seed 7,
+`world:small:features=5` has five columns (default: 111), and `world:small:documents=100` has a hundred candidates per
+query (default: 10 to 40).
 
-Yahoo!, Istella-S, MSLR-WEB, MQ2007 and OHSUMED cannot come with the tests, which use generated files of their form.
+Yahoo!, Istella-S, MSLR-WEB, MQ2007 and OHSUMED cannot be distributed; the tests use generated files in their format.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ PACKED = ".gz"
 
 
 class MissingDataError(FileNotFoundError):
-    """Files of a known data set are not there; says where they were looked for and how to get them."""
+    """Files of a known data set are missing; says where they were searched and how to get them."""
 
 
 class UnknownDataError(ValueError):
-    """A name that the catalogue does not have; lists those it has."""
+    """A name that is not in the catalogue; lists the names that are."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset(OnScreen):
-    """A data set in three splits, each read when first asked for."""
+    """A data set in three splits, each read on first use."""
 
     name: str
     transform: str  # suggested name in `unskew.data.fitted_transforms`
@@ -79,24 +79,24 @@ OWN_FILES = re.compile(r"train=(?P<train>[^,]+),valid=(?P<valid>[^,]+),test=(?P<
 
 
 class ListingRow(NamedTuple):
-    """One line of the catalogue as a user sees it; `None` where a count is not known."""
+    """One line of the catalogue as a user sees it; `None` if a count is not known."""
 
     name: str
     queries: int | None
     documents: int | None
     features: int
     grades: str
-    present: bool  # can be loaded here and now
+    present: bool  # its files are available here
     licence: str
 
 
 def load(name: str | Mapping[str, str | Path]) -> Dataset:
-    """The data set of this name; an error if files of it are missing.
+    """Load a data set by name; an error if its files are missing.
 
     `data_sets` lists the catalogue; `read_letor` reads one file.
 
     Args:
-        name: of the catalogue; or files of your own, as a table of `train`, `valid` and `test`, as the text
+        name: a name of the catalogue; or your own files, as a dictionary with `train`, `valid` and `test`, as the text
             `train=FILE,valid=FILE,test=FILE`, or as a folder with one file of each name.
 
     >>> import unskew
@@ -109,7 +109,7 @@ def load(name: str | Mapping[str, str | Path]) -> Dataset:
     files = own_files(text)
     for file in files.values():
         if not is_table(file) and not Path(file).is_file():
-            raise MissingDataError(f"{file} is not there: name files of your own as train=FILE,valid=FILE,test=FILE")
+            raise MissingDataError(f"{file} does not exist: pass your own files as train=FILE,valid=FILE,test=FILE")
     return _dataset(text)
 
 
@@ -118,12 +118,12 @@ def own_name(name: str | Mapping[str, str | Path]) -> str:
     if isinstance(name, str):
         return name
     if sorted(name) != sorted(SPLITS):
-        raise ValueError(f"data of your own need {', '.join(SPLITS)}, got {', '.join(name) or 'none'}")
+        raise ValueError(f"your own data need the files {', '.join(SPLITS)}, got {', '.join(name) or 'none'}")
     return ",".join(f"{split}={name[split]}" for split in SPLITS)
 
 
 def own_files(name: str) -> dict[str, str]:
-    """The files of a data set of your own, by split; empty for names of the catalogue."""
+    """The files of a user's own data set, by split; empty for names of the catalogue."""
     if is_known(name):
         return {}
     form = OWN_FILES.fullmatch(name)
@@ -143,13 +143,13 @@ def own_files(name: str) -> dict[str, str]:
 
 
 def load_split(spec: str, default: str) -> JudgedSet:
-    """What a user names: `NAME` or `NAME@split` of the catalogue, or a path to a LETOR file or a table.
+    """Judged data by `NAME` or `NAME@split` of the catalogue, or by the path of a LETOR file or a table.
 
-    A table with its features in another one is `judgements.csv+features.parquet`; judged queries of a public log are
+    A table with its features in another table is `judgements.csv+features.parquet`; judged queries of a public log are
     `FORM:PLACE`, such as `baidu-ultr:annotations.parquet` (see `data.public_logs.forms`).
 
     Args:
-        default: The split that is meant when none is named.
+        default: The split to use if none is named.
     """
     name, at, split = spec.partition("@")
     if is_judged_form(spec):
@@ -160,7 +160,7 @@ def load_split(spec: str, default: str) -> JudgedSet:
         return read_letor(spec, name=Path(spec).name)
     split = split if at else default
     if split not in SPLITS:
-        raise ValueError(f"'{spec}': there is no split '{split}', choose one of {', '.join(SPLITS)}")
+        raise ValueError(f"'{spec}': there is no split '{split}'; choose one of {', '.join(SPLITS)}")
     return _dataset(name).read_split(split)
 
 
@@ -183,7 +183,7 @@ def listing() -> list[ListingRow]:
 
 
 def is_present(name: str) -> bool:
-    """Whether every file of a data set is there."""
+    """Whether every file of a data set is available."""
     try:
         _find_files(name, SPLITS)
     except MissingDataError:
@@ -244,13 +244,13 @@ def _check_counts(judged: JudgedSet, wanted: Split, files: list[Path]) -> None:
     ):
         if expected is not None and found != expected:
             raise ValueError(
-                f"{judged.name} must have {expected:,} {what}, but {', '.join(map(str, files))} gave {found:,}: "
-                "get the complete files again, or read files of your own with read_letor"
+                f"{judged.name} must have {expected:,} {what}, but {', '.join(map(str, files))} has {found:,}: "
+                "download the complete files again, or read your own files with read_letor"
             )
 
 
 def _find_files(name: str, splits: tuple[str, ...]) -> list[Path]:
-    """Paths of the files of these splits; an error that names all that are missing."""
+    """Paths of the files of these splits; an error that names all missing files."""
     entry = CATALOGUE[name]
     names = list(dict.fromkeys(file for split in splits for file in entry.splits[split].files))
     found = {file: _find(entry, file) for file in names}

@@ -1,7 +1,7 @@
 """The facts behind the catalogue: files, splits, counts, licences and publishers of the known data sets.
 
-A number after a slash is a fold: fold `i` of five trains on parts `i`, `i + 1` and `i + 2`, validates on the next one
-and tests on the last, around the circle. Counts that publishers do not give and that could not be derived are `None`.
+A number after a slash is a fold: fold `i` of five trains on parts `i`, `i + 1` and `i + 2`, validates on the next part
+and tests on the last, cyclically. Counts that publishers do not give and that could not be derived are `None`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ ROWS_AT_ONCE = 65_536
 
 @dataclass(frozen=True)
 class Split:
-    """Files that make up one split, and how many queries and documents it must have; `None`: not known."""
+    """The files of one split, and the number of queries and documents it must have; `None`: not known."""
 
     files: tuple[str, ...]
     queries: int | None
     documents: int | None
-    chosen: tuple[int, int] | None = None  # queries of the files that belong to it, from and to; default: all
+    chosen: tuple[int, int] | None = None  # range of the queries in the files that belong to it; default: all
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,16 @@ class Entry:
 
 
 def reciprocal_ranks(judged: JudgedSet) -> JudgedSet:
-    """Ranks as 1 / (10 + rank), and 0 where a run did not retrieve the document: higher is better, nothing missing."""
+    """Ranks as 1 / (10 + rank), and 0 if a run did not retrieve the document: higher is better, nothing is missing."""
     return replace(judged, features=np.nan_to_num(1.0 / (10.0 + judged.features), nan=0.0))
 
 
 def infinite_as_zero(judged: JudgedSet) -> JudgedSet:
-    """Zero, in place, for values beyond float32: Istella writes the largest double where a feature has no value."""
+    """Zero, in place, for values beyond float32: Istella writes the largest double if a feature has no value."""
     for start in range(0, judged.n_documents, ROWS_AT_ONCE):
         rows = judged.features[start : start + ROWS_AT_ONCE]
         infinite = np.isinf(rows)
-        if infinite.any():  # writing nothing where nothing changes leaves mapped pages shared
+        if infinite.any():  # not writing if nothing changes keeps mapped pages shared
             rows[infinite] = 0.0
     return judged
 
@@ -102,7 +102,7 @@ def _fold_parts(fold: int) -> dict[str, list[int]]:
 
 
 def _fold_splits(fold: int, parts: list[Counts], n_documents: int, files: str | dict[str, str]) -> dict[str, Split]:
-    """The splits of a fold, with the counts that its parts add up to."""
+    """The splits of a fold, with the sums of the counts of their parts."""
     names = _split_files(fold, files)
     splits = {}
     for split, chosen in _fold_parts(fold).items():
@@ -117,7 +117,7 @@ def _fold_splits(fold: int, parts: list[Counts], n_documents: int, files: str | 
 
 
 def _sum_or_rest(chosen: list[int | None], others: list[int | None], total: int) -> int | None:
-    """The sum of the chosen counts, from themselves or from what the others leave; `None` when neither is known."""
+    """The sum of the chosen counts, or the total minus the others; `None` if neither is known."""
     known, known_others = ([n for n in counts if n is not None] for counts in (chosen, others))
     if len(known) == len(chosen):
         return sum(known)

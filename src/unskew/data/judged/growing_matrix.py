@@ -1,18 +1,18 @@
-"""GrowingMatrix: a float32 matrix whose final height and width are known only when everything has been read."""
+"""GrowingMatrix: a float32 matrix whose final shape is known only after everything has been read."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-GROWTH = 1.25  # each enlargement asks for this much more than needed: few enlargements, little unused memory
-MOVED_AT_ONCE = 1 << 20  # values copied aside while a row changes its place
+GROWTH = 1.25  # each enlargement allocates this much more than needed: few enlargements, little unused memory
+MOVED_AT_ONCE = 1 << 20  # values buffered while rows are moved
 
 
 class GrowingMatrix:
-    """Rows of zeros are added at the bottom and columns on either side, all in place.
+    """A matrix to which rows of zeros are added at the bottom and columns on either side, all in place.
 
-    Joining blocks at the end would hold everything twice. One buffer that the allocator enlarges does not.
+    Concatenating blocks at the end would need the memory twice. Enlarging one buffer does not.
     """
 
     def __init__(self, width: int = 0):
@@ -36,7 +36,7 @@ class GrowingMatrix:
         old_width, self.width = self.width, self.width + left + right
         self._resize(max(self.n_rows * self.width, len(self._values)))
         step = max(1, MOVED_AT_ONCE // max(1, self.width))
-        # From the bottom up: a row moves to where only rows below it stood, and those have moved already.
+        # From the bottom up: a row moves only to where lower rows were, and those have already moved.
         for end in range(self.n_rows, 0, -step):
             start = max(0, end - step)
             rows = self._values[start * old_width : end * old_width].reshape(end - start, old_width).copy()
@@ -50,5 +50,5 @@ class GrowingMatrix:
         return self._values.reshape(self.n_rows, self.width)
 
     def _resize(self, size: int) -> None:
-        # refcheck is off because it counts frames of debuggers as owners; no view of the buffer outlives a method.
+        # refcheck is off because it counts debugger frames as owners; no view of the buffer outlives a method.
         self._values.resize(size, refcheck=False)

@@ -17,12 +17,12 @@ from unskew.lists import JudgedLists, shared_tensor
 
 @dataclass(frozen=True, eq=False)
 class JudgedSet(Displayed):
-    """Documents of queries, one after the other, with grades.
+    """Judged documents with grades, query by query.
 
     `load` and `read_letor` read one; a `ClickLog` has clicks in place of grades.
 
-    Documents of query `q` are the rows `offsets[q]:offsets[q + 1]`. Ids are kept as they were read: integers where
-    all of them are, else strings. Documents without an id are numbered within their query.
+    Documents of query `q` are the rows `offsets[q]:offsets[q + 1]`. Ids are integers if all of them are, otherwise
+    strings. Documents without an id are numbered within their query.
 
     >>> JudgedSet.from_arrays([[0.3], [0.1], [0.7]], grades=[2, 0, 1], group=[2, 1])
     JudgedSet(2 queries, 3 documents, 1 features)
@@ -34,7 +34,7 @@ class JudgedSet(Displayed):
     query_ids: NDArray = field(default=None)  # type: ignore[arg-type]  # [queries]
     document_ids: NDArray = field(default=None)  # type: ignore[arg-type]  # [documents]
     name: str = ""
-    feature_names: tuple[str, ...] = ()  # none: they are known by their number
+    feature_names: tuple[str, ...] = ()  # empty: features are known by their number
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # names of text values, by feature
 
     def __post_init__(self) -> None:
@@ -48,10 +48,10 @@ class JudgedSet(Displayed):
 
     @classmethod
     def from_arrays(cls, X: ArrayLike, grades: ArrayLike, group: ArrayLike, name: str = "") -> JudgedSet:
-        """A set from a feature matrix, one grade per row and the rows of each query, as LightGBM takes them."""
+        """A set from a feature matrix, one grade per row and the number of rows per query, as in LightGBM."""
         sizes = np.asarray(group)
         if sizes.ndim != 1 or (len(sizes) and sizes.dtype.kind not in "iu"):
-            raise ValueError(f"group must be whole numbers, the rows of each query, got {sizes.dtype} {sizes.shape}")
+            raise ValueError(f"group must be whole numbers of rows per query, got {sizes.dtype} of shape {sizes.shape}")
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         return cls(
             features=np.ascontiguousarray(X, dtype=np.float32),
@@ -97,7 +97,7 @@ class JudgedSet(Displayed):
         )
 
     def select_documents(self, chosen: NDArray[np.bool_]) -> JudgedSet:
-        """The set with these documents only, `[documents]`; queries that lose all of theirs go, too."""
+        """The set with these documents only, `[documents]`; queries without documents are removed."""
         owners = np.repeat(np.arange(self.n_queries), self.sizes)
         sizes = np.bincount(owners[chosen], minlength=self.n_queries)
         return JudgedSet(
@@ -117,12 +117,12 @@ class JudgedSet(Displayed):
         categories: Mapping[str, tuple[str, ...]] | None = None,
         context: Sequence[str] = (),
     ) -> JudgedSet:
-        """The set with these features, in this order, and categories numbered as these are.
+        """The set with these features, in this order, and categories numbered as in `categories`.
 
-        A set that does not name its features is given back as it is. An unknown text is -1.
+        A set without feature names is returned unchanged. Unknown text becomes -1.
 
         Args:
-            context: features of users and moments among them: where the set has none, their values are missing (NaN).
+            context: those of the features that describe users and moments: if the set lacks one, it is missing (NaN).
         """
         if not names or not self.feature_names:
             return self
@@ -141,8 +141,8 @@ class JudgedSet(Displayed):
         missing = [name for name in names if name not in self.feature_names]
         if missing:
             raise ValueError(
-                f"{self.name or 'the judged data'} lacks the feature '{missing[0]}': add the column, or join it from a "
-                f"table of features; it has: {', '.join(self.feature_names)}"
+                f"{self.name or 'the judged data'} lacks the feature '{missing[0]}': add the column, or join a table "
+                f"of features. Found: {', '.join(self.feature_names)}"
             )
         features = self.features[:, [self.feature_names.index(name) for name in names]]
         wanted = {name: values for name, values in (categories or {}).items() if name in names}
@@ -157,7 +157,7 @@ class JudgedSet(Displayed):
         return replace(self, features=features, feature_names=tuple(names), categories=wanted)
 
     def lists(self, queries: ArrayLike | None = None, n_docs: int | None = None) -> JudgedLists:
-        """These queries (default: all) as padded tensors, as wide as the longest of them or `n_docs`."""
+        """These queries (default: all) as padded tensors, as wide as the longest query or `n_docs`."""
         chosen = np.arange(self.n_queries) if queries is None else chosen_numbers(queries, self.n_queries, "queries")
         rows, mask = padded_rows(self.offsets, chosen, n_docs)
         features = shared_tensor(self.features)[torch.from_numpy(rows)]
@@ -168,7 +168,7 @@ class JudgedSet(Displayed):
     def batches(self, max_documents: int = 65_536) -> Iterator[tuple[NDArray[np.int64], JudgedLists]]:
         """All queries in batches of similar length, each with the indices of its queries.
 
-        Sorting by length keeps padding small, so that a pass over the set costs little more than its documents.
+        Sorting by length keeps padding small.
         """
         order = np.argsort(self.sizes, kind="stable")
         sizes = self.sizes[order]
@@ -219,33 +219,33 @@ class JudgedSet(Displayed):
 
     def _check(self) -> None:
         if self.grades.shape != (self.n_documents,):
-            raise ValueError(f"{self.n_documents} rows of features but grades {self.grades.shape}: give one per row")
+            raise ValueError(f"{self.n_documents} rows of features, but grades {self.grades.shape}: pass one per row")
         if not np.isfinite(self.grades).all():
             row = int(np.argmin(np.isfinite(self.grades)))
-            raise ValueError(f"the grade of row {row} is {self.grades[row]}: grades are finite, drop the row")
+            raise ValueError(f"the grade of row {row} is {self.grades[row]}: grades must be finite; drop the row")
         if len(self.document_ids) != self.n_documents or len(self.query_ids) != self.n_queries:
-            raise ValueError("ids do not match: one document id a row and one query id a query are needed")
+            raise ValueError("ids do not match: pass one document id per row and one query id per query")
 
 
 def _renumbered(numbers: NDArray[np.float32], old: Sequence[str], new: Sequence[str]) -> NDArray[np.float32]:
-    """Numbers of texts of one list as numbers of another; -1 for those it does not have, as `raw_columns.UNSEEN`."""
+    """Category numbers of one vocabulary as those of another; -1 (`raw_columns.UNSEEN`) for values it does not have."""
     places = {text: float(number) for number, text in enumerate(new)}
     table = np.array([places.get(text, -1.0) for text in old] + [np.nan], dtype=np.float32)
     return table[np.where(np.isnan(numbers), len(old), np.nan_to_num(numbers)).astype(np.int64)]
 
 
 def chosen_numbers(chosen: ArrayLike, n: int, what: str) -> NDArray[np.int64]:
-    """Numbers of what a user chose by number or by boolean mask."""
+    """The chosen numbers, from numbers or from a boolean mask."""
     numbers = np.asarray(chosen)
     if numbers.dtype == bool:
         if numbers.shape != (n,):
-            raise ValueError(f"the mask has shape {numbers.shape}, but there are {n} {what}: one value each is needed")
+            raise ValueError(f"the mask has shape {numbers.shape}, but there are {n} {what}: pass one value each")
         return np.flatnonzero(numbers)
     return numbers.reshape(-1).astype(np.int64)
 
 
 def ragged_rows(offsets: NDArray[np.int64], chosen: NDArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of the chosen groups, one after the other, and the offsets of the groups among them."""
+    """Rows of the chosen groups, concatenated, and the offsets of the groups among them."""
     sizes = np.diff(offsets)[chosen]
     new_offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     rows = np.arange(new_offsets[-1]) + np.repeat(offsets[:-1][chosen] - new_offsets[:-1], sizes)
@@ -255,7 +255,7 @@ def ragged_rows(offsets: NDArray[np.int64], chosen: NDArray) -> tuple[NDArray[np
 def padded_rows(
     offsets: NDArray[np.int64], chosen: NDArray, width: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Row numbers `[groups, width]` of the chosen groups and the mask of the real ones; padding points at row 0."""
+    """Row numbers `[groups, width]` of the chosen groups, and their mask; padding points at row 0."""
     sizes = np.diff(offsets)[chosen]
     width = int(sizes.max(initial=0)) if width is None else width
     columns = np.arange(width)

@@ -1,15 +1,15 @@
 """LETOR and SVMlight text files, read into a JudgedSet.
 
-A line is one judged document: `grade qid:ID feature:value feature:value ... #comment`. What is taken for granted:
+A line is one judged document: `grade qid:ID feature:value feature:value ... #comment`. Conventions:
 
-* Features that a line does not name are 0. `NULL` is NaN: the set says what is missing, transforms decide what to do.
+* Features that a line does not name are 0. `NULL` is NaN, a missing value, which feature transforms handle.
 * Values beyond float32 (Istella writes the largest double) become infinite.
-* Feature ids count from 0 if an id 0 occurs in any of the files, else from 1; `first_feature` decides it beforehand.
-* A comment `#docid = ID ...` gives the document's id, other comments are skipped. In a set where only some documents
-  have an id, the others get their number within the query.
-* Ids stay what they were: integers where all of them are, else strings.
-* The lines of a query are adjacent in one file. A query that comes back later is an error, never merged in silence.
-* Blank lines and lines of comment are skipped. Files are plain or gzip (by content, not by name), lines end in LF or
+* Feature ids count from 0 if an id 0 occurs in any of the files, otherwise from 1; `first_feature` overrides this.
+* A comment `#docid = ID ...` gives the document's id; other comments are skipped. If only some documents have an id,
+  the others get their number within the query.
+* Ids are integers if all of them are, otherwise strings.
+* The lines of a query are adjacent in one file. A query that appears again later is an error, never merged silently.
+* Blank lines and comment lines are skipped. Files are plain or gzip (by content, not by name), lines end in LF or
   CR LF.
 """
 
@@ -41,7 +41,7 @@ from unskew.data.judged.letor_text import (
 __all__ = ["LetorError", "read_letor"]
 
 READER_VERSION = 1  # part of the cache key: raise it whenever the same file would be read differently
-MAX_FEATURES = 100_000  # a larger id is a slip of the pen rather than a column, unless `n_features` says otherwise
+MAX_FEATURES = 100_000  # a larger id is more likely an error than a column, unless `n_features` says otherwise
 
 PathLike = str | os.PathLike[str]
 
@@ -54,15 +54,15 @@ def read_letor(
     cache: bool | PathLike = True,
     name: str = "",
 ) -> JudgedSet:
-    """One judged set from a LETOR file, or from several, one after the other.
+    """One judged set from one or more LETOR files.
 
     Use `load` for data sets in three splits.
 
     Args:
-        n_features: Columns of the set; default: as many as the largest id asks for. Give it when files of one data
-            set are read separately, because sparse files may lack the last features.
-        first_feature: 0 or 1, where feature ids start; default: found out.
-        cache: Whether to keep the arrays on disk and map them the next time, or the folder to keep them in.
+        n_features: Number of columns; default: determined by the largest id. Pass it if you read files of one data set
+            separately, because sparse files may lack the last features.
+        first_feature: 0 or 1, the first feature id; default: determined from the files.
+        cache: Whether to cache the arrays on disk and map them the next time, or the folder of the cache.
 
     >>> from pathlib import Path
     >>> import unskew
@@ -72,7 +72,7 @@ def read_letor(
     """
     files = [Path(paths)] if isinstance(paths, str | os.PathLike) else [Path(path) for path in paths]
     if not files:
-        raise ValueError("no file to read: give at least one path")
+        raise ValueError("no file to read: pass at least one path")
     if first_feature not in (None, 0, 1):
         raise ValueError(f"first_feature is {first_feature}, but feature ids count from 0 or from 1")
     if n_features is not None and n_features < 1:
@@ -87,7 +87,7 @@ def read_letor(
 def _read_once(
     files: list[Path], n_features: int | None, first_feature: int | None, cache: ArrayCache
 ) -> dict[str, NDArray]:
-    """The arrays from the cache, or from the files and then into the cache."""
+    """The arrays from the cache, or from the files, which then are cached."""
     digests = [cache.digest(file) for file in files]
     meaning = json.dumps(["letor", READER_VERSION, digests, n_features, first_feature])
     key = hashlib.blake2b(meaning.encode(), digest_size=16).hexdigest()
@@ -95,7 +95,7 @@ def _read_once(
     if arrays is None:
         arrays = _read(files, n_features, first_feature)
         if [cache.digest(file) for file in files] != digests:
-            raise LetorError(f"{', '.join(map(str, files))}: changed while being read, read again when complete")
+            raise LetorError(f"{', '.join(map(str, files))}: changed while being read; try again when complete")
         cache.store(key, arrays)
     return arrays
 
@@ -107,7 +107,7 @@ def _read(files: list[Path], n_features: int | None, first_feature: int | None) 
         for block in read_blocks(file):
             builder.add(block)
         if builder.matrix.n_rows == n_before:
-            raise LetorError(f"{file}: there is no judged document in this file")
+            raise LetorError(f"{file}: this file has no judged documents")
     return builder.finish()
 
 
@@ -122,7 +122,7 @@ class _SetBuilder:
         self.grades: list[NDArray[np.float32]] = []
         self.document_ids: list[NDArray[np.bytes_]] = []
         self.sizes: dict[bytes, int] = {}  # documents by query, in order of appearance
-        self.current: tuple[Path, bytes] | None = None  # the query whose lines may go on
+        self.current: tuple[Path, bytes] | None = None  # the query whose lines may continue
 
     def add(self, block: Block) -> None:
         """Append the documents of a block."""
@@ -173,7 +173,7 @@ class _SetBuilder:
                 raise block.error(
                     block.line_of_document(row),
                     f"query {query.decode(errors='backslashreplace')} has lines further up or in an earlier file: "
-                    "the lines of a query must be adjacent, so sort the file by query",
+                    "the lines of a query must be adjacent; sort the file by query",
                 )
             self.sizes[query] = self.sizes.get(query, 0) + size
             self.current = (block.file, query)
@@ -194,7 +194,7 @@ class _SetBuilder:
 
 def _refuse_repeated(places: NDArray[np.int64]) -> None:
     """Refuse two values for one feature of one document."""
-    if (np.diff(places) > 0).all():  # ids ascend in each line, as nearly everywhere
+    if (np.diff(places) > 0).all():  # ids ascend in each line, as in nearly all files
         return
     if len(np.unique(places)) < len(places):
         raise BadLinesError
@@ -213,13 +213,13 @@ def _with_numbers(chunks: list[NDArray[np.bytes_]], sizes: NDArray[np.int64]) ->
 
 
 def _plain_ids(chunks: list[NDArray[np.bytes_]]) -> NDArray:
-    """Ids in one array: integers where all of them are written as such, else strings."""
+    """Ids in one array: integers if all of them are written as such, otherwise strings."""
     integers = [_as_integers(chunk) for chunk in chunks]
     if all(numbers is not None for numbers in integers):
         return np.concatenate([numbers for numbers in integers if numbers is not None])
     texts = np.empty(sum(map(len, chunks)), dtype=f"U{max(chunk.itemsize for chunk in chunks)}")
     start = 0
-    for chunk in chunks:  # one after the other: strings take four times the memory of bytes
+    for chunk in chunks:  # one at a time: strings take four times the memory of bytes
         texts[start : start + len(chunk)] = np.char.decode(chunk, "utf-8", "backslashreplace")
         start += len(chunk)
     return texts
@@ -230,5 +230,5 @@ def _as_integers(ids: NDArray[np.bytes_]) -> NDArray[np.int64] | None:
         numbers = ids.astype(np.int64)
     except (ValueError, OverflowError):
         return None
-    # 007 is not 7: only what prints as it was written is a number.
+    # 007 is not 7: an id is a number only if it prints as it was written.
     return numbers if (numbers.astype(np.bytes_) == ids).all() else None

@@ -1,8 +1,8 @@
-"""From LETOR text to numbers: files in blocks of lines, lines to arrays, and what is wrong with a bad line.
+"""From LETOR text to numbers: read files in blocks of lines, parse lines to arrays, and explain bad lines.
 
-pyarrow's CSV reader turns `feature:value` pairs, one per row, into numbers: that serves dense and sparse lines alike.
-It refuses a bad block without saying where, so `complaint` looks at one line slowly and says what is wrong with it.
-The form of the files is described in `unskew.data.judged.letor`.
+pyarrow's CSV reader turns `feature:value` pairs, one per row, into numbers, for dense and sparse lines alike. It
+refuses a bad block without saying where, so `complaint` checks a single line slowly and says what is wrong with it.
+`unskew.data.judged.letor` describes the format.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ ONE_PAIR_A_ROW = bytes.maketrans(b" \t\r\v\f", b"\n\n\n\n\n")
 
 
 class LetorError(ValueError):
-    """A file that is not in LETOR form; says where and what was expected."""
+    """A file that is not in LETOR format; says where, and what was expected."""
 
 
 class BadLinesError(Exception):
-    """Something among these lines is wrong; which line it is has yet to be found."""
+    """One of these lines is wrong; which one is still to be found."""
 
 
 @dataclass(frozen=True)
@@ -53,24 +53,24 @@ class Block:
         return LetorError(f"{self.file}, line {self.first_line + line}: {message}")
 
     def line_of_document(self, row: int) -> int:
-        """The index of the line on which this document of the block stands."""
+        """The index of the line with this document of the block."""
         return [i for i, line in enumerate(self.lines) if not is_skipped(line)][row]
 
 
 @dataclass(frozen=True)
 class Documents:
-    """Some documents, their features as rows, feature ids and values in three arrays of one length."""
+    """Some documents, with their features as rows, feature ids and values in three arrays of equal length."""
 
     grades: NDArray[np.float32]  # [documents]
     queries: list[tuple[bytes, int]]  # runs of lines of one query, with their lengths
-    document_ids: NDArray[np.bytes_]  # [documents]; empty where a line has none
+    document_ids: NDArray[np.bytes_]  # [documents]; empty if a line has none
     rows: NDArray[np.int64]
     features: NDArray[np.int64]
     values: NDArray[np.float32]
 
 
 def read_blocks(path: Path) -> Iterator[Block]:
-    """The file in blocks of about four megabytes, cut at ends of lines."""
+    """The file in blocks of about four megabytes, split at line ends."""
     first_line, rest = 1, b""
     with _open(path) as file:
         while piece := _read_piece(file, path):
@@ -154,7 +154,7 @@ def _read_piece(file: IO[bytes], path: Path) -> bytes:
     try:
         return file.read(BLOCK_BYTES)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise LetorError(f"{path}: the gzip file is damaged or cut short ({error}), get it again") from error
+        raise LetorError(f"{path}: the gzip file is damaged or truncated ({error}); download it again") from error
 
 
 def _is_query(field: bytes) -> bool:
@@ -162,7 +162,7 @@ def _is_query(field: bytes) -> bool:
 
 
 def _parse_pairs(pairs: bytes) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Ids and values of `id:value` pairs with white space between them."""
+    """Ids and values of whitespace-separated `id:value` pairs."""
     text = pairs.translate(ONE_PAIR_A_ROW)
     if not text.strip():
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)
@@ -193,6 +193,6 @@ def _parse_grades(texts: list[bytes]) -> NDArray[np.float32]:
 
 
 def _shown(text: bytes, length: int = 60) -> str:
-    """Text of a file as it can be in a message."""
+    """Text of a file, quoted for a message."""
     decoded = text.strip().decode("utf-8", errors="backslashreplace")
     return repr(decoded if len(decoded) <= length else decoded[:length] + "...")

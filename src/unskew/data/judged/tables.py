@@ -1,6 +1,6 @@
-"""Judged data in parquet or CSV tables: query, document, grade, and features alongside them or in a second table.
+"""Judged data in parquet or CSV tables: query, document, grade, and features in the same or a second table.
 
-Columns are found by common names. Numbers and truths are features, text is a category, what is missing stays missing.
+Columns are found by common names. Numbers and booleans are features, text is a category, missing values stay missing.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ NAMES = {
     "document": ("document", "document_id", "doc", "doc_id", "docid", "item_id", "product_id", "object_id"),
     "grade": ("grade", "label", "rating", "relevance", "judgement", "judgment"),
 }
-JOINED = "+"  # between a table of judgements and one of features
+JOINED = "+"  # joins a table of judgements and a table of features
 
 
 def is_table(spec: str) -> bool:
-    """Whether these are files of tables, by their endings."""
+    """Whether these are table files, by their extensions."""
     return all(part.lower().endswith(ENDINGS) and Path(part).is_file() for part in spec.split(JOINED))
 
 
@@ -70,7 +70,7 @@ def _judged_set(first: str, *others: str) -> JudgedSet:
     grades = pc.cast(table[roles["grade"]], pa.float32()).to_numpy()
     if np.isnan(grades).any():
         row = int(np.argmax(np.isnan(grades)))
-        raise ValueError(f"{first}: column '{roles['grade']}', row {row}: no grade; judge the document or drop the row")
+        raise ValueError(f"{first}: column '{roles['grade']}', row {row}: no grade; add a grade or drop the row")
     return JudgedSet(
         features=features[order],
         grades=grades[order],
@@ -102,7 +102,7 @@ def _read(path: str, needed: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
     for role, column in found.items():
         if column is None:
             raise ValueError(
-                f"{path}: no column looks like the {role}: call it '{role}'; it has: {', '.join(table.column_names)}"
+                f"{path}: no column looks like the {role}: call it '{role}'. Found: {', '.join(table.column_names)}"
             )
     roles = {role: column for role, column in found.items() if column is not None}
     for role, column in roles.items():
@@ -113,7 +113,7 @@ def _read(path: str, needed: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
 
 
 def _joined(table: pa.Table, roles: dict[str, str], path: str, first: str) -> pa.Table:
-    """The judgements with the features of another table; a document that it lacks is refused."""
+    """The judgements with the features of another table; an error if it lacks a document."""
     other, keys = _read(path, ("query", "document") if _has_query(path) else ("document",))
     left = [roles[role] for role in keys]
     other = other.rename_columns(
@@ -122,7 +122,7 @@ def _joined(table: pa.Table, roles: dict[str, str], path: str, first: str) -> pa
     known = [name for name in other.column_names if name in left or name not in table.column_names]
     other = other.select(known)
     if len(other.group_by(left).aggregate([])) < len(other):
-        raise ValueError(f"{path}: a document has two rows: keep one of each")
+        raise ValueError(f"{path}: a document has two rows: keep one row per document")
     number = pa.array(np.arange(len(table)))
     for name in left:  # ids may be text in one table and numbers in the other
         if table[name].type != other[name].type:
@@ -135,7 +135,7 @@ def _joined(table: pa.Table, roles: dict[str, str], path: str, first: str) -> pa
     if joined["is_there"].null_count:
         row = int(np.argmax(pc.is_null(joined["is_there"]).to_numpy()))
         example = ", ".join(f"{name} {joined[name][row].as_py()}" for name in left)
-        raise ValueError(f"{path} lacks {joined['is_there'].null_count:,} documents of {first}, the first is {example}")
+        raise ValueError(f"{path} lacks {joined['is_there'].null_count:,} documents of {first}; the first is {example}")
     return joined.drop_columns(["row_number", "is_there"])
 
 
@@ -162,7 +162,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _feature(values: pa.ChunkedArray) -> tuple[NDArray[np.float32], tuple[str, ...] | None]:
-    """Numbers, NaN where missing; text as numbers of its sorted values, and these."""
+    """Numbers, NaN if missing; text as numbers of its sorted values, and these values."""
     if not _is_text(values.type):
         return pc.cast(values, pa.float32(), safe=False).to_numpy(), None
     text = values.cast(pa.large_string())

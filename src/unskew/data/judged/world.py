@@ -1,14 +1,14 @@
-"""The built-in world: judged queries made up by a generator, so that everything runs with no download.
+"""The built-in world: judged queries from a generator, so that everything runs without a download.
 
-A query has an intent, a document has factors: how well it matches in several fields, how popular, fresh, deep or
-spammy it is. What makes a document relevant depends on the intent, is not linear in the factors, and contains noise
-that no feature explains. Rankers see neither intent nor factors, only raw features measured on them, of the kinds
-that real search logs have: dense scores, heavy-tailed counts, sparse flags, copies and mixtures of other columns,
-noise, columns that are the same for all documents of a query, and a constant.
+A query has an intent, a document has factors: how well it matches in several fields, how popular, fresh, deep or spammy
+it is. Relevance depends on the intent, is not linear in the factors, and contains noise that no feature explains.
+Rankers see neither intent nor factors, only raw features measured on them, of the kinds that real search logs have:
+dense scores, heavy-tailed counts, sparse flags, copies and mixtures of other columns, noise, columns that are the same
+for all documents of a query, and a constant.
 
-The law of a world (weights, thresholds of the grades) follows from the seed alone: worlds of one seed and different
-sizes ask the same question. The seed also draws queries and documents, separately for each split, and documents of a
-query come in random order. The same numpy gives the same world.
+The law of a world (weights, grade thresholds) depends on the seed alone: worlds of one seed and different sizes pose
+the same problem. The seed also draws queries and documents, separately for each split, and documents of a query are in
+random order. The same version of numpy gives the same world.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ SIZES: dict[str, dict[str, int]] = {
     "large": {"train": 20_000, "valid": 2_000, "test": 4_000},
 }
 
-# Columns of each kind, in the order in which they are in the matrix; worlds of other widths have them in proportion.
+# Columns of each kind, in the order of the matrix; worlds with other numbers of features have them in proportion.
 COLUMNS: dict[str, int] = {
-    "dense": 40,  # noisy readings of the factors on scales of their own, some saturating
-    "heavy": 26,  # counts whose logarithm is such a reading
+    "dense": 40,  # noisy measurements of the factors on different scales, some saturating
+    "heavy": 26,  # counts whose logarithm is such a measurement
     "sparse": 10,  # zero for most documents
     "query": 10,  # the same for all documents of a query
     "mixture": 14,  # near copies and mixtures of dense columns
-    "noise": 10,  # know nothing
+    "noise": 10,  # carry no information
     "constant": 1,
 }
 N_FEATURES = sum(COLUMNS.values())
@@ -47,7 +47,7 @@ FACTORS = ("title", "body", "anchor", "address", "popularity", "freshness", "dep
 N_MATCH_FACTORS = 4  # the first four say how well the document matches
 INTENTS = ("navigate", "learn", "news")
 
-# How much each intent wants of each factor. Spam is nobody's wish; it enters below.
+# The weight of each factor for each intent. Spam has no positive weight; it enters below.
 TASTES = np.array(
     [  # title, body, anchor, address, popularity, freshness, depth, spam
         [0.9, 0.0, 0.9, 0.8, 0.9, 0.0, -0.7, 0.0],
@@ -58,19 +58,19 @@ TASTES = np.array(
 GRADE_SHARES = (0.52, 0.32, 0.11, 0.035, 0.015)  # of grades 0 to 4
 DOCUMENTS_PER_QUERY = (10, 40)
 
-# Tuned so that on nDCG@10 of `small` chance gives about .36, a linear ranker taught by labels .80, a small MLP .82 to
-# .83 and a linear SVM taught by 1 % of the labelled queries .73. The slow tests hold these ranges.
+# Tuned so that nDCG@10 on `small` is about .36 for a random order, .80 for a linear ranker trained on labels, .82 to
+# .83 for a small MLP, and .73 for a linear SVM trained on 1 % of the labelled queries. Slow tests check this.
 MATCH_CORRELATION = 0.6  # of the match factors with each other
 INTENT_SHARPNESS = 3.0  # 0: every query wants a bit of everything; large: exactly one intent
-READING_NOISE = 1.1  # standard deviation of what parts a column from the factors that it reads
-UNEXPLAINED = 1.28  # standard deviation of the relevance that no column knows about
+READING_NOISE = 1.1  # standard deviation of the measurement noise of a column
+UNEXPLAINED = 1.28  # standard deviation of the relevance that no column explains
 QUERY_SHIFT = 1.2  # standard deviation between queries: some have many relevant documents, some few
 CALIBRATION_QUERIES = 4_000
 
 
 @dataclass(frozen=True)
 class World:
-    """A made-up data set in three splits."""
+    """A synthetic data set in three splits."""
 
     train: JudgedSet
     valid: JudgedSet
@@ -86,10 +86,10 @@ class _Law:
     readings: Matrix  # [factors, dense + heavy + sparse]
     intent_readings: Matrix  # [intents, query]
     mixing: Matrix  # [dense, mixture]
-    units: Matrix  # [dense]: scores come on scales of their own
+    units: Matrix  # [dense]: each score has its own scale
     spreads: Matrix  # [heavy]: of the logarithm of the counts
     thresholds: Matrix  # [sparse]: below them a column is zero
-    cuts: Matrix  # [grades - 1]: relevance at which the next grade begins
+    cuts: Matrix  # [grades - 1]: thresholds of relevance between grades
 
 
 @dataclass(frozen=True)
@@ -106,15 +106,15 @@ def make_world(size: str = "small", seed: int = 0, features: int = N_FEATURES, d
     """The built-in world of this size: the same arguments give the same world.
 
     Args:
-        features: columns that rankers see, of the usual kinds in the usual proportion; one is a dense score.
-        documents: candidates of every query; None: 10 to 40.
+        features: number of columns, with the usual proportions of kinds; a single one is a dense score.
+        documents: number of candidates per query; None: 10 to 40.
     """
     if size not in SIZES:
         raise ValueError(f"unknown size '{size}' of the built-in world: choose one of {', '.join(SIZES)}")
     if features < 1:
-        raise ValueError(f"a world has at least one feature, got {features}")
+        raise ValueError(f"a world needs at least one feature, got {features}")
     if documents is not None and documents < 1:
-        raise ValueError(f"a query has at least one document, got {documents}")
+        raise ValueError(f"a query needs at least one document, got {documents}")
     name = f"world:{size}" + (f":{seed}" if seed else "") + (f":features={features}" if features != N_FEATURES else "")
     name += f":documents={documents}" if documents else ""
     n_documents = (documents, documents) if documents else DOCUMENTS_PER_QUERY
@@ -137,7 +137,7 @@ def _columns_of(features: int) -> dict[str, int]:
 
 
 def _draw_law(columns: dict[str, int], rng: Generator) -> _Law:
-    """Which column reads which factors, and where grades begin."""
+    """Draw which column measures which factors, and the grade thresholds."""
     n_readings = columns["dense"] + columns["heavy"] + columns["sparse"]
     relevance = _draw_latent(CALIBRATION_QUERIES, DOCUMENTS_PER_QUERY, rng).relevance
     return _Law(
@@ -153,7 +153,7 @@ def _draw_law(columns: dict[str, int], rng: Generator) -> _Law:
 
 
 def _sparse_mixing(n_sources: int, n_columns: int, rng: Generator) -> Matrix:
-    """Weights of unit norm: every column reads one source mainly and, a little, one or two others."""
+    """Weights of unit norm: every column measures mainly one source and, a little, one or two others."""
     weights = rng.normal(0.0, 0.3, (n_sources, n_columns)) * (rng.random((n_sources, n_columns)) < 0.25)
     main = rng.permutation(np.arange(n_columns) % n_sources)
     weights[main, np.arange(n_columns)] = rng.choice([-1.0, 1.0], n_columns, p=[0.2, 0.8])
@@ -177,7 +177,7 @@ def _draw_latent(n_queries: int, per_query: tuple[int, int], rng: Generator) -> 
 
 
 def _explained_relevance(factors: Matrix, intents: Matrix) -> Matrix:
-    """What a perfect reader of all factors and intents would call relevance."""
+    """Relevance as a function of all factors and intents, without noise."""
     shares = np.exp(INTENT_SHARPNESS * intents)
     shares /= shares.sum(axis=1, keepdims=True)
     title, body, _, _, popularity, freshness, depth, spam = factors.T
@@ -200,7 +200,7 @@ def _draw_set(law: _Law, n_queries: int, n_documents: tuple[int, int], rng: Gene
 
 
 def _measure(law: _Law, latent: _Latent, rng: Generator) -> NDArray[np.float32]:
-    """The raw columns that rankers see, one kind after the other."""
+    """The raw columns that rankers see, kind by kind."""
     features = np.empty((len(latent.factors), sum(law.columns.values())), np.float32)
     ends = np.cumsum(list(law.columns.values()))
     for end, block in zip(ends, _columns(law, latent, rng), strict=True):
@@ -220,11 +220,11 @@ def _columns(law: _Law, latent: _Latent, rng: Generator) -> Iterator[Matrix]:
     yield np.repeat(_read(latent.intents, law.intent_readings, rng), latent.sizes, axis=0)
     yield scores @ law.mixing + 0.1 * rng.normal(size=(n_documents, columns["mixture"]))
     noise = rng.normal(size=(n_documents, columns["noise"]))
-    noise[:, ::3] = np.floor(np.exp(2.0 + 2.0 * noise[:, ::3]))  # what is heavy-tailed may be noise as well
+    noise[:, ::3] = np.floor(np.exp(2.0 + 2.0 * noise[:, ::3]))  # heavy-tailed columns may be noise as well
     yield noise
     yield np.ones((n_documents, columns["constant"]))
 
 
 def _read(sources: Matrix, weights: Matrix, rng: Generator) -> Matrix:
-    """Columns that read the sources through noise of their own."""
+    """Columns that measure the sources, each with its own noise."""
     return sources @ weights + READING_NOISE * rng.normal(size=(len(sources), weights.shape[1]))

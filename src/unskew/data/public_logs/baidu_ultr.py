@@ -1,13 +1,13 @@
 r"""Baidu-ULTR (Zou et al., NeurIPS 2022), from tables with features.
 
-The files of Baidu itself (`part-00000.gz`, a query line and then a line of 31 fields for each document) hold token ids
-and no features: nothing here learns from those. Subsets with features exist: NTCIR-17 ULTRE-2 is read by `ultre2`, and
-here are tables, parquet or feather, as the subsets of Hager et al. (SIGIR 2024) export them. One row is one page, or
-one judged query:
+Baidu's own files (`part-00000.gz`, a query line and then one line of 31 fields per document) hold token ids and no
+features, which no method here can use. Subsets with features exist: `ultre2` reads NTCIR-17 ULTRE-2, and this module
+reads tables, parquet or feather, as exported from the subsets of Hager et al. (SIGIR 2024). One row is one page, or one
+judged query:
 
     query_id          string or number   of the query
-    text_md5          list of strings    of the documents, top first; without it url_md5 (features follow from query
-                                         and text, and the text at an address may change from page to page)
+    text_md5          list of strings    of the documents, top first; otherwise url_md5 (features depend on query and
+                                         text, and the text at a URL may change from page to page)
     position          list of integers   place of each document, counted from 1; clicks only
     click             list of 0 and 1    clicks only
     media_type        list of integers   optional, kind of each result, for a bias column; clicks only
@@ -106,14 +106,14 @@ def read_baidu_judged(path: FilePath, features: Sequence[str] | None = None) -> 
 def _read_table(path: FilePath) -> pa.Table:
     file = Path(path)
     if not file.exists():
-        raise FileNotFoundError(f"{file} does not exist: name a parquet or feather file")
+        raise FileNotFoundError(f"{file} does not exist: pass a parquet or feather file")
     reader = feather.read_table if file.suffix in {".feather", ".arrow"} else pq.read_table
     try:
         return reader(file)
     except (OSError, pa.ArrowException) as error:
         raise ValueError(
-            f"{file} is neither parquet nor feather: {error}. The text files of Baidu hold no features; "
-            "see the documentation of unskew.data.public_logs.baidu_ultr for what is read"
+            f"{file} is neither parquet nor feather: {error}. Baidu's own text files hold no features; "
+            "unskew.data.public_logs.baidu_ultr documents the tables that can be read"
         ) from error
 
 
@@ -122,8 +122,8 @@ def _feature_columns(table: pa.Table, features: Sequence[str] | None, path: File
         features = [name for name in HEURISTICS if name in table.column_names]
         if not features:
             raise ValueError(
-                f"{path} has none of the known features ({', '.join(HEURISTICS)}); it has: "
-                f"{', '.join(table.column_names)}. Name yours: features=[...]"
+                f"{path} has none of the known features ({', '.join(HEURISTICS)}). Found: "
+                f"{', '.join(table.column_names)}. Pass your own: features=[...]"
             )
     for name in features:
         _check_column(table, name, path)
@@ -133,27 +133,27 @@ def _feature_columns(table: pa.Table, features: Sequence[str] | None, path: File
 def _document_column(table: pa.Table, path: FilePath) -> str:
     known = [name for name in DOCUMENT_COLUMNS if name in table.column_names]
     if not known:
-        raise ValueError(f"{path}: column '{DOCUMENT_COLUMNS[0]}' is missing; it has: {', '.join(table.column_names)}")
+        raise ValueError(f"{path}: no column '{DOCUMENT_COLUMNS[0]}'. Found: {', '.join(table.column_names)}")
     return known[0]
 
 
 def _check_column(table: pa.Table, name: str, path: FilePath) -> None:
     if name not in table.column_names:
-        raise ValueError(f"{path}: column '{name}' is missing; it has: {', '.join(table.column_names)}")
+        raise ValueError(f"{path}: no column '{name}'. Found: {', '.join(table.column_names)}")
     if table[name].null_count:
         row = int(np.argmax(pc.is_null(table[name]).to_numpy()))
-        raise ValueError(f"{path}: column '{name}', row {row}: no value; drop the row or fill it")
+        raise ValueError(f"{path}: column '{name}', row {row}: missing value; drop the row or fill it")
 
 
 def _flat(table: pa.Table, columns: Sequence[str], query: str, path: FilePath) -> pa.Table:
-    """One row per document, with the number of its row in the file; columns of the query are repeated."""
+    """One row per document, with its row number in the file; query columns are repeated."""
     for name in (query, *columns):
         _check_column(table, name, path)
     first = columns[0]
     if not _is_list(table, first):
         raise ValueError(
-            f"{path}: column '{first}' holds {table[first].type}, not lists: one row is one page with all its "
-            "documents; group the rows of a page first"
+            f"{path}: column '{first}' holds {table[first].type}, but must hold lists: one row is one page with all "
+            "its documents; group the rows of a page first"
         )
     sizes = pc.list_value_length(table[first]).to_numpy()
     owner = np.repeat(np.arange(table.num_rows), sizes)
@@ -163,7 +163,7 @@ def _flat(table: pa.Table, columns: Sequence[str], query: str, path: FilePath) -
         if not _is_list(table, name):
             if name in TOLD_OF_DOCUMENTS:
                 raise ValueError(
-                    f"{path}: column '{name}' holds {values.type}: it needs a list, one value per document"
+                    f"{path}: column '{name}' holds {values.type}, but must hold lists with one value per document"
                 )
             flat[name] = values.take(owner)
             continue
@@ -186,7 +186,7 @@ def _without_holes(flat: pa.Table, path: FilePath) -> pa.Table:
     for name in flat.column_names:
         if flat[name].null_count:
             place = int(np.argmax(pc.is_null(flat[name]).to_numpy()))
-            raise ValueError(f"{path}: column '{name}', row {flat['row'][place]}: a document without a value")
+            raise ValueError(f"{path}: column '{name}', row {flat['row'][place]}: a document has no value; fill it")
     return flat
 
 

@@ -6,8 +6,8 @@
                                                (scores are optional)               frequencies
     tiangong-st   a folder                     sogousessiontrack2020, features     sogou_st_human_labels, features
 
-Files of a folder may have any ending, and may be packed with gzip. What they hold is told in `baidu_ultr`, `ultre2` and
-`tiangong_st`. The logs without features (`trec-session-2014`, …) go by their name alone, see `id_pages`.
+Files of a folder may have any extension, and may be gzipped. `baidu_ultr`, `ultre2` and `tiangong_st` document their
+format. Logs without features (`trec-session-2014`, …) are used by name, see `id_pages`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from unskew.data.public_logs.baidu_ultr import read_baidu_clicks, read_baidu_jud
 from unskew.data.public_logs.tiangong_st import read_tiangong_clicks, read_tiangong_features, read_tiangong_judged
 from unskew.data.public_logs.ultre2 import read_ultre2_clicks, read_ultre2_judged
 
-KINDS = ("media_type", "vtype")  # of a result: columns that may change examination
+KINDS = ("media_type", "vtype")  # result types: columns that may change examination
 
 
 def _baidu(place: Path) -> pa.Table:
@@ -64,7 +64,7 @@ JUDGED: dict[str, Callable[[Path], JudgedSet]] = {
 
 
 def is_judged_form(spec: str) -> bool:
-    """Whether these words are `FORM:PLACE`."""
+    """Whether this text is `FORM:PLACE`."""
     return spec.partition(":")[0] in JUDGED
 
 
@@ -72,15 +72,15 @@ def read_judged_form(spec: str) -> JudgedSet:
     """Judged queries of `FORM:PLACE`."""
     form, _, place = spec.partition(":")
     if not place:
-        raise ValueError(f"'{spec}' names no place: write {form}:PATH with the path of its files")
+        raise ValueError(f"'{spec}' has no path: write {form}:PATH with the path of its files")
     return JUDGED[form](Path(place))
 
 
 def _files(folder: Path, stem: str, *, needed: bool = True) -> list[Path]:
-    """Files whose name begins so, in order."""
+    """Files whose name begins with this stem, in order."""
     found = sorted(path for path in folder.glob(f"{stem}*") if path.is_file())
     if needed and not found:
-        raise FileNotFoundError(f"{folder} has no file '{stem}' (with any ending, plain or gzip): put it there")
+        raise FileNotFoundError(f"{folder} has no file '{stem}' (any extension, plain or gzip): put it there")
     return found
 
 

@@ -1,14 +1,14 @@
-"""Public logs of result pages with ids and clicks but no features, and how each becomes a `ClickLog`.
+"""Public logs of result pages with ids and clicks but no features, converted to a `ClickLog`.
 
     name                 files in the folder of that name (plain or gzip)
     trec-session-2014    train.txt, valid.txt, test.txt, see `trec_session`; judged.txt holds grades of some pages
     naver-clara2         CLARA2SearchLog_beta: lines of queries and of clicks; labels_by_log_query.tsv: grades
     sogou-mouse          train_data, test_data: pages with clicks and mouse movements
 
-Pages keep the order of their files, so that a split can be published as numbers of pages: `read_pages(name)` gives all
+Pages keep the order of their files, so that a split can be published as page numbers: `read_pages(name)` returns all
 pages, `read_pages(name).select(numbers).log()` the log of some. `NAME@train`, `NAME@valid` and `NAME@test` are splits:
-the publisher's own for TREC; for the others the sessions (of Sogou, which has none: the pages) in a random order of
-fixed seed, the first 80 % to train, the next 10 % to validate, the rest to test.
+the publisher's own for TREC; for the others, sessions (for Sogou, which has none, pages) in a random order with a fixed
+seed: the first 80 % for training, the next 10 % for validation, the rest for testing.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.public_logs.result_pages import numbered_lines
 from unskew.data.public_logs.trec_session import read_trec_sessions
 
-MOST_PAGES_BACK = 8  # of its session, to which a click of CLARA 2 may belong
+MOST_PAGES_BACK = 8  # a click of CLARA 2 belongs to one of this many latest pages of its session
 SOGOU_FIELDS = 10  # query, documents, clicks, times of clicks, six features of the mouse
 MOUSE_FIELDS = slice(4, 10)
 SPLITS = ("train", "valid", "test")
 SPLIT_ENDS, SPLIT_SEED = (0.8, 0.9), 20141116
-HOVER_FIELD = 8  # the fifth feature of the mouse: how long it was over the result
+HOVER_FIELD = 8  # the fifth mouse feature: how long the mouse was over the result
 
 
 @dataclass(frozen=True, eq=False)
 class IdPages:
-    """Result pages in the order of the files; column `i` is what was at position `i`, counted from 0."""
+    """Result pages in the order of the files; column `i` is position `i`, counted from 0."""
 
     query_ids: NDArray  # [pages]
     document_ids: NDArray  # [pages, positions]
     clicks: NDArray[np.float32]  # [pages, positions]; 0.0 or 1.0
     split: NDArray[np.int64]  # [pages], of SPLITS
     grades: NDArray[np.float32] | None = None  # [pages, positions]; NaN: not judged
-    hovered: NDArray[np.float32] | None = None  # [pages, positions], 1: the mouse was over it; NaN: no mouse recorded
-    left_out: dict[str, int] = field(default_factory=dict)  # what of the files is in no page, and how often
+    hovered: NDArray[np.float32] | None = None  # [pages, positions], 1: the mouse was over it; NaN: not recorded
+    left_out: dict[str, int] = field(default_factory=dict)  # counts of records that are in no page, by reason
 
     @property
     def n_pages(self) -> int:
@@ -59,7 +59,7 @@ class IdPages:
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     def log(self) -> ClickLog:
-        """The pages as a log without features: which documents were clicked together, and looks if recorded."""
+        """The pages as a joint log without features, with recorded examination if there is any."""
         n_pages, n_positions = self.document_ids.shape
         table = {
             "session": np.repeat(np.arange(n_pages), n_positions),
@@ -74,7 +74,7 @@ class IdPages:
         return ClickLog.from_table(pa.table(table), features=(), seen=seen)
 
     def judged(self) -> JudgedSet | None:
-        """Every graded document of each query once; None: the log has no grades."""
+        """Every graded document of each query; None: the log has no grades."""
         if self.grades is None:
             return None
         known = np.isfinite(self.grades)
@@ -101,13 +101,13 @@ def read_pages(spec: str) -> IdPages:
     if name not in READERS:
         raise ValueError(f"unknown log '{name}': choose one of {', '.join(READERS)}")
     if at and split not in SPLITS:
-        raise ValueError(f"'{spec}': there is no split '{split}', choose one of {', '.join(SPLITS)}")
+        raise ValueError(f"'{spec}': there is no split '{split}'; choose one of {', '.join(SPLITS)}")
     pages = READERS[name](name)
     return pages.select(pages.split == SPLITS.index(split)) if at else pages
 
 
 def _random_split(units: NDArray) -> NDArray[np.int64]:
-    """The split of each page: units, such as sessions, stay whole."""
+    """The split of each page; units, such as sessions, are not split."""
     distinct, unit = np.unique(units, return_inverse=True)
     place = np.empty(len(distinct), dtype=np.int64)
     place[np.random.default_rng(SPLIT_SEED).permutation(len(distinct))] = np.arange(len(distinct))
@@ -151,7 +151,7 @@ def _clara2(name: str) -> IdPages:
             else:
                 clicks[page][documents[page].index(int(rest[0]))] = 1.0
         else:
-            raise ValueError(f"{where}: a line is of kind Q or C, found '{kind}'")
+            raise ValueError(f"{where}: a line must start with Q or C, found '{kind}'")
     shown = np.array(documents, dtype=np.int64)
     asked = np.array(queries, dtype=np.int64)
     grades = _clara2_grades(name, asked, shown)
@@ -175,7 +175,7 @@ def _sogou_mouse(name: str) -> IdPages:
         for where, line in numbered_lines(_file(name, file)):
             columns = line.split("\t")
             if len(columns) != SOGOU_FIELDS:
-                raise ValueError(f"{where}: expected {SOGOU_FIELDS} fields between tabs, found {len(columns)}")
+                raise ValueError(f"{where}: expected {SOGOU_FIELDS} tab-separated fields, found {len(columns)}")
             queries.append(int(columns[0]))
             documents.append([int(entry) for entry in columns[1].split()])
             clicks.append([float(entry) for entry in columns[2].split()])
@@ -195,7 +195,7 @@ def _file(name: str, file: str) -> Path:
     path = _find(name, file)
     if path is None:
         raise MissingDataError(
-            f"log '{name}' lacks {file} (plain or {PACKED}), looked for in {data_folder() / name}. Put the publisher's "
+            f"log '{name}' lacks {file} (plain or {PACKED}); searched in {data_folder() / name}. Put the publisher's "
             f"files there, or set UNSKEW_DATA to the folder that holds '{name}'"
         )
     return path

@@ -1,4 +1,4 @@
-"""Result pages of public click logs: which are kept, how they are split, and judged queries by frequency.
+"""Result pages of public click logs: which pages to keep, how to split them, and judged queries by frequency.
 
 Pages are a pyarrow table with one row per shown document: `session` (a number per showing of a page), `query`,
 `document`, `position` (0 is the top), `click` (0 or 1), features, and other columns of the source.
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from unskew.data.judged.judged_set import JudgedSet
 
 PAGE_COLUMNS = ("session", "query", "document", "position", "click")
-N_POSITIONS = 10  # of a page that is kept
+N_POSITIONS = 10  # positions of the pages to keep
 CLICK_SHARES = (0.8, 0.1, 0.1)  # training, validation, test
 VALIDATION_SHARE = 0.2  # of judged queries; the rest is the test
 N_BUCKETS = 10
@@ -40,13 +40,13 @@ class JudgedQueries:
 
     def __post_init__(self) -> None:
         if self.bucket.shape != (self.judged.n_queries,):
-            raise ValueError(f"{self.judged.n_queries} queries, but buckets {self.bucket.shape}: one each is needed")
+            raise ValueError(f"{self.judged.n_queries} queries, but buckets {self.bucket.shape}: pass one per query")
         bad = (self.bucket < 0) | (self.bucket >= N_BUCKETS)
         if bad.any():
             query = int(np.argmax(bad))
             raise ValueError(
-                f"query {self.judged.query_ids[query]} is in frequency bucket {self.bucket[query]}: buckets are 0, the "
-                f"most frequent, to {N_BUCKETS - 1}"
+                f"query {self.judged.query_ids[query]} is in frequency bucket {self.bucket[query]}: buckets go from 0, "
+                f"the most frequent, to {N_BUCKETS - 1}"
             )
 
     def select(self, queries: NDArray) -> JudgedQueries:
@@ -59,23 +59,23 @@ class JudgedQueries:
         order = np.random.default_rng(seed).permutation(n_queries)
         n_first = round(share * n_queries)
         if not 0 < n_first < n_queries:
-            raise ValueError(f"a share of {share} of {n_queries} queries leaves one side empty")
+            raise ValueError(f"a share of {share} of {n_queries} queries leaves one side empty: choose another share")
         return self.select(np.sort(order[:n_first])), self.select(np.sort(order[n_first:]))
 
     def slices(self) -> dict[str, JudgedSet]:
-        """Head, middle and tail queries; a slice without any is left out."""
+        """Head, middle and tail queries; empty slices are left out."""
         members = {name: np.isin(self.bucket, list(buckets)) for name, buckets in SLICES.items()}
         return {name: self.judged.select(member) for name, member in members.items() if member.any()}
 
 
 def frequency_buckets(counts: NDArray) -> NDArray[np.int64]:
     """Tenths of queries by how often they are asked, 0 the most frequent; equal counts share a bucket."""
-    rarer_than = np.searchsorted(np.sort(-counts), -counts, side="left")  # queries that are asked more often
+    rarer_than = np.searchsorted(np.sort(-counts), -counts, side="left")  # number of more frequent queries
     return (rarer_than * N_BUCKETS // max(len(counts), 1)).astype(np.int64)
 
 
 def complete_pages(pages: pa.Table, n_positions: int = N_POSITIONS) -> pa.Table:
-    """The top of those pages that show each of the first positions once and got a click there."""
+    """The top of those pages that show each of the first positions once and have a click there."""
     _, page = np.unique(pages["session"].to_numpy(), return_inverse=True)
     position, click = pages["position"].to_numpy(), pages["click"].to_numpy()
     top = (position >= 0) & (position < n_positions)
@@ -86,16 +86,16 @@ def complete_pages(pages: pa.Table, n_positions: int = N_POSITIONS) -> pa.Table:
     kept = complete & (clicks > 0)
     if not kept.any():
         raise ValueError(
-            f"no page is left: of {n_pages} pages {complete.sum()} show all of the first {n_positions} positions, "
-            f"and none of those has a click there; is `position` counted from 0?"
+            f"no page is left: {complete.sum()} of {n_pages} pages show all of the first {n_positions} positions, "
+            f"and none of those has a click there; check that `position` counts from 0"
         )
     return pages.filter(pa.array(kept[page] & top))
 
 
 def split_pages(pages: pa.Table, shares: Sequence[float] = CLICK_SHARES, seed: int = 0) -> list[pa.Table]:
-    """Pages split at random, whole ones: training, validation and test by default.
+    """Split whole pages at random, by default into training, validation and test.
 
-    As in the papers on these logs, sessions are split and not queries: a list may be on both sides.
+    As in the papers on these logs, pages are split and not queries: a list may be on both sides.
     """
     if not np.isclose(sum(shares), 1) or min(shares) < 0:
         raise ValueError(f"shares must be positive and add up to 1, got {tuple(shares)}")
@@ -108,7 +108,7 @@ def split_pages(pages: pa.Table, shares: Sequence[float] = CLICK_SHARES, seed: i
 
 
 def numbered_lines(path: str | PathLike[str]) -> Iterator[tuple[str, str]]:
-    """Lines of a plain or gzip text file that are not blank, each with where it is."""
+    """Lines of a plain or gzip text file that are not blank, each with its location."""
     file = Path(path)
     with file.open("rb") as content:
         packed = content.read(2) == GZIP_MAGIC
@@ -120,11 +120,11 @@ def numbered_lines(path: str | PathLike[str]) -> Iterator[tuple[str, str]]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{file} is not text: {error}") from error
     except BAD_GZIP as error:
-        raise ValueError(f"{file}: the gzip file is damaged or cut short ({error}), get it again") from error
+        raise ValueError(f"{file}: the gzip file is damaged or truncated ({error}); download it again") from error
 
 
 def parse_number(text: str, where: str, what: str) -> float:
-    """A finite number, or an error that says where none stands."""
+    """A finite number, or an error that says where it was expected."""
     try:
         value = float(text)
     except ValueError:

@@ -1,6 +1,6 @@
 r"""TianGong-ST (Chen et al., CIKM 2019): pages of a search engine with clicks, and judged last queries.
 
-The sessions are an XML file (`sogousessiontrack2020.xml`), plain or gzip. Of it are read:
+The sessions are an XML file (`sogousessiontrack2020.xml`), plain or gzip. These elements are read:
 
     <session num="1">
       <interaction num="1">                      one page
@@ -17,12 +17,12 @@ The sessions are an XML file (`sogousessiontrack2020.xml`), plain or gzip. Of it
       </interaction> ...
     </session> ...
 
-What else is in it is passed over. Clicks on ranks that are not shown, which do occur, are ignored; `complete_pages`
-drops pages with missing or doubled ranks. The judgements (`sogou_st_human_labels.txt`) have five fields a line, between
-tabs or spaces: number of the sample, session, query, document, grade from 0 to 4.
+Other elements are ignored. So are clicks on ranks that are not shown, which do occur; `complete_pages` drops pages with
+missing or repeated ranks. The judgements (`sogou_st_human_labels.txt`) have five fields per line, separated by tabs or
+spaces: sample number, session, query, document, grade from 0 to 4.
 
-The data come with texts, not with features. Compute yours and give them as a tab-separated file, plain or gzip, whose
-first line names the columns: `query`, `document`, then one column per feature.
+The data come with texts, not with features. Compute your own and pass them as a tab-separated file, plain or gzip,
+whose first line names the columns: `query`, `document`, then one column per feature.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ FilePath = str | PathLike[str]
 
 @dataclass(frozen=True, eq=False)
 class TianGongFeatures:
-    """Feature vectors of documents of queries."""
+    """Feature vectors of (query, document) pairs."""
 
     names: list[str]
     rows: dict[tuple[str, str], int]  # (query, document) -> row
     values: NDArray[np.float32]  # [documents, features]
 
     def row(self, query: str, document: str, where: str) -> int:
-        """The row of a document, or an error that says where it was wanted."""
+        """The row of a document, or an error that says where it occurs."""
         try:
             return self.rows[query, document]
         except KeyError:
@@ -72,12 +72,12 @@ class TianGongFeatures:
 
 
 def read_tiangong_features(path: FilePath) -> TianGongFeatures:
-    """Features of documents of queries."""
+    """Read features of (query, document) pairs."""
     lines = numbered_lines(path)
     where, header = next(lines, (f"{path}, line 1", ""))
     names = header.split("\t")[2:]
     if header.split("\t")[:2] != ["query", "document"] or not names:
-        raise ValueError(f"{where}: the first line must be 'query', 'document' and names of features, between tabs")
+        raise ValueError(f"{where}: the first line must be 'query', 'document' and feature names, tab-separated")
     rows: dict[tuple[str, str], int] = {}
     values: list[list[float]] = []
     for where, line in lines:
@@ -86,7 +86,7 @@ def read_tiangong_features(path: FilePath) -> TianGongFeatures:
             raise ValueError(f"{where}: {len(fields)} fields, but the first line names {2 + len(names)} columns")
         key = (fields[0], fields[1])
         if key in rows:
-            raise ValueError(f"{where}: document '{key[1]}' of query '{key[0]}' has features already")
+            raise ValueError(f"{where}: document '{key[1]}' of query '{key[0]}' already has features: keep one line")
         rows[key] = len(values)
         values.append([parse_number(text, where, f"'{name}'") for name, text in zip(names, fields[2:], strict=True)])
     return TianGongFeatures(names, rows, np.array(values, dtype=np.float32).reshape(len(values), len(names)))
@@ -94,7 +94,7 @@ def read_tiangong_features(path: FilePath) -> TianGongFeatures:
 
 @dataclass
 class _Columns:
-    """Columns of the table of pages, while it grows."""
+    """Columns of the table of pages, while it is built."""
 
     session: list[int] = field(default_factory=list)
     query: list[str] = field(default_factory=list)
@@ -105,7 +105,7 @@ class _Columns:
 
 
 def read_tiangong_clicks(path: FilePath, features: TianGongFeatures) -> pa.Table:
-    """Pages of the sessions; `vtype`, the kind of each result, may serve as a bias column."""
+    """Pages of the sessions; `vtype`, the type of each result, can be a bias column."""
     columns, rows = _Columns(), []
     for number, (where, page) in enumerate(_pages(path)):
         query = _text(page, "query_id", where)
@@ -123,13 +123,13 @@ def read_tiangong_clicks(path: FilePath, features: TianGongFeatures) -> pa.Table
             columns.click.append(int(rank in clicked))
             columns.vtype.append((result.findtext("vtype") or NO_TYPE).strip())
     if not rows:
-        raise ValueError(f"{path}: there is no <interaction> with a <result> in this file")
+        raise ValueError(f"{path}: this file has no <interaction> with a <result>")
     vectors = features.values[rows]
     return pa.table({**vars(columns), **{name: vectors[:, number] for number, name in enumerate(features.names)}})
 
 
 def read_tiangong_judged(path: FilePath, features: TianGongFeatures, pages: pa.Table | None = None) -> JudgedQueries:
-    """Judged samples, each a query as asked in a session; buckets of frequency are counted in `pages`."""
+    """Judged samples, each a query of a session; frequency buckets are computed from `pages`."""
     samples = _read_samples(path, features)
     judged = JudgedSet(
         features=features.values[[row for sample in samples for row in sample.rows]],
@@ -144,7 +144,7 @@ def read_tiangong_judged(path: FilePath, features: TianGongFeatures, pages: pa.T
 
 @dataclass(frozen=True)
 class _Sample:
-    """The judged documents of a query as asked in a session."""
+    """The judged documents of a query of a session."""
 
     session: str
     query: str
@@ -163,7 +163,7 @@ def _read_samples(path: FilePath, features: TianGongFeatures) -> list[_Sample]:
         number, session, query, document, text = fields
         grade = parse_number(text, where, "the grade")
         if grade not in range(LARGEST_GRADE + 1):
-            raise ValueError(f"{where}: grades are whole numbers from 0 to {LARGEST_GRADE}, found '{text}'")
+            raise ValueError(f"{where}: grades must be whole numbers from 0 to {LARGEST_GRADE}, found '{text}'")
         sample = samples.setdefault(number, _Sample(session, query))
         if (sample.session, sample.query) != (session, query):
             raise ValueError(f"{where}: sample '{number}' has another session or query than before")
@@ -171,22 +171,22 @@ def _read_samples(path: FilePath, features: TianGongFeatures) -> list[_Sample]:
         sample.rows.append(features.row(query, document, where))
         sample.grades.append(grade)
     if not samples:
-        raise ValueError(f"{path}: there is no judgement in this file")
+        raise ValueError(f"{path}: this file has no judgements")
     return list(samples.values())
 
 
 def _buckets(queries: list[str], pages: pa.Table | None) -> NDArray[np.int64]:
-    """Tenths of frequency among all queries of the pages; without pages all queries count alike."""
+    """Frequency deciles among all queries of the pages; without pages all queries are in one bucket."""
     if pages is None:
         return np.zeros(len(queries), dtype=np.int64)
     asked = pages.group_by(["session", "query"]).aggregate([])["query"].value_counts()
     known = [str(value) for value in asked.field("values").to_pylist()]
     bucket = dict(zip(known, frequency_buckets(asked.field("counts").to_numpy()).tolist(), strict=True))
-    return np.array([bucket.get(query, 9) for query in queries], dtype=np.int64)  # never asked there: rare
+    return np.array([bucket.get(query, 9) for query in queries], dtype=np.int64)  # never asked: rare
 
 
 def _pages(path: FilePath) -> Iterator[tuple[str, ElementTree.Element]]:
-    """Pages, each with where it is; a page's memory is freed when the next is read."""
+    """Pages, each with its location; a page's memory is freed when the next is read."""
     session = "?"
     with _open(Path(path)) as content:
         try:
@@ -201,7 +201,7 @@ def _pages(path: FilePath) -> Iterator[tuple[str, ElementTree.Element]]:
         except ElementTree.ParseError as error:
             raise ValueError(f"{path} is not XML: {error}") from error
         except BAD_GZIP as error:
-            raise ValueError(f"{path}: the gzip file is damaged or cut short ({error}), get it again") from error
+            raise ValueError(f"{path}: the gzip file is damaged or truncated ({error}); download it again") from error
 
 
 def _open(file: Path) -> BinaryIO | gzip.GzipFile:

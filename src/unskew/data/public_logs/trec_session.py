@@ -1,8 +1,8 @@
-"""Pages of the TREC 2014 Session track as click-model studies exchange them: ids, verticals, clicks, no features.
+"""Pages of the TREC 2014 Session track in the format of click model studies: ids, verticals, clicks, no features.
 
-One page of results a line, tab-separated: session, query, then lists in brackets for the documents as shown from the
-top, the kind of vertical of each, a 0 or 1 for each click and, in judged files only, the grade of each (-2 for spam
-up to 4). Files are plain or gzip.
+One result page per line, tab-separated: session, query, then lists in brackets: the documents from the top, the
+vertical of each, a 0 or 1 for each click and, in judged files only, the grade of each (from -2 for spam to 4). Files
+are plain or gzip.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class TrecSessions:
-    """Result pages in the order of the file; column `i` is what was at position `i`, counted from 0."""
+    """Result pages in the order of the file; column `i` is position `i`, counted from 0."""
 
     session_ids: NDArray[np.int64]  # [pages]
     query_ids: NDArray[np.int64]  # [pages]
@@ -48,7 +48,7 @@ def read_trec_sessions(path: str | PathLike[str]) -> TrecSessions:
         try:
             content = gzip.decompress(content)
         except BAD_GZIP as error:
-            raise ValueError(f"{file}: the gzip file is damaged or cut short ({error}), get it again") from error
+            raise ValueError(f"{file}: the gzip file is damaged or truncated ({error}); download it again") from error
     pages: list[list[Any]] = []
     for number, line in enumerate(content.decode().splitlines(), start=1):
         if line.strip():
@@ -56,7 +56,7 @@ def read_trec_sessions(path: str | PathLike[str]) -> TrecSessions:
             _check_like_first(page, pages[0] if pages else page, f"{file}, line {number}")
             pages.append(page)
     if not pages:
-        raise ValueError(f"{file}: there is no page in this file")
+        raise ValueError(f"{file}: this file has no pages")
     columns = dict(zip(FIELDS, zip(*pages, strict=True), strict=False))
     return TrecSessions(
         session_ids=np.array(columns["session"], dtype=np.int64),
@@ -72,7 +72,7 @@ def _parse_page(line: str, where: str) -> list[Any]:
     """The fields of a line: two numbers and three or four lists of whole numbers."""
     fields = line.split("\t")
     if len(fields) not in (len(FIELDS) - 1, len(FIELDS)):
-        raise ValueError(f"{where}: expected 5 or 6 fields between tabs, {', '.join(FIELDS)}; found {len(fields)}")
+        raise ValueError(f"{where}: expected 5 or 6 tab-separated fields, {', '.join(FIELDS)}; found {len(fields)}")
     page = []
     for name, text in zip(FIELDS, fields, strict=False):
         try:
@@ -90,7 +90,7 @@ def _parse_page(line: str, where: str) -> list[Any]:
 
 
 def _check_like_first(page: list[Any], first: list[Any], where: str) -> None:
-    """Refuse a page with other fields or another length than the first page of the file."""
+    """Refuse a page whose fields or length differ from the first page of the file."""
     if len(page) != len(first):
         raise ValueError(f"{where}: {len(page)} fields, but the first page has {len(first)}: do not mix files")
     n_positions = len(first[FIELDS.index("documents")])

@@ -1,16 +1,16 @@
 r"""The NTCIR-17 ULTRE-2 subset of Baidu-ULTR, from text files.
 
-Files are plain or gzip, one thing a line:
+Files are plain or gzip, one entry per line:
 
     lists          session:document document ...   top first; the query is the session's name up to the first `_`
     clicks/grades  session:value value ...         the same sessions in the same order; 0 and 1, or 0 to 4
     features       document value                  one feature, such as the pre-trained score, or
-                   document index:value ...        several, indices from 0; what is not named is 0
+                   document index:value ...        several, indices from 0; missing ones are 0
     scores         document value                  of the logging policy, optional
     frequencies    {"query": bucket, ...}          JSON; 0, the most frequent tenth of queries, to 9
 
-The paper on CDLA-LD takes 13 heuristic features and a pre-trained score: two feature files, `features=[one, other]`.
-What it keeps, and its splits, are `complete_pages`, `split_pages` and `JudgedQueries.split`.
+The paper on CDLA-LD uses 13 heuristic features and a pre-trained score: two feature files, `features=[one, other]`. Its
+filter and splits are `complete_pages`, `split_pages` and `JudgedQueries.split`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FilePath = str | PathLike[str]
 def read_ultre2_clicks(
     lists: FilePath, clicks: FilePath, features: Sequence[FilePath], scores: FilePath | None = None
 ) -> pa.Table:
-    """Pages of the ULTRE-2 subset; with `scores` there is a column `policy_score`."""
+    """Pages of the ULTRE-2 subset; with `scores` they have a column `policy_score`."""
     pages = _read_pairs(lists, clicks, "click", {"0", "1"})
     vectors = read_features(features)
     sizes = [len(page.documents) for page in pages]
@@ -78,7 +78,7 @@ def read_ultre2_judged(
 
 @dataclass(frozen=True)
 class Page:
-    """A line of the lists with its line of clicks or grades."""
+    """A line of lists with its line of clicks or grades."""
 
     where: str
     query: str
@@ -95,18 +95,18 @@ class DocumentFeatures:
     values: NDArray[np.float32]  # [documents, features]
 
     def rows_of(self, pages: Sequence[Page]) -> NDArray[np.int64]:
-        """Rows of the documents of all pages, one after the other."""
+        """Rows of the documents of all pages, concatenated."""
         for page in pages:
             for document in page.documents:
                 if document not in self.rows:
-                    raise ValueError(f"{page.where}: document '{document}' has no features; name its feature files")
+                    raise ValueError(f"{page.where}: document '{document}' has no features; pass its feature files")
         return np.array([self.rows[document] for page in pages for document in page.documents], dtype=np.int64)
 
 
 def read_features(files: Sequence[FilePath]) -> DocumentFeatures:
-    """Features of several files side by side; a document must be in all of them."""
+    """Features of several files, joined by document; a document must be in all of them."""
     if not files:
-        raise ValueError("name at least one feature file: without features there is nothing to rank by")
+        raise ValueError("pass at least one feature file: without features there is nothing to rank by")
     parts = [_read_feature_file(file) for file in files]
     rows = {document: row for row, document in enumerate(parts[0])}
     for file, part in zip(files[1:], parts[1:], strict=True):
@@ -129,13 +129,13 @@ def _read_feature_file(file: FilePath) -> dict[str, dict[int, float]]:
     for where, line in numbered_lines(file):
         document, *fields = line.split()
         if document in vectors:
-            raise ValueError(f"{where}: document '{document}' has features already")
+            raise ValueError(f"{where}: document '{document}' already has features: keep one line")
         if len(fields) == 1 and ":" not in fields[0]:
             vectors[document] = {0: parse_number(fields[0], where, "the feature")}
         else:
             vectors[document] = dict(_parse_entry(field, where) for field in fields)
     if not vectors:
-        raise ValueError(f"{file}: there is no document in this file")
+        raise ValueError(f"{file}: this file has no documents")
     return vectors
 
 
@@ -150,22 +150,22 @@ def _read_pairs(lists: FilePath, values: FilePath, what: str, allowed: set[str])
     """Lists with the clicks or grades of their documents."""
     listed, told = list(numbered_lines(lists)), list(numbered_lines(values))
     if len(listed) != len(told):
-        raise ValueError(f"{lists} has {len(listed)} lists, {values} has {len(told)} lines: they must go together")
+        raise ValueError(f"{lists} has {len(listed)} lists, but {values} has {len(told)} lines: they must match")
     if not listed:
-        raise ValueError(f"{lists}: there is no list in this file")
+        raise ValueError(f"{lists}: this file has no lists")
     pages = []
     for (where, line), (where_told, line_told) in zip(listed, told, strict=True):
         session, documents = _parse_line(line, where)
         session_told, texts = _parse_line(line_told, where_told)
         if session != session_told:
             raise ValueError(
-                f"{where_told}: session '{session_told}', but {where} has '{session}': the order must be the same"
+                f"{where_told}: session '{session_told}', but {where} has '{session}': use the same order in both files"
             )
         if len(documents) != len(texts):
             raise ValueError(f"{where_told}: {len(texts)} {what}s, but {where} lists {len(documents)} documents")
         wrong = [text for text in texts if text not in allowed]
         if wrong:
-            raise ValueError(f"{where_told}: a {what} is one of {', '.join(sorted(allowed))}, found '{wrong[0]}'")
+            raise ValueError(f"{where_told}: a {what} must be one of {', '.join(sorted(allowed))}, found '{wrong[0]}'")
         pages.append(Page(where, session.partition("_")[0], documents, [int(text) for text in texts]))
     return pages
 
@@ -178,7 +178,7 @@ def _parse_line(line: str, where: str) -> tuple[str, list[str]]:
 
 
 def _column_of(file: FilePath, pages: Sequence[Page]) -> NDArray[np.float32]:
-    """A number for each shown document."""
+    """One number per shown document."""
     vectors = read_features([file])
     if vectors.values.shape[1] != 1:
         raise ValueError(f"{file}: expected one score per document, found {vectors.values.shape[1]}")
@@ -191,5 +191,5 @@ def _read_frequencies(file: FilePath) -> dict[str, int]:
     except ValueError as error:
         raise ValueError(f"{file} is not JSON: {error}") from error
     if not isinstance(buckets, dict) or not all(type(value) is int for value in buckets.values()):
-        raise ValueError(f'{file} must map queries to buckets of frequency: {{"query": 0, ...}}')
+        raise ValueError(f'{file} must map queries to frequency buckets: {{"query": 0, ...}}')
     return buckets
