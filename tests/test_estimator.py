@@ -128,7 +128,7 @@ def test_a_click_log_goes_in(log, world):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"group": [4] * 29}, "group sizes add up to 116, X has 120 rows"),
+        ({"group": [4] * 29}, "group sizes add up to 116, but X has 120 rows"),
         ({}, "pass either group .* or query"),
         ({"group": [4] * 30, "position": np.tile([1, 2, 3, 4], 30)}, "does the log count from 1"),
         ({"group": [4] * 30, "position": np.zeros(120)}, "two documents at position 0"),
@@ -173,8 +173,8 @@ def test_names_of_columns_survive_to_model_onnx_and_ranking(rows, kind, tmp_path
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda table: table.rename(columns={"b": "z"}), "X lacks column 'b'.*it has column 'z' instead"),
-        (lambda table: table[["a", "c"]], "X lacks column 'b', which the ranker was fitted on$"),
+        (lambda table: table.rename(columns={"b": "z"}), "X does not have column 'b'.*it has column 'z' instead"),
+        (lambda table: table[["a", "c"]], "X does not have column 'b', which the ranker was fitted on$"),
         (lambda table: table.assign(y=1.0, z=2.0), "X has columns 'y', 'z', which the ranker was not fitted on"),
     ],
 )

@@ -75,7 +75,7 @@ def test_the_average_curve_is_the_geometric_mean_of_those_of_the_levels(model):
     np.testing.assert_allclose(
         model.examination(), np.sqrt(curves["device=desktop"] * curves["device=phone"]), rtol=1e-5
     )
-    with pytest.raises(ValueError, match=r"'watch' names 0 levels .* device=desktop, device=phone"):
+    with pytest.raises(ValueError, match=r"'watch' matches 0 levels .* device=desktop, device=phone"):
         model.examination("watch")
 
 

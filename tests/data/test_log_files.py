@@ -294,7 +294,7 @@ def test_files_of_two_logs_are_not_mixed(tmp_path):
     write_log(make_log(), tmp_path / "log")
     write_log(make_log(n_queries=9), tmp_path / "other")
     shutil.copy(tmp_path / "other" / "shard-00000.lists.parquet", tmp_path / "log")
-    with pytest.raises(ValueError, match=r"lists\.parquet cannot be read \(its content is not what was written"):
+    with pytest.raises(ValueError, match=r"lists\.parquet cannot be read \(its content does not match"):
         read_log(tmp_path / "log")
 
 
@@ -360,7 +360,7 @@ def test_columns_that_do_not_fit_together_are_refused(tmp_path):
             lambda data: data.replace(b'"version": 2', b'"version": 1'),
             "version 1 of the format, but this release reads version 2: make the log again from its source",
         ),
-        (lambda data: data.replace(b'"graded"', b'"graduated"'), r"log\.json is damaged, or was changed by hand"),
+        (lambda data: data.replace(b'"graded"', b'"graduated"'), r"log\.json does not match its digest"),
     ],
 )
 def test_a_damaged_or_newer_description_is_refused(tmp_path, change, message):

@@ -113,8 +113,8 @@ class TestTypes:
     @pytest.mark.parametrize(
         ("column", "value", "message"),
         [
-            ("position", [1], "column 'position' holds array<int64>: whole numbers are needed"),
-            ("click", [1], "column 'click' holds array<int64>: 0 and 1, true and false"),
+            ("position", [1], "column 'position' holds array<int64>: write whole numbers"),
+            ("click", [1], "column 'click' holds array<int64>: write 0 and 1, true and false"),
             ("time", True, "column 'time' holds boolean: write timestamps, ISO 8601 text or numbers since 1970"),
             ("document", ["a"], "column 'document' holds array<string>: ids must be text or numbers"),
         ],
@@ -184,7 +184,7 @@ class TestFeatures:
         tables = self.features(tmp_path, [("shoes", "a", 1.0, 1.0)])
         done = run(tables, tmp_path)
         assert done.dropped == {"no_features": 4}
-        assert "lacks 1 documents, the first is query shoes, document b" in done.examples["no_features"]
+        assert "does not have 1 documents, the first is query shoes, document b" in done.examples["no_features"]
         assert read_log(tmp_path / "log").document_ids.tolist() == ["a"]
 
     def test_features_of_other_documents_are_refused(self, tmp_path):
@@ -321,7 +321,7 @@ class TestFiles:
         assert done.dropped == {"unreadable": 2}
 
     @pytest.mark.parametrize(
-        ("line", "message"), [(b'{"session": "\xe9t\xe9"}', "not UTF-8"), (b'{"session": ', "no JSON")]
+        ("line", "message"), [(b'{"session": "\xe9t\xe9"}', "not UTF-8"), (b'{"session": ', "not JSON")]
     )
     def test_a_json_line_that_cannot_be_read_is_named(self, tmp_path, line, message):
         lines = [json.dumps(dict(zip(HEADER, row, strict=True))).encode() for row in ROWS]
@@ -329,4 +329,4 @@ class TestFiles:
         refused(rf"events\.jsonl, line 9: {message}", tmp_path / "events.jsonl", tmp_path)
 
     def test_an_engine_that_does_not_exist_or_is_not_installed_is_refused(self, tmp_path):
-        refused("engine is 'presto': choose from duckdb, spark", events(tmp_path), tmp_path, engine="presto")
+        refused("unknown engine 'presto': choose from duckdb, spark", events(tmp_path), tmp_path, engine="presto")

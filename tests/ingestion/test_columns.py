@@ -107,7 +107,7 @@ def test_mistakes_in_a_toml_file_are_named(tmp_path, text, message):
 
 
 def test_forms_and_first_positions_that_do_not_exist_are_refused():
-    with pytest.raises(ValueError, match="form is 'wide': choose from impressions, events, ubi"):
+    with pytest.raises(ValueError, match="unknown form 'wide': choose from impressions, events, ubi"):
         named_columns(Columns(), {"form": "wide"})
     with pytest.raises(ValueError, match="first_position must be 0 or 1, got 2"):
         named_columns(Columns(), {"first_position": 2})

@@ -175,7 +175,7 @@ def test_without_the_extra_it_says_what_to_install(run, linear, tmp_path, monkey
 
 
 def test_another_ending_is_refused(linear, tmp_path):
-    with pytest.raises(ValueError, match=r"model\.pt: the ending must be one of \.onnx, \.json"):
+    with pytest.raises(ValueError, match=r"model\.pt: the extension must be one of \.onnx, \.json"):
         export_model(linear, tmp_path / "model.pt")
 
 
@@ -188,7 +188,7 @@ def test_a_file_that_is_no_ranker_is_refused(onnx_file, tmp_path):
         OnnxRanker(cut)
     other = onnx.load(onnx_file)
     del other.metadata_props[:]
-    with pytest.raises(ValueError, match="is not a ranker of `unskew export`"):
+    with pytest.raises(ValueError, match="was not written by `unskew export`"):
         OnnxRanker(other.SerializeToString())
 
 

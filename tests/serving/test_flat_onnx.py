@@ -113,9 +113,9 @@ def test_rank_gives_the_same_scores_through_torch_lists_and_rows(run, model, tmp
 
 
 def test_names_that_an_engine_cannot_tell_apart_are_refused(model, tmp_path):
-    with pytest.raises(ValueError, match="not the same: got 'x' and 'x'"):
+    with pytest.raises(ValueError, match="two different names, got 'x' and 'x'"):
         export_model(model, tmp_path / "model.onnx", flat=True, names=("x", "x"))
-    with pytest.raises(ValueError, match="only ONNX is flat"):
+    with pytest.raises(ValueError, match="only ONNX files can be flat"):
         export_model(model, tmp_path / "model.json", flat=True)
 
 

@@ -61,7 +61,7 @@ def test_solr_computes_what_torch_does(options, small_log, tmp_path):
         ({"norm": True}, "no layer 'LayerNorm'"),
         ({"activation": "gelu"}, "no layer 'GELU'"),
         ({"transform": "automatic"}, "no normalizer for the feature transform 'automatic'"),
-        ({"network": "listwise", "expand": 8, "heads": 2, "layers": 1}, "holds plain layers"),
+        ({"network": "listwise", "expand": 8, "heads": 2, "layers": 1}, "supports only plain layers"),
     ],
 )
 def test_what_solr_does_not_know_is_refused_with_the_settings_that_export(options, why, small_log, tmp_path):

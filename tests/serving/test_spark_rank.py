@@ -90,7 +90,7 @@ def test_an_executor_that_does_not_see_the_folder_says_what_to_do(exported, tabl
 
 
 def test_spark_writes_a_folder_of_parquet_files(tmp_path):
-    with pytest.raises(ValueError, match=r"a folder of parquet files: let its name end in \.parquet"):
+    with pytest.raises(ValueError, match=r"a folder of parquet files: use a name that ends in \.parquet"):
         unskew.rank("model", "table.parquet", tmp_path / "ranking.csv", engine="spark")
     with pytest.raises(ValueError, match="Spark ranks files: pass a model"):
         unskew.rank("model", pa.table({}), tmp_path / "ranking.parquet", engine="spark")
@@ -113,6 +113,6 @@ def test_spark_ranks_row_for_row_as_one_machine(spark, model, exported, table, t
     assert {name[:5] for name in names} == {"_SUCC", "part-"}
     with pytest.raises(FileExistsError, match="exists: choose another place"):
         unskew.rank(exported, table, tmp_path / "there.parquet", engine="spark")
-    with pytest.raises(ValueError, match="has missing values, and had none in training"):
+    with pytest.raises(ValueError, match="has missing values, but had none in training"):
         unskew.rank(exported, table, tmp_path / "strict.parquet", engine="spark", strict=True)
     assert not (tmp_path / "strict.parquet").exists()

@@ -151,7 +151,7 @@ def test_a_changed_log_is_refused_though_its_totals_are_the_same(tmp_path, chang
     log, path = small_log(), tmp_path / "run"
     with pytest.raises(Stopped):
         train(new_method(), {"clicks": log}, SETTINGS, progress=stop_at(6), checkpoint=path)
-    with pytest.raises(ValueError, match=r"learning from other data: the log.*Delete the checkpoint to start again"):
+    with pytest.raises(ValueError, match=r"belongs to other data: the log.*Delete the checkpoint to start over"):
         train(new_method(), {"clicks": replace(log, **change(log))}, SETTINGS, checkpoint=path)
 
 

@@ -232,13 +232,13 @@ def test_a_validation_that_is_no_number_is_not_the_best():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"optimizer": "lion"}, "unknown optimizer 'lion', known: adagrad, adam"),
+        ({"optimizer": "lion"}, "unknown optimizer 'lion': choose from adagrad, adam"),
         ({"steps": 0}, "steps must be a whole number from 1, got 0"),
         ({"batch_size": 2.5}, "batch_size must be a whole number from 1, got 2.5"),
         ({"validate_every": "often"}, "validate_every must be a whole number from 1, got 'often'"),
         ({"learning_rate": 0.0}, "learning_rate must be a number above 0"),
         ({"learning_rate": float("nan")}, "learning_rate must be a number above 0, got nan"),
-        ({"schedule": "linear"}, "unknown schedule 'linear', known: constant, cosine"),
+        ({"schedule": "linear"}, "unknown schedule 'linear': choose from constant, cosine"),
         ({"warm_up": -1}, "warm_up must be a whole number from 0, got -1"),
         ({"weight_decay": -0.1}, "weight_decay must be a number from 0, got -0.1"),
         ({"patience": "two"}, "patience must be a whole number from 1, or none, got 'two'"),
@@ -478,5 +478,5 @@ def test_training_lowers_the_loss_of_a_real_method():
 
 @pytest.mark.parametrize("device", ["tpu", "cuda:99"])
 def test_a_device_that_is_not_here_is_refused(device):
-    with pytest.raises(ValueError, match=f"device '{device}' is not here: use device=auto"):
+    with pytest.raises(ValueError, match=f"device '{device}' is not available: use device=auto"):
         Settings(device=device).torch_device()

@@ -219,7 +219,7 @@ def score_documents(ranker: Scorer, judged: JudgedSet) -> NDArray[np.float64]:
         query = int(np.searchsorted(judged.offsets, row, side="right")) - 1
         raise ValueError(
             f"the score of document {judged.document_ids[row]} of query {judged.query_ids[query]} is {scores[row]}: "
-            "only finite scores give an order; the ranker is damaged or training diverged"
+            "scores must be finite; the ranker is damaged or training diverged"
         )
     return scores
 

@@ -1,8 +1,8 @@
-"""Agreement: what is exported must score as torch does, on lists made to find differences.
+"""Agreement: exported files must score as torch does, on lists made to find differences.
 
-The lists are random, of several sizes down to one document, with padding that holds NaN, and some are padding only.
-Their features are drawn where the transform of the model works, not where it clips: noise, with the transform undone;
-for trees, around the thresholds of their splits.
+The lists are random, of several sizes down to one document, with NaN in the padding, and some are padding only. Their
+features are drawn where the model's transform does not clip: noise after the inverse transform; for trees, values
+around the thresholds of their splits.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ SHAPES = ((1, 1), (1, 6), (2, 1), (5, 12), (8, 40))  # lists and documents
 PADDING_SHARE = 0.3
 MISSING_SHARE = 0.1
 TOLERANCE = 1e-4  # of the largest score: float32 sums in another order differ by less, a wrong graph by more
-FLOOR = 1e-5  # scores that are all about 0 differ by rounding only
-LARGEST_EXPONENT = 60.0  # float32 ends at e^88
+FLOOR = 1e-5  # scores close to 0 differ by rounding only
+LARGEST_EXPONENT = 60.0  # float32 overflows at e^88
 
 
 @dataclass(frozen=True)
 class Agreement:
     """The agreement of two rankers."""
 
-    largest: float  # difference of a score; NaN where one gives none
+    largest: float  # largest difference of a score; NaN if one of them is not a number
     allowed: float
     n_documents: int
 
@@ -51,13 +51,13 @@ class Agreement:
 def compare(
     ranker: ModelRanker, other: Scores, n_features: int, rng: np.random.Generator, *, missing: bool = True
 ) -> Agreement:
-    """How far another program's scores are from torch's, with missing values unless it knows none."""
+    """The differences of another program's scores from torch's; lists have missing values unless it has none."""
     largest, size, n_documents = [], [], 0
     for features, mask in sample_lists(ranker, n_features, rng, MISSING_SHARE if missing else 0.0):
         with torch.inference_mode():
             expected = ranker(features, mask)
         difference = (other(features, mask) - expected).abs()
-        # What padding gets means nothing, but it must be a number: a NaN would spread in the caller's sorting.
+        # Scores of padding mean nothing, but must be numbers: a NaN would break the caller's sorting.
         largest.append(difference.masked_fill(~mask & difference.isfinite(), 0.0).max())
         size.append(expected.masked_fill(~mask, 0.0).abs().max())
         n_documents += int(mask.sum())
@@ -87,7 +87,7 @@ def sample_lists(
 
 
 def undo(transform: Transform, values: Tensor) -> Tensor:
-    """Raw features which the transform turns into about these values, or values where it has no inverse."""
+    """Raw features that the transform maps to about these values; the values themselves if it has no inverse."""
     if isinstance(transform, Chain):
         for step in reversed(transform.steps):
             assert isinstance(step, Transform)
@@ -100,7 +100,7 @@ def undo(transform: Transform, values: Tensor) -> Tensor:
 
 
 def _undo_scale(values: Tensor, centre: Tensor, inverse: Tensor) -> Tensor:
-    """Columns that were constant in training vary here: what is served may vary."""
+    """The inverse of scaling; columns that were constant in training vary here, as they may in serving."""
     return centre + values / torch.where(inverse > 0, inverse, 1.0)
 
 
@@ -109,7 +109,7 @@ def _undo_log(values: Tensor) -> Tensor:
 
 
 def _undo_columns(step: RawColumns, values: Tensor) -> Tensor:
-    """Numbers before their transform, and codes of categories, the unseen one and one too many among them."""
+    """Numbers before their transform, and codes of categories, including unseen and out-of-range codes."""
     raw = values.clone()
     raw[..., step.numbers] = undo(step.inner, values[..., step.numbers])
     last = torch.tensor(step.codes, dtype=values.dtype)

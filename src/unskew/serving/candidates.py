@@ -1,7 +1,7 @@
-"""Candidates to rank: parquet files with a row for each query and document, read in parts of whole queries.
+"""Candidates to rank: parquet files with one row per query and document, read in parts of whole queries.
 
-What is held at once is a part of `CELLS_AT_ONCE` numbers and the query that it ends in. Columns are found by name: ids
-under `query` and `document`, features under the names that the ranker was trained on. Rows count from 0.
+Only a part of `CELLS_AT_ONCE` numbers, and the query that it ends in, is in memory at a time. Columns are found by
+name: ids in `query` and `document`, features by the names that the ranker was trained on. Rows count from 0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from unskew.ingestion.sources import KINDS, find_source
 from unskew.serving.saved_ranker import SavedRanker
 
 CELLS_AT_ONCE = 2**22
-BUFFER = 2**20  # bytes read ahead of a column; without, a whole row group is
+BUFFER = 2**20  # bytes to read ahead per column; otherwise a whole row group is read
 MOST_NAMES = 12  # in a message
 
 
@@ -48,7 +48,7 @@ class Candidates:
     features: tuple[str, ...]  # in the order of the ranker
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # vocabularies, by feature name
     ignored: tuple[str, ...] = ()  # columns that the ranker does not know
-    sorted: bool = False  # a copy in another order, whose rows the user does not know
+    sorted: bool = False  # a copy in another order, so row numbers mean nothing to the user
 
     @property
     def columns(self) -> list[str]:
@@ -60,7 +60,7 @@ class Candidates:
         return [pq.read_metadata(file).num_rows for file in self.files]
 
     def parts(self, rows_at_once: int | None = None) -> Iterator[Part]:
-        """Whole queries, as many as fit into the rows, one part after the other."""
+        """Parts of whole queries, each with as many as fit into `rows_at_once`."""
         first_row = 0
         tables = self._tables(rows_at_once or max(CELLS_AT_ONCE // max(len(self.features), 1), 1))
         for table in whole_queries(tables, self.query):
@@ -91,11 +91,11 @@ class Candidates:
                 raise ValueError(f"{file} cannot be read ({reason}): it is damaged; write or copy it again") from error
 
     def part(self, table: pa.Table, first_row: int = 0) -> Part:
-        """Rows of whole queries as arrays; what cannot be ranked is refused."""
+        """Rows of whole queries as arrays; rows that cannot be ranked are an error."""
         for name in (self.query, self.document):
             if table[name].null_count:
                 row = pc.index(table[name].is_null(), True).as_py()
-                raise ValueError(f"{self._where(table, row, first_row)}: column '{name}' is empty: every row needs one")
+                raise ValueError(f"{self._where(table, row, first_row)}: column '{name}' is empty: fill it")
         starts = _starts(table[self.query])
         part = Part(
             queries=table[self.query].combine_chunks(),
@@ -116,8 +116,8 @@ class Candidates:
             if np.isinf(values).any():
                 row = int(np.argmax(np.isinf(values)))
                 raise ValueError(
-                    f"{self._where(table, row, first_row)}: column '{name}' is {table[name][row].as_py()}: a missing "
-                    "value is empty or NaN, and no feature is infinite; correct it, or leave the document out"
+                    f"{self._where(table, row, first_row)}: column '{name}' is {table[name][row].as_py()}: features "
+                    "must be finite, or empty or NaN if missing; correct it, or leave the document out"
                 )
             matrix[:, number] = values
         return matrix
@@ -129,7 +129,7 @@ class Candidates:
         if len(first) < len(codes):
             row = int(np.setdiff1d(np.arange(len(codes)), first)[0])
             raise ValueError(
-                f"{self._where(table, row, first_row)}: the query has this document already: list each candidate of a "
+                f"{self._where(table, row, first_row)}: the query already has this document: list each candidate of a "
                 "query once (a table of impressions is not a table of candidates)"
             )
 
@@ -139,8 +139,8 @@ class Candidates:
 
 
 def whole_queries(tables: Iterable[pa.Table], query: str) -> Iterator[pa.Table]:
-    """The same rows in tables that end where a query does; documents of a query stand together."""
-    held: list[pa.Table] = []  # rows of one query, which may go on
+    """The same rows in tables of whole queries; documents of a query must be adjacent."""
+    held: list[pa.Table] = []  # rows of one query, which may continue
     for table in tables:
         last = int(_starts(table[query])[-1])
         goes_on = bool(held) and held[-1][query][-1].as_py() == table[query][0].as_py()
@@ -155,22 +155,22 @@ def whole_queries(tables: Iterable[pa.Table], query: str) -> Iterator[pa.Table]:
 
 
 def is_table(place: str) -> bool:
-    """Whether a user's words name a table, or a folder of some, rather than judged data."""
+    """Whether this is a table, or a folder of tables, rather than judged data."""
     return place.endswith(tuple(KINDS)) or (Path(place).is_dir() and not is_known(place))
 
 
 def open_candidates(
     place: str | Path, ranker: SavedRanker, query: str = "query", document: str = "document"
 ) -> Candidates:
-    """The candidates in a parquet file, a folder or a glob; missing columns are refused by name."""
+    """The candidates in a parquet file, a folder or a glob; the error for a missing column names it."""
     if (Path(place) / ABOUT).is_file():
         raise ValueError(
-            f"{place} is a click log: rank candidates, one row for each query and document with its features "
+            f"{place} is a click log: rank a table of candidates, one row per query and document with its features "
             f"(`unskew events {place} --out events.parquet --features candidates.parquet` writes those of the log)"
         )
     source = find_source(place)
     if source.kind != "parquet":
-        raise ValueError(f"{place} holds {source.kind}: candidates are read from parquet; write them as that")
+        raise ValueError(f"{place} is {source.kind}, but candidates must be parquet files: convert it")
     found = [_columns_of(file, ranker, query, document) for file in source.files]
     features = found[0][0]
     ignored = tuple(dict.fromkeys(name for _, others in found for name in others))
@@ -181,20 +181,20 @@ def open_candidates(
 
 
 def _columns_of(file: str, ranker: SavedRanker, query: str, document: str) -> tuple[tuple[str, ...], list[str]]:
-    """Features of a file in the order of the ranker, and the columns that it does not know."""
+    """Features of a file in the order of the ranker, and the columns that the ranker does not use."""
     schema = pq.read_schema(file)
     for option, name in {"query": query, "document": document}.items():
         if name not in schema.names:
             has = _listed(schema.names)
-            raise ValueError(f"{file}: column '{name}' is missing: name the {option}'s with --{option}; it has: {has}")
+            raise ValueError(f"{file}: no column '{name}': pass the {option} column with --{option}. Found: {has}")
         if pa.types.is_nested(schema.field(name).type):
-            raise ValueError(f"{file}: column '{name}' holds {schema.field(name).type}: ids are text or numbers")
+            raise ValueError(f"{file}: column '{name}' holds {schema.field(name).type}: ids must be text or numbers")
     features = feature_columns(schema, ranker, (query, document), file)
     return features, [name for name in schema.names if name not in (query, document, *features)]
 
 
 def feature_columns(schema: pa.Schema, ranker: SavedRanker, ids: Sequence[str], place: str) -> tuple[str, ...]:
-    """The features of a ranker among the columns of a table, in its order; refused by name where one does not fit."""
+    """The features of a ranker among the columns of a table, in its order; the error for a bad column names it."""
     empty = schema.empty_table()
     if not ranker.feature_names:
         found = [name for name in schema.names if name not in ids and is_numeric(empty, name)]
@@ -202,8 +202,8 @@ def feature_columns(schema: pa.Schema, ranker: SavedRanker, ids: Sequence[str], 
             return ()  # a ranker of ids
         if len(found) != ranker.n_features:
             raise ValueError(
-                f"{place} has {len(found)} columns of numbers besides the ids, the model was trained on "
-                f"{ranker.n_features} features without names: keep these columns only, in the order of training, or "
+                f"{place} has {len(found)} numeric columns besides the ids, but the model was trained on "
+                f"{ranker.n_features} features without names: keep only these columns, in the order of training, or "
                 "train on a log that names its features"
             )
         return tuple(found)
@@ -211,17 +211,17 @@ def feature_columns(schema: pa.Schema, ranker: SavedRanker, ids: Sequence[str], 
     if missing:
         raise ValueError(
             f"{place}: {len(missing)} of the {ranker.n_features} features that the model was trained on are missing: "
-            f"{_listed(missing)}; it has: {_listed(schema.names)}"
+            f"{_listed(missing)}. Found: {_listed(schema.names)}"
         )
     for name in ranker.feature_names:
         kind = schema.field(name).type
-        if pa.types.is_null(kind):  # no value in any row: all are missing
+        if pa.types.is_null(kind):  # all values are missing
             continue
         if name not in ranker.categories and not is_numeric(empty, name):
-            raise ValueError(f"{place}: column '{name}' holds {kind}: the model was trained on numbers there")
+            raise ValueError(f"{place}: column '{name}' holds {kind}, but the model was trained on numbers")
         if name in ranker.categories and not may_be_category(kind, ranker.categories[name]):
             known = _listed([f"'{value}'" for value in ranker.categories[name]])
-            raise ValueError(f"{place}: column '{name}' holds {kind}: the model was trained on text there ({known})")
+            raise ValueError(f"{place}: column '{name}' holds {kind}, but the model was trained on text ({known})")
     return ranker.feature_names
 
 
@@ -230,7 +230,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _starts(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Rows at which a value differs from the one before; the first row always does."""
+    """Rows whose value differs from that of the previous row; the first row is one of them."""
     ends = pc.run_end_encode(column.combine_chunks()).run_ends.to_numpy()
     return np.concatenate([[0], ends[:-1]]).astype(np.int64)
 
@@ -244,7 +244,7 @@ def _plain_ids(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def _with_ids_of(table: pa.Table, schema: pa.Schema, names: Sequence[str]) -> pa.Table:
-    """Files may hold ids of other widths: all become as in the first."""
+    """The table with the id types of the first file: other files may have wider or narrower types."""
     for name in names:
         kind = schema.field(name).type
         if table.schema.field(name).type != kind:

@@ -1,7 +1,7 @@
-"""The card of a model: what it learned from, what it assumes, what is known of it and what is not.
+"""The model card: training data, assumptions, evidence and limits of a model.
 
-`README.md` has front matter and sits in the model's folder, as pages of models on the Hugging Face Hub do; `card.json`
-says the same for programs. Nothing is in it that is not in the model.
+`README.md`, with front matter, is in the model's folder, as on the Hugging Face Hub; `card.json` has the same content
+for programs. A card contains only what the model contains.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def model_card(model: Model) -> Card:
 
 
 def scores_depend_on(model: Model) -> str | None:
-    """Whether a score needs the document alone or the whole list; None: the method has no ranker."""
+    """Whether a score depends on the document alone or on the whole list; None: the method has no ranker."""
     try:
         return "document" if model.ranker().pointwise else "list"
-    except ValueError:  # click models of positions alone say so
+    except ValueError:  # raised by click models that use positions only
         return None
 
 
@@ -82,7 +82,7 @@ def limits(model: Model) -> list[str]:
 
 
 def training_command(model: Model) -> str:
-    """The command that trains it again, with what differs from the defaults."""
+    """The command that trains it again, with all options that differ from the defaults."""
     if model.others:
         return "unskew auto LOG --out MODEL"
     recipe = model.recipe

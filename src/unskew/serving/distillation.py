@@ -1,15 +1,15 @@
-r"""Distillation: any ranker as boosted trees, for engines that take nothing else.
+r"""Distillation: any ranker as boosted trees, for engines that accept nothing else.
 
-Trees learn the scores that the ranker (the teacher) gives to the documents of a log, shown or not, those of a query as
-one list. Where a score depends on the document alone, documents are also made up: features exchanged between documents
-of the log, until there are enough rows, each scored by the teacher. A share of the queries is held out, and there the
-two orders are compared: Kendall's $\tau_b$ within queries, nDCG@10 of the trees' order with the teacher's scores as
-grades (0 to 4 within a query), and nDCG@10 of both by labels where there are some. The trees that were measured are
-those that are written.
+Trees learn the scores that the ranker (the teacher) gives to the documents of a log, shown or not; the documents of a
+query are scored as one list. If a score depends on the document alone, synthetic documents are added: features are
+exchanged between documents of the log until there are enough rows, and the teacher scores them. The two orders are
+compared on held-out queries: Kendall's $\tau_b$ within queries, nDCG@10 of the trees' order with the teacher's scores
+as grades (0 to 4 within a query), and nDCG@10 of both by labels if there are any. The measured trees are the ones that
+are written.
 
-What an engine sends for a missing value is what the trees learn from: with `missing=0` they see 0 where the teacher
-saw nothing, with NaN they treat it as missing. Categories are codes, and are split like numbers: the engines' parsers
-do not read other splits.
+Trees learn from the value that the engine sends for a missing feature: with `missing=0` they see 0 where the teacher
+saw a missing value, with NaN they treat it as missing. Categories are codes and are split like numbers, because the
+parsers of the engines cannot read other splits.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from unskew.training.boosting import Boosting, boost_lightgbm, boost_xgboost, ch
 
 LEAST_AGREEMENT = 0.9
 HELD_OUT = 0.2
-FEATURES = 33  # of a tree, where there are more: trees that differ agree better with a ranker of many features
-ENOUGH_ROWS = 50_000  # fewer documents are filled up with made-up ones
-EXCHANGED = 0.3  # share of the features of a made-up document that come from another one
+FEATURES = 33  # maximum number of features per tree: diverse trees agree better with a ranker of many features
+ENOUGH_ROWS = 50_000  # with fewer documents, synthetic ones are added
+EXCHANGED = 0.3  # share of the features of a synthetic document that come from another one
 ROUNDING = 1e-4  # of the largest score: a file's float32 sums differ from the library's by less
 
 
 @dataclass(frozen=True)
 class TreeAgreement:
-    """How trees rank alongside their teacher, on queries that they did not learn from."""
+    """The agreement of trees with their teacher, on held-out queries."""
 
     tau: float
     ndcg: float
@@ -79,7 +79,7 @@ class ExportedTrees(OnScreen):
 
 @dataclass(frozen=True, eq=False)
 class Student:
-    """Trees that learned from a teacher, and what the engine sends for a missing value."""
+    """Trees that learned from a teacher, and the value that the engine sends for a missing feature."""
 
     booster: Any
     kind: str
@@ -117,11 +117,12 @@ def export_trees(
     """Write a model as boosted trees.
 
     Args:
-        log: whose documents the trees learn from; a model whose ranker is LightGBM's trees already needs none.
+        log: the log with the documents that trees learn from; not needed if the ranker already is LightGBM trees.
         kind: `lightgbm` (`.txt`, `.json`) or `xgboost` (`.json`, `.ubj`).
-        missing: what the engine sends for a missing value; default: 0 in XGBoost's dump, as plugins do, else NaN.
+        missing: the value that the engine sends for a missing feature; default: 0 for XGBoost's dump, as plugins send,
+            otherwise NaN.
         least_agreement: Kendall's τ below which nothing is written.
-        judged: labelled queries, to measure both on.
+        judged: labelled queries to evaluate both on.
     """
     target = Path(path)
     _check_form(target, kind)
@@ -130,7 +131,7 @@ def export_trees(
     if kind == "lightgbm" and model.trees is not None and (missing is None or math.isnan(missing)):
         return _as_they_are(model, model.trees, target)
     if log is None:
-        raise ValueError(f"the model is distilled into {kind} on the documents of a click log: pass it (--log LOG)")
+        raise ValueError(f"distilling the model into {kind} needs the documents of a click log: pass --log LOG")
     _check_log(log, model)
     if missing is None:
         missing = 0.0 if (kind, target.suffix) == ("xgboost", ".json") else math.nan
@@ -142,8 +143,8 @@ def export_trees(
     agreement = _agreement(model, student, held_out, judged)
     if not agreement.tau >= least_agreement:
         raise ValueError(
-            f"{target} is not written, the trees would not rank as the model does: {agreement}. More trees or leaves "
-            "(--trees, --leaves) may help, and so may more documents in the log; or accept it with --least-agreement"
+            f"{target} was not written, because the trees would not rank as the model does: {agreement}. Try more "
+            "trees or leaves (--trees, --leaves) or a log with more documents, or accept it with --least-agreement"
         )
     coded = _write_with_categories(model, target, content)
     sent = "NaN" if math.isnan(missing) else f"{missing:g}"
@@ -153,7 +154,7 @@ def export_trees(
 
 
 def _as_they_are(model: Model, text: str, target: Path) -> ExportedTrees:
-    """Trees that rank already are not distilled, but written."""
+    """Write the trees of a model whose ranker already is trees, without distillation."""
     import lightgbm
 
     forest = from_lightgbm(text)
@@ -170,29 +171,29 @@ def _as_they_are(model: Model, text: str, target: Path) -> ExportedTrees:
 
 
 def _write_with_categories(model: Model, target: Path, content: bytes) -> str:
-    """Write the trees and, where there are categories, their codes alongside them; say so."""
+    """Write the trees and, if there are categories, a file with their codes; return a note about it."""
     codes = categories_place(target)
     if model.categories:
         values = {name: list(values) for name, values in model.categories.items()}
         write_text(codes, json.dumps(values, indent=1) + "\n")
     else:
-        codes.unlink(missing_ok=True)  # of trees that stood here before
+        codes.unlink(missing_ok=True)  # codes of earlier trees
     write_file(target, content)
     return f"; {codes.name} holds the codes of categories" if model.categories else ""
 
 
 def _check_form(target: Path, kind: str) -> None:
     if kind not in FORMS:
-        raise ValueError(f"unknown form '{kind}': choose one of {', '.join(FORMS)}")
+        raise ValueError(f"unknown format '{kind}': choose one of {', '.join(FORMS)}")
     if target.suffix not in FORMS[kind]:
-        raise ValueError(f"{target.name}: {kind} is written as {' or '.join(FORMS[kind])}; choose one of these endings")
+        raise ValueError(f"{target.name}: the extension of a {kind} file must be {' or '.join(FORMS[kind])}")
 
 
 def _check_log(log: ClickLog, model: Model) -> None:
     if log.n_inputs != model.n_features or (model.feature_names or log.input_names) != log.input_names:
         raise ValueError(
-            f"the log has {log.n_inputs} features ({', '.join(log.input_names[:5])}…), the model was trained on "
-            f"{model.n_features} ({', '.join(model.feature_names[:5])}…): pass the log of the training"
+            f"the log has {log.n_inputs} features ({', '.join(log.input_names[:5])}…), but the model was trained on "
+            f"{model.n_features} ({', '.join(model.feature_names[:5])}…): pass the training log"
         )
 
 
@@ -211,7 +212,7 @@ def documents_by_query(log: ClickLog) -> JudgedSet:
 def _parts(documents: JudgedSet, seed: int) -> tuple[JudgedSet, JudgedSet]:
     """Training data of the trees, and held-out queries."""
     if documents.n_queries < 2:
-        raise ValueError("the log has one query only: agreement is measured on held-out queries; pass a larger log")
+        raise ValueError("the log has only one query, but agreement is measured on held-out queries: pass a larger log")
     order = np.random.default_rng(seed).permutation(documents.n_queries)
     n_held_out = max(1, round(HELD_OUT * documents.n_queries))
     return documents.select(np.sort(order[n_held_out:])), documents.select(np.sort(order[:n_held_out]))
@@ -224,7 +225,7 @@ def _teach(model: Model, documents: JudgedSet, kind: str, missing: float, settin
     if teacher.pointwise:
         documents = with_recombined(documents, np.random.default_rng(seed))
     targets = score_documents(teacher, documents)
-    if not teacher.pointwise:  # what a whole list shares has no bearing on its order
+    if not teacher.pointwise:  # a constant shared by a whole list does not change its order
         means = np.add.reduceat(targets, documents.offsets[:-1]) / documents.sizes
         targets = targets - np.repeat(means, documents.sizes)
     student = Student(None, kind, names, missing)
@@ -234,7 +235,7 @@ def _teach(model: Model, documents: JudgedSet, kind: str, missing: float, settin
 
 
 def with_recombined(documents: JudgedSet, rng: np.random.Generator) -> JudgedSet:
-    """The documents, and as many made-up ones as are lacking to `ENOUGH_ROWS`, as one more list."""
+    """The documents, and synthetic ones to fill up to `ENOUGH_ROWS`, as one more list."""
     n_more = ENOUGH_ROWS - documents.n_documents
     if n_more <= 0:
         return documents
@@ -249,7 +250,7 @@ def with_recombined(documents: JudgedSet, rng: np.random.Generator) -> JudgedSet
 
 def _check_file(student: Student, content: bytes, ending: str, features: NDArray[np.float32]) -> None:
     """Check that the file scores like the booster."""
-    if ending == ".ubj":  # XGBoost's own form
+    if ending == ".ubj":  # XGBoost's own format
         return
     ranker = TreesRanker(parse_trees(content, ending, student.names))
     mask = torch.ones(1, len(features), dtype=torch.bool)
@@ -258,7 +259,7 @@ def _check_file(student: Student, content: bytes, ending: str, features: NDArray
     scores = student.scores(features)
     largest = float(np.abs(found - scores).max())
     if not largest <= ROUNDING * max(float(np.abs(scores).max()), 1e-6):
-        raise ValueError(f"nothing is written, the file's scores differ from {student.kind}'s by {largest:.2g}")
+        raise ValueError(f"nothing was written: the file's scores differ from {student.kind}'s by {largest:.2g}")
 
 
 def _agreement(model: Model, student: Student, held_out: JudgedSet, judged: JudgedSet | None) -> TreeAgreement:

@@ -1,13 +1,13 @@
-r"""Explanations: which features a ranker goes by, and which decided between two documents.
+r"""Explanations: which features matter to a ranker, and which decided between two documents.
 
-**Importance** of a feature is what is lost when its values are shuffled among the documents of the data: nDCG where
-there are labels, else the order, $1 - \tau_b$ with Kendall's $\tau_b$ within queries against the order with all
-features. Values are averaged over shuffles, then over queries; the interval is over queries. Features that say the
-same thing share their importance or hide each other's.
+The **importance** of a feature is the loss when its values are shuffled among the documents of the data: the loss of
+nDCG if there are labels, otherwise the change of order, $1 - \tau_b$ with Kendall's $\tau_b$ within queries against the
+order with all features. Values are averaged over shuffles, then over queries; the interval is over queries. Redundant
+features share their importance or hide each other's.
 
-**Deciding** between documents a and b: the features of b are replaced by those of a one after the other, in many random
-orders, and each feature gets the mean change of the score when its turn comes. These Shapley values add up to the
-difference of the two scores, and are positive where the feature speaks for a.
+**Deciding** between documents a and b: the features of b are replaced by those of a one by one, in many random orders,
+and each feature gets the mean change of the score when it is replaced. These Shapley values add up to the difference of
+the two scores, and are positive if the feature favors a.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Decision:
     first: str
     second: str
     scores: tuple[float, float]
-    features: tuple[tuple[str, float, float, float], ...]  # name, its share of the difference, values of both
+    features: tuple[tuple[str, float, float, float], ...]  # name, share of the difference, values of both documents
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -99,9 +99,9 @@ class Decision:
         return [(name, f"{share:+.4f}", f"{a:.4g}", f"{b:.4g}") for name, share, a, b in self.features]
 
     def drawing(self) -> Drawn:
-        """A bar per feature: to the right it speaks for the first document."""
+        """One bar per feature; a bar to the right favors the first document."""
         top = self.features[:SHOWN]
-        title = f"What speaks for {self.first} (right) and for {self.second} (left)"
+        title = f"Features in favor of {self.first} (right) and of {self.second} (left)"
         return Drawn("decision", title, _bars([row[0] for row in top], [row[1] for row in top], title))
 
 
@@ -114,14 +114,14 @@ def explain(
     repeats: int = 5,
     seed: int = 0,
 ) -> Explanation:
-    """Permutation importance of each feature; `decide` tells two documents of a query apart.
+    """Permutation importance of each feature; `decide` explains the order of two documents of a query.
 
     `evaluate` measures the ranker itself.
 
     Args:
-        names: of the features, in order.
-        metric: what is lost, by the labels of the data; None: the order, for data without labels.
-        repeats: shuffles of each feature.
+        names: feature names, in order.
+        metric: the metric whose loss is measured, by the labels of the data; None: the order, for data without labels.
+        repeats: number of shuffles per feature.
 
     >>> import numpy as np
     >>> from unskew import JudgedSet, explain
@@ -133,16 +133,16 @@ def explain(
     """
     names = names or tuple(f"feature {number}" for number in range(data.n_features))
     if len(names) != data.n_features:
-        raise ValueError(f"{len(names)} names for {data.n_features} features: give one each")
+        raise ValueError(f"{len(names)} names for {data.n_features} features: pass one name per feature")
     if not data.n_documents:
-        raise ValueError("the data have no documents: there is nothing to explain")
+        raise ValueError("the data have no documents: pass data to explain the ranker on")
     rng = np.random.default_rng(seed)
     scores = score_documents(ranker, data)
     found = []
     for column, name in enumerate(names):
         lost = np.mean([_lost(ranker, _shuffled(data, column, rng), scores, metric) for _ in range(repeats)], axis=0)
         if not np.isfinite(lost).any():
-            raise ValueError("no query has two documents to order, or a relevant one: explain on other data")
+            raise ValueError("no query has two documents to order, or none has a relevant one: pass other data")
         found.append(Importance(name, *mean_interval(lost[np.isfinite(lost)])))
     counted = int(np.isfinite(lost).sum())
     ordered = sorted(found, key=lambda row: -row.mean)
@@ -156,7 +156,7 @@ def _shuffled(data: JudgedSet, column: int, rng: np.random.Generator) -> JudgedS
 
 
 def _lost(ranker: Scorer, shuffled: JudgedSet, scores: NDArray, metric: str | None) -> NDArray[np.float64]:
-    """The loss per query; NaN if it has nothing to lose."""
+    """The loss per query; NaN if it is not defined."""
     without = score_documents(ranker, shuffled)
     if metric is None:
         return 1 - kendall(scores, without, shuffled.offsets)
@@ -178,9 +178,9 @@ def decide(
     """Which features decided between two documents of a query.
 
     Args:
-        features: of all candidates of the query, `[documents, f]`; a listwise ranker sees the others too.
-        first, second: rows of the two.
-        orders: random orders of replacement; more are more exact.
+        features: features of all candidates of the query, `[documents, f]`; a listwise ranker uses the others too.
+        first, second: rows of the two documents.
+        orders: number of random orders of replacement; more are more precise.
     """
     n_features = features.shape[1]
     names = names or tuple(f"feature {number}" for number in range(n_features))
@@ -191,7 +191,7 @@ def decide(
         order = rng.permutation(n_features)
         turn = np.empty(n_features, dtype=np.int64)
         turn[order] = np.arange(n_features)
-        replaced = turn[None, :] < np.arange(n_features + 1)[:, None]  # one more feature of a in each row
+        replaced = turn[None, :] < np.arange(n_features + 1)[:, None]  # each row has one more feature of a
         path = _scores_in_place(ranker, features, second, np.where(replaced, a, b))
         shares[order] += np.diff(path)
     whole = _scores_in_place(ranker, features, second, np.stack([a, b]))
@@ -203,7 +203,7 @@ def decide(
 
 
 def _scores_in_place(ranker: Scorer, features: NDArray, row: int, versions: NDArray) -> NDArray[np.float64]:
-    """Scores of versions of one document, each in its place among the others."""
+    """Scores of versions of one document, each among the other documents."""
     lists = np.repeat(features[None], len(versions), axis=0)
     lists[:, row] = versions
     mask = torch.ones(lists.shape[:2], dtype=torch.bool)

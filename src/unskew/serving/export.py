@@ -1,9 +1,9 @@
 """Export: a model as a file for serving, checked against torch before it is written.
 
-The ending of the file's name says which: `.onnx` for any ranker (see `onnx_file`, and `flat_onnx` for rows of documents
-without a mask), `.json` for linear rankers in Elasticsearch and OpenSearch (see `linear_json`) and, asked for by name,
-plain networks in Solr (see `solr_json`). A file appears whole or not at all, and none whose scores differ from torch's
-by more than `agreement.TOLERANCE` of the largest score.
+The file extension decides the format: `.onnx` for any ranker (see `onnx_file`, and `flat_onnx` for rows of documents
+without a mask), `.json` for linear rankers in Elasticsearch and OpenSearch (see `linear_json`) and, with `form="solr"`,
+for plain networks in Solr (see `solr_json`). Files are written atomically, and only if their scores differ from torch's
+by at most `agreement.TOLERANCE` of the largest score.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def export_model(
     overwrite: bool = False,
     seed: int = 0,
 ) -> Exported:
-    """Write a model as `.onnx` or `.json`; as trees: `distillation.export_trees`.
+    """Write a model as `.onnx` or `.json`; `distillation.export_trees` writes trees.
 
     Args:
-        form: one of `FORMS`; default: what the ending of the file's name says.
-        flat: ONNX with a row per document and no mask, for engines that score document by document.
-        names: of the flat file's input and output.
-        seed: of the random lists on which the file is compared with torch.
+        form: one of `FORMS`; default: chosen by the file extension.
+        flat: ONNX with one row per document and no mask, for engines that score document by document.
+        names: names of the flat file's input and output.
+        seed: seed of the random lists on which the file is compared with torch.
     """
     target = Path(path)
     form = form or _default_form(target)
@@ -76,10 +76,10 @@ def export_model(
         known = ", ".join(f"{name} ({ending})" for name, ending in FORMS.items())
         raise ValueError(f"{target.name} cannot be written as '{form}': choose one of {known}")
     if flat and form != "onnx":
-        raise ValueError(f"{target.name}: only ONNX is flat or not; name a file that ends in .onnx")
+        raise ValueError(f"{target.name}: only ONNX files can be flat: use the extension .onnx")
     check_place(target, overwrite=overwrite)
     if not model.n_features:
-        raise ValueError("the model was trained on a log without features and scores all documents alike: add features")
+        raise ValueError("the model was trained without features and scores all documents equally: add features")
     rng = np.random.default_rng(seed)
     if form == "linear":
         content = _linear(model, target, rng)
@@ -88,7 +88,7 @@ def export_model(
     else:
         content = _flat_onnx(model, target, rng, names) if flat else _onnx(model, rng)
     if not content.agreement.holds:
-        raise ValueError(f"{target} is not written, it would not rank as the model does: {content.agreement}")
+        raise ValueError(f"{target} was not written, because it would not rank as the model does: {content.agreement}")
     write_file(target, content.data)
     return Exported(target, content.agreement, content.note, content.snippet)
 
@@ -97,7 +97,7 @@ def onnx_bytes(model: Model, seed: int = 0) -> bytes:
     """The model as an ONNX file of lists, compared with torch."""
     content = _onnx(model, np.random.default_rng(seed))
     if not content.agreement.holds:
-        raise ValueError(f"as ONNX it would not rank as the model does: {content.agreement}")
+        raise ValueError(f"the ONNX file would not rank as the model does: {content.agreement}")
     return content.data
 
 
@@ -106,7 +106,7 @@ def _default_form(target: Path) -> str:
         if target.suffix == ending:
             return form
     endings = ", ".join(dict.fromkeys(FORMS.values()))
-    raise ValueError(f"{target.name}: the ending must be one of {endings}, or choose a form of trees with --as")
+    raise ValueError(f"{target.name}: the extension must be one of {endings}, or choose a tree format with --as")
 
 
 def _onnx(model: Model, rng: np.random.Generator) -> Content:
@@ -119,7 +119,7 @@ def _onnx(model: Model, rng: np.random.Generator) -> Content:
 
 def _flat_onnx(model: Model, target: Path, rng: np.random.Generator, names: tuple[str, str]) -> Content:
     if not all(names) or names[0] == names[1]:
-        raise ValueError(f"input and output need a name each, and not the same: got '{names[0]}' and '{names[1]}'")
+        raise ValueError(f"input and output need two different names, got '{names[0]}' and '{names[1]}'")
     ranker, n_features = _copy_on_cpu(model), model.n_features
     check_flat(model, ranker)
     data = to_flat_onnx(ranker, n_features, _metadata(model, ranker, FLAT_FORMAT), names)
@@ -146,7 +146,7 @@ def _linear(model: Model, target: Path, rng: np.random.Generator) -> Content:
     n_features = model.n_features
     scores = linear_scores(model, n_features, rng)
     names = _feature_names(model)
-    agreement = compare(_copy_on_cpu(model), scores, n_features, rng, missing=False)  # weights know no missing value
+    agreement = compare(_copy_on_cpu(model), scores, n_features, rng, missing=False)  # weights cannot handle NaN
     note = f"{n_features} weights, a constant of {scores.constant:.4g} left out"
     if not model.feature_names:
         note += f", features called {names[0]} to {names[-1]} as the log does not name them"

@@ -3,8 +3,8 @@ r"""Flat ONNX: one row per document and no mask, for engines that score document
     features  float32 [documents, features]  raw, as in the log
     scores    float32 [documents, 1]         higher is better
 
-Both names can be chosen. Only a ranker whose score depends on the document alone can be flat; others are refused with
-what to do instead.
+Both names can be chosen. Only a ranker whose score depends on the document alone can be flat; for others, the error
+says what to do instead.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FlatRanker(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Scores `[documents, 1]` of raw features `[documents, f]`."""
-        # Plain layers take rows: onnxruntime multiplies a matrix faster than a stack that holds one.
+        # Plain layers take rows: onnxruntime multiplies a matrix faster than a batch of one matrix.
         rows = features if isinstance(self.ranker, PointwiseRanker) else features.unsqueeze(0)
         mask = torch.ones(rows.shape[:-1], dtype=torch.bool)  # the ranker is pointwise and does not look at it
         scores: Tensor = self.ranker(self.transform.change(rows, mask), mask)
@@ -41,19 +41,19 @@ class FlatRanker(nn.Module):
 
 
 def check_flat(model: Model, ranker: ModelRanker) -> None:
-    """Refuse a ranker that looks at the other documents of the list, and say what to do."""
+    """Refuse a ranker that depends on the other documents of the list, and say what to do."""
     if ranker.pointwise:
         return
     if ranker.transform.per_query:
-        why = f"the transform '{model.recipe.transform}' looks at the other documents of the query"
+        why = f"the transform '{model.recipe.transform}' depends on the other documents of the query"
         do = "train with --set transform=automatic"
     elif isinstance(ranker.ranker, ProjectedRanker) and ranker.ranker.embedding.encoder is None:
-        why = "vectorization projects documents onto a vector of their whole list"
+        why = "vectorization projects documents onto a vector of the whole list"
         do = "train with --set base=mean, one vector for all lists"
     else:
-        why = f"a '{model.recipe.network.kind}' ranker scores a document beside the others of its list"
+        why = f"a '{model.recipe.network.kind}' ranker scores a document together with the others of its list"
         do = "train without --set network=listwise"
-    raise ValueError(f"the ranker cannot be flat, {why}: {do}, {TREES}")
+    raise ValueError(f"the ranker cannot be flat, because {why}: {do}, {TREES}")
 
 
 def to_flat_onnx(
@@ -66,7 +66,7 @@ def to_flat_onnx(
 
 
 def rank_profile(file: str, name: str, feature_names: Sequence[str], names: tuple[str, str]) -> str:
-    """A rank profile of Vespa that scores with the file; fields are taken to have the names of the features."""
+    """A Vespa rank profile that scores with the file; it assumes fields with the names of the features."""
     model = "".join(letter if letter.isalnum() else "_" for letter in name)
     values = ",\n            ".join(f"attribute({feature})" for feature in feature_names)
     return f"""\

@@ -1,8 +1,8 @@
-"""Judgement lists from clicks: what each document is worth for its query, corrected for where it was shown.
+"""Judgement lists from clicks: the relevance of each document for its query, corrected for position.
 
-A rating is the clicks of a document divided by the examination of its places, summed over its impressions: how often
-it would be clicked at the top. Beside it stands COEC, clicks over expected clicks, the same with the click rate of each
-position in place of its examination: simple, but relevant documents are at the top, and it takes part of that for
+A rating is the number of clicks on a document divided by the examination of its positions, summed over its impressions:
+its click rate if it were always at the top. COEC, clicks over expected clicks, uses the click rate of each position in
+place of its examination: it is simple, but relevant documents are at the top, and COEC mistakes part of that for
 examination. Intervals treat the curve as known, and clicks as Poisson counts.
 """
 
@@ -29,7 +29,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Judgements(Displayed):
-    """One row for each shown query and document."""
+    """One row per shown query and document."""
 
     table: pa.Table  # query, document, rating, low, high, coec, clicks, impressions
     estimator: str  # of the curve
@@ -56,7 +56,7 @@ def judgements(log: ClickLog, curve: NDArray | None = None) -> Judgements:
     [1.3333333333333333, 0.6666666666666666]
     """
     if log.graded:
-        raise ValueError("the log holds graded feedback: ratings are made of clicks; ingest clicks")
+        raise ValueError("the log holds graded feedback, but ratings need clicks: ingest clicks")
     estimator = "given"
     if curve is None:
         found = estimate_propensities(log)
@@ -94,7 +94,7 @@ def judgements(log: ClickLog, curve: NDArray | None = None) -> Judgements:
 
 
 def write_judgements(found: Judgements, path: str | Path, *, name: str = "unskew") -> None:
-    """Write as CSV or, where the path ends in .json, as OpenSearch's Search Relevance Workbench imports it."""
+    """Write as CSV or, if the path ends in .json, for import into OpenSearch's Search Relevance Workbench."""
     with new_file(path) as scratch:
         if Path(path).suffix == ".json":
             scratch.write_text(json.dumps(workbench(found, name), indent=1) + "\n", encoding="utf-8")
@@ -103,7 +103,7 @@ def write_judgements(found: Judgements, path: str | Path, *, name: str = "unskew
 
 
 def workbench(found: Judgements, name: str) -> dict[str, Any]:
-    """The body of a request that imports judgements, with ratings cut off at 1."""
+    """The body of a request that imports judgements, with ratings clipped at 1."""
     by_query: dict[str, list[dict[str, str]]] = {}
     for query, document, rating in zip(
         *(found.table[column].to_pylist() for column in ("query", "document", "rating")), strict=True

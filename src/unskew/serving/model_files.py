@@ -1,13 +1,13 @@
 """Saved models: a folder of safetensors and JSON, data and never code.
 
     MODEL/model.json           method, hyper-parameters, sizes, feature transform, versions, training summary
-    MODEL/weights.safetensors  networks, running estimates and the numbers of the transform; of an average, all methods'
-    MODEL/documents.parquet    of click models of ids: the documents that the model knows
+    MODEL/weights.safetensors  networks, running estimates and the numbers of the transform, for every method
+    MODEL/documents.parquet    for click models of ids: the documents that the model knows
     MODEL/history.json         loss terms and validation by step
-    MODEL/trees.txt            LightGBM's text, where trees rank (`ranker=trees`); read as data, without LightGBM
-    MODEL/README.md, card.json what the model learned from, assumes and is known by (see `card`); never read back
+    MODEL/trees.txt            LightGBM's text format, if trees rank (`ranker=trees`); read as data, without LightGBM
+    MODEL/README.md, card.json training data, assumptions and evidence (see `card`); never read back
 
-A folder appears whole or not at all.
+Folders are written atomically.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DATA_FILES = ("weights.safetensors", "history.json", VOCABULARY, TREES)  # with 
 
 
 def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path:
-    """Write a model into a new folder, atomically.
+    """Write a model to a new folder, atomically.
 
     `load_model` reads it; `export` writes it for other programs.
 
@@ -85,12 +85,10 @@ def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> 
 
 
 def load_model(folder: str | Path, parts: Sequence[Any] = ()) -> Model:
-    """Read a model; nothing in the folder is ever executed, and nothing is imported for it.
-
-    It reads what `save_model` wrote.
+    """Read a model that `save_model` wrote. This never runs code from the folder, and imports nothing for it.
 
     Args:
-        parts: classes from outside the package that the model was made with: its method, its network.
+        parts: your own classes that the model was trained with: its method, its network.
 
     >>> import unskew
     >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
@@ -106,7 +104,7 @@ def load_model(folder: str | Path, parts: Sequence[Any] = ()) -> Model:
     about = _read_json(path / ABOUT)
     if about.get("format") != FORMAT or about.get("version") != VERSION:
         raise ValueError(
-            f"{path / ABOUT} is of format {about.get('format')!r}, version {about.get('version')!r}; "
+            f"{path / ABOUT} has format {about.get('format')!r}, version {about.get('version')!r}, but "
             f"this release reads {FORMAT!r}, version {VERSION}: train the model again"
         )
     _verify(path, about)
@@ -123,7 +121,7 @@ def load_model(folder: str | Path, parts: Sequence[Any] = ()) -> Model:
 
 
 def needed_parts(folder: str | Path) -> list[str]:
-    """The parts from outside the package that a saved model names, as `module:Class`; nothing is imported."""
+    """The user-defined classes that a saved model names, as `module:Class`; nothing is imported."""
     about = _read_json(Path(folder) / ABOUT)
     described = [about, *about.get("others", [])]
     named = [name for each in described for name in (each.get("method"), _network_kind(each))]
@@ -135,7 +133,7 @@ def _network_kind(about: Mapping[str, Any]) -> Any:
 
 
 def _build(path: Path, about: Mapping[str, Any], tensors: Mapping[str, Tensor], outside: Mapping[str, Any]) -> Model:
-    """The model that `model.json` describes, if the tensors are those of such a model."""
+    """The model that `model.json` describes, if the tensors match it."""
     recipe, problem, method = _built(path, about, "method", tensors, outside)
     _check_sizes(path, "transform", lambda: from_spec(about["transform"]["spec"]), tensors)
     transform = from_spec(about["transform"]["spec"])
@@ -146,7 +144,7 @@ def _build(path: Path, about: Mapping[str, Any], tensors: Mapping[str, Tensor], 
     )
     weights = tuple(float(weight) for weight in about.get("weights", ()))
     if len(weights) != (1 + len(others) if others else 0):
-        raise ValueError("an average has one weight per ranker")
+        raise ValueError("an average needs one weight per ranker")
     names = about["feature_names"]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("feature_names is not a list of names")
@@ -170,7 +168,7 @@ def _build(path: Path, about: Mapping[str, Any], tensors: Mapping[str, Tensor], 
 def _built(
     path: Path, about: Mapping[str, Any], part: str, tensors: Mapping[str, Tensor], outside: Mapping[str, Any]
 ) -> tuple[Recipe, Problem, Method]:
-    """A method as it was saved, with what it was built for."""
+    """A method as it was saved, with its problem."""
     method_class = _part("method", METHODS, about["method"], outside, path)
     network = _part("network", RANKERS, about["problem"]["network"]["kind"], outside, path)
     problem = Problem.from_json(about["problem"], network)
@@ -205,35 +203,34 @@ def _state(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
 
 
 def _check_sizes(path: Path, part: str, build: Callable[[], nn.Module], tensors: Mapping[str, Tensor]) -> None:
-    """Refuse a description of other sizes than the weights have, before anything is allocated for it."""
+    """Refuse a description whose sizes differ from the weights, before anything is allocated."""
     try:
         with torch.device("meta"):
             wanted = {name: tuple(value.shape) for name, value in build().state_dict().items()}
     except RuntimeError as error:
-        if "meta" in str(error):  # a part from outside that looks at values when it is built
+        if "meta" in str(error):  # a user-defined class that reads values when it is built
             return
         raise
     found = {name: tuple(value.shape) for name, value in _state(tensors, part).items()}
     if wanted != found:
         name = sorted(wanted.items() ^ found.items())[0][0]
         raise ValueError(
-            f"{path}: weights do not fit what model.json describes: {part}.{name} has shape {found.get(name)}, "
-            f"{wanted.get(name)} is described. If an earlier version of unskew saved this model, train it again"
+            f"{path}: weights do not match model.json: {part}.{name} has shape {found.get(name)}, but must have "
+            f"{wanted.get(name)}. If an earlier version of unskew saved this model, train it again"
         )
 
 
 def _verify(path: Path, about: Mapping[str, Any]) -> None:
-    """Refuse a model whose files are not what was written, before anything is built as they say."""
+    """Refuse a model whose files do not match their digests, before anything is built from them."""
     if about.get("digest") != json_digest({name: value for name, value in about.items() if name != "digest"}):
-        raise ValueError(f"{path / ABOUT} is damaged, or was changed by hand (by its own digest): save the model again")
+        raise ValueError(f"{path / ABOUT} does not match its digest: it is damaged or was edited; save the model again")
     digests = about.get("digests")
     if not isinstance(digests, dict) or not {"weights.safetensors"} <= set(digests) <= set(DATA_FILES):
         raise ValueError(f"{path / ABOUT} is damaged (its digests): save the model again")
     for name, digest in digests.items():
         if not (path / name).is_file() or file_digest(path / name) != digest:
             raise ValueError(
-                f"{path / name} cannot be read (its content is not what was written, by its SHA-256 digest): save the "
-                "model again"
+                f"{path / name} cannot be read (its content does not match its SHA-256 digest): save the model again"
             )
 
 
@@ -248,7 +245,7 @@ def _read_vocabulary(path: Path) -> Vocabulary:
     try:
         return Vocabulary.from_table(pq.read_table(path))
     except (OSError, KeyError, ValueError, TypeError, pa.ArrowException) as error:
-        raise ValueError(f"{path}, the documents that the model knows, cannot be read: {error}") from error
+        raise ValueError(f"{path} (the documents that the model knows) cannot be read: {error}") from error
 
 
 def _part(what: str, choices: Mapping[str, Any], name: str, outside: Mapping[str, Any], path: Path) -> Any:
@@ -258,15 +255,15 @@ def _part(what: str, choices: Mapping[str, Any], name: str, outside: Mapping[str
     if ":" in name:
         short = name.rpartition(":")[2]
         raise ValueError(
-            f"{path} needs the {what} {name}, which is not part of unskew, and loading imports nothing by itself: "
-            f"import {short} and pass it, load_model(path, parts=[{short}])"
+            f"{path} needs the {what} {name}, which is not part of unskew and is not imported automatically: import "
+            f"{short} and pass it, load_model(path, parts=[{short}])"
         )
     return find(what, choices, name)
 
 
 def _check_finite(path: Path, part: str, state: Mapping[str, Tensor]) -> None:
     for name, value in state.items():
-        # A filling may be NaN: then the transform itself knows what a missing value is.
+        # A fill value may be NaN: then the transform itself handles missing values.
         if not bool(value.isfinite().all()) and not (part == "transform" and name == "fill"):
             raise ValueError(f"{path}: '{part}.{name}' holds values that are not finite: train or copy the model again")
 
@@ -321,11 +318,11 @@ def _write_json(path: Path, data: Mapping[str, Any]) -> None:
 
 def _read_json(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise FileNotFoundError(f"{path.parent} is not a saved model: {path.name} is missing in it")
+        raise FileNotFoundError(f"{path.parent} is not a saved model: it has no {path.name}")
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}): save the model again") from error
     if not isinstance(data, dict):
-        raise ValueError(f"{path} is damaged: it holds no object; save the model again")
+        raise ValueError(f"{path} is damaged (not a JSON object): save the model again")
     return data

@@ -1,20 +1,20 @@
-"""ONNX: a ranker as a file that any runtime scores documents with, its feature transform inside.
+"""ONNX: a ranker, with its feature transform, as a file for any ONNX runtime.
 
 Lists, for any ranker:
 
-    features  float32 [lists, documents, features]  raw, as in the log, NaN where one is missing, a category as its code
-                                                    (`categories` in the metadata); rows of padding may hold anything
+    features  float32 [lists, documents, features]  raw, as in the log; NaN if missing, categories as codes (see
+                                                    `categories` in the metadata); padding may hold anything
     mask      bool    [lists, documents]            False for padding
-    scores    float32 [lists, documents]            higher is better; what padding gets means nothing
+    scores    float32 [lists, documents]            higher is better; scores of padding mean nothing
 
 Flat, for rankers whose score depends on the document alone (see `flat_onnx`):
 
     features  float32 [documents, features]
     scores    float32 [documents, 1]
 
-Numbers of lists and of documents are free, from 1 on. The operators are those of opset 18 of the default domain, which
-onnxruntime has had since 1.14. Metadata say what the file is: `METADATA`, each a string. The last of them, at the very
-end of the file, is the SHA-256 digest of all bytes before it: a damaged file is refused when it is read back.
+The numbers of lists and documents are dynamic, at least 1. The operators are those of opset 18 of the default domain,
+which onnxruntime supports since 1.14. Metadata describe the file: see `METADATA`, each a string. The last entry, at the
+very end of the file, is the SHA-256 digest of all bytes before it: a damaged file is refused when it is read.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ FLAT_FORMAT = "unskew-onnx-flat 2"
 METADATA = {
     "format": f"{FORMAT!r}, or {FLAT_FORMAT!r} for a flat file",
     "unskew_version": "the release that wrote the file",
-    "method": "what the ranker was trained with",
+    "method": "the method that the ranker was trained with",
     "transform": "the name of the feature transform inside",
-    "n_features": "how many features a document has",
-    "feature_names": "their names in order, a JSON list; empty where the log has none",
+    "n_features": "number of features per document",
+    "feature_names": "their names in order, a JSON list; empty if the log has none",
     "categories": "values of each category by feature name, a JSON object of lists: the feature is the value's number "
     "in its list, from 0; -1 for a value that is not in it, NaN for a missing one",
-    "missing_in_training": "numbers of the features that were missing now and then in training, a JSON list",
-    "scores_depend_on": "'document': lists may be cut at will; 'list': pass all candidates of a query at once",
-    "sha256": "of all bytes of the file before this entry, which stands last",
+    "missing_in_training": "indices of the features that had missing values in training, a JSON list",
+    "scores_depend_on": "'document': lists may be split; 'list': pass all candidates of a query at once",
+    "sha256": "digest of all bytes of the file before this entry, which is the last",
 }
 EXTRA = ("onnx", "onnxscript", "onnxruntime")
 
@@ -74,11 +74,11 @@ class OnnxRanker:
         try:
             self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
             self.metadata: Mapping[str, str] = self.session.get_modelmeta().custom_metadata_map
-        except Exception as error:  # onnxruntime has no class of its own for what it raises
+        except Exception as error:  # onnxruntime has no common error class
             raise ValueError(f"{name} cannot be read as ONNX ({error}): export it again") from error
         if self.metadata.get("format") not in (FORMAT, FLAT_FORMAT):
             raise ValueError(
-                f"{name} is not a ranker of `unskew export`: its format is {self.metadata.get('format')!r}"
+                f"{name} was not written by `unskew export`: its format is {self.metadata.get('format')!r}"
             )
         if not is_whole:
             raise ValueError(damaged)
@@ -120,7 +120,7 @@ def export_module(
     outputs: Sequence[str],
     metadata: Mapping[str, str],
 ) -> bytes:
-    """A module as an ONNX file, with metadata and without traces of the machine that wrote it."""
+    """A module as an ONNX file, with metadata and without paths of the machine that wrote it."""
     need_onnx()
     with _quiet():
         program = torch.onnx.export(
@@ -146,7 +146,7 @@ def _with_digest(content: bytes) -> bytes:
 
 
 def _digest_entry(content: bytes) -> bytes:
-    """A last entry of `metadata_props` (field 14 of an ONNX model): protobuf takes fields in any order."""
+    """The last entry of `metadata_props` (field 14 of an ONNX model); protobuf accepts fields in any order."""
     digest = hashlib.sha256(content).hexdigest().encode()
     entry = b"\x0a\x06sha256\x12" + bytes([len(digest)]) + digest
     return b"\x72" + bytes([len(entry)]) + entry
@@ -158,14 +158,14 @@ def depends_on(ranker: Ranker) -> str:
 
 
 def need_onnx() -> None:
-    """Refuse to go on without the libraries of the extra."""
+    """Raise an error if the libraries of the extra are not installed."""
     missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
     if missing:
         raise ModuleNotFoundError(f"ONNX needs {', '.join(missing)}: pip install 'unskew[onnx]'")
 
 
 def _forget_the_exporter(model: Any) -> None:
-    """Remove stack traces, which name files of the machine that exported."""
+    """Remove stack traces, which contain file names of the exporting machine."""
     graph = model.graph
     for entry in (graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
         del entry.metadata_props[:]
@@ -174,7 +174,7 @@ def _forget_the_exporter(model: Any) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's remarks on other libraries it looks for and on dimensions that share a name."""
+    """Silence the exporter's messages about optional libraries and about dimensions that share a name."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,8 +1,8 @@
-"""A model as MLflow's pyfunc: a table of documents in, one score for each out.
+"""A model as an MLflow pyfunc: a table of documents in, one score per document out.
 
-MLflow finds `_load_pyfunc` by the name of this module, and gives it the folder of the saved model: what it stores is
-data, not pickled code. Columns are those of the log, text for categories; a `query` column says which documents make a
-list, and without one all rows are a list.
+MLflow finds `_load_pyfunc` by the name of this module, and passes it the folder of the saved model: it stores data, not
+pickled code. Columns are those of the log, with text for categories; a `query` column groups documents into lists, and
+without one all rows are one list.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QUERY = "query"
 
 
 class RankingModel:
-    """What `mlflow.pyfunc.load_model` runs."""
+    """The model that `mlflow.pyfunc.load_model` runs."""
 
     def __init__(self, ranker: SavedRanker):
         self.ranker = ranker
@@ -55,7 +55,7 @@ class RankingModel:
         sizes = np.bincount(lists)
         judged = JudgedSet(
             features=features[order],
-            grades=np.zeros(len(features), dtype=np.float32),  # nobody judged them, and nothing asks
+            grades=np.zeros(len(features), dtype=np.float32),  # unused
             offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         )
         found = np.empty(len(features))

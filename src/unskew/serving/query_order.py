@@ -1,4 +1,4 @@
-"""The order of queries in files of candidates: looked at before any work, or made, out of core by DuckDB."""
+"""The order of queries in files of candidates: checked before any work, or sorted, out of core by DuckDB."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Apart:
 
     query: str
     row: int  # of its first document, over all files
-    again: int  # where it comes back
+    again: int  # row where it appears again
 
 
 @contextmanager
 def database(scratch: Path, memory: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """DuckDB within a limit of memory; more goes to files in a scratch folder."""
+    """DuckDB with a memory limit; it spills to files in a scratch folder."""
     limit = f"{parse_memory(memory)}B"
     try:
         with duckdb.connect(config={"memory_limit": limit, "temp_directory": str(scratch / "spill")}) as connection:
@@ -35,16 +35,14 @@ def database(scratch: Path, memory: str) -> Iterator[duckdb.DuckDBPyConnection]:
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         if "no space left" in reason.lower():
-            raise ValueError(
-                f"the disk of {scratch.parent} is full: free space there, or choose another --out"
-            ) from error
-        raise ValueError(f"DuckDB cannot go on: {reason}") from error
+            raise ValueError(f"the disk of {scratch.parent} is full: free space, or choose another --out") from error
+        raise ValueError(f"DuckDB failed: {reason}") from error
 
 
 def find_apart(connection: duckdb.DuckDBPyConnection, files: Sequence[str], query: str) -> Apart | None:
-    """The first query whose documents are in several places, if there is one.
+    """The first query whose documents are not adjacent, if there is one.
 
-    A query stands together if it has as many rows as there are from its first to its last.
+    Documents are adjacent if a query has as many rows as lie between its first and its last.
     """
     connection.execute(_numbered(files, [query]))
     found = connection.execute(
@@ -65,7 +63,7 @@ def find_apart(connection: duckdb.DuckDBPyConnection, files: Sequence[str], quer
 def sort_by_query(
     connection: duckdb.DuckDBPyConnection, files: Sequence[str], columns: Sequence[str], target: Path
 ) -> None:
-    """Write these columns, the query first, into one file in which queries are adjacent.
+    """Write these columns, the query first, to one file in which the documents of a query are adjacent.
 
     Documents of a query keep their order.
     """

@@ -1,4 +1,4 @@
-"""Ranking from files to files: candidates are read, scored and written part by part."""
+"""Rank files: candidates are read, scored and written part by part."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Ranked:
     documents: int
     queries: int
     unknown: int = 0  # documents that a ranker of ids does not know
-    filled: Mapping[str, int] = field(default_factory=dict)  # missing values, by columns that never lacked one before
-    unseen: Mapping[str, int] = field(default_factory=dict)  # values that training never saw, by category
+    filled: Mapping[str, int] = field(default_factory=dict)  # missing values, by column that had none in training
+    unseen: Mapping[str, int] = field(default_factory=dict)  # values that training never saw, by categorical column
     ignored: tuple[str, ...] = ()  # columns that the ranker does not know
 
 
 def rank_judged(ranker: SavedRanker, judged: JudgedSet, out: str | Path, *, strict: bool = False) -> Ranked:
-    """Write the ranking of a judged set; `strict` refuses missing values in columns that training never saw missing."""
+    """Write the ranking of a judged set; `strict` refuses missing values in columns that had none in training."""
     check_ending(out)
     counts = UnknownCounts(ranker, strict=strict)
     found = ranker.score_judged(judged)
@@ -54,16 +54,16 @@ def rank_table(
     strict: bool = False,
     progress: Progress | None = None,
 ) -> Ranked:
-    """Rank candidates of parquet files, which may exceed memory: the ranking is written as it grows.
+    """Rank candidates of parquet files, which may be larger than memory; the ranking is written part by part.
 
-    Documents of a query must be adjacent, as they are scored together.
+    Documents of a query must be adjacent, because they are scored together.
 
     Args:
         place: a parquet file, a folder or a glob.
-        query, document: names of the columns with ids.
-        sort: put documents of a query together first, in a copy alongside the output.
-        memory: for looking at the order of queries and for sorting.
-        strict: refuse missing values in columns that training never saw missing, rather than fill and count them.
+        query, document: names of the id columns.
+        sort: sort by query first, in a copy next to the output.
+        memory: limit for checking the order of queries and for sorting.
+        strict: refuse missing values in columns that had none in training, instead of filling and counting them.
     """
     target = check_ending(out)
     candidates = open_candidates(place, ranker, query, document)
@@ -77,8 +77,8 @@ def rank_table(
                 apart = find_apart(connection, candidates.files, query)
                 if apart is not None:
                     raise ValueError(
-                        f"query {apart.query} is in several places, at {candidates.place(apart.row)}, and again at "
-                        f"{candidates.place(apart.again)}: put its documents together, or rank with --sort"
+                        f"the rows of query {apart.query} are not adjacent, at {candidates.place(apart.row)} and again "
+                        f"at {candidates.place(apart.again)}: sort the table by query, or rank with --sort"
                     )
         return _rank_parts(ranker, candidates, target, UnknownCounts(ranker, strict=strict), progress)
 
@@ -87,7 +87,7 @@ def score_part(ranker: SavedRanker, part: Part) -> ScoredIds:
     """One score per document."""
     if ranker.vocabulary is not None:
         return ranker.score_ids(part.queries, part.documents, part.features)
-    grades = np.zeros(len(part.features), dtype=np.float32)  # nobody judged them, and nothing asks
+    grades = np.zeros(len(part.features), dtype=np.float32)  # unused
     judged = JudgedSet(features=part.features, grades=grades, offsets=part.offsets)
     return ScoredIds(score_documents(ranker.score, judged), 0)
 

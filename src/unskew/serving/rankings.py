@@ -1,6 +1,6 @@
-"""Rankings written to files: scores and ranks keyed by the original ids, one part after the other.
+"""Write rankings to files: scores and ranks with the original ids, part by part.
 
-A file appears whole or not at all: parts are written alongside its place, and the file is moved there at the end.
+Files are written atomically: parts go to a temporary file, which is moved into place at the end.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ def ranking_table(queries: pa.Array, documents: pa.Array, offsets: NDArray[np.in
     """One row per document: query, document, score, rank (1 = best), best first within each query.
 
     Args:
-        queries: the id of the query of each document `[documents]`; those of a query are adjacent.
-        offsets: where each query starts, and the end `[queries + 1]`.
+        queries: the query id of each document `[documents]`; documents of a query are adjacent.
+        offsets: start of each query, and the end `[queries + 1]`.
     """
     sizes = np.diff(offsets)
     order = np.lexsort((-scores, np.repeat(np.arange(len(sizes)), sizes)))  # stable: equal scores keep their order
     ranks = np.arange(len(scores)) - np.repeat(offsets[:-1], sizes) + 1
     return pa.table(
         {
-            "query": queries,  # sorting moves documents within their query only
+            "query": queries,  # sorting moves documents only within their query
             "document": documents.take(pa.array(order)),
             "score": pa.array(scores[order]),
             "rank": pa.array(ranks),
@@ -42,14 +42,14 @@ def ranking_table(queries: pa.Array, documents: pa.Array, offsets: NDArray[np.in
 
 
 def write_ranking(judged: JudgedSet, scores: NDArray[np.float64], path: str | Path, tag: str = "unskew") -> None:
-    """Write the ranking of a judged set as parquet, CSV or TREC run, by the ending of the file's name."""
+    """Write the ranking of a judged set as parquet, CSV or TREC run, by the file extension."""
     queries = pa.array(np.repeat(judged.query_ids, judged.sizes))
     with ranking_file(path, tag) as file:
         file.write(ranking_table(queries, pa.array(judged.document_ids), judged.offsets, scores))
 
 
 class Writer(Protocol):
-    """A writer of tables, one after the other."""
+    """A writer to which tables are appended."""
 
     def write_table(self, table: pa.Table) -> None: ...
     def close(self) -> None: ...
@@ -75,7 +75,7 @@ class RankingFile:
 
 @contextmanager
 def ranking_file(path: str | Path, tag: str = "unskew") -> Iterator[RankingFile]:
-    """A file of rankings that takes its place when the block ends without an error."""
+    """A file of rankings that is moved into place when the block ends without an error."""
     target = check_ending(path)
     with new_file(target) as scratch:
         file = RankingFile(scratch, target.suffix, tag)
@@ -112,20 +112,20 @@ WRITERS: dict[str, Callable[[Path, pa.Schema, str], Writer]] = {
 
 
 def check_ending(path: str | Path) -> Path:
-    """Refuse a file whose ending names no kind of ranking."""
+    """Refuse a file with an unknown extension."""
     target = Path(path)
     if target.suffix not in WRITERS:
-        raise ValueError(f"{target.name}: the ending must be one of {', '.join(WRITERS)}")
+        raise ValueError(f"{target.name}: the extension must be one of {', '.join(WRITERS)}")
     return target
 
 
 def _refuse_spaces(table: pa.Table, name: str) -> None:
-    """A TREC run parts its columns by spaces."""
+    """Refuse ids with spaces, which separate the columns of a TREC run."""
     if not (pa.types.is_string(table[name].type) or pa.types.is_large_string(table[name].type)):
         return
     row = pc.index(pc.match_substring_regex(table[name], r"\s|^$"), True).as_py()
     if row >= 0:
         raise ValueError(
-            f"{name} '{table[name][row]}' has a space in it or is empty, which no TREC run can hold: write .parquet "
+            f"{name} '{table[name][row]}' contains a space or is empty, which a TREC run cannot hold: write .parquet "
             "or .csv"
         )

@@ -1,8 +1,8 @@
 """Rankers from disk: a saved model or exported trees, run by torch, or an exported ONNX file, run by onnxruntime.
 
-A missing feature (NaN) is filled as the model's transform says, also in a column that training never saw missing:
-`UnknownCounts` counts those, since there the model guesses, and values of categories that are new to it. Infinite
-features are refused.
+The model's transform fills missing features (NaN), even in columns that had none in training. There the model guesses,
+so `UnknownCounts` counts those values, and values of categories that are new to the model. Infinite features are
+refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TREE_ENDINGS = (".txt", ".json")
 
 @dataclass(frozen=True, eq=False)
 class ScoredIds:
-    """Scores, and how many of the documents are unknown: these are scored by their url, their query or the average."""
+    """Scores, and the number of unknown documents, which are scored by their URL, their query or the average."""
 
     scores: NDArray[np.float64]  # [documents]
     unknown: int
@@ -42,19 +42,19 @@ class ScoredIds:
 
 @dataclass(frozen=True, eq=False)
 class SavedRanker:
-    """A ranker of raw features, and what it expects of them."""
+    """A ranker of raw features, and the features it expects."""
 
     score: Callable[..., Tensor]
     name: str
     n_features: int
-    feature_names: tuple[str, ...] = ()  # in the order of the features; none: the log had no names
+    feature_names: tuple[str, ...] = ()  # in the order of the features; empty: the log had no names
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # vocabularies, by feature name
-    missing_in_training: tuple[int, ...] | None = None  # columns; None: not known, as of trees, which take any value
+    missing_in_training: tuple[int, ...] | None = None  # columns; None: not known, as for trees, which take any value
     vocabulary: Vocabulary | None = None  # the documents that a ranker of ids knows
     context: tuple[str, ...] = ()  # features of users and moments, which judged queries may lack
 
     def score_ids(self, queries: ArrayLike, documents: ArrayLike, features: NDArray[np.float32]) -> ScoredIds:
-        """Scores of documents by their ids, one each, from a ranker that knows some of them."""
+        """Scores of documents by their ids, from a ranker that knows some of them."""
         assert self.vocabulary is not None
         codes = self.vocabulary.numbers(queries, documents)
         everything = torch.ones(1, len(codes), dtype=torch.bool)
@@ -63,17 +63,17 @@ class SavedRanker:
         return ScoredIds(scores[0].double().numpy(), int((codes[:, 0] == 0).sum()))
 
     def score_judged(self, judged: JudgedSet) -> ScoredIds:
-        """Scores of all documents of a judged set, by their ids where the ranker knows some."""
+        """Scores of all documents of a judged set, by their ids if the ranker knows ids."""
         score = self.for_judged(judged)
         if self.vocabulary is None:
             return ScoredIds(score_documents(score, judged), 0)
         return self.score_ids(np.repeat(judged.query_ids, judged.sizes), judged.document_ids, judged.features)
 
     def for_judged(self, judged: JudgedSet) -> Scorer:
-        """The ranker; refused for data with another number of features."""
+        """The ranker; an error if the data have another number of features."""
         if judged.n_features != self.n_features:
             raise ValueError(
-                f"{judged.name or 'the data'} has {judged.n_features} features, the model was trained on "
+                f"{judged.name or 'the data'} has {judged.n_features} features, but the model was trained on "
                 f"{self.n_features}: rank data with the same features"
             )
         check_features(judged.features, self.feature_names, what=f"{judged.name or 'the data'}, document")
@@ -96,10 +96,10 @@ class SavedRanker:
 
 
 class UnknownCounts:
-    """How many values are of a kind that training never saw: missing in columns that lacked none, unseen categories.
+    """Counts of values that training never saw: missing in columns that had none missing, and unseen categories.
 
     Args:
-        strict: refuse the first missing one instead.
+        strict: refuse the first such missing value instead.
     """
 
     def __init__(self, ranker: SavedRanker, *, strict: bool = False):
@@ -118,8 +118,8 @@ class UnknownCounts:
         if self.strict and self.missing.any():
             column = int(np.argmax(self.missing > 0))
             raise ValueError(
-                f"column '{self.names[column]}' has missing values, and had none in training: the model would guess; "
-                "fill them, train on data that lacks some, or leave out --strict"
+                f"column '{self.names[column]}' has missing values, but had none in training: fill them, train on data "
+                "with missing values, or leave out --strict to let the model guess"
             )
 
     def filled(self) -> dict[str, int]:
@@ -135,7 +135,7 @@ class UnknownCounts:
 
 
 def open_ranker(path: str | Path) -> SavedRanker:
-    """The ranker of a folder that `save_model` wrote, or of an exported `.onnx` file or trees (`.txt`, `.json`)."""
+    """The ranker in a folder that `save_model` wrote, or in an exported `.onnx` file or trees (`.txt`, `.json`)."""
     if remote(path) is not None:
         with fetched(path) as local:
             return open_ranker(local)
@@ -144,7 +144,7 @@ def open_ranker(path: str | Path) -> SavedRanker:
         forest = read_trees(place)
         trees = TreesRanker(forest).eval()
         unnamed = forest.feature_names == tuple(f"f{number}" for number in range(trees.n_features))
-        names = () if unnamed else forest.feature_names  # the log had no names, and the file has numbers for them
+        names = () if unnamed else forest.feature_names  # a log without names gives numbered names in the file
         return SavedRanker(trees, place.name, trees.n_features, names, read_categories(place))
     if place.suffix == ".onnx":
         return ranker_of_onnx(OnnxRanker(place), place.name)
@@ -152,7 +152,7 @@ def open_ranker(path: str | Path) -> SavedRanker:
 
 
 def ranker_of_onnx(exported: OnnxRanker, name: str) -> SavedRanker:
-    """An exported ranker, and what it says of its features."""
+    """An exported ranker, with the features named in its metadata."""
     known = json.loads(exported.metadata.get("missing_in_training", "null"))
     categories = json.loads(exported.metadata.get("categories", "{}"))
     return SavedRanker(

@@ -1,9 +1,9 @@
 """A plain network as JSON for Solr's learning to rank: `org.apache.solr.ltr.model.NeuralNetworkModel`.
 
-Solr knows dense layers with `relu`, `tanh`, `sigmoid`, `leakyrelu` or `identity`, and one normalizer per feature;
-`StandardNormalizer` is our transform `standard`. Other layers and transforms are refused with the settings that export.
-A linear ranker is one layer. Features that the last layer sees alongside the hidden ones are carried through layers of
-`relu` as two units, x = relu(x) - relu(-x).
+Solr supports dense layers with `relu`, `tanh`, `sigmoid`, `leakyrelu` or `identity`, and one normalizer per feature;
+`StandardNormalizer` is our transform `standard`. Other layers and transforms are refused, with the settings that can be
+exported. A linear ranker is one layer. Features that the last layer uses besides the hidden units are passed through
+`relu` layers as two units, x = relu(x) - relu(-x).
 
 The file is the body of `PUT /solr/COLLECTION/schema/model-store`.
 """
@@ -80,22 +80,22 @@ class SolrNetwork:
 
 
 def solr_network(model: Model) -> SolrNetwork:
-    """The model as Solr's network; refused where it has layers or a transform that Solr does not know."""
+    """The model as Solr's network; an error if Solr does not support its layers or transform."""
     ranker: ModelRanker = model.ranker()
     if not isinstance(ranker.ranker, PointwiseRanker):
         kind = "trees" if model.trees is not None else f"the ranker of {model.recipe.method}"
-        raise ValueError(f"Solr's network holds plain layers, and {kind} has others: {EXPORTS}, with dla or two_tower")
+        raise ValueError(f"Solr supports only plain layers, but {kind} has others: {EXPORTS}, with dla or two_tower")
     average, deviation, used = _normalizer(ranker.transform, model.recipe.transform, model.n_features)
     assert isinstance(ranker.ranker.layers, nn.Sequential)
     layers = _layers(ranker.ranker.layers, model.n_features)
-    first = Layer(layers[0].matrix * used, layers[0].bias, layers[0].activation)  # constant columns say nothing
+    first = Layer(layers[0].matrix * used, layers[0].bias, layers[0].activation)  # ignores constant columns
     return SolrNetwork(average, deviation, (first, *layers[1:]))
 
 
 def _normalizer(transform: Transform, name: str, n_features: int) -> tuple[Matrix, Matrix, Matrix]:
     """Average, deviation, and 1 where the feature is used."""
     average, deviation, used = (np.full(n_features, value, np.float32) for value in (0, 1, 1))
-    transform = numbers_alone(transform)  # Solr sends a default for what is missing
+    transform = numbers_alone(transform)  # Solr sends a default for missing values
     for step in transform.steps if isinstance(transform, Chain) else [transform]:
         if isinstance(step, Standard):
             inverse = step.inverse_deviation.cpu().numpy()
@@ -115,20 +115,20 @@ def _layers(modules: Iterable[nn.Module], n_features: int) -> list[Layer]:
         elif isinstance(module, nn.Linear):
             weight, bias = module.weight.detach().cpu().numpy(), module.bias.detach().cpu().numpy()
             width = found[-1].matrix.shape[0] if found else n_features
-            if width != weight.shape[1]:  # the last layer sees features and hidden units: [x, h] to [h, x+, x-]
+            if width != weight.shape[1]:  # the last layer uses features and hidden units: [x, h] to [h, x+, x-]
                 weight = np.concatenate([weight[:, n_features:], weight[:, :n_features], -weight[:, :n_features]], 1)
             found.append(Layer(weight, bias))
         elif type(module) in ACTIVATIONS and found:
             found[-1] = Layer(found[-1].matrix, found[-1].bias, ACTIVATIONS[type(module)])
         elif not isinstance(module, nn.Dropout):
-            raise ValueError(f"Solr knows no layer '{type(module).__name__}': {EXPORTS}")
+            raise ValueError(f"Solr has no layer '{type(module).__name__}': {EXPORTS}")
     return found
 
 
 def _carrying(layers: list[Layer], n_features: int) -> list[Layer]:
-    """The layers with the features carried alongside their units."""
+    """The layers with additional units that pass the features through."""
     if any(layer.activation != "relu" for layer in layers):
-        raise ValueError(f"Solr carries features alongside hidden layers through relu only: {EXPORTS}")
+        raise ValueError(f"features can be passed through hidden layers in Solr only with relu: {EXPORTS}")
     same = np.eye(n_features, dtype=np.float32)
     carried = []
     for number, layer in enumerate(layers):

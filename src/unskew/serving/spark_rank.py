@@ -1,7 +1,7 @@
 """Ranking on Spark: executors score whole queries with the model as an ONNX file, and write parts of the ranking.
 
-The ranking is a folder of parquet files with the rows that `rank` writes on one machine; documents of a query stand
-together, best first, and equal scores keep the order of the table. `_SUCCESS` is written last.
+The ranking is a folder of parquet files with the same rows that `rank` writes on one machine; documents of a query are
+adjacent, best first, and equal scores keep the order of the table. `_SUCCESS` is written last.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ def rank_on_spark(
     overwrite: bool = False,
     master: str | None = None,
 ) -> Ranked:
-    """Rank candidates of parquet files that Spark reads, in any order, into a folder of parquet files.
+    """Rank candidates in parquet files, in any order, and write a folder of parquet files.
 
     Args:
-        place: a path or glob as Spark takes it.
-        master: of the cluster; None: the one that Spark is set up for.
+        place: a path or glob that Spark accepts.
+        master: URL of the cluster; None: as Spark is configured.
     """
     if Path(out).suffix != ".parquet":
-        raise ValueError(f"{out}: Spark writes a folder of parquet files: let its name end in .parquet")
+        raise ValueError(f"{out}: Spark writes a folder of parquet files: use a name that ends in .parquet")
     shipped = ship(ranker)
     session = spark_session(master)
     with named_errors([]):
         frame = session.read.parquet(place)
     candidates, ignored = _candidates(frame, opened(shipped), query, document, place)
-    order = [query, "_metadata.file_path", "_metadata.row_index"]  # of rows with equal scores
+    order = [query, "_metadata.file_path", "_metadata.row_index"]  # the order of rows with equal scores
     with shared_folder(Path(out), DONE, overwrite=overwrite) as (here, there), named_errors([]):
         rows = frame.select(*candidates.columns, *order[1:]).repartition(query)
         rows = rows.sortWithinPartitions(query, "file_path", "row_index").drop("file_path", "row_index")
@@ -73,16 +73,16 @@ def rank_on_spark(
 
 
 def ship(ranker: Model | str | Path) -> bytes:
-    """The ONNX file that executors get, of a model or its path, or as it was exported."""
+    """The ONNX file for the executors, from a model, its path, or an exported file."""
     if isinstance(ranker, str | Path):
         with fetched(ranker) as place:
             if place.suffix == ".onnx":
                 return place.read_bytes()
             if place.suffix in TREE_ENDINGS:
-                raise ValueError(f"{place.name}: trees do not run on Spark here: rank without --engine spark")
+                raise ValueError(f"{place.name}: trees cannot run on Spark: rank without --engine spark")
             ranker = load_model(place)
     if ranker.vocabulary is not None:
-        raise ValueError(f"{ranker.name} knows documents by their ids, which ONNX cannot: rank without --engine spark")
+        raise ValueError(f"{ranker.name} ranks by document ids, which ONNX cannot: rank without --engine spark")
     return onnx_bytes(ranker)
 
 
@@ -93,12 +93,12 @@ def opened(shipped: bytes) -> SavedRanker:
 def _candidates(
     frame: Any, ranker: SavedRanker, query: str, document: str, place: str
 ) -> tuple[Candidates, tuple[str, ...]]:
-    """Names of columns, and those that the ranker does not know."""
+    """Names of columns, and those that the ranker does not use."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     for option, name in {"query": query, "document": document}.items():
         if name not in frame.columns:
-            raise ValueError(f"{place}: column '{name}' is missing: name the {option}'s with --{option}")
+            raise ValueError(f"{place}: no column '{name}': pass the {option} column with --{option}")
     features = feature_columns(to_arrow_schema(frame.schema), ranker, (query, document), place)
     ignored = tuple(name for name in frame.columns if name not in (query, document, *features))
     return Candidates((), query, document, features, ranker.categories, sorted=True), ignored
@@ -107,7 +107,7 @@ def _candidates(
 def _ranks(
     shipped: bytes, candidates: Candidates, place: str, *, strict: bool
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What an executor does with a partition: rank its queries, write them, and tell of them."""
+    """The function that an executor runs on a partition: rank its queries, write them, and report."""
 
     def rank(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext

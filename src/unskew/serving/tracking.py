@@ -1,9 +1,9 @@
 """MLflow: a model as a run, with its parameters, curves, card and a model that MLflow serves.
 
-An ONNX model is flat where a score depends on the document alone (float32 `[documents, features]` in, `[documents, 1]`
-out), else it takes lists and a mask; a pyfunc takes a table with the columns of the log. The signature says which. Loss
-terms and validation are metrics by step, curves of examination are metrics by position, counted from 1; of a comparison
-the table is an artifact, and the means of each method are metrics.
+An ONNX model is flat if a score depends on the document alone (float32 `[documents, features]` in, `[documents, 1]`
+out); otherwise it takes lists and a mask. A pyfunc takes a table with the columns of the log. The signature says which.
+Loss terms and validation are metrics by step, examination curves are metrics by position, counted from 1. The table of
+a comparison is an artifact, and the means of each method are metrics.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from unskew.serving.flat_onnx import INPUT, OUTPUT
 from unskew.serving.model_files import save_model
 from unskew.serving.pyfunc import QUERY
 
-LONGEST = 500  # characters of a parameter that every store of MLflow takes
+LONGEST = 500  # characters of a parameter that every MLflow store accepts
 
 
 def log_to_mlflow(
@@ -40,18 +40,18 @@ def log_to_mlflow(
     comparison: Displayed | None = None,
     tracking_uri: str | None = None,
 ) -> str:
-    """Log a model to MLflow, within the run that is active or a new one; gives the id of the run.
+    """Log a model to MLflow, in the active run or a new one, and return the id of the run.
 
     Args:
-        name: of the logged model.
+        name: name of the logged model.
         flavour: "onnx", or "pyfunc": a table of documents in, scores out, run by unskew.
-        experiment: of a new run; default: MLflow's.
-        metrics: numbers to log alongside those of training, such as means of `evaluate`.
-        comparison: what `unskew.compare` gave.
-        tracking_uri: where to log to; default: MLflow's own setting.
+        experiment: experiment of a new run; default: MLflow's.
+        metrics: numbers to log besides those of training, such as means of `evaluate`.
+        comparison: the result of `unskew.compare`.
+        tracking_uri: MLflow server or folder; default: MLflow's own setting.
     """
     if importlib.util.find_spec("mlflow") is None:
-        raise ModuleNotFoundError("logging to MLflow needs mlflow: pip install 'unskew[mlflow]'")
+        raise ModuleNotFoundError("mlflow is not installed: pip install 'unskew[mlflow]'")
     if flavour not in FLAVOURS:
         raise ValueError(f"unknown flavour '{flavour}': choose from {', '.join(FLAVOURS)}")
     import mlflow
@@ -131,7 +131,7 @@ def _log_pyfunc(model: Model, name: str) -> None:
 
 
 def _signature_of_matrix(model: Model) -> Any:
-    """Of a pyfunc whose features have no names."""
+    """The signature of a pyfunc whose features have no names."""
     from mlflow.models import ModelSignature
     from mlflow.types import Schema, TensorSpec
 
@@ -169,7 +169,7 @@ def _parameters(model: Model) -> dict[str, Any]:
 
 
 def _key(name: str) -> str:
-    """A name that MLflow takes for a metric: it refuses `@`."""
+    """A name that MLflow accepts for a metric: it refuses `@`."""
     return "".join(
         letter if letter.isalnum() or letter in "_-. /" else "_at_" if letter == "@" else "_" for letter in name
     )

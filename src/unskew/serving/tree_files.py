@@ -1,13 +1,13 @@
-"""Tree files: the forms of boosted trees that search engines load, written and read.
+"""Tree files: write and read the formats of boosted trees that search engines load.
 
-    lightgbm  .txt   LightGBM's text, for LightGBM itself
+    lightgbm  .txt   LightGBM's text format, for LightGBM itself
               .json  `dump_model`, for Vespa
     xgboost   .json  `dump_model(dump_format="json")`, for the plugins of OpenSearch and Elasticsearch, and for Vespa
               .ubj   `save_model`, for Vespa and XGBoost itself
 
-Every file has the names of the features in it. Codes of categories stand alongside it, in `FILE.categories.json`: for
-each such feature its values, whose numbers, from 0, are what the engine sends. What is read back is data; no library
-of the trees is needed but for `.ubj`, which is written only.
+Every file contains the feature names. The codes of categories are in a second file, `FILE.categories.json`: for each
+such feature its values, whose numbers, from 0, the engine must send. Files are read as data, without the tree library;
+`.ubj` files can only be written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def categories_place(path: Path) -> Path:
 
 
 def read_categories(path: Path) -> dict[str, tuple[str, ...]]:
-    """Values of each category of the trees of this path, in the order of their codes; none: it has no categories."""
+    """Values of each category of these trees, in the order of their codes; empty if there are no categories."""
     place = categories_place(path)
     if not place.is_file():
         return {}
@@ -44,7 +44,8 @@ def write_trees(booster: Any, kind: str, ending: str, missing: float = np.nan) -
     """The booster as the content of a file.
 
     Args:
-        missing: what the engine sends for a missing value; in a dump of XGBoost it decides where missing values go.
+        missing: the value that the engine sends for a missing feature; in an XGBoost dump, missing values take the
+            branch of this value.
     """
     return WRITERS[kind, ending](booster, missing)
 
@@ -66,7 +67,7 @@ def _xgboost_json(booster: Any, missing: float) -> bytes:
 
 
 def _send_missing(node: dict[str, Any], value: float) -> None:
-    """Missing values go where this value goes: engines that leave a feature out and those that send it agree."""
+    """Let missing values take the branch of this value, so that engines that omit it and engines that send it agree."""
     if "leaf" not in node:
         node["missing"] = node["yes"] if np.float32(value) < np.float32(node["split_condition"]) else node["no"]
         for child in node["children"]:
@@ -96,7 +97,7 @@ def parse_trees(content: bytes, ending: str, names: Sequence[str] | None = None)
     """The trees of a file's content.
 
     Args:
-        names: of all features, in order, for XGBoost's dump, which names only those of its splits.
+        names: names of all features, in order, for XGBoost's dump, which names only the features of its splits.
     """
     text = content.decode()
     return from_lightgbm(text) if ending == ".txt" else parse_dump(json.loads(text), names)
@@ -128,7 +129,7 @@ def _from_xgboost_dump(node: Mapping[str, Any], order: Mapping[str, int]) -> Nod
     if "leaf" in node:
         return float(node["leaf"])
     children = {child["nodeid"]: _from_xgboost_dump(child, order) for child in node["children"]}
-    below = float(np.nextafter(np.float32(node["split_condition"]), np.float32(-np.inf)))  # yes where x < condition
+    below = float(np.nextafter(np.float32(node["split_condition"]), np.float32(-np.inf)))  # yes if x < condition
     missing_left = node["missing"] == node["yes"]
     return Split(order[node["split"]], below, missing_left, children[node["yes"]], children[node["no"]])
 

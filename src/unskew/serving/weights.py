@@ -1,8 +1,9 @@
-r"""Debiased rows for those who stay with trees.
+r"""Debiased rows for training LightGBM or XGBoost yourself.
 
 A document that was clicked in $c$ of $n$ showings at position $k$ gets the target $\frac{c}{n p_k}$, an estimate of
-relevance up to a common factor, where $p_k$ is the examination of its position relative to the top as a method learned
-it. Its weight is $n p_k^2$, bounded variance's inverse up to a factor: rows seen often, high up, count most.
+relevance up to a common factor, where $p_k$ is the examination of its position relative to the top, as learned by a
+method. Its weight is $n p_k^2$, the inverse of a bound on the variance up to a factor: rows that were shown often, near
+the top, have the largest weight.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ N_GRADES = 5
 
 
 def debiased_rows(log: ClickLog, model: Model) -> pa.Table:
-    """One row a shown document, query by query: ids, position, target, grade, weight and the features.
+    """One row per shown document, query by query: ids, position, target, grade, weight and the features.
 
-    `target` is for regression, `grade` (0 to 4, by equal steps of the target) for ranking objectives, which want whole
-    numbers; `group` numbers the lists, from 0 in this order. XGBoost wants one weight per group: the mean of `weight`.
+    `target` is for regression, `grade` (0 to 4, by equal steps of the target) for ranking objectives, which need whole
+    numbers; `group` numbers the lists, from 0 in this order. XGBoost needs one weight per group: the mean of `weight`.
     """
     check_has_curve(model.recipe.method_class)
     curve = model.examination()
@@ -61,6 +62,6 @@ def debiased_rows(log: ClickLog, model: Model) -> pa.Table:
 
 
 def write_rows(table: pa.Table, path: str | Path) -> None:
-    """Write a parquet file, whole or not at all."""
+    """Write a parquet file atomically."""
     with new_file(path) as scratch:
         pq.write_table(table, scratch)

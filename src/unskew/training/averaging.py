@@ -1,10 +1,10 @@
 r"""Averaging: a method whose parameters are the mean over the last steps.
 
-At a constant learning rate the parameters wander around the best ones, and every single state is off in another
-direction; their average is not. A click log without judgements has nothing to choose a good state by, so there the
-average is what is served. The mean is exponential, $\bar w \leftarrow \bar w + (w - \bar w) / \min(n, h)$ after $n$
-steps, with a horizon of $h$ steps: plain at first, then forgetting how training began. Buffers, such as running
-estimates, are averages already and are taken as they are.
+At a constant learning rate the parameters fluctuate around the optimum, each state in another direction; their average
+is closer to it. Without judgements there is nothing to choose a good state by, so the average is served. The mean is
+exponential, $\bar w \leftarrow \bar w + (w - \bar w) / \min(n, h)$ after $n$ steps, with a horizon of $h$ steps: first
+a plain mean, then one that forgets the beginning of training. Buffers, such as running estimates, are already averages
+and are copied.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from torch.optim.swa_utils import AveragedModel
 from unskew.methods.method import Method
 
 Tensors = tuple[Tensor, ...] | list[Tensor]
-UNVALIDATED = 0.2  # share of the steps of a stage, where nothing chooses a state
+UNVALIDATED = 0.2  # share of the steps of a stage to average over, if there is no validation
 
 
 class AveragedMethod:
-    """A method alongside the one that is trained.
+    """A copy of the trained method with averaged parameters.
 
     Args:
-        horizon: steps over which parameters are averaged.
+        horizon: number of steps over which parameters are averaged.
     """
 
     def __init__(self, method: Method, horizon: int):
@@ -40,7 +40,7 @@ class AveragedMethod:
         return cast(Method, self._model.module)
 
     def update(self, method: Method) -> None:
-        """Take in the parameters after a step."""
+        """Include the parameters after a step in the average."""
         self._model.update_parameters(method)
 
     def state(self) -> dict[str, Tensor]:

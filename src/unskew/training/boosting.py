@@ -1,4 +1,4 @@
-"""Boosted trees by LightGBM and XGBoost: squared error, the same trees for the same rows and settings."""
+"""Boosted trees of LightGBM and XGBoost: squared error; the same rows and settings give the same trees."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 MODULES = {"lightgbm": "lightgbm", "xgboost": "xgboost"}
-FORBIDDEN = set('[]{}<>,:"\\')  # what one of the two programs, or JSON, cannot have in the name of a feature
+FORBIDDEN = set('[]{}<>,:"\\')  # characters that LightGBM, XGBoost or JSON cannot have in feature names
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Boosting:
     leaves: int = 63
     learning_rate: float = 0.1
     rows_in_leaf: int = 5
-    features: int | None = None  # that a tree may look at, drawn again for each; None: all
+    features: int | None = None  # number of features that a tree may use, drawn anew for each; None: all
 
     def __post_init__(self) -> None:
         for name in ("trees", "leaves", "rows_in_leaf"):
@@ -31,12 +31,12 @@ class Boosting:
                 raise ValueError(f"{name} must be at least {2 if name == 'leaves' else 1}, got {getattr(self, name)}")
 
     def share_of_features(self, n_features: int) -> float:
-        """The share of this many features that a tree may look at."""
+        """The share of the features that a tree may use."""
         return 1.0 if self.features is None else min(1.0, self.features / max(n_features, 1))
 
 
 def need_trees(kind: str) -> None:
-    """Refuse to go on without the library of the extra."""
+    """Raise an error if the library of the extra is not installed."""
     if importlib.util.find_spec(MODULES[kind]) is None:
         raise ModuleNotFoundError(f"trees need {MODULES[kind]}: pip install 'unskew[trees]'")
 
@@ -47,7 +47,7 @@ def check_names(names: Sequence[str]) -> None:
         if any(letter in FORBIDDEN or letter.isspace() for letter in name) or not name:
             raise ValueError(f"tree files cannot hold the feature name '{name}': rename the column of the log")
         if list(names).count(name) > 1:
-            raise ValueError(f"two features are named '{name}': a tree file needs a name for each")
+            raise ValueError(f"two features are named '{name}': a tree file needs distinct names; rename one")
 
 
 def boost_lightgbm(
@@ -60,7 +60,7 @@ def boost_lightgbm(
     categorical: Sequence[str] = (),
     seed: int = 0,
 ) -> Any:
-    """LightGBM's booster; NaN is a value of its own, and the categorical columns hold codes."""
+    """LightGBM's booster; NaN is handled as missing, and categorical columns hold codes."""
     need_trees("lightgbm")
     import lightgbm
 
@@ -90,7 +90,7 @@ def boost_lightgbm(
 def boost_xgboost(
     features: NDArray, targets: NDArray, names: Sequence[str], settings: Boosting, *, seed: int = 0
 ) -> Any:
-    """XGBoost's booster. Its base score is 0, as dumps do not hold one; centre the targets."""
+    """XGBoost's booster. Its base score is 0, because dumps do not store it; center the targets."""
     need_trees("xgboost")
     import xgboost
 

@@ -1,7 +1,7 @@
-"""Checkpoints: all that a run needs to go on as if it had never stopped, in one safetensors file.
+"""Checkpoints: everything that a run needs to resume exactly, in one safetensors file.
 
 Tensors (networks, running estimates, optimizer, best state so far, random state) are stored as such, everything else
-as JSON in the file's header. Files are replaced whole: a run killed while writing finds the one before.
+as JSON in the file's header. Files are replaced atomically: a run killed while writing finds the previous one.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ class RunState:
     stage_step: int = 0
     step: int = 0  # over all stages
     unimproved: int = 0  # validations since the best one
-    skipped: int = 0  # steps in a row without an update
+    skipped: int = 0  # consecutive steps without an update
     first_loss: float | None = None
     means: MeanTerms = field(default_factory=MeanTerms)  # loss terms since the last record
     history: History = field(default_factory=History)
     best: dict[str, Tensor] | None = None  # state of the method at the best validation of this stage
     best_value: float | None = None
-    average: dict[str, Tensor] | None = None  # of `AveragedMethod`, where parameters are averaged
+    average: dict[str, Tensor] | None = None  # of `AveragedMethod`, if parameters are averaged
 
 
 def save_checkpoint(
     path: Path, run: RunState, method: nn.Module, optimizer: torch.optim.Optimizer, fingerprint: dict[str, Any]
 ) -> None:
-    """Write the state of the run, atomically; of several processes the first does."""
+    """Write the state of the run, atomically; of several processes, only the first writes."""
     if not is_first():
         return
     tensors = {f"method.{name}": value for name, value in method.state_dict().items()}
@@ -78,7 +78,7 @@ def save_checkpoint(
 def load_checkpoint(
     path: Path, method: nn.Module, fingerprint: dict[str, Any]
 ) -> tuple[RunState, dict[str, dict[str, Any]]]:
-    """Put the method back where it was; gives the run and the optimizer's state by parameter."""
+    """Restore the method, and return the run and the optimizer's state by parameter."""
     try:
         with safe_open(path, framework="pt") as file:
             about = dict(json.loads(file.metadata()["unskew"]))
@@ -87,25 +87,25 @@ def load_checkpoint(
         raise ValueError(f"checkpoint {path} cannot be read ({error}): delete it to start over") from error
     if about.get("version") != VERSION:
         raise ValueError(
-            f"checkpoint {path} is of version {about.get('version', 1)}, this release reads version {VERSION}: delete "
-            "it to start over"
+            f"checkpoint {path} has version {about.get('version', 1)}, but this release reads version {VERSION}: "
+            "delete it to start over"
         )
     whole = about.pop("about_digest", None) == json_digest(about)
     if not whole or about.get("digest") != _digest(tensors):
-        raise ValueError(f"checkpoint {path} is damaged (by its digests): delete it to start over")
+        raise ValueError(f"checkpoint {path} is damaged (its digests do not match): delete it to start over")
     saved = about.get("fingerprint")
     saved = saved if isinstance(saved, dict) else {}
     differing = [key for key in fingerprint if saved.get(key) != fingerprint[key]]
     if "data" in differing:
         raise ValueError(
-            f"checkpoint {path} was written while learning from other data: the log, or the judged data, has changed "
-            "since. Delete the checkpoint to start again with the data as they are, or put the old data back"
+            f"checkpoint {path} belongs to other data: the log, or the judged data, has changed since. Delete the "
+            "checkpoint to start over with the data as they are, or restore the old data"
         )
     if differing:
         key = differing[0]
         raise ValueError(
             f"checkpoint {path} belongs to another run: {key} was {saved.get(key)}, now it is {fingerprint[key]}; "
-            "delete it to start over, or choose another place"
+            "delete it to start over, or choose another path"
         )
     try:
         return _restored(about, tensors, method)
@@ -140,7 +140,7 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, entries: dict[str, dict[str, Any]]) -> None:
-    """Give a fresh optimizer the state that was saved."""
+    """Load the saved state into a new optimizer."""
     state = optimizer.state_dict()
     state["state"] = {int(parameter): values for parameter, values in entries.items()}
     optimizer.load_state_dict(state)

@@ -1,9 +1,9 @@
-r"""Trees as the ranker: boosted trees that learn what a method knows of examination, and nothing of its network.
+r"""Trees as the ranker: boosted trees that use a method's examination curve, but not its network.
 
 A document that was clicked $c_k$ times in $n_k$ showings at position $k$ has the debiased target
 $\frac{\sum_k c_k p_k}{\sum_k n_k p_k^2}$ with the weight $\sum_k n_k p_k^2$, where $p_k$ is the examination of the
-position relative to the top: the weighted mean of the targets $\frac{c_k}{n_k p_k}$ of single positions. Trees take
-missing values as they are, and categories as such.
+position relative to the top: the weighted mean of the targets $\frac{c_k}{n_k p_k}$ of single positions. Trees handle
+missing values and categories directly.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation.held_out import HeldOut
 from unskew.training.boosting import Boosting, boost_lightgbm, check_names
 
-# Clicks are noisy: smaller trees than those that copy a ranker.
+# Clicks are noisy, so these trees are smaller than those distilled from a ranker.
 SETTINGS = Boosting(trees=150, leaves=31, learning_rate=0.1, rows_in_leaf=20)
 
 
@@ -40,7 +40,7 @@ def boost_debiased(
     settings: Boosting = SETTINGS,
     seed: int = 0,
 ) -> str:
-    """LightGBM's text of trees trained on debiased targets."""
+    """Trees trained on debiased targets, in LightGBM's text format."""
     features, targets, weights = debiased_targets(log, curve)
     names = names or [f"f{number}" for number in range(features.shape[1])]
     check_names(names)

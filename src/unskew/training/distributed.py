@@ -1,8 +1,8 @@
-"""Training in several processes: who takes part, and the one sum of a step.
+"""Training in several processes: how they join, and the sum that they exchange in each step.
 
 Started by `torchrun`, or by anything else that sets its variables (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`, …), every
 process runs the same program: each reads its share of a global batch, gradients are summed, and all take the same step.
-The first one validates, writes checkpoints and the model, and speaks.
+Only the first process validates, writes checkpoints and the model, and prints.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from torch import Tensor, distributed, nn
 
 from unskew.processes import from_first, is_first, several, total
 
-LONGEST = timedelta(days=1)  # others wait while the first validates; of one that ends they learn at once
+LONGEST = timedelta(days=1)  # others wait while the first validates; a process that ends is noticed immediately
 
 
 @contextmanager
 def joined() -> Iterator[None]:
-    """Take part in the run of several processes that `torchrun` started; one process by itself just goes on."""
+    """Join the run of several processes that `torchrun` started; does nothing in a single process."""
     if distributed.is_initialized() or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield
         return
@@ -39,7 +39,7 @@ def joined() -> Iterator[None]:
 
 
 def add_up(shares: Tensor, parameters: Sequence[nn.Parameter]) -> Tensor:
-    """Sum the terms of a loss and its gradients over all processes, in one message; gives the terms."""
+    """Sum the terms of a loss and its gradients over all processes, in one message, and return the terms."""
     if not several():
         return shares
     trained = [entry for entry in parameters if entry.requires_grad]
@@ -55,7 +55,7 @@ def add_up(shares: Tensor, parameters: Sequence[nn.Parameter]) -> Tensor:
 
 @contextmanager
 def file_of_first(path: Path) -> Iterator[Path | None]:
-    """A file of the first process, for all: the others, maybe on other machines, get a copy; None if there is none."""
+    """A file of the first process, copied to the others, which may be on other machines; None if there is none."""
     if not several():
         yield path if path.exists() else None
         return

@@ -1,4 +1,4 @@
-"""History: what training did, row by row, to be read, saved and plotted."""
+"""History: loss terms and validation of a training run, to read, save and plot."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from unskew.display import Displayed, Screen, new_axes
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LAST = 10  # records on a screen
+LAST = 10  # records shown on a screen
 
 
 @dataclass(repr=False)
 class History(Displayed):
     """Loss terms and validation values by step."""
 
-    # Step, stage, seconds, loss terms (means over the steps since the row before), perhaps "validation".
+    # Step, stage, seconds, loss terms (means over the steps since the previous row), and optionally "validation".
     rows: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     best_step: int | None = None
@@ -30,11 +30,11 @@ class History(Displayed):
         return float(self.rows[-1]["seconds"]) if self.rows else 0.0
 
     def column(self, name: str) -> list[tuple[int, float]]:
-        """(step, value) of a loss term or of `validation`, where it was recorded."""
+        """(step, value) pairs of a loss term or of `validation`, for the steps that recorded it."""
         return [(row["step"], row[name]) for row in self.rows if name in row]
 
     def to_table(self) -> pa.Table:
-        """One row per record: step, stage, seconds, loss terms, validation; null where a value was not recorded."""
+        """One row per record: step, stage, seconds, loss terms, validation; null if a value was not recorded."""
         import pyarrow as pa
 
         names = self._names() or ["step", "stage", "seconds"]
@@ -49,7 +49,7 @@ class History(Displayed):
         return Screen(title, names, rows, self.warnings, left=0)
 
     def plot(self, ax: Any = None) -> Any:
-        """Loss terms over steps on matplotlib axes, and validation on a second scale."""
+        """Plot loss terms by step, and validation on a second scale."""
         axes = new_axes(ax)
         terms = [name for name in self._names() if name not in {"step", "stage", "seconds", "validation"}]
         for name in terms:
@@ -91,7 +91,7 @@ class MeanTerms:
     steps: int = 0
 
     def add(self, terms: Mapping[str, float]) -> None:
-        """The terms of a step; one that was skipped has none and does not count."""
+        """Add the terms of a step; a skipped step has none and does not count."""
         self.steps += bool(terms)
         for name, value in terms.items():
             self.sums[name] = self.sums.get(name, 0.0) + value
@@ -107,16 +107,16 @@ class Report:
     """What a progress display receives."""
 
     stage: str
-    step: int  # steps done, over all stages
-    steps: int  # steps in all
-    terms: Mapping[str, float]  # means over the steps since the report before
+    step: int  # finished steps, over all stages
+    steps: int  # total number of steps
+    terms: Mapping[str, float]  # means over the steps since the previous report
     validation: float | None
     started: float  # time.monotonic() of the first step
-    first_step: int  # steps that were done before, when resumed
+    first_step: int  # steps done before this run was resumed
 
     @property
     def rate(self) -> float:
-        """Steps a second."""
+        """Steps per second."""
         return (self.step - self.first_step) / max(time.monotonic() - self.started, 1e-9)
 
     @property

@@ -1,4 +1,4 @@
-"""Settings of training: everything that is not the method's own."""
+"""Settings of training: everything that does not belong to the method."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Count = Annotated[int, Limits(1)]
 Positive = Annotated[float, Limits(above=0)]
 Share = Annotated[float, Limits(above=0, most=1, words="a share above 0, at most 1")]
 ShareOfSteps = Annotated[float, Limits(0, 1, words="a share of the steps from 0 to 1")]
-RESTART_AVERAGE = 0.5  # share of the steps of a warm start that is averaged over, where nothing chooses a state
+RESTART_AVERAGE = 0.5  # share of the steps of a warm start to average over, if there is no validation
 NUMBERS = ("learning_rate", "weight_decay", "max_gradient_norm", "average", "restart")  # kept as floats
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    # With an accumulator of 0 the first steps are learning_rate * sign(gradient), and every method suffers.
+    # With an accumulator of 0 the first steps are learning_rate * sign(gradient), which hurts every method.
     "adagrad": partial(torch.optim.Adagrad, initial_accumulator_value=0.1),
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
@@ -39,43 +39,43 @@ class Settings:
     """How to train."""
 
     steps: Count = 1_000  # over all stages
-    batch_size: Count = 128  # lists: smaller batches learn as much per step, in half the time
-    together: Count = TOGETHER  # lists of a query that stay together in a batch; 1: each is shuffled by itself
-    lanes: Count = 1  # shards of a streamed log that a batch has lists of; several processes share them
+    batch_size: Count = 128  # lists per batch; larger batches learned no more per step, in twice the time
+    together: Count = TOGETHER  # lists of a query that stay together in a batch; 1: each list is shuffled separately
+    lanes: Count = 1  # number of shards of a streamed log that a batch takes lists from; processes share them
     optimizer: str = "adagrad"
     learning_rate: Positive = 0.1
     schedule: str = "constant"  # or "cosine": the learning rate falls to 0 at the end of each stage
     warm_up: Annotated[int, Limits(0)] = 0  # steps at the start of each stage in which the learning rate rises from 0
-    weight_decay: Annotated[float, Limits(0)] = 0.001  # without it rankers over-fit small logs
-    max_gradient_norm: Positive | None = 5.0  # of each network by itself
+    weight_decay: Annotated[float, Limits(0)] = 0.001  # without it rankers overfit small logs
+    max_gradient_norm: Positive | None = 5.0  # of each network separately
     metric: str = "ndcg@10"  # on judged validation lists
     validate_every: Count = 100  # steps
     patience: Count | None = None  # validations without improvement before a stage ends early
     average: ShareOfSteps | None = (
         None  # share of a stage's steps to average over, see `averaging`; None: 0.2, or 0 if validated
     )
-    grade: dict[str, float] | None = None  # weight of each kind of event, click among them; None: as the log says
-    sum_grades: bool = False  # whether the weights of all events on an impression add up; else the strongest counts
-    restart: Share = 0.3  # of the learning rate, for training that goes on from another model
+    grade: dict[str, float] | None = None  # weight of each event type, including click; None: those of the log
+    sum_grades: bool = False  # add the weights of all events on an impression; otherwise the strongest counts
+    restart: Share = 0.3  # share of the learning rate for training that starts from another model
     seed: int = 0
-    device: str = "auto"  # "cuda" where there is one, else "cpu"
+    device: str = "auto"  # "cuda" if available, otherwise "cpu"
 
     def __post_init__(self) -> None:
         if self.optimizer not in OPTIMIZERS:
-            raise ValueError(f"unknown optimizer '{self.optimizer}', known: {', '.join(OPTIMIZERS)}")
+            raise ValueError(f"unknown optimizer '{self.optimizer}': choose from {', '.join(OPTIMIZERS)}")
         if self.schedule not in SCHEDULES:
-            raise ValueError(f"unknown schedule '{self.schedule}', known: {', '.join(SCHEDULES)}")
+            raise ValueError(f"unknown schedule '{self.schedule}': choose from {', '.join(SCHEDULES)}")
         for name, kind in get_type_hints(type(self), include_extras=True).items():
             value = check(getattr(self, name), kind, name)
             object.__setattr__(self, name, float(value) if name in NUMBERS and value is not None else value)
 
     def restarted(self, *, validated: bool) -> Settings:
-        """Settings of a warm start: slower, so that the first steps of a new optimizer undo nothing, and averaged."""
+        """Settings of a warm start: slower, so that a new optimizer does not undo what was learned, and averaged."""
         average = RESTART_AVERAGE if self.average is None and not validated else self.average
         return replace(self, learning_rate=self.learning_rate * self.restart, average=average)
 
     def new_optimizer(self, groups: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
-        """An optimizer of these parameters; on a CPU all of them are updated in one call."""
+        """An optimizer of these parameters; on a CPU it updates all of them in one call."""
         groups = [{**group, "params": list(group["params"])} for group in groups]
         on_cpu = all(entry.device.type == "cpu" for group in groups for entry in group["params"])
         return OPTIMIZERS[self.optimizer](
@@ -97,10 +97,10 @@ class Settings:
         try:
             return torch.empty(0, device=self.device).device
         except (RuntimeError, AssertionError, TypeError) as error:
-            raise ValueError(f"device '{self.device}' is not here: use device=auto or device=cpu") from error
+            raise ValueError(f"device '{self.device}' is not available: use device=auto or device=cpu") from error
 
     def to_json(self) -> dict[str, Any]:
-        """All settings; those that older files do not know are left out where they change nothing."""
+        """All settings; those that older files do not have are left out at their default values."""
         usual: dict[str, Any] = {
             "together": TOGETHER,
             "lanes": 1,

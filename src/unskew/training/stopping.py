@@ -1,4 +1,4 @@
-"""Stopping on request: a run that is asked to end finishes its step, writes its checkpoint, and says so."""
+"""Stopping on request: a run that receives a signal finishes its step, writes its checkpoint, and stops."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Stopped(Exception):
 
     def __init__(self, number: int, step: int):
         super().__init__(f"stopped at step {step}; the checkpoint is written, the same command goes on from here")
-        self.exit_code = 128 + number  # as a shell counts: 143 for SIGTERM, 130 for Ctrl-C
+        self.exit_code = 128 + number  # as in a shell: 143 for SIGTERM, 130 for Ctrl-C
 
 
 @contextmanager
 def stop_requests() -> Iterator[Callable[[], int | None]]:
-    """Note SIGTERM and Ctrl-C instead of dying of them; a second one ends the process at once.
+    """Record SIGTERM and Ctrl-C instead of ending the process; a second signal ends it immediately.
 
-    Outside the main thread signals cannot be caught, and none is noted.
+    Outside the main thread signals cannot be caught, and none is recorded.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None

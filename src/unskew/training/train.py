@@ -1,8 +1,8 @@
 """The training loop: every method is trained here, and nowhere else.
 
-A stage is run to its end before the next begins. Everything that a stage does not train is frozen. Loss terms are
-sums over sessions and are divided once, here, by the sessions of the batch. Every network is clipped by itself: with a
-joint norm one term would starve the other. Several processes (`distributed`) take one step together.
+A stage ends before the next begins. Everything that a stage does not train is frozen. Loss terms are sums over sessions
+and are divided once, here, by the sessions of the batch. The gradients of every network are clipped separately: with a
+joint norm one term would starve the other. Several processes (`distributed`) take each step together.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from unskew.training.settings import Settings
 from unskew.training.stopping import Stopped, stop_requests
 from unskew.training.watching import Watch
 
-# ShardBatches: of a log larger than memory. SourceBatches: lists of every step's own.
+# ShardBatches: for logs larger than memory. SourceBatches: new lists in every step.
 Source = ClickLog | JudgedSet | ClickBatches | ShardBatches | SourceBatches
 Batches = ClickBatches | JudgedBatches | ShardBatches | SourceBatches
 Progress = Callable[[Report], None]
@@ -57,12 +57,13 @@ def train(
     """Train a method on its sources, `logs["clicks"]` for most; the best validated state is kept.
 
     Args:
-        validate: a number, higher is better, asked every `settings.validate_every` steps and at the end of a stage.
-        progress: told after every step that is recorded.
-        checkpoint: file for checkpoints; an existing one is resumed. With one, SIGTERM and Ctrl-C end
-            the run after its step, with the checkpoint written (`stopping.Stopped`).
-        fingerprint: what else must be the same for a run to go on, e.g. hyper-parameters.
-        watch: told after every step, and again when that step was validated.
+        validate: returns a number, higher is better; called every `settings.validate_every` steps and at the end of a
+            stage.
+        progress: called after every recorded step.
+        checkpoint: file for checkpoints; an existing one is resumed. With one, SIGTERM and Ctrl-C stop the run after
+            its current step and write the checkpoint (`stopping.Stopped`).
+        fingerprint: further values that must be equal to resume a run, e.g. hyper-parameters.
+        watch: called after every step, and again after a validation.
     """
     method.to(settings.torch_device())
     state_from_first(method)
@@ -84,7 +85,7 @@ def train(
 
 
 def plan_stages(stages: Sequence[Stage], steps: int) -> list[tuple[Stage, int]]:
-    """Steps of each stage: as it asks, the rest shared; stages that ask for more than half leave half to the others."""
+    """Steps of each stage: fixed numbers first, the rest shared; fixed stages get at most half if others need steps."""
     fixed = sum(stage.steps for stage in stages if stage.steps is not None)
     n_open = sum(stage.steps is None for stage in stages)
     limit = steps // 2 if n_open else steps
@@ -121,7 +122,7 @@ def _run(
         restore_optimizer(optimizer, saved) if saved else None
         saved = {}
         averaged = _new_average(method, stage, n_steps, settings, run, validated=validate is not None)
-        chosen = method if averaged is None else averaged.method  # what is validated and kept
+        chosen = method if averaged is None else averaged.method  # the method to validate and keep
         while run.stage_step < n_steps:
             settings.set_rates(optimizer, run.stage_step, n_steps)
             terms = _step(method, stage, sources[stage.source], optimizer, networks, settings, run)
@@ -157,9 +158,9 @@ def _run(
         method.load_state_dict(chosen.state_dict() if run.best is None else run.best)
         run.stage, run.stage_step, run.unimproved = run.stage + 1, 0, 0
         run.best, run.best_value, run.average = None, None, None
-        run.first_loss = None  # another loss, another scale
+        run.first_loss = None  # the next stage has another loss, on another scale
         if checkpoint is not None:
-            nothing = torch.optim.SGD(method.parameters())  # the next stage starts with an optimizer of its own
+            nothing = torch.optim.SGD(method.parameters())  # the next stage starts with a new optimizer
             save_checkpoint(checkpoint, run, method, nothing, fingerprint)
     return run.history
 
@@ -176,7 +177,7 @@ def _writer(checkpoint: Path) -> AbstractContextManager[None]:
 def _new_average(
     method: Method, stage: Stage, n_steps: int, settings: Settings, run: RunState, *, validated: bool
 ) -> AveragedMethod | None:
-    """The average of what this stage trains, where one is asked for; as it was, where a run goes on."""
+    """The average of what this stage trains, if wanted; restored if the run is resumed."""
     share = settings.average
     if share is None:
         share = 0.0 if validated else UNVALIDATED
@@ -197,7 +198,7 @@ def _step(
     settings: Settings,
     run: RunState,
 ) -> dict[str, float]:
-    """One update; gives the loss terms per session, nothing where they were not finite."""
+    """One update; returns the loss terms per session, or nothing if they were not finite."""
     lists = batches(run.step, share()).to(next(method.parameters()).device)
     n_sessions = total(lists.sessions.sum() if isinstance(lists, ClickedLists) else torch.tensor(lists.n_lists))
     terms = stage.loss(lists)
@@ -210,7 +211,7 @@ def _step(
     if loss.requires_grad and settings.max_gradient_norm is not None:
         for parameters in networks:
             nn.utils.clip_grad_norm_(parameters, settings.max_gradient_norm, foreach=True)
-    *values, value = torch.cat([shares, shares.sum().unsqueeze(0)]).tolist()  # a step waits here only
+    *values, value = torch.cat([shares, shares.sum().unsqueeze(0)]).tolist()  # the only synchronization of a step
     named = dict(zip(terms, values, strict=True))
     if not math.isfinite(value):
         _note_bad_step(run, stage, named)
@@ -229,7 +230,7 @@ def _note_bad_step(run: RunState, stage: Stage, terms: Mapping[str, float]) -> N
     if run.skipped >= MOST_SKIPPED:
         raise FloatingPointError(
             f"{run.skipped} batches in a row, up to step {run.step}, gave no finite loss ('{bad}' in stage "
-            f"'{stage.name}'): lower the learning rate, or look at the features for extreme values"
+            f"'{stage.name}'): lower the learning rate, or check the features for extreme values"
         )
 
 
@@ -251,7 +252,7 @@ def _warn(run: RunState, message: str) -> None:
 
 
 def _note_best(run: RunState, method: Method, value: float, patience: int | None) -> bool:
-    """Keep the state if it is the best of this stage; tells whether to stop."""
+    """Keep the state if it is the best of this stage; returns whether to stop."""
     if value != value:
         _warn(run, f"validation is not a number at step {run.step}; this state was not considered")
     elif run.best_value is None or value > run.best_value:
@@ -266,7 +267,7 @@ def _note_best(run: RunState, method: Method, value: float, patience: int | None
 def _new_optimizer(
     method: Method, stage: Stage, settings: Settings
 ) -> tuple[torch.optim.Optimizer, list[list[nn.Parameter]]]:
-    """An optimizer of what the stage trains, and the networks that are clipped each by itself."""
+    """An optimizer of what the stage trains, and the networks whose gradients are clipped separately."""
     groups = []
     networks: list[list[nn.Parameter]] = []
     trained: set[int] = set()
@@ -278,7 +279,7 @@ def _new_optimizer(
         parameters = [entry for entry in module.parameters() if id(entry) not in trained]
         trained |= {id(entry) for entry in parameters}
         if not 0 <= factor < math.inf:
-            raise ValueError(f"stage '{stage.name}' has a learning-rate factor of {factor}: it must be at least 0")
+            raise ValueError(f"stage '{stage.name}' has a learning-rate factor of {factor}: it must be 0 or more")
         kinds: dict[tuple[bool, float], list[nn.Parameter]] = {}
         for entry in parameters:
             kinds.setdefault((id(entry) in decayed, slower.get(id(entry), 1.0)), []).append(entry)
@@ -318,7 +319,7 @@ def _fingerprint(
     settings: Settings,
 ) -> dict[str, Any]:
     def content(batches: Batches) -> str:
-        """SHA-256 of all that is learned from."""
+        """SHA-256 of all training data."""
         if isinstance(batches, ClickBatches):
             return batches.log.digest
         if isinstance(batches, ShardBatches):
@@ -343,7 +344,7 @@ def _tensors(method: Method) -> Iterator[Tensor]:
 
 @contextmanager
 def _own_randomness(seed: int) -> Iterator[None]:
-    """A random state of the run's own: the caller's is untouched."""
+    """A separate random state for the run; the caller's state is unchanged."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         yield

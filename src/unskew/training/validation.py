@@ -1,4 +1,4 @@
-"""Validation: one number that tells how good a method is by now; higher is better."""
+"""Validation: one number that says how good a method currently is; higher is better."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Validation:
 
     name: str
     value: Callable[[Method], float]
-    sign: float = 1.0  # -1 where lower is better
+    sign: float = 1.0  # -1 if lower is better
 
     def __call__(self, method: Method) -> float:
-        """The criterion, turned so that higher is better."""
+        """The criterion, with its sign changed if necessary so that higher is better."""
         return self.sign * self.value(method)
 
 
 def on_judgements(judged: JudgedSet, metric: str = "ndcg@10") -> Validation:
-    """A metric on judged lists; what a method chooses on them is chosen first."""
+    """A metric on judged lists; a method that tunes itself on judged data (`Method.tune`) does so first."""
 
     def value(method: Method) -> float:
         method.tune(judged, metric)
@@ -41,17 +41,17 @@ def on_judgements(judged: JudgedSet, metric: str = "ndcg@10") -> Validation:
 
 
 def on_clicks(log: ClickLog, batch_size: int = 1024) -> Validation:
-    """Log-likelihood of held-out clicks: of a click's place in its list, or of clicks and their absence."""
+    """Log-likelihood of held-out clicks: of a click's place in its list, or of clicks and non-clicks."""
     batches = ClickBatches(log, batch_size)
     return Validation("click likelihood", lambda method: click_likelihood(method, batches))
 
 
 @torch.inference_mode()
 def click_likelihood(method: Method, batches: ClickBatches) -> float:
-    """Mean log-likelihood of clicks under what the method predicts.
+    """Mean log-likelihood of clicks under the method's predictions.
 
-    A list-softmax method is judged by where in its list each click fell, a Bernoulli one by every click and absence;
-    the two numbers cannot be compared.
+    A list-softmax method is evaluated by where in its list each click fell, a Bernoulli method by every click and
+    non-click; the two numbers cannot be compared.
     """
     if method.click_model is None:
         raise ValueError(

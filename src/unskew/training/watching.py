@@ -1,9 +1,9 @@
 """Watching: a callable that receives every step of training and every validation.
 
-`watch` of `fit`, `UnbiasedRanker.fit` and `reproduce` is any callable of a `Report`: its terms are those of the step,
-or, where `report.validation` is a number, means since the validation before. Ready ones write to TensorBoard and
-MLflow. A watcher with a method `of_run(title)` gives one of its own for each run of an experiment; it is sent to worker
-processes, so it must be picklable.
+The argument `watch` of `fit`, `UnbiasedRanker.fit` and `reproduce` is any callable of a `Report`: its terms are those
+of the step or, if `report.validation` is a number, means since the previous validation. `TensorBoard` and `MLflow` are
+ready to use. A watcher with a method `of_run(title)` returns a separate watcher for each run of an experiment; it is
+sent to worker processes, so it must be picklable.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Watch = Callable[[Report], None]
 
 
 def of_run(watch: Watch | None, title: str) -> Watch | None:
-    """The watcher of one run: of its own, where it can be divided."""
+    """The watcher of one run: a separate one, if the watcher has `of_run`."""
     divide = getattr(watch, "of_run", None)
     return watch if divide is None else divide(title)
 
@@ -112,4 +112,4 @@ def _values(report: Report, every: int) -> dict[str, float]:
 
 def _need(module: str) -> None:
     if importlib.util.find_spec(module) is None:
-        raise ModuleNotFoundError(f"watching with {module} needs it: pip install 'unskew[{module}]'")
+        raise ModuleNotFoundError(f"{module} is not installed: pip install 'unskew[{module}]'")
