@@ -43,7 +43,7 @@ def test_rankers_that_agree_are_averaged():
     found = choose(TRIED, signs())
     assert found.members == ("dla", "low_rank")
     assert found.criteria == ("dr", "pair_agreement")
-    assert "Nothing shows that documents catch the eye" in found.signs.line
+    assert "Examination does not seem to depend on the document" in found.signs.line
 
 
 def test_corrections_that_end_where_production_is_are_averaged_with_plain_clicks():

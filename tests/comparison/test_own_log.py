@@ -188,8 +188,8 @@ def test_a_log_of_ones_own_is_compared_with_grids_and_a_baseline(log, tmp_path):
     ("change", "error", "message"),
     [
         ({"methods": ["naive", "magic"]}, ValueError, "unknown method 'magic'"),
-        ({"grids": {"dla": {"max_weight": [1]}}}, ValueError, "a grid for 'dla', which is not compared"),
-        ({"baseline": "dla"}, ValueError, "the baseline 'dla' is not compared"),
+        ({"grids": {"dla": {"max_weight": [1]}}}, ValueError, "a grid for 'dla', which is not in the comparison"),
+        ({"baseline": "dla"}, ValueError, "the baseline 'dla' is not in the comparison"),
         ({"methods": ["labelled"]}, ValueError, "pass judged data"),
         ({"test": "world:huge"}, ValueError, "unknown world 'world:huge'"),
         ({"log": "nowhere"}, FileNotFoundError, "nowhere is not a click log"),

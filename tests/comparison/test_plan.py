@@ -139,5 +139,5 @@ def test_labels_of_the_shown_ten_need_the_logger():
     entry = Entry("shown", "labelled", oracle="shown")
     [group] = plan(replace(EXPERIMENT, methods=(entry,)), "world:tiny", 1)
     assert "simulation" in group.candidates[0].definition
-    with pytest.raises(ValueError, match="does not go with naive"):
+    with pytest.raises(ValueError, match="naive cannot use the oracle"):
         plan(replace(EXPERIMENT, methods=(replace(entry, method="naive"),)), "world:tiny", 1)

@@ -74,7 +74,7 @@ def test_a_team_draft_shows_each_document_once_and_gives_both_teams_half_of_it(w
 
 
 def test_what_is_no_test_is_refused_with_the_reason(log):
-    with pytest.raises(ValueError, match="Pass --arm or --team"):
+    with pytest.raises(ValueError, match="pass the column with the arm of each list"):
         readout(log)
     one = replace(log, bias={"arm": BiasColumn(np.zeros(log.n_lists, int), ("old", "new"))})
     with pytest.raises(ValueError, match="has the levels old: at least two"):

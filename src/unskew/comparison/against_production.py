@@ -1,7 +1,8 @@
-"""Does anything beat production? Differences from the ranking that was shown before, with intervals over queries.
+"""Does anything beat production? Differences from the production ranking, with intervals over queries.
 
-Values are averaged over the trainings of a method, then paired query by query with those of production. The intervals
-of the differences hold for all methods at once (each at level 1 - .05 / methods), since the best of several is picked.
+Values are averaged over the trainings of a method, then paired by query with those of production. The intervals of the
+differences hold for all methods simultaneously (each at level 1 - .05 / methods), because the best of several is
+picked.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Standing:
     low: float  # 95 % interval over queries
     high: float
     difference: float | None = None  # from production; None: it is production
-    least: float | None = None  # interval of the difference, for all methods at once
+    least: float | None = None  # interval of the difference, for all methods simultaneously
     most: float | None = None
     beats: bool = False
 
@@ -54,13 +55,13 @@ class Standing:
 
 @dataclass(frozen=True)
 class Outlook:
-    """Everything against production by the measure that decides."""
+    """All methods against production, by the measure that decides."""
 
-    measure: str  # as a reader calls it
+    measure: str  # its title for readers
     higher_is_better: bool
     standings: tuple[Standing, ...]
     source: str = ""  # where the production ranking comes from
-    explanation: str = ""  # what the measure can and cannot tell
+    explanation: str = ""  # what the measure can and cannot show
 
     @property
     def line(self) -> str:
@@ -111,7 +112,7 @@ def outlook(experiment: Experiment, results: Results, criterion: str | None = No
 
 
 def _deciding(table: Table, asked: str | None) -> str:
-    """The criterion that ranks methods, production among them where any criterion can."""
+    """The criterion that ranks methods; one that can also rank production, if there is any."""
     measured = {label: list(table.of("", label)[0].outcome.per_query) for label in table.labels()}
     name = leading_criterion(measured, asked)
     if asked is not None or all(name in names for names in measured.values()):
@@ -120,10 +121,10 @@ def _deciding(table: Table, asked: str | None) -> str:
 
 
 def standings(values: Mapping[str, NDArray[np.float64]], higher_is_better: bool = True) -> list[Standing]:
-    """One a method, in the order given, production first.
+    """One per method, in the order given, production first.
 
     Args:
-        values: label -> one value per query, NaN where it is left out.
+        values: label -> one value per query, NaN if it is left out.
     """
     labels = sorted(values, key=lambda label: label != PRODUCTION)
     rivals = [label for label in labels if label != PRODUCTION]
@@ -164,7 +165,7 @@ def standing_sheet(found: Outlook, n_seeds: int) -> Sheet:
 
 
 def criteria_sheets(results: Results) -> list[Sheet]:
-    """All criteria of all methods, and what they can and cannot tell."""
+    """All criteria of all methods, and what they can and cannot show."""
     table = Table(results.results)
     if not table.labels():
         return []

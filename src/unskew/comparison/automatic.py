@@ -1,8 +1,8 @@
-"""Auto: look at a log, try the methods that can work on it, choose some, certify them, and train them on everything.
+"""Auto: diagnose a log, try the methods that can work on it, choose some, certify them, and train them on everything.
 
-Two parts of the held-out queries do two jobs: one chooses (`choice.choose`), the other certifies the choice against
-plain clicks and production. What held-out clicks cannot tell apart is averaged, and an average is one ranker. With
-checkpoints, an interrupted run resumes.
+One half of the held-out queries chooses (`choice.choose`), the other half certifies the choice against plain clicks and
+production. Methods that held-out clicks cannot distinguish are averaged into one ranker. With checkpoints, an
+interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from unskew.warm_start import check_columns
 HELD_OUT = 0.3  # share of the queries: half of them choose, half certify
 LINE = 120  # characters of a note on the screen
 FEWEST_QUERIES = 40  # twelve of which are held out
-SAFE = "dla"  # where nothing can be tried
+SAFE = "dla"  # if nothing can be tried
 BETTER, NOT_BETTER, UNKNOWN = "better", "not better", "unknown"
 
 Progress = Callable[[int, int], None]
@@ -61,11 +61,11 @@ Progress = Callable[[int, int], None]
 class AutoVerdict:
     """The choice, its reason, and the comparison with production."""
 
-    method: str  # or several, of which the average is one ranker: "dla + two_tower"
+    method: str  # or several, whose average is one ranker: "dla + two_tower"
     reason: str
     production: str  # BETTER, NOT_BETTER or UNKNOWN
     against_production: str  # in one sentence
-    log: tuple[str, ...] = ()  # what the log can tell
+    log: tuple[str, ...] = ()  # what the log identifies
     coupling: str = ""
     tried: tuple[Advice, ...] = ()
     means: dict[str, dict[str, float]] = field(default_factory=dict)  # method -> criterion, on the queries that choose
@@ -75,7 +75,7 @@ class AutoVerdict:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The methods whose rankers are averaged; one: it ranks alone."""
+        """The methods whose rankers are averaged; a single method ranks alone."""
         return tuple(self.method.split(" + "))
 
     def __str__(self) -> str:
@@ -86,20 +86,20 @@ class AutoVerdict:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Chosen(Displayed):
-    """A model trained by the method that was chosen, and the verdict."""
+    """A model trained with the chosen method, and the verdict."""
 
     model: Model
     verdict: AutoVerdict
 
     @classmethod
     def of(cls, model: Model, found: AutoVerdict) -> Chosen:
-        """The model that keeps what was found, when it is saved too."""
+        """The model with the verdict in `trained_on`, so that it is saved too."""
         kept = {name: getattr(found, name) for name in ("method", "reason", "production", "against_production")}
         trained_on = {**model.trained_on, "chosen_by": f"auto: {found.reason}", "verdict": kept}
         return cls(replace(model, trained_on=trained_on), found)
 
     def to_table(self) -> pa.Table:
-        """One row per method that was tried, with its means on the queries that chose."""
+        """One row per tried method, with its means on the queries that decided the choice."""
         means = self.verdict.means
         criteria = list(dict.fromkeys(name for values in means.values() for name in values))
         columns = {name: pa.array([values.get(name) for values in means.values()], pa.float64()) for name in criteria}
@@ -127,7 +127,7 @@ def auto(
     progress: Progress | None = None,
     **options: Any,
 ) -> Chosen:
-    """Choose a method for a log without a judged document, and train it on everything.
+    """Choose a method for a log without labels, and train it on the whole log.
 
     `fit` trains the method you name, `compare` measures several and leaves the choice to you.
 
@@ -135,11 +135,11 @@ def auto(
         log: a click log in memory, or its folder.
         production: the production ranker: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest in
             the log.
-        start: yesterday's model: where its method is chosen again, the last training goes on from it. Methods are tried
-            again, since it may have learned from the clicks that choose.
+        start: a previous model: if its method is chosen again, the final training starts from it. Methods are tried
+            from scratch, because it may have learned from the clicks that choose.
         checkpoints: folder for finished trainings; an interrupted run resumes from it.
-        progress: called with trainings done and trainings in all.
-        options: of training and network, for every method.
+        progress: called with the number of finished and of all trainings.
+        options: options of training and network, for every method.
     """
     check_options(options)
     clicks = log if isinstance(log, ClickLog) else read_log(log)
@@ -162,18 +162,19 @@ def auto(
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Refuse options that not every method has."""
+    """Refuse options that only some methods have."""
     for name in options:
         owners = [method for method, found in METHODS.items() if name in hyper_parameters(found)]
         if owners and name not in SETTING_NAMES:
             raise ValueError(
-                f"'{name}' is an option of {', '.join(owners)}: name one, auto takes what all methods have"
+                f"'{name}' is an option of {', '.join(owners)} only: name such a method, or leave the option out; auto "
+                "accepts only options of all methods"
             )
     Recipe.of(PLAIN, **options)
 
 
 def _members(model: Model) -> list[Model]:
-    """The models that an average is made of."""
+    """The models of an average."""
     own = replace(model, others=(), weights=())
     others = [
         replace(own, recipe=each.recipe, problem=each.problem, method=each.method, history=History())
@@ -184,7 +185,7 @@ def _members(model: Model) -> list[Model]:
 
 @dataclass
 class _Runs:
-    """Trains methods, keeps their checkpoints, and says how far it is."""
+    """Trains methods, keeps their checkpoints, and reports progress."""
 
     log: ClickLog
     options: dict[str, Any]
@@ -198,7 +199,7 @@ class _Runs:
         return self._train(method, log, name, self.options, start)
 
     def attempt(self, method: str, log: ClickLog) -> Model:
-        """A training on a part of the queries: as many passes over them as the last training makes over all."""
+        """A training on some of the queries, with as many epochs as the final training on all of them."""
         steps = max(1, round((1 - HELD_OUT) * self.options.get("steps", Settings().steps)))
         return self._train(method, log, method, {**self.options, "steps": steps})
 
@@ -220,20 +221,20 @@ class _Runs:
 
 
 def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> tuple[AutoVerdict, Case | None]:
-    """Everything but the last training."""
+    """Everything except the final training."""
     diagnosis = diagnose(log, quick=True)
     told, known = verdict_of(diagnosis), facts_of(diagnosis)
     if not known.n_clicks or not known.features:
-        what = "a click" if not known.n_clicks else "features to rank by"
+        what = "clicks" if not known.n_clicks else "features to rank by"
         raise ValueError(
-            f"the log lacks {what}, so auto has nothing to choose from: run unskew diagnose to see what to do"
+            f"the log has no {what}, so auto has nothing to choose from: run unskew diagnose to see what to do"
         )
     able = worth_comparing(told.methods)
     if known.false_alarms:
         runs.own[BY_LOOKS] = {"false_alarms": None}  # estimated
     names = tried_first(able) if known.n_positions > 1 else [PLAIN]
     if diagnosis.traffic.n_queries < FEWEST_QUERIES:
-        few = f"{diagnosis.traffic.n_queries:,} queries are too few to choose by, at least {FEWEST_QUERIES} are needed"
+        few = f"{diagnosis.traffic.n_queries:,} queries are too few for a choice, which needs at least {FEWEST_QUERIES}"
         return untried(SAFE if SAFE in names else PLAIN, few, told.lines[:1]), None
     try:
         case = make_case(log, HELD_OUT, choosing=True)
@@ -280,18 +281,18 @@ def _production_of(part: Evidence, latest: str | LatestRanker) -> Contender:
         return Contender(production_of_log(log, latest).scores)
     try:
         return Contender(production_of_log(log, latest.which).scores)
-    except ValueError:  # none of these queries shows it
+    except ValueError:  # production was not shown for these queries
         return Contender(production_of_log(log).scores)
 
 
 def untried(method: str, why: str, log: tuple[str, ...] = ()) -> AutoVerdict:
-    """The verdict on a safe method where nothing could be tried."""
+    """The verdict on the safe method, if nothing could be tried."""
     reason = f"it is the safe choice; nothing could be tried ({why})"
     return AutoVerdict(method, reason, UNKNOWN, _no_verdict(), log, surer=(f"{TO_RANK_PRODUCTION}.",))
 
 
 def _try(names: list[str], case: Case, runs: _Runs) -> tuple[dict[str, Contender], dict[str, Contender]]:
-    """Each method as criteria see it, on the queries that choose and on those that certify."""
+    """Each method as a contender, on the queries that choose and on those that certify."""
     assert case.choosing is not None
     choosing: dict[str, Contender] = {}
     certifying: dict[str, Contender] = {}
@@ -303,7 +304,7 @@ def _try(names: list[str], case: Case, runs: _Runs) -> tuple[dict[str, Contender
 
 
 def _means(tried: dict[str, Contender], evidence: Evidence) -> dict[str, dict[str, float]]:
-    """Means of all criteria; queries that a criterion leaves out (NaN) do not count."""
+    """Means of all criteria, without the queries that a criterion leaves out (NaN)."""
     measured = {method: measure_all(contender, evidence)[0] for method, contender in tried.items()}
     return {
         method: {name: float(vector[vector == vector].mean()) for name, vector in values.items()}
@@ -319,8 +320,9 @@ def _against_production(found: Certificate, case: Case) -> tuple[str, str]:
     label = found.choice.label
     if found.choice.keeps_production and not found.better:
         return NOT_BETTER, (
-            f"Nothing was shown to be better than production ({case.about['production']}): no criterion counts where "
-            "documents may catch the eye, and the best that can be learned here orders them much as production does."
+            f"Nothing was shown to be better than production ({case.about['production']}): no criterion is valid if "
+            "examination depends on the document, and the best ranker learned here orders documents much as production "
+            "does."
         )
     if not found.criteria:
         return UNKNOWN, _no_verdict()

@@ -1,19 +1,19 @@
-"""Which rankers for a log that nobody has judged: the rule of `auto`.
+"""Which rankers to use for a log without labels: the rule of `auto`.
 
-Held-out clicks are no guide to the best ranker among all methods: a method that fits clicks best may rank worst
-(docs/selection.md). What they and the orders of rankers tell is which case a log is:
+Held-out clicks alone do not identify the best ranker among all methods: the method that fits clicks best may rank worst
+(docs/selection.md). But together with the orders of the rankers, they say which case applies to a log:
 
-* The ranker that corrects for positions (`dla` and `two_tower`) orders documents as production does: production is
-  good, and corrections gain little and may lose. `dla` is averaged with plain clicks.
-* It differs widely from the ranker that also lets documents catch the eye (`low_rank`), and there is another sign of
-  that: the average is of `low_rank` and plain clicks. If even `low_rank` agrees with production, nothing is shown to be
-  better than production.
-* Else the average is of `dla` and `low_rank`, which then rank alike.
-* Where looks are recorded and the record is consistent, `attention` needs none of this; it is not shown to be better
-  than a production that it agrees with.
+* The ranker that corrects for position (`dla` and `two_tower`) orders documents as production does: production is good,
+  and corrections gain little and may lose. `dla` is averaged with plain clicks (`naive`).
+* That ranker differs widely from the ranker that lets examination depend on the document too (`low_rank`), and there is
+  another sign of such coupling: `low_rank` is averaged with plain clicks. If even `low_rank` agrees with production,
+  nothing is shown to be better than production.
+* Otherwise `dla` and `low_rank` are averaged, which then rank alike.
+* If examination was recorded and the record is consistent, `attention` is used alone; it is not shown to be better than
+  a production ranking that it agrees with.
 
-All criteria assume examination by position alone, and count only where nothing rejects it. Agreement on top, too: where
-documents catch the eye strongly, it put plain clicks above `attention` that was far better.
+All criteria assume that examination depends on position alone, and count only if nothing rejects that. This includes
+agreement on top: under strong coupling it put plain clicks above `attention`, which was far better.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from unskew.reporting.sheets import signed
 PLAIN = "naive"
 BY_POSITION, BY_DOCUMENT = "two_tower", "low_rank"  # nested: the second contains the first
 POSITION_ALONE = ("dla", BY_POSITION)
-BY_LOOKS = "attention"  # where looks are recorded and the record is consistent
+BY_LOOKS = "attention"  # if examination was recorded and the record is consistent
 FIRST = (PLAIN, *POSITION_ALONE, BY_DOCUMENT, BY_LOOKS)
 LIKE_PRODUCTION = (POSITION_ALONE[0], PLAIN)
 EYE_CATCHERS = (BY_DOCUMENT, PLAIN)
 USUAL = (POSITION_ALONE[0], BY_DOCUMENT)
 # Kendall's tau within queries. All three come from one log of each of 32 simulated worlds (docs/selection.md).
-AS_PRODUCTION = 0.6  # of the ranker by position with production, from which production is taken to be good
-STILL_AS_PRODUCTION = 0.45  # of `low_rank`, or `attention`, with production, where documents catch the eye
-ALIKE = 0.75  # of the ranker by position with `low_rank`, below which they contradict each other
-Z = 2.0  # standard errors by which a difference of likelihoods is a sign
-# One that rests on the examination curve, and one that compares documents at one position: a verdict needs both.
+AS_PRODUCTION = 0.6  # of the ranker by position with production: from here on production is assumed to be good
+STILL_AS_PRODUCTION = 0.45  # of `low_rank`, or `attention`, with production, under coupling
+ALIKE = 0.75  # of the ranker by position with `low_rank`: below, they contradict each other
+Z = 2.0  # standard errors of a difference of likelihoods that counts as a sign
+# One relies on the examination curve, the other compares documents at the same position: a verdict needs both.
 CRITERIA_OF_POSITION = ("dr", "pair_agreement")
 
 Tried = Mapping[str, Contender]
@@ -51,20 +51,20 @@ Tried = Mapping[str, Contender]
 
 @dataclass(frozen=True)
 class Signs:
-    """What orders and held-out clicks tell of a log; None: it could not be measured."""
+    """What orders of rankers and held-out clicks say about a log; None: not measurable."""
 
     as_production: float | None = None  # agreement of the ranker by position with production
-    document_as_production: float | None = None  # the same of `low_rank`, or of `attention` where there is one
-    alike: float | None = None  # agreement of the two
-    click_likelihood: Paired | None = None  # of `low_rank`, less that of `two_tower`: the test of nested models
-    score_likelihood: Paired | None = None  # of `low_rank`, less that of the ranker by position
+    document_as_production: float | None = None  # the same for `low_rank`, or for `attention` if there is one
+    alike: float | None = None  # agreement of the ranker by position with `low_rank`
+    click_likelihood: Paired | None = None  # of `low_rank` minus `two_tower`: the test of nested models
+    score_likelihood: Paired | None = None  # of `low_rank` minus the ranker by position
     diagnosed: bool | None = None  # whether `diagnose` found examination that depends on the document
 
     @property
     def coupled(self) -> bool:
-        """Whether documents seem to catch the eye: the two rankers contradict each other, and another sign is there.
+        """Whether examination seems to depend on the document: the two rankers contradict each other, and another sign.
 
-        Scores that follow eye-catchers explain clicks well, so a ranker without them explains clicks worse.
+        Scores that follow visual attraction explain clicks well, so a ranker that corrects for it explains them worse.
         """
         if self.alike is None or self.alike >= ALIKE:
             return False
@@ -72,15 +72,15 @@ class Signs:
 
     @property
     def line(self) -> str:
-        """All of it in one sentence; empty where nothing was measured."""
+        """All signs in one sentence; empty if nothing was measured."""
         if self.as_production is None or self.alike is None:
             return ""
-        found = "Documents seem to catch the eye" if self.coupled else "Nothing shows that documents catch the eye"
+        found = f"{'Examination seems' if self.coupled else 'Examination does not seem'} to depend on the document"
         return (
-            f"{found}: the ranker by position agrees with {BY_DOCUMENT} to {self.alike:.2f} (Kendall's tau), with "
-            f"production to {self.as_production:.2f}; {BY_DOCUMENT} explains held-out clicks by "
-            f"{_text(self.score_likelihood)} per click beside it, and predicts them by {_text(self.click_likelihood)} "
-            f"beside {BY_POSITION}."
+            f"{found}: Kendall's tau of the position-corrected ranker is {self.alike:.2f} with {BY_DOCUMENT} and "
+            f"{self.as_production:.2f} with production; the scores of {BY_DOCUMENT} change the log-likelihood of "
+            f"held-out clicks by {_text(self.score_likelihood)} per click, and its click predictions by "
+            f"{_text(self.click_likelihood)} compared with {BY_POSITION}."
         )
 
 
@@ -97,13 +97,13 @@ def _text(pairs: Paired | None) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """Rankers to be averaged, or a single one, and why."""
+    """Rankers to average, or a single one, and why."""
 
     members: tuple[str, ...]
     reason: str
     signs: Signs = Signs()
-    criteria: tuple[str, ...] = ()  # whose assumptions are not rejected on this log
-    keeps_production: bool = False  # nothing can be shown to be better
+    criteria: tuple[str, ...] = ()  # criteria whose assumptions are not rejected on this log
+    keeps_production: bool = False  # nothing can be shown to be better than production
 
     @property
     def label(self) -> str:
@@ -111,11 +111,11 @@ class Choice:
 
 
 def read_signs(tried: Tried, production: Contender, evidence: Evidence, *, coupled: bool | None = None) -> Signs:
-    """The signs that the rule goes by.
+    """The signs that the rule uses.
 
     Args:
         production: scores of the same held-out documents.
-        coupled: whether the diagnosis found examination that depends on the document; None: it could not tell.
+        coupled: whether the diagnosis found examination that depends on the document; None: not measurable.
     """
     if not {*POSITION_ALONE, BY_DOCUMENT} <= set(tried):
         return Signs(diagnosed=coupled)
@@ -138,7 +138,7 @@ def _gained(name: str, one: Contender, other: Contender, evidence: Evidence) -> 
 
 
 def agreement(one: Contender, other: Contender, held_out: HeldOut) -> float | None:
-    """Mean Kendall's tau of two contenders within queries; None where no query has an order of both."""
+    """Mean Kendall's tau of two contenders within queries; None if no query has an order of both."""
     documents, queries = held_out.candidates("shown")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(queries, minlength=held_out.n_queries))]).astype(np.int64)
     taus = kendall(one.scores[documents], other.scores[documents], offsets)
@@ -146,9 +146,9 @@ def agreement(one: Contender, other: Contender, held_out: HeldOut) -> float | No
 
 
 def choose(tried: Tried, signs: Signs) -> Choice:
-    """Which of the tried methods may be right on this log."""
+    """Choose among the tried methods by the signs."""
     if BY_LOOKS in tried:
-        why = "it learns from recorded looks, so that nobody has to assume what was seen"
+        why = "it learns from recorded examination, so no assumption about examination is needed"
         return Choice((BY_LOOKS,), why, signs, keeps_production=_still_as_production(signs))
     if (signs.as_production or 0.0) >= AS_PRODUCTION:
         why = "corrected clicks order documents much as production does, so corrections are averaged with plain clicks"
@@ -157,7 +157,7 @@ def choose(tried: Tried, signs: Signs) -> Choice:
         return _able(
             USUAL, "nothing contradicts examination by position, and rankers that agree are averaged", tried, signs
         )
-    why = "documents seem to catch the eye, and plain clicks hedge what clicks leave open"
+    why = "examination seems to depend on the document, and plain clicks hedge what clicks do not identify"
     return _able(EYE_CATCHERS, why, tried, signs, keeps_production=_still_as_production(signs))
 
 
@@ -174,7 +174,7 @@ def _able(members: Sequence[str], why: str, tried: Tried, signs: Signs, *, keeps
 
 
 def average(contenders: Sequence[Contender], held_out: HeldOut) -> Contender:
-    """Contenders whose scores count alike; one stays as it is."""
+    """The average of contenders, with equal influence; a single one stays as it is."""
     if len(contenders) == 1:
         return contenders[0]
     weights = [1 / spread(contender.scores, held_out) for contender in contenders]
@@ -197,10 +197,10 @@ def spread(scores: Vector, held_out: HeldOut) -> float:
 
 @dataclass(frozen=True)
 class Certificate:
-    """How a choice stands against plain clicks and production on queries that did not choose it."""
+    """How a choice compares with plain clicks and production, on queries that did not choose it."""
 
     choice: Choice
-    criteria: tuple[str, ...] = ()  # that production could be compared by; none: there is no verdict
+    criteria: tuple[str, ...] = ()  # criteria that could rank production; none: there is no verdict
     by_criterion: Mapping[str, tuple[Standing, ...]] | None = None
 
     def own(self, criterion: str) -> Standing:
@@ -209,19 +209,19 @@ class Certificate:
 
     @property
     def better(self) -> bool:
-        """Whether every criterion that counts puts the choice above production, beyond its interval."""
+        """Whether every valid criterion puts the choice above production, beyond its interval."""
         return bool(self.criteria) and all(self.own(name).beats for name in self.criteria)
 
     @property
     def worse(self) -> bool:
-        """Whether nothing is shown to be better: no criterion that counts gives the choice anything over production."""
+        """Whether nothing is shown to be better: no valid criterion puts the choice above production."""
         if self.choice.keeps_production and not self.better:
             return True
         return bool(self.criteria) and all((self.own(name).difference or 0.0) <= 0 for name in self.criteria)
 
 
 def certify(choice: Choice, tried: Tried, production: Contender, evidence: Evidence) -> Certificate:
-    """The choice on queries that did not choose it; plain clicks replace it where all criteria say so."""
+    """Evaluate the choice on queries that did not choose it; plain clicks replace it if all criteria say so."""
     chosen = average([tried[name] for name in choice.members], evidence.held_out)
     contenders = {choice.label: chosen, PLAIN: tried[PLAIN]}
     values = {label: measure_all(each, evidence, choice.criteria)[0] for label, each in contenders.items()}
@@ -238,5 +238,5 @@ def certify(choice: Choice, tried: Tried, production: Contender, evidence: Evide
 
 
 def tried_first(methods: Sequence[str]) -> list[str]:
-    """Of these methods, those that the rule needs."""
+    """Those of these methods that the rule needs."""
     return [name for name in FIRST if name in methods]

@@ -1,11 +1,11 @@
-"""Claims: several processes on one folder share its runs, and what the dead had claimed is free again.
+"""Claims: several processes that work on one folder share its runs; claims of dead processes expire.
 
-OUT/runs/KEY.claim    who does a run: host, process, since when; its time is renewed while the process lives
+OUT/runs/KEY.claim    who is doing a run: host, process, since when; renewed while the process lives
 
-A claim is a file that only one process can create. It has expired if its process is gone from this host, or if nobody
-renewed it for two minutes. This holds on local file systems and on shared ones that create files exclusively (POSIX,
-NFS from version 3 on); elsewhere, and if two processes find the same expired claim in the same moment, a run may be
-done twice. Its row is the same and appears whole in either case.
+A claim is a file that only one process can create. It has expired if its process no longer exists on this host, or if
+it was not renewed for two minutes. This works on local file systems and on shared ones that create files exclusively
+(POSIX, NFS from version 3 on). Elsewhere, and if two processes find the same expired claim at the same moment, a run
+may be done twice; its row is the same and is written atomically in either case.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, Self
 
 RENEWED = 15.0  # seconds between renewals
-EXPIRED = 120.0  # seconds without one
+EXPIRED = 120.0  # seconds without a renewal
 
 
 class Claims:
-    """Runs of a folder that this process does; used in a `with` block, which ends with none."""
+    """Runs of a folder that this process is doing; use it in a `with` block, which releases them at its end."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -77,7 +77,7 @@ class Claims:
         return self.now() - written > EXPIRED
 
     def now(self) -> float:
-        """The time by the clock of the file system, which other hosts' claims go by too."""
+        """The time by the clock of the file system, which claims of other hosts use too."""
         clock = self.folder / f".clock.{socket.gethostname()}.{os.getpid()}"
         clock.touch()
         now = clock.stat().st_mtime
@@ -96,7 +96,7 @@ def claim_path(folder: Path, key: str) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Who claims; nobody in particular while the file is being written."""
+    """The owner of a claim; unknown while the file is being written."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:

@@ -1,7 +1,7 @@
-"""A digest of the code that decides numbers, so that rows of other code can be distinguished.
+"""A digest of the code that decides numbers, to recognize rows from another version of the code.
 
-It is taken of the program, not of its text: comments, layout, docstrings and the wording of errors, warnings and log
-lines may change without making finished rows those of other code.
+It covers the program, not its text: comments, layout, docstrings and the wording of errors, warnings and log lines may
+change without changing the digest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DECIDES = (
     "papers/tasks",
 )
 WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-TELLS = ("warn", "debug", "info", "warning", "error", "exception")  # of `warnings` and of loggers
+TELLS = ("warn", "debug", "info", "warning", "error", "exception")  # methods of `warnings` and of loggers
 
 
 @cache
@@ -57,7 +57,7 @@ def code_digest() -> str:
 
 
 def program_of(source: str) -> str:
-    """What a module does, without what it says: no comments, docstrings or wording of messages.
+    """The program of a module without comments, docstrings and the wording of messages.
 
     >>> program_of('def half(x):  # of x\\n    "The half."\\n    return x / 2')
     'def half(x):\\n    return x / 2'
@@ -71,7 +71,7 @@ def program_of(source: str) -> str:
 
 
 def _silence(node: ast.AST) -> None:
-    """Take the texts for people out of one node; the kind of an error stays."""
+    """Remove texts for people from one node, but keep the class of an error."""
     if isinstance(node, WITH_DOCSTRING):
         first = node.body[0] if node.body else None
         if isinstance(first, ast.Expr) and _is_text(first.value):
@@ -86,7 +86,7 @@ def _silence(node: ast.AST) -> None:
 
 
 def _is_told(node: ast.AST) -> bool:
-    """Whether a call tells people something, as `warnings.warn(text)` and `logger.info(text)` do."""
+    """Whether a call shows people a message, such as `warnings.warn(text)` and `logger.info(text)`."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TELLS
 
 
@@ -95,7 +95,7 @@ def _is_text(node: ast.AST) -> bool:
 
 
 def _silence_named_messages(function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-    """Empty the texts that have a name, where that name is only told or raised: `text = "…"; warnings.warn(text)`."""
+    """Empty the texts of variables that are used only in messages or errors: `text = "…"; warnings.warn(text)`."""
     blocks = [function.body, *(part.body for part in function.body if isinstance(part, ast.If | ast.For | ast.With))]
     texts = [part for block in blocks for part in block if isinstance(part, ast.Assign) and _is_text(part.value)]
     if not texts:

@@ -1,9 +1,9 @@
-"""Choosing without labels, as tasks: a method, or production, measured by held-out clicks.
+"""Label-free evaluation, as tasks: a method, or production, measured by held-out clicks.
 
-The log is split by query once, alike for all methods and seeds, so that differences between them are paired. What a
-criterion needs besides clicks (propensities, a model of relevance) is estimated from the queries that methods learn
-from. Training ends with its last step: there are no labels to choose a state by, and the likelihood of clicks is no
-guide to a good ranker.
+The log is split by query once, identically for all methods and seeds, so that differences are paired. What a criterion
+needs besides clicks (propensities, a model of relevance) is estimated from the training queries. The last state of
+training is kept: there are no labels to choose a state by, and the likelihood of clicks is a poor guide to a good
+ranker.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ from unskew.model import Model
 
 HELD_OUT = 0.2  # share of the queries
 SPLIT_SEED = 0
-CHOOSING_SEED = 1  # parts the held-out queries again where hyper-parameters are chosen
+CHOOSING_SEED = 1  # splits the held-out queries again, to choose hyper-parameters
 NO_PROPENSITIES = "the log cannot tell propensities"
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A log, parted for learning and for comparing."""
+    """A log, split into queries for learning and queries for comparing."""
 
     learning: ClickLog
     evidence: Evidence
     production: Contender
     about: dict[str, Any]
-    choosing: Evidence | None = None  # other held-out queries, that hyper-parameters are chosen on
+    choosing: Evidence | None = None  # other held-out queries, which choose hyper-parameters
 
     def with_production(self, which: str | LatestRanker) -> Case:
-        """The case with the ranker that production is said, or was found, to be."""
+        """The case with the production ranker that the user named, or that was found in the log."""
         if isinstance(which, str):
             return self._with(production_of_log(self.evidence.held_out.log, which), "")
         if which.which is None:
             return self
         try:
             return self._with(production_of_log(self.evidence.held_out.log, which.which), f"; {which.line}")
-        except ValueError as missing:  # nobody asked for this ranker: all sessions serve
+        except ValueError as missing:  # the user did not name this ranker: use all sessions
             return self._with(production_of_log(self.evidence.held_out.log), f"; {which.line}, but {missing}")
 
     def _with(self, known: Production, remark: str) -> Case:
@@ -69,7 +69,7 @@ class Case:
 
 
 def make_case(log: ClickLog, share: float = HELD_OUT, *, choosing: bool = False) -> Case:
-    """Part a log by query, and estimate what criteria need from the part that is learned from."""
+    """Split a log by query, and estimate what criteria need from the training part."""
     learning, held_out = log.split(share, SPLIT_SEED)
     other = None
     if choosing:
@@ -79,7 +79,7 @@ def make_case(log: ClickLog, share: float = HELD_OUT, *, choosing: bool = False)
 
     def evidence(part: ClickLog) -> Evidence:
         own = HeldOut(part.of_queries(np.unique(part.queries)))
-        relevance = None if predict is None else predict(own.log.features)  # with the context among them
+        relevance = None if predict is None else predict(own.log.features)  # these include the context
         return Evidence(own, propensities, NO_PROPENSITIES, relevance)
 
     of_held_out = evidence(held_out)
@@ -95,13 +95,13 @@ def make_case(log: ClickLog, share: float = HELD_OUT, *, choosing: bool = False)
 
 
 def contender_of(model: Model, held_out: HeldOut) -> Contender:
-    """A trained model as criteria see it."""
+    """A trained model as a contender for criteria."""
     if model.method.has_ranker:
         ranker = model.ranker()
         scores, of_all = held_out.score(ranker), held_out.score(ranker, "all")
-    else:  # it predicts clicks, and every document is as good as any other
+    else:  # it predicts clicks but does not rank
         scores = of_all = np.zeros(len(held_out.log.features))
-    if model.trees is not None or model.others:  # the method predicts clicks with a network that does not rank alone
+    if model.trees is not None or model.others:  # the network that predicts clicks is not the ranker
         return Contender(scores, of_all)
     log = model.encode(held_out.log)
     return Contender(
@@ -114,7 +114,7 @@ def contender_of(model: Model, held_out: HeldOut) -> Contender:
 
 
 def measure_held_out(definition: Definition) -> Outcome:
-    """Train a method on a part of a log and measure it by the clicks of the other."""
+    """Train a method on one part of a log and measure it by the clicks of the other."""
     case = own_case(definition)
     recipe = recipe_of(definition["recipe"])
     taught = recipe.method_class.learns_from == "judgements"
@@ -135,7 +135,7 @@ def measure_held_out(definition: Definition) -> Outcome:
 
 
 def measure_production(definition: Definition) -> Outcome:
-    """Measure the production ranking: on judged queries if there are any, else by held-out clicks."""
+    """Measure the production ranking: on judged queries if there are any, otherwise by held-out clicks."""
     if definition.get("test") is not None:
         judged = judged_split(definition, "test")
         known = production_of_judged(own_log(definition["log"]["path"]), judged, definition.get("which"))
@@ -159,7 +159,7 @@ def measure_production(definition: Definition) -> Outcome:
 
 
 def own_case(definition: Definition) -> Case:
-    """The log of a definition, parted."""
+    """The log of a definition, split."""
     return _own_case(definition["log"], definition["held_out"])
 
 
@@ -169,7 +169,7 @@ def _own_case(log: Definition, held_out: Definition) -> Case:
 
 
 def _propensities(log: ClickLog, n_positions: int) -> tuple[Vector | None, str]:
-    """The curve of a log, or why it has none."""
+    """The examination curve of a log, or why it has none."""
     if log.graded:
         return None, "feedback is graded"
     try:

@@ -1,9 +1,9 @@
-"""Outputs of an experiment: run its plan, then write results, tables, figures and the report.
+"""Run the plan of an experiment, then write results, tables, figures and the report.
 
 OUT/runs/                rows of finished runs; a run that is here is not run again
 OUT/results.parquet      one line per run and test query
 OUT/runs.parquet         one line per run: hyper-parameters, means, seconds, best step, learned examination curves
-OUT/*.md, *.tex          tables        OUT/*.svg, *.png, *.pdf  figures        OUT/report.html  all of it on one page
+OUT/*.md, *.tex          tables        OUT/*.svg, *.png, *.pdf  figures        OUT/report.html  everything on one page
 OUT/provenance.json      the experiment with all its settings, grid sizes, versions, machine
 """
 
@@ -47,14 +47,14 @@ class Presentation:
     sheets: Sequence[Sheet]
     figures: Sequence[Drawn] = ()
     claims: Sequence[ClaimResult] = ()
-    outlook: Outlook | None = None  # against production, in a comparison
+    outlook: Outlook | None = None  # the comparison with production
     chosen_by: str = ""  # how states and hyper-parameters are chosen; empty: on validation queries
     lead: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Finished(Displayed):
-    """A finished experiment and what was written."""
+    """A finished experiment, and the files it wrote."""
 
     experiment: Experiment
     data: str
@@ -65,7 +65,7 @@ class Finished(Displayed):
 
     @property
     def verdict(self) -> str:
-        """In a comparison: whether anything beats production, in one sentence."""
+        """One sentence on whether anything beats production; only in a comparison."""
         return "" if self.shown.outlook is None else self.shown.outlook.line
 
     def to_table(self) -> pa.Table:
@@ -101,11 +101,11 @@ class Finished(Displayed):
         return Screen(f"{self.experiment.title}: {sheet.title}", sheet.columns, rows, notes, left=max(left, 1))
 
     def plot(self, ax: Any = None) -> Any:
-        """Differences from production with their intervals, on matplotlib axes; in a comparison only."""
+        """Plot differences from production with their intervals; only in a comparison."""
         outlook = self.shown.outlook
         rivals = [] if outlook is None else [one for one in outlook.standings if one.difference is not None]
         if outlook is None or not rivals:
-            raise ValueError(f"nothing is compared with production here; figures of an experiment are in {self.out}")
+            raise ValueError(f"this experiment has no comparison with production; its figures are in {self.out}")
         better = "more" if outlook.higher_is_better else "less"
         rows = [(one.label, one.difference or 0.0, one.least, one.most) for one in rivals]
         return draw_intervals(rows, f"{outlook.measure}, difference from production ({better} is better)", ax)
@@ -128,8 +128,8 @@ def run_experiment(
     """Run groups and write everything.
 
     Args:
-        tasks: what a run may do, by name.
-        present: makes tables and figures of the results on these data.
+        tasks: the tasks of runs, by name.
+        present: makes tables and figures from the results on these data.
     """
     _check_labels(fresh, groups)
     results = run_plan(
@@ -159,7 +159,7 @@ def _check_labels(fresh: Fresh, groups: Sequence[Group]) -> None:
     known = dict.fromkeys(group.label for group in groups)
     unknown = None if isinstance(fresh, bool) else unknown_name(fresh, known)
     if unknown is not None:
-        raise ValueError(f"there is no method '{unknown}' to run again{near(unknown, known)}: {', '.join(known)}")
+        raise ValueError(f"no method '{unknown}' to run again{near(unknown, known)}: choose from {', '.join(known)}")
 
 
 def _sections(
@@ -176,7 +176,7 @@ def _sections(
     sections = []
     if shown.outlook is not None:
         verdict = f"{shown.outlook.line}."
-        if verdict.startswith("no"):  # a sentence that starts with the name of a method keeps it as it is
+        if verdict.startswith("no"):  # do not capitalize the name of a method
             verdict = f"N{verdict[1:]}"
         sections.append(Section("Does anything beat production?", [verdict], figures=top))
     if shown.claims:
@@ -190,7 +190,7 @@ def _sections(
         failed = [f"{run.title}: {error}" for run, error in results.failed]
         sections.append(Section(f"Runs that failed ({len(failed)})", failed))
     facts = _facts(experiment, data, results, shown.chosen_by)
-    if len(set(points.values())) > 1:  # a larger grid has more chances to win: say so
+    if len(set(points.values())) > 1:  # a larger grid has more chances to win, so report the sizes
         facts["grid points per method"] = ", ".join(f"{label} {number}" for label, number in points.items())
     sections.append(Section("The setting", experiment.notes, facts=facts))
     sections.append(Section("Run it again", _provenance(results), facts=versions(), command=command))
@@ -289,7 +289,7 @@ def _run_row(result: Result, chosen: bool) -> dict[str, object]:
 
 
 def writable(folder: Path) -> Path:
-    """The folder, made if need be; an error before any work if nothing can be written there."""
+    """The folder, created if necessary; an error before any work if it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()

@@ -1,8 +1,9 @@
-"""Rankers of other programs as rows alongside ours: LightGBM, which many would have picked, and any ranker's scores.
+"""Rankers of other programs as rows of a comparison: LightGBM, the usual choice, and the scores of any ranker.
 
 LightGBM's `lambdarank` learns click rates of shown lists, as 32 grades with linear gains; `lightgbm_position` also gets
-the positions, by which LightGBM debiases itself. Scores come from a parquet file with a row per document: `query`,
-`document`, `score`. All of them are measured as our methods are, on the same held-out queries or judged documents.
+the positions, with which LightGBM corrects for position bias. Scores come from a parquet file with one row per
+document: `query`, `document`, `score`. All are measured as our methods are, on the same held-out queries or judged
+documents.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from unskew.training.boosting import need_trees
 
 GRADES = 32
 TREES = 150
-PATIENCE = 30  # trees without a better validation
+PATIENCE = 30  # trees without an improvement in validation
 LIGHTGBM = {"lightgbm": False, "lightgbm_position": True}  # label -> whether it gets the positions
 LOOKS_BETTER = (
     "{}: whether this ranker has learned from the clicks it is compared by is not known here. If it has, it looks "
@@ -50,12 +51,12 @@ def train_lightgbm(log: ClickLog, *, position: bool, seed: int = 0, validate: Ju
     """LightGBM's `lambdarank` on the click rates of a log.
 
     Args:
-        validate: judged queries that choose the number of trees; None: all of them are kept.
+        validate: judged queries that choose the number of trees; None: all trees are kept.
     """
     need_trees("lightgbm")
     import lightgbm
 
-    shown = HeldOut(log).log  # context, where there is some, among the features
+    shown = HeldOut(log).log  # its features include the context
     rates = (shown.clicks / shown.sessions[:, None])[shown.mask]
     top = max(float(rates.max(initial=0.0)), 1e-9) if shown.graded else 1.0
     grades = np.minimum(np.floor(rates / top * GRADES), GRADES - 1).astype(np.int64)
@@ -119,7 +120,7 @@ def measure_scores(definition: Definition) -> Outcome:
 
 
 def _foreign(known: Mapping[tuple[str, str], float], held_out: HeldOut, path: Path) -> Contender:
-    """The scores of what was shown, and of all candidates where the file has them."""
+    """The scores of shown documents, and of all candidates if the file has them."""
     queries, ids = document_keys(held_out.log)
     scores = np.full(len(ids), np.nan)
     documents, _ = held_out.candidates("shown")
@@ -142,45 +143,45 @@ def read_scores(path: str | Path) -> dict[tuple[str, str], float]:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise ValueError(
-            f"{path} cannot be read as parquet ({error}): write query, document and score there"
+            f"{path} cannot be read as parquet ({error}): write a parquet file with query, document and score"
         ) from error
     for name in ("query", "document", "score"):
         if name not in table.column_names:
-            raise ValueError(f"{path}: column '{name}' is missing; it has: {', '.join(table.column_names)}")
+            raise ValueError(f"{path}: no column '{name}'. Found: {', '.join(table.column_names)}")
     keys = zip(table["query"].to_pylist(), table["document"].to_pylist(), strict=True)
     try:
         scores = table["score"].cast(pa.float64()).to_pylist()
     except pa.ArrowException as error:
-        raise ValueError(f"{path}: column 'score' holds {table['score'].type}: scores are numbers") from error
+        raise ValueError(f"{path}: column 'score' holds {table['score'].type}, but must hold numbers") from error
     found = {(str(query), str(document)): score for (query, document), score in zip(keys, scores, strict=True)}
     if len(found) < len(scores):
         raise ValueError(
-            f"{path}: {len(scores) - len(found)} documents have several scores: give one per query and document"
+            f"{path}: {len(scores) - len(found)} documents have several scores: write one per query and document"
         )
     return found
 
 
 def looked_up(known: Mapping[tuple[str, str], float], queries: NDArray, documents: NDArray, path: Path) -> NDArray:
-    """The score of each document; refused where one has none."""
+    """The score of each document; an error if one has none."""
     keys = [(str(query), str(document)) for query, document in zip(queries.tolist(), documents.tolist(), strict=True)]
     scores = np.array([known.get(key, np.nan) for key in keys], dtype=np.float64)
     lacking = np.flatnonzero(~np.isfinite(scores))
     if len(lacking):
         query, document = keys[lacking[0]]
         raise ValueError(
-            f"{path}: {len(lacking):,} of {len(keys):,} documents to be compared have no finite score, the first is "
+            f"{path}: {len(lacking):,} of {len(keys):,} documents in the comparison have no finite score, the first is "
             f"document '{document}' of query '{query}': score every candidate of the log"
         )
     return scores
 
 
 def document_keys(log: ClickLog) -> tuple[NDArray, NDArray]:
-    """Ids of query and document of each row of the features."""
+    """Query id and document id of each row of the features."""
     return log.query_ids[log.version_queries], log.document_ids[log.version_documents]
 
 
 def scores_definition(name: str, path: str | Path) -> dict[str, object]:
-    """The definition of a run from a file of scores, with a warning about what is unknown."""
+    """The definition of a run from a file of scores, with a warning about its unknown training data."""
     place = Path(path)
     if not place.is_file():
         raise FileNotFoundError(f"{place} does not exist: pass --scores NAME=FILE.parquet")

@@ -60,24 +60,24 @@ def compare(
     fresh: Fresh = False,
     progress: Progress | None = None,
 ) -> Finished:
-    """Compare methods on a click log, and all of them with the production ranking.
+    """Compare methods on a click log with each other and with the production ranking.
 
-    With judged data, hyper-parameters are chosen on `validate` and numbers come from `test`. Without, methods learn
-    from a part of the queries and are compared by the clicks of the others, with every criterion that the log supports;
-    where there are grids, half of those queries choose hyper-parameters and the other half gives the numbers.
+    With judged data, hyper-parameters are chosen on `validate` and results come from `test`. Without, methods learn
+    from part of the queries and are compared by the clicks on the others, with every criterion that the log supports;
+    with grids, half of those queries choose hyper-parameters and the other half gives the results.
 
     Args:
         log: folder of a click log.
-        methods: names, or classes of your own; the first is the baseline. `METHOD+trees` has trees for its ranker;
-            `lightgbm` and `lightgbm_position` are LightGBM's own. Default: what `diagnose` calls worth
-            training, the usual methods that can work on this log, and LightGBM's where it is installed.
+        methods: names, or your own classes; the first is the baseline. `METHOD+trees` trains trees on the method's
+            debiased targets; `lightgbm` and `lightgbm_position` run LightGBM itself. Default: the methods that
+            `diagnose` recommends, the usual methods that can work on this log, and LightGBM if it is installed.
         scores: label -> parquet file with `query`, `document` and `score` of another program's ranker.
-        validate, test: data sets or LETOR files, as `load_split` takes them; both or none.
+        validate, test: data sets or LETOR files, as in `load_split`; pass both or neither.
         judged: judged data that `labelled` learns from.
         grids: values to choose from, by method and hyper-parameter.
-        options: of training and network, for every method.
+        options: options of training and network, for every method.
         baseline: the method to test the others against; default: the first. Only with judged data.
-        criterion: decides without judged data; default: the one that chose best in our measurements.
+        criterion: the criterion that decides without judged data; default: the one that chose best in our measurements.
         production: the production ranker: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest in
             the log.
         held_out: share of the queries to compare on, without judged data.
@@ -97,7 +97,7 @@ def compare(
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     if (validate is None) != (test is None):
         raise ValueError(
-            "judged data are needed twice, to choose and to measure: pass both validate and test, or neither"
+            "judged data are needed both for validation and for testing: pass both validate and test, or neither"
         )
     path = Path(log)
     own: OptionTable = {"log": log_place(path), "judged": judged}
@@ -107,7 +107,7 @@ def compare(
         own |= {"valid": validate, "test": test, "max_grade": _checked_grade(validate, test)}
     else:
         own["held_out"] = {"share": held_out, "choosing": bool(grids)}
-        if grids:  # else every criterion is measured anyway, and rows serve whichever decides
+        if grids:  # without grids every criterion is measured anyway, and rows do not depend on the one that decides
             own["criterion"] = criterion
         metrics, metric, baseline = (), Experiment.metric, None
     experiment = Experiment(
@@ -171,10 +171,10 @@ def _values(value: object) -> str:
 
 
 def _which(path: Path, said: str | None) -> OptionTable:
-    """The ranker that production is: as was said, else the latest where the log shows several."""
+    """The production ranker: as the user said, otherwise the latest one if the log shows several."""
     log = own_log(str(path))
     if said is not None:
-        production_of_log(log, said)  # refused before anything is trained
+        production_of_log(log, said)  # raises before anything is trained
         return {"which": said}
     found = latest_ranker(log)
     return {} if found.which is None else {"which": found.which, "found": found.line}
@@ -186,7 +186,7 @@ def default_methods(log: str | Path) -> list[str]:
 
 
 def _seen(path: Path, tested: JudgedSet) -> dict[str, bool]:
-    """Which test queries also occur in the log, by id."""
+    """Whether each test query also occurs in the log, by id."""
     seen = seen_queries(tested, read_log(path))
     return dict(zip(map(str, tested.query_ids.tolist()), seen.tolist(), strict=True))
 
@@ -194,7 +194,7 @@ def _seen(path: Path, tested: JudgedSet) -> dict[str, bool]:
 def _present(
     experiment: Experiment, results: Results, data: str, criterion: str | None, seen: Mapping[str, bool]
 ) -> Presentation:
-    """Everything against production, then tables by judgements, or by the criteria of held-out clicks."""
+    """The comparison with production, then tables by judgements, or by the criteria of held-out clicks."""
     found = outlook(experiment, results, criterion)
     table = Table(results.results)
     sheets: list[Sheet | None] = [standing_sheet(found, experiment.seeds or 1) if found else None]
@@ -237,18 +237,18 @@ def level_figures(results: Results) -> list[Drawn]:
 
 
 def _entry(method: str | type[Method], grids: Mapping[str, Mapping[str, list]]) -> Entry:
-    """A method as a row; `METHOD+trees` names its ranker."""
+    """A method as a row; `METHOD+trees` has trees as its ranker."""
     ranker = ""
     if isinstance(method, str):
         method, _, ranker = method.partition("+")
     label = f"{label_of(method)}+{ranker}" if ranker else label_of(method)
     if ranker:
-        Recipe.of(method, ranker=ranker)  # refused before anything runs
+        Recipe.of(method, ranker=ranker)  # raises before anything runs
     return Entry(label, method, options={"ranker": ranker} if ranker else {}, grid=dict(grids.get(label, {})))
 
 
 def _fixed_group(label: str, task: str, experiment: Experiment, data: str, own: OptionTable) -> Group:
-    """A ranking that no seed changes, such as production's: all repetitions are the same one."""
+    """A ranking that does not depend on the seed, such as production's: all repetitions are equal."""
     definition = {
         "format": FORMAT,
         "version": version("unskew"),
@@ -268,7 +268,7 @@ def _fixed_group(label: str, task: str, experiment: Experiment, data: str, own: 
 
 
 def label_of(method: str | type[Method]) -> str:
-    """A method as tables name it."""
+    """The name of a method in tables."""
     return name_of(METHODS, method).rpartition(":")[2]
 
 
@@ -281,16 +281,16 @@ def _check(
     criterion: str | None,
 ) -> None:
     if not methods:
-        raise ValueError("there is no method to compare: name one besides LightGBM")
+        raise ValueError("there is no method to compare: name at least one besides LightGBM")
     taught = [find_method(method).learns_from == "judgements" for method in methods]
     twice = [label for label in labels if labels.count(label) > 1]
     if twice:
         raise ValueError(f"'{twice[0]}' is compared twice: name each method once")
     strangers = [name for name in grids if name not in labels]
     if strangers:
-        raise ValueError(f"there is a grid for '{strangers[0]}', which is not compared: add it to methods")
+        raise ValueError(f"there is a grid for '{strangers[0]}', which is not in the comparison: add it to methods")
     if baseline is not None and baseline not in labels:
-        raise ValueError(f"the baseline '{baseline}' is not compared: add it to methods")
+        raise ValueError(f"the baseline '{baseline}' is not in the comparison: add it to methods")
     if any(taught) and judged is None:
         raise ValueError(f"{labels[taught.index(True)]} learns from judgements: pass judged data (--judged DATA)")
     if criterion is not None and criterion not in CRITERIA:
@@ -298,11 +298,11 @@ def _check(
 
 
 def _checked_grade(validate: str, test: str) -> float:
-    """The highest grade of both sets, which must describe documents alike."""
+    """The highest grade of both sets, which must have the same features."""
     valid, tested = load_split(validate, "valid"), load_split(test, "test")
     if valid.n_features != tested.n_features:
         raise ValueError(
-            f"{validate} has {valid.n_features} features, {test} {tested.n_features}: "
+            f"{validate} has {valid.n_features} features, but {test} has {tested.n_features}: "
             "validate and test on data with the features of the log"
         )
     _check_apart(validate, test, valid, tested)
@@ -310,13 +310,13 @@ def _checked_grade(validate: str, test: str) -> float:
 
 
 def _check_apart(validate: str, test: str, valid: JudgedSet, tested: JudgedSet) -> None:
-    """Refuse to measure on what has chosen: one file for both, or queries that are equal in id and features."""
+    """Refuse to test on validation data: one file for both, or queries that are equal in id and features."""
     if Path(validate).is_file() and Path(test).is_file() and Path(validate).samefile(test):
         raise ValueError(
-            f"{validate} is used for both validation and test, which would bias the result: split it in two"
+            f"{validate} is used for both validation and test, which would bias the result: split it into two files"
         )
     if not valid.n_features:
-        return  # an id alone proves nothing: every split may count from 0
+        return  # equal ids alone prove nothing: every split may count from 0
 
     def content(judged: JudgedSet, query: int) -> bytes:
         return judged.features[judged.offsets[query] : judged.offsets[query + 1]].tobytes()
@@ -329,8 +329,8 @@ def _check_apart(validate: str, test: str, valid: JudgedSet, tested: JudgedSet) 
     ]
     if common:
         raise ValueError(
-            f"{len(common):,} queries are the same in {validate} and {test}, by id and features ('{common[0]}' is the "
-            "first): remove them from one of the two"
+            f"{len(common):,} queries are in both {validate} and {test}, by id and features (the first is "
+            f"'{common[0]}'): remove them from one of the two"
         )
 
 
@@ -346,7 +346,7 @@ def log_place(path: Path) -> dict[str, str]:
 
 
 def _digest(folder: Path) -> str:
-    """A hash of the files of a log, so that rows of another log are never taken for its own."""
+    """A hash of the files of a log, so that rows of another log are never reused."""
     digest = hashlib.sha256()
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         with file.open("rb") as stream:

@@ -1,11 +1,11 @@
 """The plan of an experiment: which runs there are, each with its complete definition.
 
-The definition of a run is all that decides its result, defaults included; its hash names the row on disk. So a change
-of a setting, or of a default in the code, is another row, and an old one is never taken for it.
+The definition of a run contains everything that decides its result, including defaults; its hash names the row on disk.
+So a change of a setting, or of a default in the code, makes a new row, and an old one is never reused for it.
 
-A repetition is a fold (or a world, of `world:small:100-104`) and a seed. The seed draws all that a reader wants to
-generalize over: the logger, the direction in which a user's eye is drawn, the clicks and the training. Logger and
-direction are other draws in every fold, too. A seed that the experiment gives to the policy or the user stays as it is.
+A repetition is a fold (or a world of `world:small:100-104`) and a seed. The seed draws everything that a reader wants
+to generalize over: the logging policy, the direction of visual attraction, the clicks and the training. Logging policy
+and direction are also drawn anew in every fold. If the experiment sets a seed for the policy or the user, it is kept.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from unskew.simulation.policies import POLICIES, make_policy
 from unskew.simulation.users import USERS, describe, make_user
 
 WORLD_GRADE = 4.0
-FOLD_OVERLAP = 1 / 3  # of five folds three parts train and one tests
-ONLY_SHOWN = "shown"  # an `oracle` of what learns from judgements: only of documents that the logger shows
+FOLD_OVERLAP = 1 / 3  # in five folds, three parts train and one tests
+ONLY_SHOWN = "shown"  # an `oracle` for methods that learn from judgements: only judgements of shown documents
 OF_CATALOGUE = "catalogue"  # the transform that the catalogue suggests for the data
 REFERENCE_ROWS = {"logger": "Logger", "lightgbm": "LightGBM", "lightgbm_position": "LightGBM position"}
 DRAWN = {"policy": "seed", "user": "direction_seed"}  # what a repetition redraws, besides clicks and training
@@ -46,14 +46,14 @@ SEEDS = 5
 
 @dataclass(frozen=True)
 class Repetition:
-    """One time that everything is run."""
+    """One repetition of all runs: a fold or world, and a seed."""
 
     number: int
     data: str  # a fold, a world, or the data set itself
     seed: int
     data_set: str = ""  # the data set that it is a fold of; default: `data` itself
-    overlap: float = 0.0  # of its training data with those of other folds, see `differences.Paired`
-    draw: int = -1  # of logger and direction: another one in every fold, and with every seed; default: the seed
+    overlap: float = 0.0  # overlap of its training data with those of other folds, see `differences.Paired`
+    draw: int = -1  # seed of logging policy and direction, different for every fold and seed; default: the seed
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_set", self.data_set or self.data)
@@ -72,7 +72,7 @@ class Run:
 
     @cached_property
     def record(self) -> OptionTable:
-        """The definition as plain data; outside parts by name with their version, or a digest of their source."""
+        """The definition as plain data; user-defined classes by name, with their version or a source digest."""
         return json.loads(json.dumps(self.definition, sort_keys=True, default=_plain))
 
     @cached_property
@@ -82,7 +82,7 @@ class Run:
 
     @cached_property
     def family(self) -> str:
-        """Alike for all runs that differ in the code of outside parts alone; empty if there are none."""
+        """Equal for all runs that differ only in the code of user-defined classes; empty if there are none."""
         if not outside_parts(self.definition):
             return ""
         return _digest(json.loads(json.dumps(self.definition, sort_keys=True, default=outside_name)))
@@ -101,12 +101,12 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """All runs of one method in one setting: the points of its grid first, then the chosen one again."""
+    """All runs of one method in one setting: the points of its grid first, then repetitions of the chosen one."""
 
     setting: str
     label: str
     candidates: tuple[Run, ...]  # on the first repetition
-    again: Callable[[Run], list[Run]] = field(repr=False)  # the same on the other repetitions
+    again: Callable[[Run], list[Run]] = field(repr=False)  # the same run on the other repetitions
 
 
 def plan(
@@ -116,17 +116,17 @@ def plan(
     own: OptionTable | None = None,
     folds: Sequence[int] | None = None,
 ) -> list[Group]:
-    """Groups of runs; a method, an option or data that are not there are refused here, before any work.
+    """Groups of runs; an unknown method, option or data set is an error here, before any work.
 
     Args:
-        seeds: of each fold; default: as the experiment says, or 5, or 1 where there are folds.
-        own: a log of your own and judged data to validate and test on, instead of a simulation on `data`.
-        folds: those that are run, counted from 1; default: as the experiment says, or all.
+        seeds: number of seeds per fold; default: as in the experiment, or 5, or 1 if there are folds.
+        own: your own log, and judged data for validation and test, instead of a simulation on `data`.
+        folds: the folds to run, counted from 1; default: as in the experiment, or all.
     """
     repetitions = repetitions_of(data, experiment.seeds if seeds is None else seeds, folds or experiment.folds)
     if own is None:
         for name in dict.fromkeys(repetition.data for repetition in repetitions):
-            load(name)  # an error where files are missing
+            load(name)  # raises if files are missing
     groups = []
     for setting in experiment.settings or (Setting(""),):
         for entry in experiment.methods:
@@ -136,11 +136,11 @@ def plan(
 
 
 def _known_rows(experiment: Experiment) -> list[str]:
-    """Rows besides the methods; those of LightGBM only where it is installed."""
+    """Rows besides the methods; those of LightGBM only if it is installed."""
     trees = importlib.util.find_spec("lightgbm") is not None
     left_out = [row for row in experiment.rows if "lightgbm" in row and not trees]
     if left_out:
-        text = "LightGBM is not installed, its rows are left out: pip install 'unskew[trees]'"
+        text = "LightGBM is not installed, so its rows are left out: pip install 'unskew[trees]'"
         warnings.warn(text, RuntimeWarning, stacklevel=3)
     return [row for row in experiment.rows if row not in left_out]
 
@@ -149,7 +149,7 @@ def repetitions_of(data: str, seeds: int | None = None, folds: Sequence[int] = (
     """All repetitions on a data set: every fold with every seed, the first seed of all folds first.
 
     Args:
-        seeds: of each fold; None: 5, or 1 where there are folds.
+        seeds: number of seeds per fold; None: 5, or 1 if there are folds.
         folds: numbers of the folds, or worlds, from 1; empty: all.
     """
     names = folds_of(data)
@@ -170,7 +170,7 @@ def repetitions_of(data: str, seeds: int | None = None, folds: Sequence[int] = (
 
 
 def folds_of(data: str) -> list[str]:
-    """Catalogue names of the folds of a data set, or of the worlds of `world:SIZE:FIRST-LAST`; else its own name."""
+    """Names of the folds of a data set, or of the worlds of `world:SIZE:FIRST-LAST`; otherwise its own name."""
     worlds = WORLDS.fullmatch(data)
     if worlds is not None:
         return [f"{worlds['size']}:{seed}" for seed in range(int(worlds["first"]), int(worlds["last"]) + 1)] or [data]
@@ -190,7 +190,7 @@ def highest_grade(data: str) -> float:
 
 @cache
 def data_digest(files: tuple[str, ...]) -> str:
-    """A hash of files of your own, so that rows of other data are never taken for theirs."""
+    """A hash of the user's files, so that rows of other data are never reused."""
     digest = hashlib.sha256()
     for file in files:
         for part in file.split("+"):  # judgements and features of a table
@@ -219,7 +219,7 @@ def _groups(
 
 
 def _reference_group(experiment: Experiment, setting: Setting, row: str, repetitions: list[Repetition]) -> Group:
-    """A row that no method makes, such as the logger; it is drawn again for every repetition."""
+    """A row that is not a method, such as the logging policy; it is drawn again for every repetition."""
     if row not in REFERENCE_ROWS:
         raise ValueError(f"unknown row '{row}'{near(row, REFERENCE_ROWS)}: choose from {', '.join(REFERENCE_ROWS)}")
     label = REFERENCE_ROWS[row]
@@ -251,7 +251,7 @@ def define(
         known = CATALOGUE.get(repetition.data)
         options["transform"] = "automatic" if known is None else known.transform
     recipe = Recipe.of(entry.method, **{**options, "metric": experiment.metric, "seed": repetition.seed})
-    recipe.settings.torch_device()  # a device that is not here is refused before any run
+    recipe.settings.torch_device()  # raises before any run if the device is not available
     definition = {
         **_measured(experiment, repetition),
         "task": experiment.task,
@@ -263,13 +263,13 @@ def define(
     needs_logger = any(metric(name).among for name in experiment.metrics)
     taught = recipe.method_class.learns_from == "judgements"
     if entry.oracle and taught != (entry.oracle == ONLY_SHOWN):
-        allowed = f"'{ONLY_SHOWN}' for what learns from judgements, others for what learns from clicks"
-        raise ValueError(f"{entry.label}: oracle '{entry.oracle}' does not go with {entry.method}: {allowed}")
+        allowed = f"use '{ONLY_SHOWN}' for methods that learn from judgements, others for those that learn from clicks"
+        raise ValueError(f"{entry.label}: {entry.method} cannot use the oracle '{entry.oracle}': {allowed}")
     if taught and not needs_logger and not entry.oracle:  # from no log
         return definition | _registered(experiment)
     simulated = _simulated(experiment, setting, repetition)
     if simulated["simulation"]["clicks"] == "fresh" and not _learns_fresh(recipe, entry):
-        simulated["simulation"]["clicks"] = "fixed"  # it looks at a log as a whole
+        simulated["simulation"]["clicks"] = "fixed"  # the method needs a whole log
     told = {"interventions": dict(entry.interventions), "oracle": entry.oracle}
     return definition | simulated | told | _registered(experiment, simulated["simulation"])
 
@@ -303,7 +303,7 @@ def _simulated(experiment: Experiment, setting: Setting, repetition: Repetition)
 
 
 def _registered(experiment: Experiment, simulation: OptionTable | None = None) -> OptionTable:
-    """Outside parts that are in a definition by the name an installed package gave them: their code names the run."""
+    """Parts that an installed package registered by name: their code is part of the definition."""
     parts: list[Any] = [metric(name).outside for name in experiment.metrics if isinstance(name, str)]
     for what, choices in (("policy", POLICIES), ("user", USERS)) if simulation is not None else ():
         name = simulation[what]["name"]  # type: ignore[index]
@@ -334,12 +334,12 @@ def recipe_definition(recipe: Recipe) -> OptionTable:
 
 
 def _fitted_to_grades(simulation: SimulationSettings, highest: float) -> SimulationSettings:
-    """Users told the scale of the data, where the experiment does not say it."""
+    """Set the highest grade of the users to that of the data, unless the experiment sets it."""
     user = dict(simulation.user)
     fields_of_user = options_of(find("user", USERS, user.get("name", "")))
     if "max_grade" in fields_of_user:
         user.setdefault("max_grade", highest)
-    if "rows" in fields_of_user and highest == 2:  # three grades take the rows of the lowest, middle and highest
+    if "rows" in fields_of_user and highest == 2:  # three grades use the rows of the lowest, middle and highest grade
         user.setdefault("rows", [0, 2, 4])
     return simulation.changed({"user": user})
 
@@ -355,7 +355,7 @@ def _redrawn(simulation: SimulationSettings, seed: int) -> SimulationSettings:
 
 
 def as_json(value: Any) -> str:
-    """One text for equal data, to remember what was made of it within a process."""
+    """The same text for equal data, as a key for results kept within a process."""
     return json.dumps(
         value, sort_keys=True, default=lambda part: f"{part!r} {id(part)}" if callable(part) else repr(part)
     )

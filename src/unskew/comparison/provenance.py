@@ -23,7 +23,7 @@ from unskew.parts import described, is_outside
 
 
 def write_provenance(experiment: Experiment, data: str, groups: Sequence[Group], results: Results, out: Path) -> None:
-    """`provenance.json` in the folder of the results."""
+    """Write `provenance.json` to the folder of the results."""
     about = {
         "data": data,
         "experiment": asdict(experiment),
@@ -51,7 +51,7 @@ def grid_points(groups: Sequence[Group]) -> dict[str, int]:
 
 
 def hardware() -> dict[str, Any]:
-    """The machine that wrote the report; rows may come from others, and say so themselves."""
+    """The machine that wrote the report; rows from other machines name their own."""
     return {
         "machine": platform.machine(),
         "processor": _processor(),

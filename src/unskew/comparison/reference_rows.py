@@ -1,7 +1,8 @@
-"""Rows that no method of ours makes, in every table of an experiment: the logger itself, and LightGBM.
+"""Reference rows in the tables of an experiment: the logging policy itself, and LightGBM.
 
-LightGBM is what many would have picked: plain, and with the positions by which it debiases itself. It learns from the
-same simulated log, and judged validation queries choose the number of its trees, as they choose the state of others.
+LightGBM is the usual choice: plain, and with positions, with which it corrects for position bias. It learns from the
+same simulated log, and judged validation queries choose the number of its trees, as they choose the state of our
+methods.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from unskew.evaluation.evaluate import evaluate
 
 
 def measure_logger(definition: Definition) -> Outcome:
-    """The ranking that the clicks were collected on; of several loggers the first."""
+    """The ranking on which the clicks were collected; the first of several logging policies."""
     policy = policy_of(definition["data"], definition["simulation"]["policy"])
 
     def scores(judged: JudgedSet) -> np.ndarray:
@@ -27,7 +28,7 @@ def measure_logger(definition: Definition) -> Outcome:
 
 
 def measure_trees(definition: Definition) -> Outcome:
-    """LightGBM, taught by the clicks that our methods learn from."""
+    """LightGBM, trained on the same clicks as our methods."""
     ranker = train_lightgbm(
         simulation_of(definition).log,
         position=LIGHTGBM[definition["row"]],

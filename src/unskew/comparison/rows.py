@@ -1,8 +1,8 @@
-"""Rows on disk: one parquet file per finished run, whole or not at all.
+"""Rows on disk: one parquet file per finished run, written atomically.
 
 OUT/runs/KEY.parquet    one line per test query, one column per metric; the rest of the result is in its metadata
-OUT/runs/KEY.claim      who does a run just now, see `claims`
-OUT/runs/KEY.error.txt  what went wrong in a run that failed; the run is tried again next time
+OUT/runs/KEY.claim      who is doing a run, see `claims`
+OUT/runs/KEY.error.txt  the error of a failed run, which is tried again next time
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def error_path(folder: Path, key: str) -> Path:
 
 
 def write_row(folder: Path, key: str, definition: dict[str, Any], outcome: Outcome, family: str = "") -> Path:
-    """Put the row of a run in its place.
+    """Write the row of a run.
 
     Args:
-        family: alike for runs that differ in the code of outside parts alone.
+        family: equal for runs that differ only in the code of user-defined classes.
     """
     columns: dict[str, Any] = {}
     if outcome.query_ids is not None:
@@ -66,7 +66,7 @@ def write_row(folder: Path, key: str, definition: dict[str, Any], outcome: Outco
 
 
 def read_row(folder: Path, key: str) -> Outcome | None:
-    """The row of a run, if it is there and can be read."""
+    """The row of a run, if it exists and can be read."""
     path = row_path(folder, key)
     if not path.is_file():
         return None
@@ -77,7 +77,7 @@ def read_row(folder: Path, key: str) -> Outcome | None:
         if metadata.get(DIGEST, _digest(table, metadata[RESULT])) != _digest(table, metadata[RESULT]):
             return None
     except DAMAGED:
-        return None  # it is run again
+        return None  # so the run is repeated
     names = [name for name in table.column_names if name != "query"]
     return Outcome(
         per_query={name: table[name].to_numpy(zero_copy_only=False).astype(np.float64) for name in names},
@@ -87,7 +87,7 @@ def read_row(folder: Path, key: str) -> Outcome | None:
 
 
 def _digest(table: pa.Table, text: bytes) -> bytes:
-    """SHA-256 of all that a row says; rows of earlier releases have none."""
+    """SHA-256 of the content of a row; rows of earlier releases have none."""
     columns = [column.to_numpy(zero_copy_only=False) for column in table.itercolumns()]
     numbers = [column for column in columns if column.dtype.kind in "iuf"]
     others = [repr(column.tolist()) for column in columns if column.dtype.kind not in "iuf"]
@@ -95,22 +95,22 @@ def _digest(table: pa.Table, text: bytes) -> bytes:
 
 
 def families_in(folder: Path) -> set[str]:
-    """Families of the runs with outside parts whose rows are here."""
+    """Families of the runs with user-defined classes whose rows are in a folder."""
     found = set()
     for path in folder.glob("*.parquet"):
-        with suppress(*DAMAGED):  # a damaged row is nobody's
+        with suppress(*DAMAGED):  # damaged rows do not count
             found.add(json.loads((pq.read_metadata(path).metadata or {})[RESULT]).get("family", ""))
     return found - {""}
 
 
 def gather_rows(sources: Iterable[Path], folder: Path) -> int:
-    """Copy the rows of other folders that are not here yet; how many."""
+    """Copy missing rows from other folders, and return their number."""
     folder.mkdir(parents=True, exist_ok=True)
     n_new = 0
     for source in sources:
         rows = source / "runs" if (source / "runs").is_dir() else source
         if not rows.is_dir():
-            raise FileNotFoundError(f"{source} is not a folder of results: name the --out folder of another run")
+            raise FileNotFoundError(f"{source} is not a folder of results: pass the --out folder of another run")
         for path in sorted(rows.glob("*.parquet")):
             if read_row(folder, path.stem) is None and read_row(rows, path.stem) is not None:
                 with new_file(row_path(folder, path.stem)) as scratch:
@@ -120,7 +120,7 @@ def gather_rows(sources: Iterable[Path], folder: Path) -> int:
 
 
 def write_error(folder: Path, key: str, title: str, definition: dict[str, Any], text: str) -> Path:
-    """Keep what went wrong."""
+    """Write the error of a failed run."""
     path = error_path(folder, key)
     about = json.dumps(definition, indent=2, sort_keys=True, default=repr)
     write_text(path, f"{title}\n\n{text}\n\nThe run was:\n{about}\n")

@@ -1,9 +1,9 @@
-"""Run a plan: independent runs side by side in processes, each a row on disk as soon as it is finished.
+"""Run a plan: independent runs in parallel processes, each a row on disk as soon as it is finished.
 
-Processes on one folder share its runs (see `claims`). Hyper-parameters are chosen first, on the first repetition and on
-validation queries only; then the chosen ones are run on the others. Rows that are there already are not run again, so
-an interrupted experiment resumes. A run that fails leaves its traceback and does not stop the others; one
-whose process dies is tried once more, alone.
+Processes that work on one folder share its runs (see `claims`). Hyper-parameters are chosen first, on the first
+repetition and on validation queries only; then the chosen ones are run on the other repetitions. Finished rows are not
+run again, so an interrupted experiment resumes. A run that fails leaves its traceback and does not stop the others; a
+run whose process dies is tried once more, alone.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from unskew.metrics import metric
 from unskew.parts import pickler_for
 from unskew.training.watching import Watch, of_run
 
-WAIT = 1.0  # seconds between looks at what other processes do
-DIED = "its process died, perhaps for lack of memory: try fewer jobs"
+WAIT = 1.0  # seconds between checks of other processes
+DIED = "its process died, perhaps because memory ran out: try fewer jobs"
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class State:
     total: int
     running: tuple[str, ...]
     failed: tuple[str, ...]
-    found: int  # rows that were there already
+    found: int  # rows that had already finished
     seconds_left: float | None  # None: no run has finished yet
-    elsewhere: int = 0  # runs that other processes do
+    elsewhere: int = 0  # runs of other processes
 
 
 Progress = Callable[[State], None]
-Fresh = bool | Collection[str]  # whether all, or which methods by label, are run again
+Fresh = bool | Collection[str]  # whether to run everything again, or the labels of methods to run again
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,21 +73,21 @@ class Result:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """Everything that an experiment found out."""
+    """All results of an experiment."""
 
     results: tuple[Result, ...]  # of the chosen hyper-parameters
     tried: tuple[Result, ...]  # of every point of the grids, on the first repetition
     failed: tuple[tuple[Run, str], ...]  # with the last line of the error
     found: int
-    other_code: int  # rows that an earlier state of the code made
-    changed: tuple[str, ...] = ()  # runs that were there, but of other code of an outside part
+    other_code: int  # rows from an earlier version of the code
+    changed: tuple[str, ...] = ()  # runs that were repeated because user-defined code changed
 
     @property
     def data_sets(self) -> list[str]:
         return list(dict.fromkeys(result.run.repetition.data_set for result in self.results))
 
     def of(self, data_set: str) -> Results:
-        """Those on one data set."""
+        """The results on one data set."""
 
         def only(results: tuple[Result, ...]) -> tuple[Result, ...]:
             return tuple(result for result in results if result.run.repetition.data_set == data_set)
@@ -107,7 +107,7 @@ class _Board:
     claims: Claims
     watch: Watch | None
     begun: float  # by the clock of the file system
-    elsewhere: dict[str, Run] = field(default_factory=dict)  # what other processes do
+    elsewhere: dict[str, Run] = field(default_factory=dict)  # runs of other processes
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     failed: dict[str, tuple[Run, str]] = field(default_factory=dict)
     running: dict[str, str] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class _Board:
         )
 
     def claim(self, run: Run) -> bool:
-        """Whether this process is to do the run; it is not where another one does it, or has just done it."""
+        """Whether this process should do the run: not if another process is doing it, or has just done it."""
         if not self.claims.take(run.key):
             self.elsewhere[run.key] = run
             return False
@@ -154,15 +154,15 @@ def run_plan(
     progress: Progress | None = None,
     watch: Watch | None = None,
 ) -> Results:
-    """Run all that is not there yet.
+    """Run everything that has not finished yet.
 
     Args:
-        folder: for the rows.
-        metric_name: chooses among the points of a grid, on validation.
-        tasks: what a run may do, by name; worker processes get these functions, so they are in a module.
-        jobs: runs side by side; threads are divided among them.
-        fresh: run again what is there already: everything, or the methods with these labels.
-        watch: told every step and validation; with several jobs it is sent to their processes.
+        folder: folder for the rows.
+        metric_name: the metric that chooses among the points of a grid, on validation.
+        tasks: the tasks of runs, by name; worker processes import these functions, so they must be in a module.
+        jobs: number of parallel runs; threads are divided among them.
+        fresh: run again what has finished: everything, or the methods with these labels.
+        watch: receives every step and validation; with several jobs it is sent to their processes.
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")
@@ -202,7 +202,7 @@ def _run_plan(
 
 
 def best_candidate(group: Group, outcomes: dict[str, Outcome], metric_name: str) -> Run | None:
-    """The candidate that is best on validation; None if all have failed. Test queries have no say."""
+    """The best candidate on validation; None if all have failed. Test queries do not count."""
     finished = [run for run in group.candidates if run.key in outcomes]
     if len(finished) < 2:
         return finished[0] if finished else None
@@ -217,7 +217,7 @@ def _finished(runs: Iterable[Run], board: _Board) -> Iterator[Result]:
 
 
 def _by_repetition(runs: Iterable[Run]) -> list[Run]:
-    """Runs that share a log are adjacent."""
+    """Runs ordered so that those that share a log are adjacent."""
     return sorted(runs, key=lambda run: (run.repetition.number, run.setting))
 
 
@@ -252,7 +252,7 @@ def _one_by_one(runs: Iterable[Run], board: _Board) -> None:
 
 
 def _side_by_side(waiting: Sequence[Run], board: _Board) -> None:
-    """Keep all processes busy until nothing waits; who was at work when a process died is then run alone."""
+    """Keep all processes busy until no run waits; runs that were active when a process died are then run alone."""
     left = list(waiting)
     while left:
         with _pool(board.jobs) as pool:
@@ -265,7 +265,7 @@ def _side_by_side(waiting: Sequence[Run], board: _Board) -> None:
 
 
 def _drain(runs: Sequence[Run], board: _Board, pool: ProcessPoolExecutor, jobs: int) -> tuple[list[Run], list[Run]]:
-    """Run until nothing waits or a process has died: who was at work then, and who still waits."""
+    """Run until no run waits or a process has died; return the runs active at that time, and those still waiting."""
     queue = list(reversed(runs))
     at_work: dict[Future, Run] = {}
     suspects: list[Run] = []
@@ -310,14 +310,14 @@ def _perform_packed(packed: bytes) -> tuple[Outcome | None, float, str]:
 def _perform_and_write(
     run: Run, folder: Path, task: Task, watch: Watch | None = None
 ) -> tuple[Outcome | None, float, str]:
-    """Do a run and put its row on disk; the outcome or None, its seconds, and what went wrong."""
+    """Do a run and write its row; return the outcome or None, its seconds, and the error."""
     started = time.monotonic()
     try:
         outcome = perform(task, run.definition, of_run(watch, run.title))
         write_row(folder, run.key, run.record, outcome, run.family)
-        # As it is on disk, so that a finished and a resumed experiment report the same.
+        # Read back from disk, so that a finished and a resumed experiment report the same.
         return read_row(folder, run.key), time.monotonic() - started, ""
-    except Exception as error:  # whatever it is, the other runs go on
+    except Exception as error:  # any error: the other runs continue
         _try_to_write_error(run, folder)
         last = str(error).splitlines()[0] if str(error) else ""
         return None, time.monotonic() - started, f"{type(error).__name__}: {last}"
@@ -327,12 +327,12 @@ def _try_to_write_error(run: Run, folder: Path) -> None:
     try:
         write_error(folder, run.key, run.title, run.record, traceback.format_exc())
     except OSError:
-        error_path(folder, run.key).unlink(missing_ok=True)  # a full disk: the error is reported all the same
+        error_path(folder, run.key).unlink(missing_ok=True)  # the disk is full; the error is reported anyway
 
 
 @contextmanager
 def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes with their share of the threads; an interrupted experiment leaves none behind."""
+    """Worker processes with their share of the threads; an interrupted experiment leaves none behind."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_start_worker, initargs=(max(1, cores // jobs),))
@@ -350,12 +350,12 @@ def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
 def _start_worker(threads: int) -> None:
     torch.set_num_threads(threads)
     threadpool_limits(threads)  # forests and matrix products outside torch
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """A killed experiment must not leave processes that train for nobody."""
+    """End this worker with its parent: a killed experiment must not leave processes behind."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,5 +1,5 @@
-"""Settings of an experiment: data, what was shown, who clicked, methods with their grids, how hyper-parameters are
-chosen, seeds and metrics.
+"""Settings of an experiment: data, logging policy, users, methods with their grids, how hyper-parameters are chosen,
+seeds and metrics.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class SimulationSettings:
 
     policy: OptionTable = field(default_factory=lambda: {"name": "svm"})
     user: OptionTable = field(default_factory=lambda: {"name": "position_based"})
-    sessions: int = 128  # of each query
+    sessions: int = 128  # per query
     n_shown: int = 10
     joint: bool = False
     drop_clickless: bool = False
@@ -28,7 +28,7 @@ class SimulationSettings:
     clicks: Literal["fixed", "fresh"] = "fixed"  # one log, or new clicks at every step of training
 
     def changed(self, changes: OptionTable) -> SimulationSettings:
-        """With these entries in place of its own; options of the same user or policy are added to the old ones."""
+        """The settings with these changes; options of the same user or policy are added to the old ones."""
         merged = dict(changes)
         for part in ("policy", "user"):
             if part in merged and "name" not in merged[part]:
@@ -41,9 +41,9 @@ class Setting:
     """One of several worlds or architectures in which all methods are compared."""
 
     name: str
-    x: float | None = None  # its place on the axis of a figure
+    x: float | None = None  # its coordinate on the axis of a figure
     simulation: OptionTable = field(default_factory=dict)  # changes
-    options: OptionTable = field(default_factory=dict)  # of training and network, for every method
+    options: OptionTable = field(default_factory=dict)  # options of training and network, for every method
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class Entry:
     method: str | type[Method]
     options: OptionTable = field(default_factory=dict)
     grid: Grid = field(default_factory=dict)
-    interventions: OptionTable = field(default_factory=dict)  # shares, of a second log for methods that need one
-    oracle: str = ""  # what is taken from the truth of the simulation instead of being estimated
+    interventions: OptionTable = field(default_factory=dict)  # shares in a second log, for methods that need one
+    oracle: str = ""  # quantity taken from the truth of the simulation instead of being estimated
 
     def points(self) -> list[OptionTable]:
-        """All points of the grid; one without choices where there is no grid."""
+        """All points of the grid; one empty point if there is no grid."""
         points: list[OptionTable] = [{}]
         for name, values in self.grid.items():
             points = [{**point, name: value} for point in points for value in values]
@@ -67,21 +67,21 @@ class Entry:
 
 @dataclass(frozen=True)
 class Experiment:
-    """Everything that an experiment is, but the data it is run on."""
+    """The definition of an experiment, except the data."""
 
     name: str
     title: str
     question: str
     task: str = "train"
-    # Of the catalogue, or files of train, valid and test; several make one table of data sets and methods.
+    # Names of the catalogue, or files for train, valid and test; several make one table of data sets and methods.
     data: str | dict[str, str] | list[str] = "world:small"
     metrics: tuple[str, ...] = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "arp")
-    metric: str = "ndcg@10"  # the main one: chooses hyper-parameters on validation, leads tables and figures
+    metric: str = "ndcg@10"  # the main metric: it chooses hyper-parameters on validation, and is first in tables
     undefined: str = "skip"
-    seeds: Annotated[int, Limits(1)] | None = None  # of each fold; None: 5, or 1 where the data come in folds
-    folds: tuple[int, ...] = ()  # of data that come in folds, from 1; empty: all
+    seeds: Annotated[int, Limits(1)] | None = None  # per fold; None: 5, or 1 if the data have folds
+    folds: tuple[int, ...] = ()  # folds to run, from 1; empty: all
     selection: str = "best"
-    baseline: tuple[str, ...] = ()  # several: the one that is best on validation
+    baseline: tuple[str, ...] = ()  # of several, the one that is best on validation
     notes: tuple[str, ...] = ()
     training: OptionTable = field(default_factory=dict)
     task_options: OptionTable = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Sources of a run: data, fitted policies and users, simulated logs, recipes, from its definition.
+"""Sources of a run, made from its definition: data, fitted policies and users, simulated logs, recipes.
 
-They are kept by the process, since neighboring runs share them: simulating a log again takes a fraction of a second,
-less than reading it from disk would save.
+The process keeps the latest ones in memory, because neighboring runs share them. Logs are not stored on disk:
+simulating one takes a fraction of a second, less than reading it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ INTERVENTION_SEED = 1_000_000  # far from the seeds of ordinary logs
 
 
 def remembered(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Keep the last results of a function, also where its arguments are tables."""
+    """Cache the last results of a function, even if its arguments are tables."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         kept: OrderedDict[str, T] = OrderedDict()
@@ -65,13 +65,13 @@ def recipe_of(data: Definition) -> Recipe:
 
 
 def as_method(definition: Definition, method: str) -> Definition:
-    """The same definition with another method in its default form."""
+    """The same definition with another method at its defaults."""
     recipe = {**definition["recipe"], "method": method, "hyper_parameters": {}}
     return {**definition, "recipe": recipe}
 
 
 def judged_split(definition: Definition, split: str) -> JudgedSet:
-    """Judged queries of a split: of the named data set, or as the definition names them one by one."""
+    """Judged queries of a split: of the named data set, or of the file that the definition names for it."""
     if "log" in definition:
         found = named_split(definition[split], {"valid": "valid", "test": "test", "judged": "train"}[split])
         log = own_log(definition["log"]["path"])

@@ -1,11 +1,11 @@
 """Statistics of an experiment: means and paired differences over repetitions, with intervals and marks.
 
 The unit is what a reader wants to generalize over: folds or worlds if there are several (seeds within one are
-averaged first), else seeds. Queries that share a trained ranker are not independent repetitions of its method. Folds
-share training data, so their variance is that of the corrected resampled t-test. P-values are two-sided and
+averaged first), otherwise seeds. Queries that share a trained ranker are not independent repetitions of its method.
+Folds share training data, so their variance is that of the corrected resampled t-test. P-values are two-sided and
 Holm-corrected over the methods of a setting. A mark comes from the test over units: "+" is better than the baseline
-with p < .05, "++" with p < .005; "-", "--" worse. With one unit only, it comes from queries and speaks of the trained
-rankers, not of their methods.
+with p < .05, "++" with p < .005; "-" and "--" are worse. With only one unit, it comes from queries and refers to the
+trained rankers, not to their methods.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Cell:
     label: str
     metric: str
     mean: float
-    low: float | None  # 95% interval over units; None: there is only one
+    low: float | None  # 95% interval over units; None: only one unit
     high: float | None
     deviation: float | None  # standard deviation over units
-    seed_deviation: float | None  # between seeds of the same fold; None: one seed each, or seeds are the units
+    seed_deviation: float | None  # between seeds of the same fold; None: one seed per fold, or seeds are the units
     n_units: int
     n_repetitions: int
     difference: float | None = None  # from the baseline; None: it is the baseline, or there is none
@@ -47,7 +47,7 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Differences of two methods on the repetitions that both have."""
+    """Differences of two methods on their common repetitions."""
 
     units: Paired  # one per unit
     queries: Paired  # one per query, averaged over the seeds of its fold
@@ -74,7 +74,7 @@ class Table:
         return list(self.results.get((setting, label), {}).values())
 
     def overlap(self, setting: str, label: str) -> float:
-        """Of the training data of folds."""
+        """The overlap of the training data of folds."""
         found = self.of(setting, label)
         return found[0].run.repetition.overlap if found else 0.0
 
@@ -108,7 +108,7 @@ class Table:
 
 
 def pick_baseline(table: Table, setting: str, among: Sequence[str], metric_name: str) -> str | None:
-    """The baseline; of several the one that is best on validation."""
+    """The baseline; of several, the one that is best on validation."""
     known = [label for label in among if (setting, label) in table.results]
     if len(known) < 2:
         return known[0] if known else None

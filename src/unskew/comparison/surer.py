@@ -1,4 +1,4 @@
-"""What would make `auto` surer of its choice: what to log or randomize, on how much traffic, and what it costs."""
+"""How to make the choice of `auto` more certain: what to log or randomize, on how much traffic, and at what cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from unskew.comparison.against_production import TO_RANK_PRODUCTION, Standing
 from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation.criteria import CRITERIA
 
-SWAPPED = 0.1  # share of the sessions in which the first document changes places with another: a usual start
+SWAPPED = 0.1  # share of the sessions in which the first document is swapped with another: a usual start
 
 
 def surer_lines(
@@ -17,8 +17,8 @@ def surer_lines(
     """Advice, the most useful first.
 
     Args:
-        standings: of the choice against production, by criterion.
-        open_number: the choice rests on a number that clicks leave open.
+        standings: the choice against production, by criterion.
+        open_number: the choice depends on a parameter that clicks do not identify.
         criteria: some criterion could rank production.
         varied: documents were shown at several positions.
     """
@@ -36,16 +36,16 @@ def surer_lines(
             )
     if open_number:
         lines.append(
-            "Clicks cannot separate a relevant document from one that catches the eye: judge 20 to 50 queries "
+            "Clicks cannot separate a relevant document from one that attracts attention: judge 20 to 50 queries "
             "(low_rank, choose=judged), or record which documents were examined (attention)."
         )
     return lines
 
 
 def swapping(log: ClickLog) -> str:
-    """How much traffic to swap, and what that costs at most.
+    """How much traffic to swap, and an upper bound on its cost.
 
-    A swap moves the top document down and another one up: no session can lose more than its click on top.
+    A swap moves the top document down and another one up: no session can lose more than its click at the top.
     """
     shown = np.broadcast_to(log.sessions[:, None], log.mask.shape)[log.mask]
     places = log.positions[log.mask]
@@ -53,8 +53,8 @@ def swapping(log: ClickLog) -> str:
     rates = clicks / np.maximum(np.bincount(places, shown, minlength=len(clicks)), 1)
     cost = SWAPPED * rates[0] / max(float(rates.sum()), 1e-12)
     return (
-        f"Swap the first document with one at a random position in {SWAPPED:.0%} of the sessions, "
-        f"{SWAPPED * log.n_sessions:,.0f} of the {log.n_sessions:,.0f} of a log like this, and mark them: it costs at "
-        f"most {cost:.1%} of the clicks (every click on top in those sessions), and makes propensities, agreement of "
-        "pairs and a verdict on production possible."
+        f"Swap the first document with one at a random position in {SWAPPED:.0%} of the sessions "
+        f"({SWAPPED * log.n_sessions:,.0f} of {log.n_sessions:,.0f} in a log like this), and mark them. This costs at "
+        f"most {cost:.1%} of the clicks (every click at the top in those sessions), and makes propensities, pair "
+        "agreement and a verdict on production possible."
     )

@@ -1,6 +1,6 @@
 """Tables of an experiment: results with marks, paired differences, chosen hyper-parameters.
 
-What stands alongside the results, such as numbers of a paper, is passed in as `beside`.
+Further columns, such as the numbers of a paper, are passed in as `beside`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def nothing_beside(setting: str) -> Mapping[str, Mapping[str, float]]:  # noqa: 
 
 
 def result_sheets(experiment: Experiment, table: Table, data: str, beside: Beside = nothing_beside) -> list[Sheet]:
-    """Results: one table per setting, or one of the main metric where settings stand along an axis."""
+    """Results: one table per setting, or one table of the main metric if settings lie on an axis."""
     if len(experiment.settings) > 3:
         return [_by_setting(experiment, table, data)]
     return [_by_metric(experiment, table, setting, data, beside(setting)) for setting in table.settings]
@@ -62,7 +62,7 @@ def difference_sheet(experiment: Experiment, table: Table) -> Sheet | None:
 
 
 def seen_sheet(experiment: Experiment, results: Results, seen: Mapping[str, bool]) -> Sheet | None:
-    """The main metric on test queries that occur in the click log, beside those that do not; None if none does."""
+    """The main metric on test queries that occur in the click log, and on those that do not; None if none does."""
     n_seen = sum(seen.values())
     if not n_seen:
         return None
@@ -83,7 +83,7 @@ def seen_sheet(experiment: Experiment, results: Results, seen: Mapping[str, bool
 
 
 def _mean(values: NDArray[np.float64]) -> float:
-    """The mean of what is not NaN; NaN of nothing."""
+    """The mean of values that are not NaN; NaN if there are none."""
     counted = values[~np.isnan(values)]
     return float(counted.mean()) if len(counted) else math.nan
 
@@ -114,7 +114,7 @@ def _where(setting: str, label: str) -> str:
 def chosen_sheet(
     experiment: Experiment, table: Table, reported: Mapping[str, OptionTable] | None = None
 ) -> Sheet | None:
-    """Hyper-parameters that validation chose, and those that a paper reports."""
+    """Hyper-parameters chosen on validation, and those that a paper reports."""
     rows = []
     for (setting, label), results in table.results.items():
         run = next(iter(results.values())).run
@@ -220,7 +220,7 @@ def _shown(cell: Cell, best: str | None) -> Field:
 
 
 def _best(cells: Sequence[Cell], experiment: Experiment) -> str | None:
-    """The best label; what is taught by judgements or by the truth is an upper bound and not in the race."""
+    """The best label; methods that learn from judgements or from the truth are upper bounds and do not compete."""
     taught = {
         entry.label
         for entry in experiment.methods

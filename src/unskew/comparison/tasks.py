@@ -1,4 +1,4 @@
-"""Tasks: what a run does, from its definition alone. Others are passed to the runner; see `run_plan`."""
+"""Tasks: the work of a run, defined by its definition alone. Other tasks are passed to the runner; see `run_plan`."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from unskew.training.watching import Watch
 Task = Callable[[Definition], Outcome]
 
 
-WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)  # of the run that is done just now
+WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)  # of the current run
 
 
 def perform(task: Task, definition: Definition, watch: Watch | None = None) -> Outcome:
-    """Do a task, and note its warnings, time and versions.
+    """Do a task, and record its warnings, time and versions.
 
     Args:
-        watch: told every step and validation of the training.
+        watch: receives every step and validation of the training.
     """
     started = time.monotonic()
     WATCH.set(watch)
@@ -78,7 +78,7 @@ def versions() -> dict[str, str]:
 
 
 def train(definition: Definition) -> Outcome:
-    """Train a method, choose its state on validation, measure it on test queries."""
+    """Train a method, choose its state on validation queries, and measure it on test queries."""
     model, simulation = fit_model(definition)
     result = evaluate_run(definition, model.ranker(), judged_split(definition, "test"))
     curve = model.examination()
@@ -131,18 +131,18 @@ def _checked_fresh(definition: Definition) -> FreshClicks:
 
 
 def _with_true_effects(simulation: Simulation) -> ClickLog:
-    """Clicks raised to what they would have been on top, by the truth."""
+    """Clicks as they would have been at the top, by the true effects of positions."""
     return correct_clicks(simulation.log, oracle_effects(simulation.truth))
 
 
 def _with_true_observation(simulation: Simulation) -> ClickLog:
-    """Clicks divided by the true chance that their document was seen where it was."""
+    """Clicks divided by the true examination probability of the document at its position."""
     log, seen = simulation.log, simulation.truth.examination
     clicks = np.divide(log.clicks, seen, out=np.zeros_like(log.clicks), where=seen > 0)
     return replace(log.marginal(), clicks=clicks, graded=True)
 
 
-# What a method may be told of the truth, to see how far it would get with a perfect estimate.
+# Parts of the truth that a method may use, to see how good it would be with a perfect estimate.
 ORACLES: dict[str, Callable[[Simulation], ClickLog]] = {
     "": lambda simulation: simulation.log,
     "hte": _with_true_effects,
@@ -151,7 +151,7 @@ ORACLES: dict[str, Callable[[Simulation], ClickLog]] = {
 
 
 def evaluate_run(definition: Definition, ranker: Any, judged: JudgedSet) -> Evaluation:
-    """A ranker by the metrics of a definition."""
+    """Evaluate a ranker by the metrics of a definition."""
     return evaluate(
         ranker,
         judged,
@@ -163,16 +163,16 @@ def evaluate_run(definition: Definition, ranker: Any, judged: JudgedSet) -> Eval
 
 
 def _shown(definition: Definition, judged: JudgedSet, metrics: Sequence[str]) -> NDArray[np.bool_] | None:
-    """What the logger would show of these queries: its first documents; None if no metric asks."""
+    """The documents that the logging policy would show for these queries; None if no metric needs them."""
     if not any(metric(name).among for name in metrics):
         return None
     if "simulation" not in definition:
-        raise ValueError("your own log does not show test queries: leave out the metrics of shown documents")
+        raise ValueError("your own log does not show test queries: leave out metrics with :shown and :never_shown")
     return shown_by_logger(definition, judged)
 
 
 def shown_by_logger(definition: Definition, judged: JudgedSet) -> NDArray[np.bool_]:
-    """Whether each document is among the first that the logger would show, `[documents]`."""
+    """Whether each document is among the first that the logging policy would show, `[documents]`."""
     settings = definition["simulation"]
     scores = policy_of(definition["data"], settings["policy"]).scores(judged)
     owners = np.repeat(np.arange(judged.n_queries), judged.sizes)
@@ -201,7 +201,7 @@ def about_training(definition: Definition, model: Model) -> dict[str, Any]:
 
 
 def _about_log(simulation: Simulation) -> dict[str, Any]:
-    """What figures of examination curves need of a log and its truth."""
+    """The numbers of a log and its truth that figures of examination curves need."""
     log = simulation.log
     shown = np.maximum((log.sessions[:, None] * log.mask).sum(axis=0), 1)
     seen = simulation.truth.mean_examination(log)

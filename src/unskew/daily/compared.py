@@ -1,4 +1,4 @@
-"""One comparison of two logs: moments of each part of them, added up, and what they say in the end."""
+"""One comparison of two logs: moments of each part, summed over parts, and the resulting change."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from unskew.daily.estimates import Estimate, Moments
 THRESHOLD = 0.05  # of the corrected p
 LEAST_SHARE = 0.001  # of the sessions of either log, for a value of a category to be compared
 
-Sums = tuple[float, float]  # what is averaged, and how much there is of it
-ONE_SIDED = ("order", "traffic")  # squares: only more than 0 means something
+Sums = tuple[float, float]  # numerator and denominator of a mean
+ONE_SIDED = ("order", "traffic")  # squares: only values above 0 mean something
 
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that was compared; `difference` is the second log minus the first."""
+    """One comparison; `difference` is the second log minus the first."""
 
     kind: str  # feature, missing, category, context, clicks, order, traffic or bias
     name: str
@@ -35,7 +35,7 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """One thing of a part of the logs: moments over queries, and what the means before and after are made of."""
+    """One comparison on a part of the logs: moments over queries, and the sums of the means before and after."""
 
     kind: str
     name: str
@@ -64,7 +64,7 @@ class Compared:
 
     @property
     def tells(self) -> bool:
-        """Whether both logs have something to compare, and more than a trace of it."""
+        """Whether both logs have enough to compare."""
         if not (self.moments.first[1::2] > 0).all():
             return False
         of_share = self.kind == "missing" or (self.kind == "context" and "=" in self.name)

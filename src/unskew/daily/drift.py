@@ -1,9 +1,9 @@
 """Drift: what changed between two logs, with intervals over queries.
 
-The same is compared with the same, so that one change does not look like another: features of the same documents,
-clicks on the same documents at the same positions, the order of the same documents. More traffic on some queries
-then changes none of these. All p-values are corrected together (Holm). Logs may come in parts of whole queries: what is
-kept of a part are the moments of each comparison.
+Each comparison holds everything else fixed, so that one change does not look like another: features of the same
+documents, clicks on the same documents at the same positions, the order of the same documents. More traffic on some
+queries then changes none of these. All p-values are corrected together (Holm). Logs may be read in parts of whole
+queries; only the moments of each comparison are kept.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ class Drift(Displayed):
 
 
 def drift(a: ClickLog | LogFolder, b: ClickLog | LogFolder) -> Drift:
-    """What changed from one log to another: features, clicks, coverage, traffic, bias columns, the logger's order.
+    """What changed from one log to another: features, clicks, coverage, traffic, bias columns, the logged order.
 
-    Use `diagnose` to look at one log. Logs that share no query or no document are refused. Folders from `open_log` are
-    read in parts of whole queries, and may exceed memory.
+    Use `diagnose` for a single log. Logs that share no query or no document are an error. Logs from `open_log` are read
+    in parts of whole queries, and may be larger than memory.
     """
     found: dict[tuple[str, str], Compared] = {}
     coverage: dict[str, float] = {}
@@ -105,12 +105,12 @@ def _refuse_nothing_shared(coverage: dict[str, float], examples: list[list[objec
     if not coverage["queries_shared"]:
         first, second = (", ".join(repr(entry) for entry in each[:2]) + ", …" for each in examples)
         raise ValueError(
-            f"the logs share no query (the first has {first}, the second {second}): what differs between "
-            "them cannot be separated from what changed. Compare logs of the same site, with the same ids"
+            f"the logs share no query (the first has {first}, the second {second}), so a change cannot be separated "
+            "from a different mix of queries: compare logs of the same site, with the same ids"
         )
     if not coverage["documents_shared"]:
         raise ValueError(
-            f"the logs share {coverage['queries_shared']:,.0f} queries but no document: did the document ids change?"
+            f"the logs share {coverage['queries_shared']:,.0f} queries but no document: check the document ids"
         )
 
 
@@ -119,7 +119,7 @@ def _names(log: ClickLog) -> tuple[str, ...]:
 
 
 def _features(matched: Matched) -> Iterator[Compared]:
-    """Of documents that both logs show: the mean of each column, the share that is missing, categories that changed."""
+    """For documents that both logs show: the mean of each column, its share of missing values, changed categories."""
     a, b = matched.a, matched.b
     names = [name for name in _names(a.log) if name in _names(b.log)]
     n_documents = len(matched.query_of_document)
@@ -159,7 +159,7 @@ def _version_weights(side: Side) -> NDArray[np.float64]:
 def _document_mean(
     values: NDArray[np.float64], weights: NDArray[np.float64], side: Side, n_documents: int
 ) -> NDArray[np.float64]:
-    """Mean of each document over its showings, by common number; NaN where it was not shown."""
+    """Mean of each document over its showings, by common number; NaN if it was not shown."""
     owner = side.documents[side.log.version_documents]
     sums = totals(owner, values * weights, n_documents)
     shown = totals(owner, weights, n_documents)
@@ -169,7 +169,7 @@ def _document_mean(
 def _paired(
     kind: str, name: str, before: NDArray[np.float64], after: NDArray[np.float64], matched: Matched
 ) -> Compared:
-    """Means over the documents that have both, and their difference."""
+    """Means over the documents with values in both logs, and their difference."""
     both = np.isfinite(before) & np.isfinite(after)
     owner = matched.query_of_document[both]
     sums = totals(owner, after[both] - before[both], matched.n_queries)
@@ -179,7 +179,7 @@ def _paired(
 
 
 def _recoded(codes: NDArray, have: tuple[str, ...], want: tuple[str, ...]) -> NDArray:
-    """Codes by the other vocabulary; what it lacks comes after it."""
+    """Codes in the other vocabulary; values that it lacks get new codes after it."""
     new = [text for text in have if text not in want]
     places = {text: number for number, text in enumerate((*want, *new))}
     table = np.array([places[text] for text in have] or [0], dtype=np.float64)
@@ -188,7 +188,7 @@ def _recoded(codes: NDArray, have: tuple[str, ...], want: tuple[str, ...]) -> ND
 
 
 def _context(matched: Matched) -> Iterator[Compared]:
-    """The mean of a column of lists, or the share of each value of a category, and the share that is missing."""
+    """The mean of a context column, or the share of each value of a category, and the share of missing values."""
     sides = (matched.a, matched.b)
     for name in [name for name in matched.a.log.context_names if name in matched.b.log.context_names]:
         texts = [side.log.categories.get(name) for side in sides]
@@ -216,7 +216,7 @@ def _of_lists(
     values: Sequence[NDArray[np.float64]],
     known: Sequence[NDArray[np.bool_]] | None = None,
 ) -> Compared:
-    """Means over sessions of a number per list `[lists]`, or over what they show of one per place `[lists, docs]`."""
+    """Means over sessions of one number per list `[lists]`, or over impressions of one per place `[lists, docs]`."""
     numbers: list[NDArray[np.float64]] = []
     for place, (side, column) in enumerate(zip((matched.a, matched.b), values, strict=True)):
         counted = (side.log.mask if column.ndim > 1 else np.ones(len(column), bool)) if known is None else known[place]
@@ -227,7 +227,7 @@ def _of_lists(
 
 
 def _clicks(matched: Matched) -> Iterator[Compared]:
-    """Clicks per showing of the same documents at the same position, position by position."""
+    """Clicks per impression of the same documents at the same position, position by position."""
     n_positions = max(side.log.n_positions for side in (matched.a, matched.b))
     counts = []
     for side in (matched.a, matched.b):
@@ -254,7 +254,7 @@ def _clicks(matched: Matched) -> Iterator[Compared]:
 
 
 def _order(matched: Matched) -> Iterator[Compared]:
-    """Places among the documents that both logs show: the mean squared shift, minus what chance alone would give."""
+    """The mean squared shift of positions among documents that both logs show, minus its expectation by chance."""
     n_documents = len(matched.query_of_document)
     means, errors = [], []
     for side in (matched.a, matched.b):
@@ -276,7 +276,7 @@ def _order(matched: Matched) -> Iterator[Compared]:
 
 
 def _traffic(counts: NDArray[np.float64]) -> Compared:
-    """Shares of the shared queries, from their sessions `[2, queries]`: squared change minus what chance gives."""
+    """The squared change of query shares, from sessions `[2, queries]`, minus its expectation by chance."""
     shares = [count / count.sum() for count in counts]
     chance = sum(share * (1 - share) / (count.sum() - 1) for share, count in zip(shares, counts, strict=True))
     moved = ((shares[0] - shares[1]) ** 2 - chance) * len(counts[0]) ** 2
@@ -284,7 +284,7 @@ def _traffic(counts: NDArray[np.float64]) -> Compared:
 
 
 def _bias(matched: Matched) -> Iterator[Compared]:
-    """The share of each level of a bias column, of lists or of what they show, or the mean of a numeric one."""
+    """The share of each level of a bias column, over lists or impressions, or the mean of a numeric column."""
     a, b = matched.a.log.bias, matched.b.log.bias
     for name in [name for name in a if name in b]:
         columns: tuple[BiasColumn, BiasColumn] = (a[name], b[name])
@@ -319,7 +319,7 @@ def _coverage(matched: Matched) -> dict[str, float]:
 
 
 def _shares(coverage: dict[str, float]) -> dict[str, float]:
-    """Coverage with what is known of the second log as shares."""
+    """Coverage, with the known parts of the second log as shares."""
     sessions = coverage["sessions_b_of_known_queries"] / coverage["sessions_b"]
     showings = coverage["showings_b_of_known_documents"] / coverage["showings_b"]
     shares = {"sessions_b_of_known_queries": sessions, "showings_b_of_known_documents": showings}

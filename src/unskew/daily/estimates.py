@@ -1,6 +1,6 @@
-"""Means over queries with intervals: sessions of a query are alike, so queries are what is counted.
+"""Means with intervals over queries: sessions of a query are correlated, so queries are the unit.
 
-Logs that exceed memory come in parts of whole queries; what is kept of a part is its moments.
+Logs larger than memory are read in parts of whole queries; only the moments of each part are kept.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 Vector = NDArray[np.float64]
-ROUNDING = 1e-7  # of a value: an error below this is what is left of sums of float64
+ROUNDING = 1e-7  # of a value: a smaller error is rounding of float64 sums
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Estimate:
     value: float
     low: float
     high: float
-    p: float  # two-sided, or one-sided where only more than 0 means something
+    p: float  # two-sided, or one-sided if only values above 0 mean something
     n_queries: int
 
 
@@ -33,7 +33,7 @@ def totals(owner: NDArray, values: NDArray, n: int) -> Vector:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Sums over queries of some numbers per query and of their products: all that an interval needs, part by part."""
+    """Sums over queries of some numbers per query and of their products, from which intervals are computed."""
 
     first: Vector  # [k]
     second: Vector  # [k, k]
@@ -41,7 +41,7 @@ class Moments:
 
     @classmethod
     def of(cls, *values: Vector, kept: NDArray[np.bool_]) -> Moments:
-        """Of numbers per query `[queries]` each, over the queries that are kept."""
+        """The moments of numbers per query, `[queries]` each, over the queries that are kept."""
         table = np.stack(values)[:, kept]
         return cls(table.sum(axis=1), table @ table.T, int(kept.sum()))
 
@@ -54,15 +54,15 @@ class Moments:
         return self._estimate(value, influence, level, one_sided=one_sided)
 
     def ratio_difference(self, *, level: float = 0.95) -> Estimate:
-        """The third number over the fourth, minus the first over the second; a query that has both is a pair."""
+        """The third number over the fourth, minus the first over the second, paired by query."""
         (first, of_first), (second, of_second) = self._ratio(0), self._ratio(2)
         return self._estimate(second - first, of_second - of_first, level, one_sided=False)
 
     def _ratio(self, place: int) -> tuple[float, Vector]:
-        """A ratio, and how much each number moves it (the linear part of a bootstrap over queries)."""
+        """A ratio, and its derivative by each number (the linear part of a bootstrap over queries)."""
         total, weight = self.first[place : place + 2]
         if not weight > 0:
-            raise ValueError("no query has what is to be averaged")
+            raise ValueError("no query has values to average")
         influence = np.zeros(len(self.first))
         influence[place : place + 2] = 1 / weight, -total / weight**2
         return float(total / weight), influence
@@ -83,10 +83,10 @@ class Moments:
 
 
 def of_ratio(sums: Vector, weights: Vector) -> Moments:
-    """Sums over weights, `[queries]` each; a query without weight says nothing."""
+    """The moments of sums over weights, `[queries]` each; queries without weight do not count."""
     return Moments.of(sums, weights, kept=weights > 0)
 
 
 def of_difference(sums_a: Vector, weights_a: Vector, sums_b: Vector, weights_b: Vector) -> Moments:
-    """The ratio of b minus that of a, `[queries]` each; a query with weight on both sides is a pair."""
+    """The moments of the ratio of b minus that of a, `[queries]` each, paired by query."""
     return Moments.of(sums_a, weights_a, sums_b, weights_b, kept=(weights_a > 0) | (weights_b > 0))

@@ -1,4 +1,4 @@
-"""Two logs side by side: their queries and documents under common numbers."""
+"""Match two logs: their queries and documents get common numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One of two logs, with the numbers that both share."""
+    """One of two logs, with the common numbers of its queries and documents."""
 
     log: ClickLog
     queries: Index  # [lists], common number of the query
@@ -29,7 +29,7 @@ class Side:
     shown: NDArray[np.float64]  # [documents], sessions in which it was shown, by common number
 
     def per_place(self, keep: NDArray[np.bool_]) -> tuple[Index, Index, Index, Index]:
-        """Common query and document, list and column of the places that show a document to keep."""
+        """Common query and document numbers, list and column of the places that show a kept document."""
         kept = self.log.mask & keep[self.documents[self.log.documents]]
         rows, columns = np.nonzero(kept)
         return self.queries[rows], self.documents[self.log.documents[rows, columns]], rows, columns
@@ -37,7 +37,7 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Matched:
-    """Two logs, and how many queries and documents there are in either."""
+    """Two logs, and the number of queries and documents in their union."""
 
     a: Side
     b: Side
@@ -88,10 +88,10 @@ def _numbers(a: NDArray, b: NDArray) -> tuple[Index, Index]:
 
 
 def parts(a: ClickLog | LogFolder, b: ClickLog | LogFolder) -> Iterator[tuple[ClickLog, ClickLog]]:
-    """Both logs, or of opened folders, parts with the same queries: as many as the larger one has shards.
+    """Both logs whole or, for opened folders, in parts with the same queries: as many as the larger one has shards.
 
-    A query belongs to a part by a checksum of its id. Every shard is read once per part; memory holds two shards and
-    a part of each log.
+    A checksum of its id assigns a query to a part. Every shard is read once per part; memory holds two shards and one
+    part of each log.
     """
     if isinstance(a, ClickLog) and isinstance(b, ClickLog):
         yield a, b

@@ -1,9 +1,9 @@
-"""Readout: what an online test says of the new ranker, with intervals over queries.
+"""Readout: the result of an online test of a new ranker, with intervals over queries.
 
-In an A/B test each session is shown the list of one arm; outcomes of the arms are compared. In a team-draft
-interleaving (Radlinski et al., CIKM 2008) each list mixes two rankers, and each document belongs to the team that drew
-it; what the teams earn in the same session is compared. A corrected outcome divides feedback at position k by its
-examination, so that it speaks of relevance; the curve is taken as known.
+In an A/B test each session is shown the list of one arm, and the outcomes of the arms are compared. In a team-draft
+interleaving (Radlinski et al., CIKM 2008) each list mixes two rankers, and each document belongs to the team that
+contributed it; the feedback on the teams in the same session is compared. A corrected outcome divides feedback at
+position k by its examination, so that it measures relevance; the curve is treated as known.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Readout(Displayed):
 
     kind: str  # "A/B test" or "interleaving"
     outcomes: list[Outcome]
-    sessions: dict[str, float]  # of each arm; of an interleaving, of all
+    sessions: dict[str, float]  # by arm; for an interleaving, all sessions
     not_corrected: str | None  # why there is no corrected outcome
 
     def to_json(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Readout(Displayed):
         return Screen(self.kind, columns, rows, notes)
 
     def plot(self, ax: Any = None) -> Any:
-        """Differences with their intervals, each as a share of the baseline, on matplotlib axes."""
+        """Plot differences with their intervals, each as a share of the baseline."""
         known = [each for each in self.outcomes if each.before]
         shares = [
             (_title(each), each.difference / each.before, each.low / each.before, each.high / each.before)
@@ -90,7 +90,7 @@ def _title(each: Outcome) -> str:
 
 @dataclass(frozen=True)
 class Test:
-    """Which column tells the rankers apart, and which of them were shown."""
+    """The column that distinguishes the rankers, and which of them were shown."""
 
     column: str
     levels: tuple[str, ...]
@@ -101,7 +101,7 @@ class Test:
 
 @dataclass(frozen=True, eq=False)
 class Earned:
-    """What a part of the log says of one outcome: moments over queries; of teams also what each of them earned."""
+    """One outcome on a part of the log: moments over queries; for teams, also the feedback on each."""
 
     moments: Moments
     of_teams: tuple[float, float] | None = None
@@ -116,7 +116,7 @@ class Earned:
         return self.moments.ratio_difference() if self.of_teams is None else self.moments.ratio()
 
     def means(self) -> tuple[float, float]:
-        """Per session, of the baseline and of the other."""
+        """Means per session, of the baseline and of the other."""
         if self.of_teams is not None:
             return self.of_teams[0] / self.moments.first[1], self.of_teams[1] / self.moments.first[1]
         before, sessions, after, of_other = self.moments.first
@@ -132,24 +132,24 @@ def readout(
     curve: ArrayLike | None = None,
     grades: Mapping[str, float] | None = None,
 ) -> Readout:
-    """What an A/B test or an interleaving says, from a column of the log.
+    """Evaluate an A/B test or an interleaving from a column of the log.
 
-    Use `compare` for rankers that were not shown to anybody.
+    Use `compare` for rankers that were never shown.
 
     Args:
         log: in memory, or from `open_log`: then it is read shard by shard, twice, and the curve must be given.
         arm: bias column of lists that names the arm; default: "arm", if there is one.
-        team: bias column of documents that names the team that drew it; default: "team", if there is one.
+        team: bias column that names the team that contributed each document; default: "team", if there is one.
         baseline: the arm or team that the others are compared with; default: the first level.
         curve: examination by position; default: estimated from the log.
         grades: weights of event types (`ClickLog.with_grades`), for graded outcomes.
     """
     if not log.n_clicks:
-        raise ValueError("the log has no click: there is nothing to read")
+        raise ValueError("the log has no clicks: there is nothing to evaluate")
     names = _levels_by_name(log)
     by_arm, name = _which(list(names), arm, team)
     if names[name] is None:
-        raise ValueError(f"bias column '{name}' holds numbers: a test has named arms")
+        raise ValueError(f"bias column '{name}' holds numbers, but arms and teams must have names: write text")
     test = _test(log, name, names[name] or (), baseline, by_arm=by_arm)
     examination, reason = _curve(log, curve)
     found: dict[tuple[int, str], Earned] = {}
@@ -175,16 +175,16 @@ def _levels_by_name(log: ClickLog | LogFolder) -> dict[str, tuple[str, ...] | No
 def _which(columns: Sequence[str], arm: str | None, team: str | None) -> tuple[bool, str]:
     """Whether it is an A/B test, and the name of its column."""
     if arm is not None and team is not None:
-        raise ValueError("a log is read as an A/B test (arm) or as an interleaving (team): name one of them")
+        raise ValueError("a log is either an A/B test (arm) or an interleaving (team): pass only one of them")
     for by_arm, name in ((True, arm), (False, team)):
         if name is not None:
             if name not in columns:
-                raise ValueError(f"the log has no bias column '{name}'; there are: {', '.join(columns) or 'none'}")
+                raise ValueError(f"the log has no bias column '{name}'. Found: {', '.join(columns) or 'none'}")
             return by_arm, name
     found = [name for name in ("arm", "team") if name in columns]
     if len(found) != 1:
         raise ValueError(
-            f"which column names the arm of a list, or the team of a document? Pass --arm or --team; bias columns of "
+            "pass the column with the arm of each list (--arm) or the team of each document (--team). Bias columns of "
             f"the log: {', '.join(columns) or 'none: ingest the column with --bias'}"
         )
     return found[0] == "arm", found[0]
@@ -198,7 +198,7 @@ def _test(log: ClickLog | LogFolder, name: str, levels: tuple[str, ...], baselin
     for part in _shards(log):
         column = part.bias[name]
         if by_arm and column.values.ndim > 1:
-            raise ValueError(f"'{name}' differs within lists: an arm belongs to a list; pass it as --team")
+            raise ValueError(f"'{name}' differs within lists, but an arm belongs to a whole list: pass it as --team")
         values = column.values if by_arm else column.per_document(part.n_docs)[part.mask]
         weights = part.sessions if by_arm else part.sessions[np.nonzero(part.mask)[0]]
         shown += totals(values, weights, len(levels))
@@ -216,12 +216,12 @@ def _curve(log: ClickLog | LogFolder, curve: ArrayLike | None) -> tuple[Vector |
     if curve is not None:
         given = np.asarray(curve, dtype=np.float64)
         if given.ndim != 1 or len(given) < log.n_positions or not (np.isfinite(given) & (given > 0)).all():
-            raise ValueError(f"the curve must be {log.n_positions} numbers above 0, one per position")
+            raise ValueError(f"the curve must have {log.n_positions} numbers above 0, one per position")
         return given, None
     if isinstance(log, LogFolder):
         return None, "a curve is estimated from a log in memory only; pass that of a model"
     if log.graded:
-        return None, "no curve is estimated from graded feedback: pass one"
+        return None, "no curve can be estimated from graded feedback; pass that of a model"
     try:
         return estimate_propensities(log, n_bootstrap=0).propensities(log.n_positions), None
     except NotIdentified as error:

@@ -1,6 +1,6 @@
-"""Trials: the trainings of a cross-validation in a row, kept on disk so that a run that was cut off goes on.
+"""Trials: the trainings of a cross-validation, stored on disk so that an interrupted run resumes.
 
-Their order is fixed, so a finished one is known by its number.
+Their order is fixed, so a finished training is identified by its number.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class Trials:
-    """Runs trainings, or gives what came of those that were finished before."""
+    """Runs trainings, or returns the results of those that have finished before."""
 
     n_trials: int
-    digest: str  # of all that they depend on
+    digest: str  # of everything that they depend on
     place: Path | None = None
     progress: Progress | None = None
     finished: list[Curve] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Trials:
     def opened(
         cls, place: str | Path | None, n_trials: int, digest: str, progress: Progress | None
     ) -> Iterator[Trials]:
-        """Trials that are kept in a file, which nobody else writes; what another tuning left there is not used."""
+        """Trials stored in a file, which is locked; results of another tuning are not used."""
         if place is None:
             yield cls(n_trials, digest, progress=progress)
             return
@@ -60,5 +60,5 @@ def _read(place: Path, digest: str) -> list[Curve]:
         if data["digest"] != digest:
             return []
         return [[(int(step), float(value)) for step, value in curve] for curve in data["finished"]]
-    except (OSError, ValueError, KeyError, TypeError):  # not there, or cut off: all is done again
+    except (OSError, ValueError, KeyError, TypeError):  # missing or truncated: start over
         return []

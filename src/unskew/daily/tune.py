@@ -1,9 +1,8 @@
 """Tune: a model that learned from clicks, trained further on a few judged queries.
 
-How long and how fast to train is found by cross-validation on the judged queries; so is whether to choose the number
-that a method leaves to judged queries (`low_rank`). Not to train at all is always among the candidates. What that is
-worth is estimated by outer folds: each part of the queries is ranked by a model whose every choice was made on the
-other parts.
+Cross-validation on the judged queries chooses the number of steps and the learning rate, and whether to set the
+parameter that clicks do not identify (`low_rank`). Not training at all is always a candidate. The gain is estimated by
+outer folds: each part of the queries is ranked by a model for which all choices were made on the other parts.
 """
 
 from __future__ import annotations
@@ -56,20 +55,20 @@ class Plan:
 class Choice:
     """The choice of cross-validation."""
 
-    number: bool  # whether the method chooses a number on judged queries
+    number: bool  # whether the method chooses its unidentified parameter on judged queries
     rate: float
     steps: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tuned(Displayed):
-    """A tuned model, what was chosen, and an honest estimate of what tuning is worth."""
+    """A tuned model, the choice, and a cross-validated estimate of the gain."""
 
     model: Model
     choice: Choice
     metric: str
     before: Interval
-    after: Interval  # over queries, each ranked by a model that did not learn from it
+    after: Interval  # over queries, each ranked by a model that was not trained on it
     difference: Interval  # paired
     n_queries: int
     left_out: int  # judged queries without a relevant document, or with nothing else
@@ -107,20 +106,20 @@ def tune(
     Use `fit(..., judged=...)` with `labelled` to train on judged queries alone.
 
     Args:
-        plan: the metric, and the longest and fastest training that is tried.
-        progress: called with trainings of cross-validation done, and how many there are.
-        checkpoint: file that keeps the finished ones, and to go on from where it exists.
+        plan: the metric, the largest number of steps, and the learning rates to try.
+        progress: called with the number of finished and of all trainings of cross-validation.
+        checkpoint: file for finished trainings; an existing one is resumed.
     """
     _check_model(model)
     named = judged.with_features(model.feature_names, model.categories, model.trained_on.get("context", ()))
     if named.n_features != model.n_features:
-        raise ValueError(f"the judged data have {named.n_features} features, the model {model.n_features}")
+        raise ValueError(f"the judged data have {named.n_features} features, but the model has {model.n_features}")
     useful = _tells_apart(named)
     kept = named.select(useful)
     if kept.n_queries < 2 * plan.folds:
         raise ValueError(
-            f"{kept.n_queries} of {judged.n_queries} judged queries have a relevant document and one that is less "
-            f"so: cross-validation needs at least {2 * plan.folds}; judge more queries"
+            f"{kept.n_queries} of {judged.n_queries} judged queries have a relevant document and a less relevant one, "
+            f"but cross-validation needs at least {2 * plan.folds}: judge more queries"
         )
     prepared = transform_judged(kept, model.transform)
     n_trials = (plan.folds + 1) * (1 + (_judging(model) is not None)) * len(plan.rates) * plan.folds
@@ -151,8 +150,8 @@ def cross_validated(
     """The metric on each fold, of rankers trained on the other folds, by learning rate and steps.
 
     Args:
-        new: gives the ranker to start with, which may depend on the queries that it learns from.
-        trials: runs each training, or knows what came of it.
+        new: returns the ranker to start with, which may depend on its training queries.
+        trials: runs each training, or returns its stored result.
     """
     values: Values = {}
     queries, folds = np.arange(judged.n_queries), min(plan.folds, judged.n_queries)
@@ -170,7 +169,7 @@ def cross_validated(
 
 
 def best(values: Values) -> tuple[float, int]:
-    """Rate and steps with the highest mean; the first of equals."""
+    """Rate and steps with the highest mean; the first in case of ties."""
     return max(values, key=lambda point: np.nanmean(values[point]) if np.isfinite(values[point]).any() else -np.inf)
 
 
@@ -183,7 +182,7 @@ def train_further(
     steps: int,
     held_out: JudgedSet | None = None,
 ) -> Curve:
-    """Train a ranker in place; gives steps and metric on the way, where queries are held out."""
+    """Train a ranker in place; returns steps and metric during training, if queries are held out."""
     settings = Settings(
         steps=steps,
         batch_size=plan.batch_size,
@@ -215,9 +214,9 @@ def _check_model(model: Model) -> None:
     elif model.trees is not None:
         reason = "trees cannot be trained further: tune a model with a network, or train trees on judged data"
     elif model.vocabulary is not None:
-        reason = f"this {model.recipe.method} knows documents by their ids, and judged queries bring others"
+        reason = f"this {model.recipe.method} model ranks by document ids, which the judged queries do not share"
     elif not model.method.has_ranker:
-        reason = f"{model.recipe.method} describes clicks and ranks nothing"
+        reason = f"{model.recipe.method} predicts clicks but cannot rank"
     if reason is not None:
         raise ValueError(f"the model cannot be tuned: {reason}")
 
@@ -233,7 +232,7 @@ def _tells_apart(judged: JudgedSet) -> NDArray[np.bool_]:
 
 
 def _start(model: Model, judged: JudgedSet, metric: str, *, number: bool) -> Method:
-    """A copy of the method, with its number chosen on these queries if asked."""
+    """A copy of the method, with its unidentified parameter chosen on these queries if wanted."""
     if not number:
         return deepcopy(model.method)
     method = _judging(model)
@@ -243,14 +242,14 @@ def _start(model: Model, judged: JudgedSet, metric: str, *, number: bool) -> Met
 
 
 def _judging(model: Model) -> Method | None:
-    """The method as one that chooses on judged queries; None if there is nothing to choose."""
+    """The method, set to choose its parameter on judged queries; None if there is nothing to choose."""
     changes = model.method.judged_choice
     if not changes:
         return None
     try:
         method = model.recipe.method_class(model.problem, **{**model.recipe.hyper_parameters, **changes})
         method.load_state_dict(model.method.state_dict())
-    except (ValueError, RuntimeError):  # built so that no number is left open
+    except (ValueError, RuntimeError):  # all its parameters are identified
         return None
     return method.eval()
 
@@ -265,7 +264,7 @@ def _choose(model: Model, judged: JudgedSet, plan: Plan, trials: Trials) -> Choi
 
         values = cross_validated(new, model.problem, judged, plan, trials)
         found |= {(number, *point): folds for point, folds in values.items()}
-    # Least change first: the first of equals is taken.
+    # Smallest change first: it wins ties.
     order = sorted(found, key=lambda point: (point[2], point[0], point[1]))
     number, rate, steps = max(order, key=lambda point: np.nanmean(found[point]))
     return Choice(number, rate, steps)
@@ -278,7 +277,7 @@ def _tuned(model: Model, judged: JudgedSet, plan: Plan, choice: Choice) -> Metho
         train_further(ranker, model.problem, judged, plan, choice.rate, choice.steps)
         method.eval()
         if not np.allclose(score_documents(ranker, judged), score_documents(method.ranker(), judged), atol=1e-5):
-            raise ValueError(f"{model.recipe.method} rebuilds its ranker, and would forget the tuning")
+            raise ValueError(f"{model.recipe.method} rebuilds its ranker and would lose the tuning: tune another")
     return method
 
 
