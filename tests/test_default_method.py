@@ -92,7 +92,7 @@ def test_one_document_per_list_gives_a_ranker_too(n_queries):
 
 def test_without_a_click_there_is_nothing_to_learn():
     X, clicks, group = rows(5)
-    with pytest.raises(ValueError, match="lacks a click"):
+    with pytest.raises(ValueError, match="the log has no clicks"):
         unskew.UnbiasedRanker(**SMALL).fit(X, 0 * clicks, group)
 
 

@@ -30,7 +30,7 @@ def test_json_holds_everything(run, clicks, tmp_path):
 def test_what_cannot_be_done_is_refused_in_a_line(run, clicks, tmp_path):
     assert "--users" in run("diagnose", clicks, "--cap", 5, "--out", tmp_path / "r.html", code=2)
     assert "is not a folder" in run("diagnose", clicks, "--out", clicks / "log.json" / "r.html", code=2)
-    assert "no bias column 'who' that names users; it has none" in " ".join(
+    assert "no bias column 'who' with users. Found: none" in " ".join(
         run("diagnose", clicks, "--users", "who", "--out", tmp_path / "r.html", code=2).split()
     )
     assert "is a folder: pass a file" in run("diagnose", clicks, "--out", tmp_path, code=2)

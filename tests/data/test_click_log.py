@@ -119,7 +119,7 @@ def test_impossible_splits_are_refused():
 
 def test_interventions_are_found_or_asked_for():
     assert small_log().intervened().sessions.tolist() == [4]
-    with pytest.raises(ValueError, match="records no interventions"):
+    with pytest.raises(ValueError, match="has no interventions"):
         small_log(interventions=None).intervened()
 
 

@@ -1,6 +1,6 @@
 """Advice: which methods are worth training on a log, which cannot work, and why.
 
-The rules in `RULES` see only facts of the diagnosis; None means that the log could not tell.
+The rules in `RULES` use only facts of the diagnosis; None means that the log does not identify the fact.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from unskew.methods import METHODS
 TRAIN, TRY, DOUBTFUL, CANNOT = "train", "try", "doubtful", "cannot work"
 WORDS = (TRAIN, TRY, DOUBTFUL, CANNOT)  # from the best
 
-# Compared on every log where they can work: plain clicks, and observation by position, or by position and document.
+# Compared on every log where they can work: plain clicks, and examination by position, or by position and document.
 ALWAYS = ("naive", "dla", "two_tower", "lbd", "low_rank")
 
-ORDER_IS_FEATURES = 0.9  # of pairs of a list in an order that the features predict
-NOTABLE_COUPLING = 0.05  # standard deviation of the exponent; below, it changes little
+ORDER_IS_FEATURES = 0.9  # share of document pairs whose order the features predict
+NOTABLE_COUPLING = 0.05  # standard deviation of the exponent; smaller coupling changes little
 FEW_CLICKS = 1_000
-FLAT_CURVE = 0.9  # of the top position, at the lowest
+FLAT_CURVE = 0.9  # examination of the lowest position relative to the top
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Facts:
     n_clicks: float
     connected: bool  # by documents
     connected_by_features: bool
-    curve: str | None  # estimator of the curve that the log supports
+    curve: str | None  # an estimator of the curve that the log supports
     flat: bool  # the curve is nearly flat
     scalar: bool | None  # rank one is not rejected
     dimensions: int | None
@@ -47,9 +47,9 @@ class Facts:
     graded: bool
     clickless_missing: bool
     features: bool = True  # documents have features to rank by
-    looks: bool = False  # what was looked at is recorded
-    faulty_looks: str | None = None  # what the record says that looks cannot be
-    false_alarms: bool = False  # documents are recorded that were not looked at
+    looks: bool = False  # examination was recorded
+    faulty_looks: str | None = None  # inconsistencies of the record of examination
+    false_alarms: bool = False  # the record contains documents that were not examined
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def advise(known: Facts) -> tuple[Advice, ...]:
 
 
 def worth_comparing(methods: Sequence[Advice]) -> list[str]:
-    """What `unskew compare` tries by default: what is worth training, and ALWAYS; plain clicks first."""
+    """The methods that `unskew compare` tries by default: those worth training, and ALWAYS; plain clicks first."""
     words = {entry.method: entry.word for entry in methods}
     always = [name for name in ALWAYS if words.get(name, CANNOT) != CANNOT]
     worth = [entry.method for entry in methods if entry.word == TRAIN and METHODS[entry.method].has_ranker]
@@ -122,7 +122,7 @@ def _judge(rule: Rule, name: str, known: Facts) -> Judged:
 
 
 def _other(name: str) -> Rule:
-    """The rule of a method without a rule of its own."""
+    """The rule of a method that has no entry in `RULES`."""
     return lambda known: (TRY, f"valid if {METHODS[name].assumes}, which the diagnosis does not test")  # noqa: ARG005
 
 
@@ -202,7 +202,7 @@ def _affine_softmax(known: Facts) -> Judged:
 
 
 def _made_for(what: str, found: bool | None, other: str, other_found: bool | None) -> Judged:
-    """The advice for a method that corrects one thing, which looks like another."""
+    """The advice for a method that corrects one bias whose signs another bias shares."""
     if found is None:
         return TRY, f"for {what}, which this log can neither show nor exclude"
     if found:
@@ -291,7 +291,7 @@ def _click_model(name: str) -> Rule:
     return rule
 
 
-# A method without a rule may work if its assumption holds.
+# A method without an entry may work if its assumption holds.
 RULES: dict[str, Rule] = {
     "naive": _naive,
     "ipw": _ipw,

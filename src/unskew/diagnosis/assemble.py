@@ -1,6 +1,6 @@
-"""The assembly: all parts of a diagnosis of one log.
+"""Assemble all parts of a diagnosis of one log.
 
-A part that the log cannot support is a `Refusal` with its reason: that, too, is a result, and it is shown as such.
+A part that the log does not support is a `Refusal` with its reason, which is reported like any other result.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ Progress = Callable[[int, int], None]
 QUICK = "left out by --quick"
 N_PARTS = 14  # besides estimators, bias columns and fitted models
 RARE = 0.01  # significance of each test that may reject scalar examination: there are three
-BY_LIST = ("randomization", "display")  # estimators that ask what stood together
+BY_LIST = ("randomization", "display")  # estimators that need whole lists
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A part that this log cannot support, and why."""
+    """A part that this log does not support, and why."""
 
     reason: str
 
@@ -76,16 +76,16 @@ class Diagnosis(Displayed):
     connectivity: Connectivity | Refusal
     by_column: Mapping[str, Connectivity | Refusal]
     curves: Mapping[str, Curve | Refusal]
-    looks: Looks | Refusal  # the record of looks
+    looks: Looks | Refusal  # the record of examination
     by_context: Mapping[str, LevelCurves | Refusal]  # whether context features change examination
     causes: PairCauses
-    across_versions: Curve | Refusal  # all_pairs with documents whose features changed, which `curves` leaves out
+    across_versions: Curve | Refusal  # all_pairs including documents whose features changed, which `curves` leaves out
     rank: ClickRank | Refusal
     trust: Trust | Refusal
     coupling: Coupling | Refusal
     strength: LoggerStrength | Refusal
     shuffled: ShuffledClicks | Refusal
-    ranker: LatestRanker | Refusal  # whether the log shows several, and which of them is the latest
+    ranker: LatestRanker | Refusal  # whether the log shows several rankers, and which is the latest
     order: float | Refusal  # share of pairs whose shown order a linear function of the features predicts
     position_leaks: PositionLeaks | Refusal
     click_leaks: ClickLeaks | Refusal
@@ -100,20 +100,20 @@ class Diagnosis(Displayed):
 
     @property
     def recorded_curve(self) -> Curve | None:
-        """Looks relative to the top; None: there is no record, or some position was never looked at."""
+        """Recorded examination relative to the top; None: no record, or a position that was never examined."""
         return None if isinstance(self.looks, Refusal) else self.looks.curve
 
     @property
     def verdict(self) -> Verdict:
         """The verdict: sentences, and advice for each method."""
-        from unskew.diagnosis.verdict import verdict  # which reads a diagnosis
+        from unskew.diagnosis.verdict import verdict  # imports this module
 
         return verdict(self)
 
     def to_table(self) -> pa.Table:
         """One row per position, from 0: impressions, click rate, and examination by every estimator, with intervals.
 
-        `seen_…` is the record of looks.
+        `seen_…` is recorded examination.
         """
         table = pa.Table.from_pylist(self.rates.rows())
         for name, curve in {**self.curves, "seen": self.recorded_curve}.items():
@@ -125,13 +125,13 @@ class Diagnosis(Displayed):
         return table
 
     def screen(self) -> Screen:
-        from unskew.diagnosis.findings import findings  # which reads a diagnosis
+        from unskew.diagnosis.findings import findings  # imports this module
 
         rows = [(found.question, found.answer) for found in findings(self)]
         return Screen(f"Diagnosis of {self.log!r}", ("what the log says", ""), rows, self.verdict.lines, left=2)
 
     def plot(self, ax: Any = None) -> Any:
-        """Examination by every estimator with its interval, looks recorded, and click-through, on matplotlib axes."""
+        """Plot examination by every estimator with its interval, recorded examination, and click-through."""
         axes = new_axes(ax)
         rates = self.rates
         axes.plot(rates.positions + 1, rates.rates / max(rates.rates[0], 1e-12), color="grey", label="click-through")
@@ -148,21 +148,21 @@ def diagnose(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Diagnosis:
-    """Look at a log from all sides.
+    """Diagnose a log.
 
     Args:
-        quick: leave out what needs a model to be trained.
-        users: the bias column that names users; they are counted, and the column is no bias.
-        cap: sessions that a user may have; what is beyond weighs nothing, and is counted.
-        progress: called with parts done and parts in all.
+        quick: skip what needs a trained model.
+        users: the bias column that names users; it is counted, not used as bias.
+        cap: maximum number of sessions per user; the excess has no weight and is counted.
+        progress: called with the number of finished and of all parts.
     """
     if not log.n_sessions or not log.mask.any():
         raise ValueError("the log is empty: there is nothing to diagnose")
     if users is not None and users not in log.bias:
-        has = f"it has: {', '.join(log.bias)}" if log.bias else "it has none (unskew ingest --bias COLUMN keeps one)"
-        raise ValueError(f"the log has no bias column '{users}' that names users; {has}")
+        has = ", ".join(log.bias) if log.bias else "none; ingest the column with --bias COLUMN"
+        raise ValueError(f"the log has no bias column '{users}' with users. Found: {has}")
     if cap is not None and users is None:
-        raise ValueError("a cap on users needs the column that names them: pass users=… (--users COLUMN)")
+        raise ValueError("a cap needs the column with users: pass --users COLUMN (in Python users=…)")
     estimators = {**ESTIMATORS, **({} if log.display_probabilities is None else {"display": display})}
     steps = _Steps(
         progress, N_PARTS + len(log.bias) + len(log.context_names) + len(estimators) + (0 if quick else len(LEARNT) + 1)
@@ -222,13 +222,13 @@ def _across_versions(single: ClickLog, causes: PairCauses, seed: int) -> Curve:
 
 
 class _Steps:
-    """Runs parts, turns what they refuse into results, and says how far it is."""
+    """Runs parts, turns errors into refusals, and reports progress."""
 
     def __init__(self, progress: Progress | None, total: int):
         self.progress, self.total, self.done = progress, total, 0
 
     def end(self) -> None:
-        """Also run the parts that were skipped because another part had been refused."""
+        """Count the parts that were skipped because another part was refused."""
         if self.progress is not None:
             self.progress(self.total, self.total)
 
@@ -246,8 +246,8 @@ class _Steps:
 def _counted_users(log: ClickLog, users: str | None, cap: float | None) -> CappedUsers:
     if users is None:
         raise ValueError(
-            "a log counts sessions, not people: name the bias column with users (--users COLUMN), or cap users when "
-            "the log is made (unskew ingest --cap-user COLUMN=N)"
+            "a log counts sessions, not users: pass the bias column with users (--users COLUMN), or cap users when "
+            "you ingest the log (unskew ingest --cap-user COLUMN=N)"
         )
     return heavy_users(log, users, cap)
 

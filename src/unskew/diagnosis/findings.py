@@ -13,7 +13,7 @@ from unskew.diagnosis.estimators.curve import Curve
 from unskew.diagnosis.estimators.trust import NONE, TRUST
 
 GOOD, PLAIN, BAD, UNKNOWN = "good", "plain", "bad", "unknown"
-LONGEST_REASON = 160  # characters of a refusal; the rest is in the report
+LONGEST_REASON = 160  # characters of a refusal; the report has the rest
 MARKS = (". ", ": ")
 ENOUGH_LINKED = 100  # impressions on the weakest link
 
@@ -33,7 +33,7 @@ def findings(diagnosis: Diagnosis) -> list[Finding]:
 
 
 def short(reason: str) -> str:
-    """A refusal, cut to its first sentences if it is too long."""
+    """A refusal, shortened to its first sentences if it is too long."""
     while len(reason) > LONGEST_REASON and any(mark in reason for mark in MARKS):
         reason = reason[: max(reason.rfind(mark) for mark in MARKS)]
     return reason.rstrip(".")
@@ -95,7 +95,7 @@ def _about_causes(diagnosis: Diagnosis) -> list[Finding]:
 
 
 def _about_context(diagnosis: Diagnosis) -> list[Finding]:
-    """Context features that change examination, and are no bias columns yet."""
+    """Context features that change examination but are not bias columns yet."""
     found = []
     for name, levels in diagnosis.by_context.items():
         if isinstance(levels, Refusal) or name in diagnosis.log.bias:
@@ -295,7 +295,7 @@ def _about_traffic(diagnosis: Diagnosis) -> list[Finding]:
             text += ": they seem to have been removed; without them every curve is too flat"
         found.append(Finding("sessions without clicks", text, BAD if made.clickless_missing else PLAIN))
     if made.everything_clicked:
-        found.append(Finding("clicked everything", f"{made.everything_clicked:.2%} of the sessions: robots?"))
+        found.append(Finding("clicked everything", f"{made.everything_clicked:.2%} of the sessions, perhaps robots"))
     return [*found, _about_users(diagnosis)]
 
 

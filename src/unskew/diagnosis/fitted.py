@@ -1,9 +1,9 @@
-r"""What a fitted model says of a log: learned examination curves, and the theorems of LBD.
+r"""Results of models fitted to a log: learned examination curves, and the theorems of LBD.
 
 Both are conditional on a model. A learned curve is as good as the assumption of the method that learns it. Its interval
-comes from the spread of fits on disjoint parts of the queries: it says how sure the fit is, not whether the model is
-right. The theorems need true, absolute rates: here those of a fitted model stand for them, scaled so that it predicts
-as many clicks as there are.
+comes from the spread of fits on disjoint parts of the queries: it measures the certainty of the fit, not whether the
+model is right. The theorems need true, absolute rates: here those of a fitted model replace them, scaled so that it
+predicts the observed number of clicks.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from unskew.recipe import Recipe
 Vector = NDArray[np.float64]
 
 LEARNT = ("dla", "regression_em")  # methods whose curve is shown
-N_PARTS = 4  # of the queries, each with a fit of its own
-MOST_LISTS = 20_000  # that a fit learns from
+N_PARTS = 4  # parts of the queries, each with its own fit
+MOST_LISTS = 20_000  # lists that a fit learns from
 SMALL = {"hidden": (32,), "steps": 200}
-SLOPE = 0.05  # of the certified observation, in units of the transformed features
+SLOPE = 0.05  # Lipschitz constant of the certified observation, per unit of the transformed features
 N_PAIRS = 200
 LEAST_RELEVANCE = 1e-6
 
@@ -50,7 +50,7 @@ class LearntCurve:
 
 @dataclass(frozen=True)
 class ModelBounds:
-    """What the theorems ask of pairs of documents of one list, if a fitted model were the truth."""
+    """The conditions of the theorems for pairs of documents of one list, if a fitted model were the truth."""
 
     given: str
     n_pairs: int
@@ -68,7 +68,7 @@ def learnt_curve(log: ClickLog, method: str, *, level: float = 0.95, seed: int =
     rng = np.random.default_rng(seed)
     queries, member = np.unique(log.queries, return_inverse=True)
     if len(queries) < N_PARTS:
-        raise NotIdentified(f"{len(queries)} queries are too few: an interval needs fits on {N_PARTS} parts of them")
+        raise NotIdentified(f"{len(queries)} queries are too few for an interval, which needs fits on {N_PARTS} parts")
     part_of = rng.permutation(len(queries)) % N_PARTS
     recipe = Recipe.of(method, seed=seed, **SMALL)
     logs = []
@@ -84,7 +84,7 @@ def learnt_curve(log: ClickLog, method: str, *, level: float = 0.95, seed: int =
     values = np.array(logs)
     known = np.isfinite(values).sum(axis=0)
     if not (known > 1).all():
-        raise NotIdentified(f"some positions occur in one part of the queries only: {method} has no interval there")
+        raise NotIdentified(f"some positions occur in only one part of the queries: {method} has no interval there")
     middle = np.nanmean(values, axis=0)
     half = student.ppf((1 + level) / 2, known - 1) * np.nanstd(values, axis=0, ddof=1) / np.sqrt(known)
     return LearntCurve(method, np.exp(middle), np.exp(middle - half), np.exp(middle + half), level, N_PARTS)
@@ -93,7 +93,7 @@ def learnt_curve(log: ClickLog, method: str, *, level: float = 0.95, seed: int =
 def model_bounds(log: ClickLog, *, seed: int = 0) -> ModelBounds:
     """The theorems for pairs of documents, conditional on a certified LBD fitted to this log."""
     if log.graded:
-        raise NotIdentified("the feedback is graded: the theorems are about click rates")
+        raise NotIdentified("the feedback is graded, but the theorems are about click rates")
     rng = np.random.default_rng(seed)
     learning = log.select(_some(np.arange(log.n_lists), MOST_LISTS, rng))
     model = fit(Recipe.of("lbd", lipschitz="certified", beta=SLOPE, cancel=0.0, seed=seed, **SMALL), learning)
@@ -138,14 +138,14 @@ def _some(rows: NDArray[np.int64], most: int, rng: np.random.Generator) -> NDArr
 
 
 def _transformed(model: Model, log: ClickLog, documents: NDArray[np.int64]) -> Vector:
-    """Features of documents as the model's networks see them, `[pairs, 2, features]`."""
+    """Transformed features of documents, `[pairs, 2, features]`."""
     features = torch.as_tensor(log.features[documents])
     with torch.no_grad():
         return model.transform(features, torch.ones(documents.shape, dtype=torch.bool)).numpy().astype(np.float64)
 
 
 def _relevance(model: Model, log: ClickLog, documents: NDArray[np.int64]) -> Vector:
-    """Fitted relevance of documents, scaled so that the model predicts as many clicks as were counted."""
+    """Fitted relevance of documents, scaled so that the model predicts the observed number of clicks."""
     method = model.method
     assert isinstance(method, LBD)
     features = torch.as_tensor(log.features[documents])

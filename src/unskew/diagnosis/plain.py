@@ -1,4 +1,4 @@
-"""A diagnosis as plain data, for JSON: numbers, text, lists and dictionaries; what is not finite becomes None."""
+"""A diagnosis as plain data, for JSON: numbers, text, lists and dictionaries; NaN and infinity become None."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unskew.diagnosis.estimators.click_rank import ClickRank
 from unskew.diagnosis.findings import findings
 from unskew.diagnosis.verdict import verdict
 
-LEFT_OUT = ("log", "covariances")  # too large, and in the log anyway
+LEFT_OUT = ("log", "covariances")  # too large
 
 
 def as_plain(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def as_plain(diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """A value as JSON can represent it."""
     if isinstance(value, Refusal):
         return {"refused": value.reason}
     if isinstance(value, ClickRank):

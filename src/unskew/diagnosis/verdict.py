@@ -20,7 +20,7 @@ from unskew.diagnosis.assemble import Diagnosis, Refusal
 from unskew.diagnosis.estimators.connectivity import Connectivity, Link
 from unskew.diagnosis.findings import short
 
-MOST_LINKS = 3  # that a sentence spells out
+MOST_LINKS = 3  # links named in a sentence; more are summarized
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def verdict(diagnosis: Diagnosis) -> Verdict:
     methods = advise(known)
     lines = [_can_tell(diagnosis)]
     if 0 < known.n_clicks < FEW_CLICKS:
-        lines.append(f"With {known.n_clicks:,.0f} clicks every answer is weak: collect more before you trust a ranker.")
+        lines.append(f"With {known.n_clicks:,.0f} clicks every answer is uncertain: collect more before training.")
     lines += _before(diagnosis)
     for word, phrase in (
         (TRAIN, "Worth training: {}."),
@@ -96,7 +96,7 @@ def how_to_link(links: Connectivity) -> str:
         merged += f", but all {len(links.merges)} required merges would amount to naive"
     swapped = "neighbors" if len(links.links) > MOST_LINKS else ", ".join(_pair(link) for link in links.links)
     return (
-        f"To link them, and know each to about a tenth, shuffle {_of_sessions(links.shuffle_share or 0.0)}, or swap "
+        f"To link them with an error of about 10 %, shuffle {_of_sessions(links.shuffle_share or 0.0)}, or swap "
         f"{swapped} in {_of_sessions(sum(link.share for link in links.links))}. {merged}."
     )
 

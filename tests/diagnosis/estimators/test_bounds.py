@@ -215,7 +215,7 @@ def test_all_bounds_of_a_pair_say_what_they_are_conditional_on():
 
 
 def test_rates_that_are_not_absolute_are_refused():
-    with pytest.raises(ValueError, match="relative rates must be normalized first"):
+    with pytest.raises(ValueError, match="normalize relative rates first"):
         greatest_cancel([1.0, 1.4])
     with pytest.raises(ValueError, match="probabilities above 0"):
         greatest_cancel([1.0, 0.0])

@@ -165,7 +165,7 @@ def test_the_covariance_of_a_curve_is_what_repetition_shows():
 def test_a_log_of_one_order_is_refused_and_told_why():
     judged = JudgedSet.from_arrays(np.zeros((40, 1)), np.arange(40) % 5, group=[10] * 4)
     log = simulate(judged, Random(orders_per_query=1), "position_based", sessions=500).log
-    with pytest.raises(NotIdentified, match=r"one position only.*Pass grades, or a log in which the order was changed"):
+    with pytest.raises(NotIdentified, match=r"only one position.*Pass grades, or a log in which the order was changed"):
         click_matrix_without_grades(log)
 
 

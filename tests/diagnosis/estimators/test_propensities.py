@@ -274,7 +274,7 @@ def test_a_column_of_documents_has_its_curves_too(name):
 def test_a_level_that_cannot_tell_is_named():
     log = showings([(0, 0, 1), (1, 1, 1)], [0.5, 0.5])
     log = replace(log, bias={"device": BiasColumn(np.array([0, 0]), ("phone",))})
-    with pytest.raises(NotIdentified, match="device 'phone': the log cannot tell"):
+    with pytest.raises(NotIdentified, match="device 'phone': the log does not identify"):
         estimate_by(log, "device")
 
 
@@ -289,10 +289,10 @@ def test_a_column_without_levels_is_refused():
 
 def test_randomization_refuses_a_log_without_shuffled_lists():
     log = rotated_log()
-    with pytest.raises(NotIdentified, match=r"records no interventions.*assume_random=True"):
+    with pytest.raises(NotIdentified, match=r"has no interventions.*assume_random=True"):
         randomization(replace(log, interventions=None))
     swapped = replace(log, interventions=BiasColumn(log.interventions.values, ("none", "swap_top")))
-    with pytest.raises(NotIdentified, match=r"marked 'shuffle': interventions are none, swap_top"):
+    with pytest.raises(NotIdentified, match=r"marked 'shuffle': its interventions are none, swap_top"):
         randomization(swapped)
     untouched = replace(log, interventions=BiasColumn(log.interventions.values * 0, ("none", "shuffle")))
     with pytest.raises(NotIdentified, match="no list of the log is marked 'shuffle'"):
@@ -328,7 +328,7 @@ def test_a_position_without_clicks_is_refused_and_can_be_left_out(name):
 
 def test_a_log_in_one_order_is_refused_with_what_to_do():
     log = simulated({}, n_queries=20, sessions=20)
-    with pytest.raises(NotIdentified, match=r"too little of it is recorded as shuffled, and all_pairs cannot .* swap"):
+    with pytest.raises(NotIdentified, match=r"too little of it is marked as shuffled, and all_pairs cannot .* swap"):
         estimate_propensities(log)
 
 
@@ -351,7 +351,7 @@ def test_unknown_names_are_refused_with_the_known_ones():
     log = rotated_log()
     with pytest.raises(ValueError, match=r"unknown estimator 'em': choose auto or one of randomization, pivot"):
         estimate_propensities(log, "em")
-    with pytest.raises(ValueError, match=r"estimator 'pivot' has no 'assume_random': it takes n_bootstrap"):
+    with pytest.raises(ValueError, match=r"estimator 'pivot' has no option 'assume_random'; it accepts n_bootstrap"):
         estimate_propensities(log, "pivot", assume_random=True)
     with pytest.raises(ValueError, match="unknown weighting 'best': choose one of documents, shared"):
         estimate_propensities(log, "pivot", weighting="best")
@@ -427,7 +427,7 @@ class TestInterventionsByAnotherName:
         assert randomization(self.marked("Randomized"), n_bootstrap=0).positions.tolist() == list(range(10))
 
     def test_any_other_name_can_be_told_to_the_log_or_to_the_estimator(self):
-        with pytest.raises(NotIdentified, match=r"none, exploration\. If one of them shuffles, say so"):
+        with pytest.raises(NotIdentified, match=r"none, exploration\. If one of them shuffles lists, declare it"):
             randomization(self.marked("exploration"), n_bootstrap=0)
         told = randomization(self.marked("exploration", shuffled={"exploration": 4}), n_bootstrap=0)
         assert told.positions.tolist() == [0, 1, 2, 3]

@@ -7,17 +7,18 @@ of two documents, $r(x_h) \ge r(x_l)$.
 
 Corrections to the paper:
 
-* Theorem 1 is printed with the factor $o_k(x_1)/\hat o_k(x_1)$ at the *more* relevant document. So it is false: with
+* Theorem 1 is printed with the factor $o_k(x_1)/\hat o_k(x_1)$ at the *more* relevant document. This is false: with
   $o \equiv .5$, $\hat o(x) = .3 + .3x$, $x_1 = 1$, $x_2 = 0$, $r = .453, .3$ its condition holds ($.51 \ge .5$), yet
-  $\hat r(x_1) = .3775 < .5 = \hat r(x_2)$. The proof needs $o_k(x_2)/\hat o_k(x_2)$, at the less relevant one; that is
-  built here. In the proof the second denominator is $o_k(x)$.
+  $\hat r(x_1) = .3775 < .5 = \hat r(x_2)$. The proof needs $o_k(x_2)/\hat o_k(x_2)$, at the less relevant document,
+  which is implemented here. In the proof the second denominator is $o_k(x)$.
 * Theorem 2: its proof means $n = 1/\hat r(x_2)$, not $1/\hat r(x_1)$.
-* Theorem 3 names the documents the other way round than Theorem 1. Here it is always `high` and `low`.
+* Theorem 3 names the documents in the opposite order of Theorem 1. Here it is always `high` and `low`.
 
-The theorems need the true observation, its constant $\alpha$ and absolute rates. In a simulation these are known. For a
-real log they are not: there the numbers are conditional on a fitted, normalized model, and `PairBounds.given` says so.
-Nor do the conditions have to be compatible. In the paper's own experiments a pair asks for $t \ge .1$ at least (Theorem
-3: relevance runs from .1 to 1) and allows $t \le .06/.68 = .088$ (Theorem 4 without coupling): no pair satisfies both.
+The theorems need the true observation, its constant $\alpha$ and absolute rates, which are known in a simulation. For a
+real log they are unknown: there the numbers are conditional on a fitted, normalized model, and `PairBounds.given` says
+so. The conditions need not be compatible: in the paper's own experiments a pair requires at least $t \ge .1$ (Theorem
+3: relevance goes from .1 to 1) and allows $t \le .06/.68 = .088$ (Theorem 4 without coupling), so no pair satisfies
+both.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ class Condition:
 class PairBounds:
     """The conditions of the theorems for one pair of documents."""
 
-    given: str  # what stands for the true observation; if it is a fitted model, every number is conditional on it
-    least_beta: float  # Theorem 2: below, no model fits the clicks of the two
+    given: str  # the stand-in for the true observation; if it is a fitted model, every number is conditional on it
+    least_beta: float  # Theorem 2: below it, no model fits the clicks of the two
     greatest_beta: float  # Theorem 1: up to it, their order is right; negative: for no beta
     least_cancel: float  # Theorem 3: from it on, their order is right
-    greatest_cancel: float  # Theorem 4: beyond, no model fits the clicks of both
+    greatest_cancel: float  # Theorem 4: above it, no model fits the clicks of both
 
     @property
     def lipschitz_possible(self) -> bool:
@@ -103,7 +104,7 @@ def greatest_beta(
     *,
     alpha: float,
 ) -> float:
-    r"""The largest $\beta$ that satisfies Theorem 1, at the position that allows most; negative: none does."""
+    r"""The largest $\beta$ that satisfies Theorem 1, over all positions; negative if none does."""
     parts = _line_integrals(high, low, observation, estimate)
     with np.errstate(divide="ignore"):  # documents with the same features: any beta
         return float(((_gap(relevance) / parts.factor - alpha * parts.per_alpha) / parts.per_beta).max())
@@ -127,7 +128,7 @@ def least_beta(one: ArrayLike, other: ArrayLike, clicks_of_one: ArrayLike, click
 def least_cancel(
     high: ArrayLike, low: ArrayLike, relevance: tuple[float, float], observation_of_high: ArrayLike, *, alpha: float
 ) -> float:
-    r"""Theorem 3: the least $t$ that makes the order right; above 1 there is none.
+    r"""Theorem 3: the least $t$ that makes the order right; above 1 if there is none.
 
     $t \ge \frac{r(x_l)}{r(x_h)}\left(1 + \frac{\alpha\lVert x_h - x_l\rVert}{\sup_k o_k(x_h)}\right)$.
 
@@ -162,10 +163,10 @@ def pair_bounds(
     r"""All four theorems for one pair.
 
     Args:
-        observation: the true $o$ in a simulation (pass `given=TRUTH`), else a fitted, normalized model of it.
+        observation: the true $o$ in a simulation (pass `given=TRUTH`), otherwise a fitted, normalized model of it.
         estimate: the model's $\hat o$; default: `observation`.
         alpha: Lipschitz constant of `observation`, e.g. the `beta` of a certified model.
-        given: what stands for the truth.
+        given: the stand-in for the truth.
     """
     estimate = observation if estimate is None else estimate
     points = np.stack([_point(high), _point(low)])
@@ -220,7 +221,7 @@ def _gap(relevance: tuple[float, float]) -> float:
     high, low = relevance
     if not 0 < low <= high <= 1:
         raise ValueError(
-            f"relevance is {high} of the more relevant and {low} of the less relevant document: give probabilities "
+            f"relevance is {high} for the more relevant and {low} for the less relevant document: pass probabilities "
             "above 0, the larger one first"
         )
     return high / low - 1
@@ -231,7 +232,7 @@ def _rates(values: ArrayLike, what: str, least: float = np.nextafter(0, 1)) -> V
     if not ((rates >= least) & (rates <= 1)).all():
         raise ValueError(
             f"{what} must be probabilities{' above 0' if least > 0 else ''}, got values from {rates.min():.4g} to "
-            f"{rates.max():.4g}: relative rates must be normalized first"
+            f"{rates.max():.4g}: normalize relative rates first"
         )
     return rates
 

@@ -1,4 +1,4 @@
-"""Whether examination differs by a context feature, such as the device: then it should be a bias column, too."""
+"""Whether examination depends on a context feature, such as the device, which should then be a bias column too."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.diagnosis.estimators.curve import Curve, NotIdentified
 from unskew.diagnosis.estimators.harvesting import all_pairs
 
-MOST_LEVELS = 8  # of a feature that may be one
-LEAST_SHARE = 0.05  # of the sessions, for a level to be compared
+MOST_LEVELS = 8  # features with more levels are not compared
+LEAST_SHARE = 0.05  # share of the sessions that a level needs to be compared
 N_BOOTSTRAP = 100
 
 
 @dataclass(frozen=True)
 class LevelCurves:
-    """Curves of a context feature by level, and where two of them are farthest apart."""
+    """Examination curves by level of a context feature, and where two of them differ most."""
 
     curves: Mapping[str, Curve]
-    apart: tuple[str, str, int] | None  # two levels, and a position at which their intervals do not meet
+    apart: tuple[str, str, int] | None  # two levels, and a position where their intervals do not overlap
 
 
 def curves_by_level(log: ClickLog, name: str, *, seed: int = 0) -> LevelCurves:
-    """Curves of the levels of a context feature; refused where it has too many, or the log cannot tell."""
+    """Curves by level of a context feature; an error if it has too many levels, or the log does not identify them."""
     values = log.context[:, log.context_names.index(name)]
     found, number = np.unique(values, return_inverse=True)
     if len(found) > MOST_LEVELS:
-        raise ValueError(f"'{name}' has {len(found):,} values: curves are compared for up to {MOST_LEVELS}")
+        raise ValueError(f"'{name}' has {len(found):,} values, but curves are compared only for up to {MOST_LEVELS}")
     sessions = np.bincount(number, weights=log.sessions)
     curves = {}
     for level in np.flatnonzero(sessions >= LEAST_SHARE * sessions.sum()):
@@ -41,7 +41,7 @@ def curves_by_level(log: ClickLog, name: str, *, seed: int = 0) -> LevelCurves:
         except NotIdentified:
             continue
     if len(curves) < 2:
-        raise NotIdentified(f"fewer than two levels of '{name}' have a curve")
+        raise NotIdentified(f"fewer than two levels of '{name}' have an identified curve")
     return LevelCurves(curves, _farthest(curves))
 
 

@@ -1,13 +1,13 @@
-r"""The click matrix of a log without judgements: documents that moved tell what positions do to each kind of them.
+r"""The click matrix of a log without judgements: documents that moved show the effect of positions on each kind.
 
-Only documents that were shown at several positions count, moved by an intervention or by loggers that differ. On a log
-of one order, position and document are the same thing, and nothing can be told.
+Only documents that were shown at several positions count, moved by an intervention or by different rankers. In a log
+with a single order, position and document are confounded, and nothing is identified.
 
-Half of the impressions sort the documents into kinds, by how attractive they are under $P(c) = a_d\,\theta_k$. The
-other half gives each kind a curve of its own: $a_d\,\theta^g_k$ is fitted with an $a_d$ for every document, so that it
-does not matter which documents stood where. If scalar examination holds, the curves are the same but for noise, and the
-matrix $\bar a_g\,\theta^g_k$ has rank one. The fit is the maximum of the Poisson likelihood, which asks for the right
-means only, and its covariance is that of the scores of queries.
+Half of the impressions groups the documents into kinds by their attractiveness under $P(c) = a_d\,\theta_k$. The other
+half gives each kind its own curve: $a_d\,\theta^g_k$ is fitted with one $a_d$ per document, so that it does not matter
+which documents were shown where. If scalar examination holds, the curves are equal up to noise, and the matrix
+$\bar a_g\,\theta^g_k$ has rank one. The fit maximizes the Poisson likelihood, which only requires the right means, and
+its covariance is that of the scores of queries.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Showings:
         return _Showings(queries, self.positions, self.clicks[documents], self.shown[documents])
 
     def links(self) -> list[tuple[int, ...]]:
-        """Groups of positions between which documents moved."""
+        """Groups of positions that are linked by documents that moved."""
         here = sparse.csr_array((self.shown > 0).astype(np.float64))
         return components((here.T @ here).toarray() > 0, self.positions)
 
@@ -53,18 +53,18 @@ def click_matrix_without_grades(
     """Click rates of more and less attractive documents at each position, from documents shown at several positions.
 
     Args:
-        n_kinds: kinds of equally many impressions; fewer, where some would not link all positions.
-        seed: of the two halves.
+        n_kinds: number of kinds, with equally many impressions; fewer if some would not link all positions.
+        seed: seed of the two halves.
         counted: impressions that count, `[lists, docs]`; default: all.
     """
     if n_kinds < 2:
-        raise ValueError(f"n_kinds must be at least 2, got {n_kinds}: one kind of document is always of rank one")
+        raise ValueError(f"n_kinds must be at least 2, got {n_kinds}: a matrix of one kind always has rank one")
     check_counts(log)
     first, second = _halves(_moved_documents(log, counted), np.random.default_rng(seed))
     seen = _fit_curve(first)
     if not (seen > 0).all():
         raise NotIdentified(
-            f"documents that moved were never clicked at {spell(first.positions[seen == 0])}: collect more moved "
+            f"documents that moved were never clicked at {spell(first.positions[seen == 0])}: swap or shuffle more "
             "sessions, or leave it out (counted=…)"
         )
     attraction = _attraction(first, seen)
@@ -75,7 +75,7 @@ def click_matrix_without_grades(
         if len(parts) > 1 and all(_tells_all_positions(part) for part in parts):
             return _matrix_of(parts)
     raise NotIdentified(
-        "not even two kinds of documents moved between all positions and were clicked at each: collect more moved "
+        "fewer than two kinds of documents moved between all positions and were clicked at each: swap or shuffle more "
         "sessions, leave the last positions out (counted=…), or pass grades"
     )
 
@@ -103,9 +103,8 @@ def _moved_documents(log: ClickLog, counted: NDArray[np.bool_] | None) -> _Showi
     found = _Showings(log.version_queries, positions, clicks, shown).select(np.diff(shown.indptr) > 1)
     if not found.shown.shape[0]:
         raise NotIdentified(
-            "every document was shown at one position only, so that what the position does and what the document "
-            "does cannot be distinguished. Pass grades, or a log in which the order was changed (interventions, "
-            "several loggers)"
+            "every document was shown at only one position, so the effects of position and document cannot be "
+            "separated. Pass grades, or a log in which the order was changed (interventions, several rankers)"
         )
     groups = found.links()
     if len(groups) > 1:
@@ -117,8 +116,8 @@ def _moved_documents(log: ClickLog, counted: NDArray[np.bool_] | None) -> _Showi
 
 
 def _halves(showings: _Showings, rng: Generator) -> tuple[_Showings, _Showings]:
-    """Two halves, each impression in one of them by chance."""
-    # Counts of one structure, so that clicks and impressions of a cell are at the same place.
+    """Two random halves of the impressions."""
+    # Counts have the same structure, so that clicks and impressions of a cell have the same index.
     shown = showings.shown.tocoo()
     cells = np.rint(shown.data).astype(np.int64)
     clicks = np.rint(np.asarray(showings.clicks[shown.coords])).reshape(-1).astype(np.int64)
@@ -133,7 +132,7 @@ def _halves(showings: _Showings, rng: Generator) -> tuple[_Showings, _Showings]:
 
 
 def _fit_curve(showings: _Showings) -> Matrix:
-    r"""$\theta$ of $a_d\,\theta_k$ by maximum likelihood (Poisson), the largest is 1; 0 where nothing was clicked."""
+    r"""$\theta$ of $a_d\,\theta_k$ by maximum likelihood (Poisson), the largest is 1; 0 if nothing was clicked."""
     clicks_of, clicks_at = _sums(showings.clicks, 1), _sums(showings.clicks, 0)
     seen = np.ones(len(showings.positions))
     for _ in range(FIT_STEPS):
@@ -148,7 +147,7 @@ def _fit_curve(showings: _Showings) -> Matrix:
 
 
 def _attraction(showings: _Showings, seen: Matrix) -> Matrix:
-    """Attraction of each document, drawn to the mean by half a click: one without clicks need not be worthless."""
+    """Attraction of each document, shrunk to the mean by half a click: one without clicks need not be worthless."""
     exposed = np.asarray(showings.shown @ seen)
     clicks = _sums(showings.clicks, 1)
     return (clicks + 0.5) / (exposed + 0.5 * exposed.sum() / clicks.sum())
@@ -171,7 +170,7 @@ def _covariance(showings: _Showings, seen: Matrix) -> Matrix:
 
 
 def _tells_all_positions(showings: _Showings) -> bool:
-    clicked = showings.select(_sums(showings.clicks, 1) > 0)  # a document without clicks compares nothing
+    clicked = showings.select(_sums(showings.clicks, 1) > 0)  # a document without clicks links no positions
     return bool((_sums(clicked.clicks, 0) > 0).all()) and len(clicked.links()) == 1
 
 
@@ -189,5 +188,5 @@ def _sums(counts: sparse.sparray, axis: int) -> Matrix:
 
 
 def _ratio(above: NDArray, below: NDArray) -> Matrix:
-    """Ratios; 0 where there is nothing below."""
+    """Ratios; 0 if the denominator is 0."""
     return np.divide(above, below, out=np.zeros(len(above)), where=np.asarray(below) > 0)

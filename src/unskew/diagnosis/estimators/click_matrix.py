@@ -1,7 +1,7 @@
-r"""The click matrix of a log: how often documents of each kind are clicked at each position.
+r"""The click matrix of a log: click rates of each kind of document at each position.
 
-Kinds are grades, where documents are judged; see `click_kinds` for a log without judgements. The examination
-hypothesis says that the matrix of click rates has rank one, which `click_rank` tests.
+Kinds are grades if documents are judged; see `click_kinds` for a log without judgements. The examination hypothesis
+says that the matrix of click rates has rank one, which `click_rank` tests.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class ClickMatrix(Displayed):
     positions: Index  # columns
     rates: Matrix  # [kinds, positions], clicks per impression
     impressions: Matrix  # [kinds, positions]
-    dispersion: float = 1.0  # variance of clicks relative to independent ones of equal rate; at least 1
-    covariances: Matrix | None = None  # [kinds, positions, positions], of log rates, where they are no plain counts
+    dispersion: float = 1.0  # variance of clicks relative to independent clicks of equal rate; at least 1
+    covariances: Matrix | None = None  # [kinds, positions, positions], of log rates, if they are not plain counts
     left_out: tuple[str, ...] = ()  # kinds and positions with an empty cell
 
     def draw(self, rates: Matrix, n_draws: int, rng: Generator) -> Matrix:
-        """Rates `[draws, kinds, positions]` that might have been counted if these were the true ones."""
+        """Draw rates `[draws, kinds, positions]` that could have been counted if these were the true ones."""
         if self.covariances is not None:
             noise = [rng.multivariate_normal(np.zeros(len(part)), part, n_draws) for part in self.covariances]
             return rates * np.exp(np.stack(noise, axis=1))
@@ -47,7 +47,7 @@ class ClickMatrix(Displayed):
         return rng.binomial(tosses, np.clip(rates, 0.0, 1.0), size=(n_draws, *tosses.shape)) / tosses
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a cell, for tables and files."""
+        """One row per cell, for tables and files."""
         return [
             {
                 "kind": kind,
@@ -71,7 +71,7 @@ class ClickMatrix(Displayed):
         return Screen("Clicks per impression (impressions), by kind of document and position from 1", columns, rows)
 
     def plot(self, ax: Any = None) -> Any:
-        """Rates on matplotlib axes, darker where more is clicked."""
+        """Plot the rates; darker cells have more clicks."""
         axes = new_axes(ax)
         axes.imshow(np.sqrt(self.rates), cmap="Blues", aspect="auto", vmin=0.0)
         for (row, column), rate in np.ndenumerate(self.rates):
@@ -89,8 +89,8 @@ def click_matrix(
     """Click rates of each grade at each position.
 
     Args:
-        grades: judged data with the log's query and document ids, or a grade for each of the log's documents (NaN:
-            not judged).
+        grades: judged data with the log's query and document ids, or one grade per document of the log (NaN: not
+            judged).
         counted: impressions that count, `[lists, docs]`; default: all.
     """
     check_counts(log)
@@ -118,17 +118,17 @@ def click_matrix(
 
 
 def check_counts(log: ClickLog) -> None:
-    """Refuse feedback that has no rates."""
+    """Refuse graded feedback, which has no rates."""
     if log.graded:
-        raise ValueError("the feedback of this log is graded: click rates need 0 and 1")
+        raise ValueError("the feedback of this log is graded, but click rates need binary clicks")
 
 
 def _grades_of(log: ClickLog, grades: JudgedSet | ArrayLike) -> NDArray[np.float64]:
-    """The grade of each version of a document of the log; NaN where it is not judged."""
+    """The grade of each version of a document of the log; NaN if it is not judged."""
     if not isinstance(grades, JudgedSet):
         values = np.asarray(grades, dtype=np.float64)
         if values.shape != (log.n_documents,):
-            raise ValueError(f"grades have shape {values.shape}, the log has {log.n_documents} documents: one each")
+            raise ValueError(f"grades have shape {values.shape}, but the log has {log.n_documents} documents: one each")
         return values[log.version_documents]
     owners = np.repeat(grades.query_ids, grades.sizes)
     known = dict(
@@ -143,9 +143,9 @@ def _sums(cell: Index, values: NDArray, shape: tuple[int, int]) -> Matrix:
 
 
 def _dispersion(queries: Index, cell: Index, clicks: NDArray, shown: NDArray) -> float:
-    """Variance of a cell's clicks from query to query, relative to that of independent clicks of equal rate.
+    """Variance of a cell's clicks between queries, relative to that of independent clicks of equal rate.
 
-    Documents of one kind are not alike, so that a cell varies more with the choice of queries than coin tosses do.
+    Documents of one kind differ, so a cell varies more between queries than independent clicks would.
     """
     rate = np.bincount(cell, weights=clicks) / np.maximum(np.bincount(cell, weights=shown), SMALLEST)
     _, part = np.unique(queries * (int(cell.max()) + 1) + cell, return_inverse=True)
@@ -169,8 +169,8 @@ def _without_empty_cells(matrix: ClickMatrix) -> ClickMatrix:
             places = np.delete(places, by_place.argmax())
     if len(kinds) < 2 or len(places) < 2:
         raise NotIdentified(
-            "a click matrix needs two kinds of documents that were both shown at two positions; left out, because they "
-            f"were never shown somewhere: {', '.join(left_out) or 'nothing'}"
+            "a click matrix needs two kinds of documents that were both shown at two positions. Left out, because of "
+            f"empty cells: {', '.join(left_out) or 'nothing'}"
         )
     part = np.ix_(kinds, places)
     return ClickMatrix(

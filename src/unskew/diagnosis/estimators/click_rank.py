@@ -5,9 +5,9 @@ has rank two. `vectorization` puts the dot product into an exponent, so what it 
 *log* rates: position-based clicks have rank one in rates and two in logs, $\log a + \log\theta_k$. Both are measured;
 the second recommends the number of dimensions.
 
-Counted rates are noisy and a noisy matrix has full rank: small singular values are biased upwards. So rank $d$ is
+Counted rates are noisy, and a noisy matrix has full rank: small singular values are biased upwards. So rank $d$ is
 tested by parametric bootstrap. Clicks are drawn from the nearest matrix of rank $d$, and the singular value $d + 1$ is
-compared with those that the drawn clicks have there. Clicks vary as much as they were seen to vary between queries
+compared with that of the drawn clicks. The variance of the drawn clicks is that observed between queries
 (`ClickMatrix.dispersion`).
 """
 
@@ -44,7 +44,7 @@ class Spectrum:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClickRank(Displayed):
-    """What a click matrix says about the examination hypothesis."""
+    """The test of the examination hypothesis on a click matrix."""
 
     matrix: ClickMatrix
     rates: Spectrum  # of click rates, as in the paper
@@ -63,7 +63,7 @@ class ClickRank(Displayed):
         return self.log_rates.rank
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a dimension, for tables and files."""
+        """One row per dimension, for tables and files."""
         return [
             {"dimension": number + 1, **_row("rate", self.rates, number), **_row("log", self.log_rates, number)}
             for number in range(len(self.rates.values))
@@ -106,11 +106,11 @@ def click_rank(
     significance: float = 0.05,
     seed: int = 0,
 ) -> ClickRank:
-    """Singular values of click rates and of log rates, with intervals, and the rank that each cannot do without.
+    """Singular values of click rates and of log rates, with intervals, and the smallest rank that is not rejected.
 
     Args:
-        level: of the intervals.
-        significance: a rank is rejected when its p-value is below.
+        level: level of the intervals.
+        significance: a rank is rejected if its p-value is smaller.
     """
     for name, value in (("level", level), ("significance", significance)):
         if not 0 < value < 1:
@@ -124,15 +124,15 @@ def click_rank(
 
 @dataclass(frozen=True, eq=False)
 class _Space:
-    """Where the rank is asked for, as a function of click rates, and the way back."""
+    """A function of click rates whose rank is tested, and its inverse."""
 
     of_rates: Callable[[Matrix], Matrix]
     to_rates: Callable[[Matrix], Matrix]
 
 
 def _spaces(matrix: ClickMatrix) -> tuple[_Space, _Space]:
-    """Rates and log rates. Rows and columns of the latter are weighted by their clicks, which changes no rank."""
-    half_a_click = 0.5 / matrix.impressions  # the logarithm of a rate without a click would be infinite
+    """Rates and log rates. Rows and columns of log rates are weighted by their clicks, which keeps the rank."""
+    half_a_click = 0.5 / matrix.impressions  # the logarithm of a rate of 0 would be infinite
     clicks = (matrix.rates + half_a_click) * matrix.impressions
     weights = np.sqrt(clicks.mean(axis=1, keepdims=True) * clicks.mean(axis=0)) / clicks.mean()
     return (
@@ -155,7 +155,7 @@ def _spectrum(
     fits = np.flatnonzero(p_values >= significance)
     return Spectrum(
         values=values,
-        # Noise lifts the drawn values above the counted ones as it lifted the counted ones above the true ones.
+        # Noise raises the drawn values above the counted ones just as it raised the counted ones above the true ones.
         low=np.maximum(2 * values - upper, 0.0),
         high=np.maximum(2 * values - lower, 0.0),
         shares=values**2 / (values**2).sum(),
@@ -165,7 +165,7 @@ def _spectrum(
 
 
 def _drawn_values(matrix: ClickMatrix, space: _Space, rates: Matrix, n_draws: int, rng: Generator) -> Matrix:
-    """Singular values `[draws, dimensions]` of rates that might have been counted if these were the true ones."""
+    """Singular values `[draws, dimensions]` of rates that could have been counted if these were the true ones."""
     drawn = matrix.draw(np.clip(rates, SMALLEST_RATE, 1.0), n_draws, rng)
     return np.asarray(np.linalg.svd(space.of_rates(drawn), compute_uv=False), dtype=np.float64)
 

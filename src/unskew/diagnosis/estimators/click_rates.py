@@ -1,7 +1,7 @@
 r"""Click-through by position: clicks per impression, with an interval over queries.
 
-What is at a position and what the position does are both in it: it is not an examination curve. Queries are drawn
-together with all their sessions, so the interval is wider than that of independent coin tosses.
+It combines the relevance of the documents at a position with its examination, so it is not an examination curve.
+Queries are resampled with all their sessions, so the interval is wider than for independent clicks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ClickRates:
-    """Clicks an impression at each position that occurs."""
+    """Clicks per impression at each position that occurs."""
 
     positions: NDArray[np.int64]  # [positions], ascending
     impressions: Vector
@@ -50,7 +50,7 @@ class ClickRates:
 
 
 def click_rates(log: ClickLog, *, level: float = 0.95) -> ClickRates:
-    """Clicks an impression at each position, or mean feedback where it is graded.
+    """Clicks per impression at each position, or mean feedback if it is graded.
 
     The interval is normal, with the variance of a ratio of sums over queries:
     $\\mathrm{Var} = \\sum_q (c_{qk} - \\hat r_k n_{qk})^2 / n_k^2$.
@@ -69,6 +69,6 @@ def click_rates(log: ClickLog, *, level: float = 0.95) -> ClickRates:
     of_query = np.pad(of_query, (0, -len(of_query) % len(positions))).reshape(-1, len(positions))
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt((of_query**2).sum(axis=0)) / impressions
     if np.count_nonzero(np.abs(of_query).sum(axis=1)) < 2:
-        half = np.full(len(positions), np.nan)  # one query says nothing of how queries differ
+        half = np.full(len(positions), np.nan)  # one query has no variance between queries
     rates = clicks / impressions
     return ClickRates(positions, impressions, clicks, np.maximum(rates - half, 0.0), rates + half, level)

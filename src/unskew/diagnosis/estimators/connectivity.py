@@ -1,15 +1,15 @@
-r"""Connectivity: can this log tell relevance and observation apart at all?
+r"""Connectivity: does this log identify relevance and examination at all?
 
 If examination depends on a bias factor alone (the position, or the position together with a bias column) and relevance
-on the document alone, then both are known up to one common scale exactly if the graph is connected whose nodes are the
-factors and whose edges are documents shown under both (Chen et al., Identifiability Matters, arXiv:2309.15560, which
-speaks of equal feature vectors). Two graphs are looked at: documents themselves, which needs no model, and documents
-with equal features, which holds only if relevance is a function of the features. A ranker with continuous features
-links more than that, through likeness, but what it assumes there the log cannot check.
+on the document alone, then both are identified up to a common scale if and only if a graph is connected: its nodes are
+the factors, and its edges are documents shown under both (Chen et al., Identifiability Matters, arXiv:2309.15560, for
+equal feature vectors). Two graphs are checked: one by documents, which needs no model, and one by equal features, which
+is valid only if relevance is a function of the features. A ranker with continuous features links more than that, by
+similarity, but the log cannot check that assumption.
 
-A graph that falls apart is mended by showing documents under both parts (an intervention), or by treating two factors
-as one (merging), which is wrong by as much as their examination differs. How many sessions to change follows from
-`ENOUGH_CLICKS` clicks of moved documents at the position that is clicked less: a standard error of about a tenth.
+A disconnected graph can be repaired by showing documents under both parts (an intervention), or by treating two factors
+as one (merging), which is wrong by as much as their examination differs. The number of sessions to change follows from
+`ENOUGH_CLICKS` clicks on moved documents at the position with fewer clicks: a standard error of about a tenth.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from unskew.diagnosis.estimators.propensities import ENOUGH_CLICKS
 
 Groups = tuple[tuple[str, ...], ...]
 
-MOST_FACTORS = 2_000  # positions x levels; more are no longer looked at
+MOST_FACTORS = 2_000  # positions x levels; more are not checked
 
 
 @dataclass(frozen=True)
@@ -38,34 +38,34 @@ class Link:
 
     one: int
     other: int
-    share: float  # of as many sessions as the log holds, that have to be swapped; above 1: the log is too short
-    rate_ratio: float  # of their click rates, the smaller by the larger; 1: merging them seems harmless
+    share: float  # of as many sessions as the log has, to be swapped; above 1: the log is too short
+    rate_ratio: float  # of their click rates, the smaller over the larger; 1: merging them seems harmless
 
 
 @dataclass(frozen=True)
 class WeakestLink:
-    """The pair of positions on whose shared documents the comparison of all depends most."""
+    """The pair of positions whose shared documents limit the comparison of all positions most."""
 
     one: int
     other: int
-    impressions: float  # of documents shown at both, where they were shown less
+    impressions: float  # of documents shown at both, at the position where they were shown less
 
 
 @dataclass(frozen=True, eq=False)
 class Connectivity:
-    """Which bias factors can be compared through documents that were shown under several."""
+    """Which bias factors can be compared through documents that were shown under several of them."""
 
     factor: str  # position, or position and a bias column
     groups: Groups  # factors that are linked by documents
     groups_by_features: Groups  # the same, when documents with equal features count as one
     links: tuple[Link, ...] = ()  # swaps that would connect all positions, cheapest first
-    merges: tuple[Link, ...] = ()  # merges that would, most alike first
-    shuffle_share: float | None = None  # of the sessions, to shuffle instead of swapping
+    merges: tuple[Link, ...] = ()  # merges that would connect all positions, most similar first
+    shuffle_share: float | None = None  # share of the sessions to shuffle instead of swapping
     weakest: WeakestLink | None = None  # of a connected graph of positions
 
     @property
     def connected(self) -> bool:
-        """Whether relevance and observation are identified up to scale, whatever the ranker."""
+        """Whether relevance and examination are identified up to scale, for any ranker."""
         return len(self.groups) == 1
 
     @property
@@ -81,12 +81,12 @@ def connectivity(
     coverage: Coverage | None = None,
     n_sessions: float | None = None,
 ) -> Connectivity:
-    """Whether positions are linked by documents, and what would link them.
+    """Whether documents link the positions, and otherwise how to link them.
 
     Args:
-        rates: of this log, where they are known already.
-        coverage: of this log, where it is known already.
-        n_sessions: that an intervention would be a share of; default: as many as the log holds.
+        rates: click rates of this log, if already known.
+        coverage: coverage of this log, if already known.
+        n_sessions: number of sessions that the shares of interventions refer to; default: those of the log.
     """
     n_sessions = log.n_sessions if n_sessions is None else n_sessions
     rates = click_rates(log) if rates is None else rates
@@ -108,16 +108,16 @@ def connectivity(
 
 
 def connectivity_by(log: ClickLog, column: str) -> Connectivity:
-    """Whether positions and the levels of a bias column, as one factor, are linked by documents."""
+    """Whether documents link the combinations of positions and levels of a bias column."""
     if column not in log.bias:
         raise ValueError(f"'{column}' is not a bias column of the log; there are: {', '.join(log.bias) or 'none'}")
     levels = log.bias[column].levels
     if levels is None:
-        raise ValueError(f"bias column '{column}' holds numbers: cut it into a few classes to compare them")
+        raise ValueError(f"bias column '{column}' holds numbers: group them into a few levels to compare them")
     if len(levels) * log.n_positions > MOST_FACTORS:
         raise ValueError(
-            f"bias column '{column}' has {len(levels):,} levels: with the positions more than {MOST_FACTORS:,} "
-            "factors; join rare levels"
+            f"bias column '{column}' has {len(levels):,} levels, which makes more than {MOST_FACTORS:,} factors with "
+            "the positions: merge rare levels"
         )
     groups, by_features = _both_graphs(log, (column,))
     return Connectivity(f"position and {column}", groups, by_features)
@@ -155,7 +155,7 @@ def _factors(
 
 
 def _groups(documents: NDArray, factor: NDArray[np.int64], n_documents: int, names: tuple[str, ...]) -> Groups:
-    """Factors that are linked, in their own order."""
+    """Groups of linked factors, in order."""
     size = n_documents + len(names)
     ones = np.ones(len(documents), dtype=bool)
     graph = sparse.coo_array((ones, (documents.astype(np.int64), factor + n_documents)), shape=(size, size))
@@ -176,8 +176,8 @@ def _alike(features: NDArray[np.float32]) -> NDArray[np.int64]:
 
 
 def _share(rate: float, n_sessions: float) -> float:
-    """Share of the sessions that brings enough clicks at a position of this click rate."""
-    return ENOUGH_CLICKS / max(rate * n_sessions, 1.0)  # a position without a click counts as if it had one
+    """The share of the sessions that gives enough clicks at a position with this click rate."""
+    return ENOUGH_CLICKS / max(rate * n_sessions, 1.0)  # a position without clicks counts as if it had one
 
 
 def _tree(rates: ClickRates, parts: list[list[int]], n_sessions: float, *, by: str) -> tuple[Link, ...]:
@@ -189,7 +189,7 @@ def _tree(rates: ClickRates, parts: list[list[int]], n_sessions: float, *, by: s
         for second in range(first + 1, len(parts)):
             links = [_link(a, b, rate, n_sessions) for a in parts[first] for b in parts[second]]
             cost = {"share": lambda link: link.share, "merge": lambda link: 2 - link.rate_ratio}[by]
-            # Of equally good ones, neighbors: they are swapped with the least harm.
+            # Among equally good pairs, prefer neighbors: swapping them does the least harm.
             best = min(links, key=lambda link: (cost(link), abs(link.one - link.other)))
             chosen[first, second] = best
             costs[first, second] = cost(best) * (1 + 1e-6 * abs(best.one - best.other))
@@ -204,7 +204,7 @@ def _link(one: int, other: int, rate: dict[int, float], n_sessions: float) -> Li
 
 
 def _weakest(coverage: Coverage) -> WeakestLink | None:
-    """The thinnest link of the strongest tree that holds all positions together."""
+    """The weakest link of the maximum spanning tree over all positions."""
     if len(coverage.positions) < 2:
         return None
     strength = np.where(coverage.documents > 0, coverage.impressions, 0.0)

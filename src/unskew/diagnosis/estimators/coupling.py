@@ -1,16 +1,16 @@
 r"""Coupling: does examination depend on the document's features, and how much?
 
-Documents that were shown at several positions tell: if examination depends on the position alone, a document's clicks
-are spread over its positions as $p_{dk} \propto n_{dk}\theta_k$, whatever its relevance; $n_{dk}$ are its showings.
-Coupling bends that: $p_{dk} \propto n_{dk}\,\theta_k^{1 + u(x_d)}$, the paper's own form (LBD, section 6.1), where the
-pull $u$ is linear in standardized features. The direction of $u$ is learned on one half of the queries, by one step of
-ridge regression from no coupling. The other half tests it: it fits a curve of its own and asks with a score test
-whether the clicks follow $u$. Then the halves change places. The test needs the right means only, not independent
-clicks, since its variance is that between queries.
+Documents that were shown at several positions show this: if examination depends on the position alone, a document's
+clicks are distributed over its positions as $p_{dk} \propto n_{dk}\theta_k$, whatever its relevance; $n_{dk}$ are its
+impressions. Coupling changes that: $p_{dk} \propto n_{dk}\,\theta_k^{1 + u(x_d)}$, the form of the paper (LBD, section
+6.1), where the pull $u$ is linear in standardized features. The direction of $u$ is learned on one half of the queries,
+by one step of ridge regression from no coupling. The other half tests it: it fits its own curve, and a score test
+decides whether the clicks follow $u$. Then the halves are exchanged. The test only requires the right means, not
+independent clicks, because its variance is that between queries.
 
-What it cannot tell: a pull that is not linear in the features, or that is the same at all positions (then it is
-indistinguishable from relevance), is not found, so the strength is a lower bound. And trust bias bends the curve by
-relevance, which the features know: it is found here as coupling, too.
+Limits: a pull that is not linear in the features, or that is the same at all positions (and so indistinguishable from
+relevance), is not found, so the strength is a lower bound. Trust bias changes the curve by relevance, which features
+predict, so it is found here as coupling, too.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from unskew.diagnosis.estimators.position_pairs import counted_impressions
 Matrix = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-MOST_CELLS = 4_000_000  # documents x positions looked at; more would not make the answer better
+MOST_CELLS = 4_000_000  # documents x positions to use; more would not improve the answer
 EXPECTED_PULL = 0.3  # standard deviation of the pull that the ridge expects
-WIDEST_FEATURE = 3.0  # standardized features are cut off there: one outlier must not make the direction
+WIDEST_FEATURE = 3.0  # standardized features are clipped here: one outlier must not determine the direction
 FEWEST_QUERIES = 20  # in each half, for a variance between queries
 NEWTON_STEPS = 50
 
@@ -49,7 +49,7 @@ class Coupling:
     low: float
     high: float
     level: float
-    features: tuple[str, ...]  # that pull most, strongest first
+    features: tuple[str, ...]  # with the strongest pull, strongest first
     n_documents: int  # shown at several positions and clicked
     n_queries: int
 
@@ -71,13 +71,13 @@ class _Moved:
         return self.clicks.sum(axis=1)
 
     def shares(self, logs: Matrix) -> Matrix:
-        """Where the clicks of each document are expected, `[documents, positions]`."""
+        """The expected distribution of each document's clicks over positions, `[documents, positions]`."""
         weights = self.shown * np.exp(logs - logs.max())
         return weights / weights.sum(axis=1, keepdims=True)
 
 
 class _Tested(NamedTuple):
-    """One half's answer to the other half's direction."""
+    """The test of one half's direction on the other half."""
 
     z: float
     strength: float
@@ -85,29 +85,29 @@ class _Tested(NamedTuple):
 
 
 def coupling(log: ClickLog, *, significance: float = 0.01, level: float = 0.95, seed: int = 0) -> Coupling:
-    """Whether and how much observation depends on the features of documents, tested on held-out queries.
+    """Whether and how much examination depends on the features of documents, tested on held-out queries.
 
     Args:
-        significance: of the test that says whether there is any; small, for it is one of many questions.
-        level: of the interval of the strength.
-        seed: of the two halves.
+        significance: level of the test for coupling; small, because it is one of many tests.
+        level: level of the interval of the strength.
+        seed: seed of the two halves.
     """
     check_counts(log)
     if not log.n_features:
-        raise NotIdentified("the log has no features that observation could depend on")
+        raise NotIdentified("the log has no features that examination could depend on")
     rng = np.random.default_rng(seed)
     moved = _moved(log, rng)
     first = rng.permutation(int(moved.queries.max()) + 1)[moved.queries] % 2 == 0
     halves = moved.select(first), moved.select(~first)
     if min(len(np.unique(half.queries)) for half in halves) < FEWEST_QUERIES:
         raise NotIdentified(
-            f"only {len(np.unique(moved.queries))} queries hold a clicked document that was shown at several "
-            f"positions: {2 * FEWEST_QUERIES} are needed to test a direction on queries that did not make it"
+            f"only {len(np.unique(moved.queries))} queries have a clicked document that was shown at several "
+            f"positions, but a test on held-out queries needs {2 * FEWEST_QUERIES}"
         )
     directions = [_direction(half) for half in halves]
     tests = [_test(halves[1], *directions[0]), _test(halves[0], *directions[1])]
-    # The two answers are nearly the same number, for what one half teaches and the other half tests is the product of
-    # their scores either way. So they are averaged, not added up as if they were two.
+    # The two tests give nearly the same number, because it is the product of the scores of both halves either way. So
+    # they are averaged, not added as if they were independent.
     z, strength, error = (float(np.mean(values)) for values in zip(*tests, strict=True))
     p_value = 1 - NormalDist().cdf(z)
     half_width = NormalDist().inv_cdf((1 + level) / 2) * error
@@ -136,11 +136,11 @@ def _moved(log: ClickLog, rng: Generator) -> _Moved:
     several = np.flatnonzero(several & clicked)
     if not len(several):
         raise NotIdentified(
-            "no clicked document was shown at several positions: what the position does to different documents cannot "
-            "be seen. Swap or shuffle a share of the sessions"
+            "no clicked document was shown at several positions, so the effect of a position on different documents "
+            "is not identified. Swap or shuffle a share of the sessions"
         )
     most = max(1, MOST_CELLS // len(positions))
-    if len(several) > most:  # whole queries, by chance
+    if len(several) > most:  # a random sample of whole queries
         order = rng.permutation(len(log.query_ids))[log.version_queries[several]]
         several = np.sort(several[np.argsort(order, kind="stable")[:most]])
     number = np.full(len(log.features), -1)
@@ -171,7 +171,7 @@ def _standardized(features: NDArray[np.float32]) -> Matrix:
 
 
 def _fit_curve(moved: _Moved) -> Matrix:
-    r"""$\log\theta$ around its mean, by Newton's method; positions without a click are kept in by half a click."""
+    r"""$\log\theta$ around its mean, by Newton's method; half a click keeps positions without clicks finite."""
     totals = moved.totals
     at = moved.clicks.sum(axis=0)
     logs = np.zeros(len(at))
@@ -179,7 +179,7 @@ def _fit_curve(moved: _Moved) -> Matrix:
         shares = moved.shares(logs)
         expected = totals @ shares
         information = np.diag(expected) - (shares * totals[:, None]).T @ shares
-        ridge = 1e-6 * np.trace(information) / len(at) + 0.5  # half a click drawn towards the mean
+        ridge = 1e-6 * np.trace(information) / len(at) + 0.5  # half a click that shrinks towards the mean
         step = np.linalg.solve(information + ridge * np.eye(len(at)), at - expected - 0.5 * logs)
         step = np.clip(step, -1.0, 1.0)
         logs = logs + step - step.mean()
@@ -189,7 +189,7 @@ def _fit_curve(moved: _Moved) -> Matrix:
 
 
 def _direction(moved: _Moved) -> tuple[Matrix, Matrix]:
-    """Weights of the features in the pull, and the curve's logarithms that they bend."""
+    """Weights of the features in the pull, and the logarithms of the curve that they change."""
     logs = _fit_curve(moved)
     shares = moved.shares(logs)
     middle = shares @ logs
@@ -203,13 +203,13 @@ def _direction(moved: _Moved) -> tuple[Matrix, Matrix]:
 
 
 def _test(moved: _Moved, weights: Matrix, bent: Matrix) -> _Tested:
-    """Score test of a direction from other queries; the curve is this half's own, and its error is taken off."""
+    """Score test of a direction from other queries; the curve is fitted on this half, and its error accounted for."""
     pull = moved.features @ weights
     totals = moved.totals
     shares = moved.shares(_fit_curve(moved))
     rest = moved.clicks - totals[:, None] * shares
     middle = shares @ bent
-    both = (pull * totals)[:, None] * shares * (bent - middle[:, None])  # of the pull and the curve, [documents, k]
+    both = (pull * totals)[:, None] * shares * (bent - middle[:, None])  # cross terms of pull and curve, [documents, k]
     of_curve = np.diag(totals @ shares) - (shares * totals[:, None]).T @ shares
     cross = both.sum(axis=0)
     taken_off = np.linalg.pinv(of_curve, hermitian=True) @ cross

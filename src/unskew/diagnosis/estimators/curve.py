@@ -1,7 +1,7 @@
-"""Curve: how much each position is seen relative to the top one, with its bootstrap interval.
+"""Curve: examination of each position relative to the top, with its bootstrap interval.
 
-Estimators first add up what they need query by query; a curve is a function of the sums over queries. So the bootstrap
-draws queries, with everything that happened in them, and never goes back to single documents or sessions.
+Estimators first sum what they need per query; a curve is a function of the sums over queries. So the bootstrap
+resamples queries, with everything in them, and never returns to single documents or sessions.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from scipy import sparse
 
 from unskew.display import Displayed, Screen, new_axes
 
-NUMBERS_AT_ONCE = 4_000_000  # held while resampling
+NUMBERS_AT_ONCE = 4_000_000  # in memory while resampling
 
 Vector = NDArray  # float64
 
 
 class NotIdentified(ValueError):
-    """The log cannot tell the curve; the message says why and what to do."""
+    """The log does not identify the answer; the message says why and what to do."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,16 +33,16 @@ class Curve(Displayed):
     estimator: str
     positions: NDArray[np.int64]  # [positions], ascending; without those that never occur
     values: Vector  # [positions]; the first is 1
-    low: Vector  # [positions]; NaN where there are too few queries, or no resamples, for an interval
+    low: Vector  # [positions]; NaN if there are too few queries, or no resamples, for an interval
     high: Vector  # [positions]
-    n_impressions: Vector  # [positions], that the estimate rests on
+    n_impressions: Vector  # [positions], used by the estimate
     level: float = 0.95
 
     def propensities(self, n_positions: int) -> Vector:
-        """A value for each of the positions 0, 1, …, as `ipw` takes them.
+        """One value per position 0, 1, …, as `ipw` needs them.
 
-        Where no document was counted there is nothing to correct: between two positions the curve is drawn straight
-        on a log scale, outside it keeps its end value.
+        Positions that never occur need no correction: between two positions the curve is interpolated linearly on a log
+        scale, outside it keeps its end value.
         """
         return np.exp(np.interp(np.arange(n_positions), self.positions, np.log(self.values)))
 
@@ -55,7 +55,7 @@ class Curve(Displayed):
         return self.to_table().to_pylist()
 
     def to_table(self) -> pa.Table:
-        """One row per position, counted from 0: propensity, its interval, impressions that it rests on."""
+        """One row per position, counted from 0: propensity, its interval, and the impressions behind it."""
         return pa.table(
             {
                 "position": self.positions,
@@ -77,12 +77,12 @@ class Curve(Displayed):
         )
 
     def plot(self, ax: Any = None) -> Any:
-        """The curve with its interval, on matplotlib axes; positions count from 1."""
+        """Plot the curve with its interval; positions count from 1."""
         return draw_curves({self.estimator: self}, ax)
 
 
 class Curves(dict[str, Curve], Displayed):
-    """One curve for each level of a bias column, each relative to its own top."""
+    """One curve per level of a bias column, each relative to its own top."""
 
     def __init__(self, curves: Mapping[str, Curve], by: str):
         super().__init__(curves)
@@ -109,7 +109,7 @@ class Curves(dict[str, Curve], Displayed):
         return Screen(title, ("position", *self), rows, left=0)
 
     def plot(self, ax: Any = None) -> Any:
-        """The curves with their intervals, on matplotlib axes; positions count from 1."""
+        """Plot the curves with their intervals; positions count from 1."""
         return draw_curves(self, ax)
 
 
@@ -150,8 +150,8 @@ def curve_of_sums(
     """The curve of a log and its percentile interval over resampled queries.
 
     Args:
-        per_query: `[queries, sums]`, what each query contributes.
-        estimate: from sums `[resamples, sums]` to values `[resamples, positions]`; NaN, 0 and infinity are allowed.
+        per_query: contribution of each query, `[queries, sums]`.
+        estimate: maps sums `[resamples, sums]` to values `[resamples, positions]`; NaN, 0 and infinity are allowed.
     """
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, got {level}")
@@ -161,7 +161,7 @@ def curve_of_sums(
     low = high = np.full(len(values), np.nan)
     if n_bootstrap and per_query.shape[0] > 1:
         drawn = _resample(per_query, estimate, n_bootstrap, np.random.default_rng(seed))
-        # A resample that cannot tell says nothing against any value. The outer of two order statistics is taken.
+        # A resample without an estimate rejects no value. The outer of two order statistics is used.
         low = np.quantile(np.nan_to_num(drawn, nan=0.0, posinf=np.inf), (1 - level) / 2, axis=0, method="lower")
         high = np.quantile(np.nan_to_num(drawn, nan=np.inf, posinf=np.inf), (1 + level) / 2, axis=0, method="higher")
     return Curve(estimator, positions, values, low, high, n_impressions, level)
@@ -170,7 +170,7 @@ def curve_of_sums(
 def _resample(
     per_query: sparse.csr_array, estimate: Callable[[Vector], Vector], n_bootstrap: int, rng: np.random.Generator
 ) -> Vector:
-    """Values `[resamples, positions]`, each of as many queries as there are, drawn with replacement."""
+    """Values `[resamples, positions]`, each from as many queries as the log has, drawn with replacement."""
     n_queries = per_query.shape[0]
     step = max(1, NUMBERS_AT_ONCE // max(per_query.shape))
     parts = []

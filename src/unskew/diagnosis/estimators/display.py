@@ -1,10 +1,11 @@
-r"""Propensities from a stochastic ranker that logged how likely it showed each document where it was.
+r"""Propensities from a stochastic ranker that logged its display probabilities.
 
 With $\pi_i$ the logged probability of impression $i$, a sum of $1 / \pi_i$ over the impressions at a position counts,
-in expectation, every document that may stand there once per session. So clicks and impressions at all positions,
-weighted so, are those of the same documents, as if orders had been shuffled: $p_k / p_1 = \hat c_k / \hat c_1$,
-$\hat c_k = \sum_i c_i / \pi_i \big/ \sum_i 1 / \pi_i$ over the impressions at $k$. No document has to be shown twice:
-the estimate holds where each session has documents, features and probabilities of its own.
+in expectation, every document that may be shown there once per session. So clicks and impressions at all positions,
+weighted by $1 / \pi_i$, are those of the same documents, as if orders had been shuffled:
+$p_k / p_1 = \hat c_k / \hat c_1$, $\hat c_k = \sum_i c_i / \pi_i \big/ \sum_i 1 / \pi_i$ over the impressions at $k$.
+No document has to be shown twice: the estimate is valid even if each session has its own documents, features and
+probabilities.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.diagnosis.estimators.curve import Curve, NotIdentified, Vector, curve_of_sums
 from unskew.diagnosis.estimators.position_pairs import counted_impressions, how_to_leave_out, spell
 
-LEAST_SUPPORT = 0.8  # of the documents that may be at one position, so many must occur at the other
+LEAST_SUPPORT = 0.8  # share of the documents that may be at one position that must occur at the other
 
 
 def display(
@@ -28,23 +29,22 @@ def display(
     seed: int = 0,
     counted: NDArray[np.bool_] | None = None,
 ) -> Curve:
-    """Click rates at equal chances, from logged display probabilities; special case `randomization`: all are equal.
+    """Click rates weighted by logged display probabilities; `randomization` is the special case of equal probabilities.
 
-    Every position is compared with the top in the lists that reach down to it. Impressions without a probability do not
-    count.
+    Every position is compared with the top in the lists that reach it. Impressions without a probability do not count.
 
     Args:
         counted: impressions that count, `[lists, docs]`; default: all.
     """
     if log.display_probabilities is None:
         raise NotIdentified(
-            "display needs the probability with which a stochastic ranker showed each document where it was: log it, "
-            "and name its column with unskew ingest --display-probability, or display_probability=…"
+            "display needs the probability with which a stochastic ranker showed each document at its position: log "
+            "it, and pass its column to unskew ingest --display-probability (in Python display_probability=…)"
         )
     recorded = ~np.isnan(log.display_probabilities)
     chosen = counted_impressions(log, counted) & recorded
     if not chosen.any():
-        raise NotIdentified("display: no counted impression has a display probability")
+        raise NotIdentified("display: none of the counted impressions has a display probability")
     positions, n_impressions, per_query = _weighted(log, chosen)
     _check(positions, np.asarray(per_query.sum(axis=0), dtype=np.float64).reshape(5, -1))
 
@@ -59,9 +59,9 @@ def display(
 
 
 def _weighted(log: ClickLog, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Vector, sparse.csr_array]:
-    """Positions, impressions at each, and five sums for each query and position, over lists that have it and the top.
+    """Positions, impressions at each, and five sums per query and position, over lists that have it and the top.
 
-    They are clicks and impressions there, weighted, the same at the top, and documents shown.
+    The sums are weighted clicks and impressions there, the same at the top, and shown documents.
     """
     assert log.display_probabilities is not None
     positions = np.unique(log.positions[chosen].astype(np.int64))
@@ -83,7 +83,7 @@ def _weighted(log: ClickLog, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int6
 
 
 def _check(positions: NDArray[np.int64], sums: Vector) -> None:
-    """Refuse positions without clicks, and those at which other documents may stand than at the top."""
+    """Refuse positions without clicks, and those where other documents may be shown than at the top."""
     clicks, shown, clicks_on_top, shown_on_top, n_documents = sums
     silent = positions[(clicks <= 0) | (clicks_on_top <= 0)]
     if len(silent):
@@ -97,6 +97,7 @@ def _check(positions: NDArray[np.int64], sums: Vector) -> None:
         raise NotIdentified(
             f"display: by their probabilities, only {share[place]:.0%} of the documents that may be at "
             f"{spell(positions[:1])} or {spell(positions[place : place + 1])} were ever drawn for both. Either the "
-            "ranker hardly draws (shuffle a share of the sessions), or the log is too short, or the column holds "
-            f"something else than the probability to be at that position. Or {how_to_leave_out(positions[place])}"
+            "ranker is almost deterministic (shuffle a share of the sessions), or the log is too short, or the column "
+            "does not hold the probability of being shown at that position. Or "
+            f"{how_to_leave_out(positions[place])}"
         )

@@ -1,7 +1,7 @@
 r"""Propensities from documents that were shown at several positions: pivot, adjacent chain, all pairs.
 
-Nothing has to be randomized on purpose: two rankers, a ranker that was retrained, or swapped results are enough
-(Agarwal et al., Estimating Position Bias without Intrusive Interventions, WSDM 2019). All assume
+No deliberate randomization is needed: two rankers, a retrained ranker, or swapped results are enough (Agarwal et al.,
+Estimating Position Bias without Intrusive Interventions, WSDM 2019). All assume
 $P(c) = p_k\,P(r \mid q, d)$: examination depends on the position alone. Notation: see `position_pairs`.
 """
 
@@ -18,9 +18,9 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.diagnosis.estimators.curve import Curve, NotIdentified, Vector, curve_of_sums
 from unskew.diagnosis.estimators.position_pairs import PairCounts, components, count_pairs, how_to_leave_out, spell
 
-WIDEST = 25.0  # propensities are sought between e^-25 and e^25 of the top one
-MOST_STEPS = 60  # of Newton's method; a handful do
-LARGEST_CHANCE = 1 - 1e-12  # of a click that has been left out at least once
+WIDEST = 25.0  # propensities are searched between e^-25 and e^25 of the top one
+MOST_STEPS = 60  # of Newton's method; it usually needs only a few
+LARGEST_CHANCE = 1 - 1e-12  # upper limit of a click probability if there was a non-click
 
 HOW_TO_LINK = (
     "show the same documents at several positions: swap or shuffle a share of the sessions (in a simulation "
@@ -42,9 +42,9 @@ def pivot(
     r"""Each position against the top one: $p_k / p_1 = \hat c_k^{1k} / \hat c_1^{1k}$.
 
     Args:
-        weighting: documents (each counts once) or shared (each as often as it was shown where it was shown less).
+        weighting: documents (each counts once) or shared (each counts with its impressions at the rarer position).
         counted: impressions that count, `[lists, docs]`; default: all.
-        across_versions: compare a document with itself after its features changed, too; see `count_pairs`.
+        across_versions: also compare a document with itself after its features changed; see `count_pairs`.
     """
     pairs = count_pairs(log, weighting=weighting, counted=counted, across_versions=across_versions)
     _check_links(pairs, "pivot", [(0, place) for place in range(1, pairs.n_positions)])
@@ -68,7 +68,7 @@ def adjacent_chain(
 ) -> Curve:
     r"""Each position against the one above: $p_k / p_1 = \prod_{j<k} \hat c_{j+1}^{j,j+1} / \hat c_j^{j,j+1}$.
 
-    Neighbours are positions without one that occurs between them. Arguments as for `pivot`.
+    Neighbors are adjacent among the positions that occur. Arguments as for `pivot`.
     """
     pairs = count_pairs(log, weighting=weighting, counted=counted, across_versions=across_versions)
     _check_links(pairs, "adjacent_chain", [(place - 1, place) for place in range(1, pairs.n_positions)])
@@ -76,7 +76,7 @@ def adjacent_chain(
     def estimate(sums: Vector) -> Vector:
         clicks, _ = pairs.sums(sums)
         upper = np.arange(pairs.n_positions - 1)
-        with np.errstate(invalid="ignore"):  # a resample may hold no click on one side of a link
+        with np.errstate(invalid="ignore"):  # a resample may have no click on one side of a link
             return _after_one(np.cumprod(_ratio(clicks[:, upper + 1, upper], clicks[:, upper, upper + 1]), axis=1))
 
     return _curve("adjacent_chain", pairs, estimate, n_bootstrap, level, seed)
@@ -92,14 +92,14 @@ def all_pairs(
     counted: NDArray[np.bool_] | None = None,
     across_versions: bool = False,
 ) -> Curve:
-    r"""All pairs of positions at once, each with a relevance of its own: AllPairs intervention harvesting.
+    r"""All pairs of positions jointly, each with its own relevance: AllPairs intervention harvesting.
 
-    Maximises $\sum_{k \ne l} \hat c_k^{kl} \log(p_k r_{kl}) + \hat n_k^{kl} \log(1 - p_k r_{kl})$,
+    Maximizes $\sum_{k \ne l} \hat c_k^{kl} \log(p_k r_{kl}) + \hat n_k^{kl} \log(1 - p_k r_{kl})$,
     $r_{kl} = r_{lk}$ the mean relevance of the documents shown at both, $\hat n$ the non-clicks. Arguments as for
     `pivot`; the weighting shared is the variance-reduced one (Magnani & Xie 2025).
     """
     if log.graded:
-        raise ValueError("all_pairs needs clicks that are 0 or 1, this log is graded: use pivot or adjacent_chain")
+        raise ValueError("all_pairs needs binary clicks, but this log is graded: use pivot or adjacent_chain")
     pairs = count_pairs(log, weighting=weighting, counted=counted, across_versions=across_versions)
     _check_connected(pairs)
     answer = fit_all_pairs(*pairs.total())
@@ -111,7 +111,7 @@ def all_pairs(
 
 
 def fit_all_pairs(clicks: Vector, others: Vector) -> Vector:
-    """Propensities relative to the first position that make clicks and non-clicks `[positions, positions]` likely."""
+    """Maximum-likelihood propensities relative to the first, from clicks and non-clicks `[positions, positions]`."""
     n_free = len(clicks) - 1
     if n_free == 0:
         return np.ones(1)
@@ -133,9 +133,9 @@ def fit_all_pairs(clicks: Vector, others: Vector) -> Vector:
 
 
 def refit_all_pairs(clicks: Vector, others: Vector, start: Vector) -> Vector:
-    """`fit_all_pairs` for many counts `[fits, positions, positions]` at once, from propensities near all answers.
+    """`fit_all_pairs` for many counts `[fits, positions, positions]` at once, from a start near all solutions.
 
-    Newton's method needs few steps there, and takes them for all fits together.
+    Newton's method needs few steps there, and runs for all fits together.
     """
     now = np.tile(np.log(start), (len(clicks), 1))
     length = np.ones((len(clicks), 1))
@@ -158,8 +158,8 @@ def refit_all_pairs(clicks: Vector, others: Vector, start: Vector) -> Vector:
 def surprise(log_propensities: Vector, clicks: Vector, others: Vector) -> tuple[Vector, Vector, Vector]:
     r"""Negative log-likelihood of all pairs, each at its likeliest relevance, with gradient and curvature.
 
-    In $\log p$ and $\log r$ the likelihood is concave, so it is in $\log p$ with the best $r$ put in; at the best $r$
-    the gradient is that with $r$ held fixed. Only products $p_k r_{kl}$ have to stay below 1: the scale of $p$ is free.
+    The likelihood is concave in $\log p$ and $\log r$, and so in $\log p$ with the best $r$ inserted; at the best $r$
+    the gradient is that with $r$ held fixed. Only products $p_k r_{kl}$ must stay below 1: the scale of $p$ is free.
 
     Args:
         log_propensities: `[fits, positions]`.
@@ -180,7 +180,7 @@ def surprise(log_propensities: Vector, clicks: Vector, others: Vector) -> tuple[
     slope = np.zeros_like(clicks, dtype=np.float64)
     slope[:, one, other], slope[:, other, one] = np.moveaxis(others_of * chance / (1 - chance) - clicks_of, 1, 0)
     bend = others_of * chance / (1 - chance) ** 2
-    # A pair pulls at the difference of its two logarithms only, like a spring: the curvature is a graph Laplacian.
+    # A pair constrains only the difference of its two logarithms, like a spring: the curvature is a graph Laplacian.
     spring = bend.prod(axis=1) / np.maximum(bend.sum(axis=1), np.finfo(np.float64).tiny)
     curvature = np.zeros_like(slope)
     curvature[:, one, other] = curvature[:, other, one] = -spring
@@ -199,11 +199,11 @@ def _likeliest_relevance(propensities: Vector, clicks: Vector, others: Vector) -
     square = (total + others.sum(axis=1)) * propensities.prod(axis=1)
     linear = total * propensities.sum(axis=1) + (others * propensities).sum(axis=1)
     root = np.sqrt(np.maximum(linear**2 - 4 * square * total, 0.0))
-    return 2 * total / np.maximum(linear + root, np.finfo(np.float64).tiny)  # 0 where nothing was shown or clicked
+    return 2 * total / np.maximum(linear + root, np.finfo(np.float64).tiny)  # 0 if nothing was shown or clicked
 
 
 def _regular(curvature: Vector) -> Vector:
-    """The matrices made invertible where a resample lost all clicks between some positions."""
+    """The matrices, made invertible if a resample lost all clicks between some positions."""
     n = curvature.shape[-1]
     ridge = 1e-12 * np.trace(curvature, axis1=1, axis2=2) + np.finfo(np.float64).tiny
     return curvature + ridge[:, None, None] * np.eye(n)
@@ -234,13 +234,13 @@ def _after_one(ratios: Vector) -> Vector:
 
 
 def _check_links(pairs: PairCounts, name: str, links: Sequence[tuple[int, int]]) -> None:
-    """Refuse a log without documents, or without clicks, at both positions of a link."""
+    """Refuse a log without shared documents, or without clicks, at both positions of a link."""
     positions, (clicks, _) = pairs.positions, pairs.total()
     unlinked = [(positions[k], positions[j]) for k, j in links if not pairs.documents[k, j]]
     if unlinked:
         raise NotIdentified(
             f"{name} compares positions {_spell_links(unlinked)}, but no document was shown at both. "
-            f"all_pairs may find a way through other positions; else {HOW_TO_LINK}"
+            f"all_pairs may link them through other positions; otherwise {HOW_TO_LINK}"
         )
     silent = [(positions[k], positions[j]) for k, j in links if not (clicks[k, j] and clicks[j, k])]
     if silent:
@@ -255,14 +255,14 @@ def _spell_links(links: Sequence[tuple[int, int]]) -> str:
 
 
 def _check_connected(pairs: PairCounts) -> None:
-    """Refuse a log whose positions fall apart, or are linked by documents without clicks only."""
+    """Refuse a log whose positions are not linked, or are linked only by documents without clicks."""
     groups = components(pairs.documents > 0, pairs.positions)
     if len(groups) > 1:
         raise NotIdentified(
             f"all_pairs cannot compare {' with '.join(spell(group) for group in groups)}: no document was shown in "
             f"both. Instead {HOW_TO_LINK}"
         )
-    # Without a click on either side of a cut the likelihood rises for ever, as in any comparison that one side wins.
+    # Without clicks on one side of a cut the likelihood has no maximum, as in any comparison that one side always wins.
     groups = components(pairs.total()[0] > 0, pairs.positions, both_ways=True)
     if len(groups) > 1:
         raise NotIdentified(

@@ -1,17 +1,17 @@
-r"""Leaks: features that know what they must not know.
+r"""Leaks: features that contain the position or the clicks.
 
 **Position.** A feature whose order within a list is almost always the shown order is the production score, its rank, or
-a copy. A ranker that gets it learns to repeat production, and position and relevance cannot be distinguished.
+a copy. A ranker with this feature learns to repeat production, and position and relevance cannot be separated.
 
-**Clicks.** A feature computed from clicks brings their bias back in by the back door, and if it was computed from
-these very clicks, the ranker learns the answer by heart. How well *any* property of a document can go with its
-counted click rate is limited by chance: two random halves of the sessions give two rates, and if they correlate by
-$\rho$, the rate of all correlates with the true one by at most $\sqrt{2\rho/(1+\rho)}$. A feature above that knows the
-chance, too: it was computed from these clicks. One that nearly reaches it, and goes with clicks better than even the
-position does, looks as if computed from clicks of the same kind of sessions. All correlations are of ranks.
+**Clicks.** A feature computed from clicks reintroduces their bias, and if it was computed from the clicks of this log,
+the ranker learns the answer by heart. Noise limits the correlation of *any* property of a document with its counted
+click rate: two random halves of the sessions give two rates, and if they correlate by $\rho$, the rate of all sessions
+correlates with the true rate by at most $\sqrt{2\rho/(1+\rho)}$. A feature above that limit contains the noise too: it
+was computed from these clicks. A feature that nearly reaches the limit, and correlates with clicks more than the
+position does, was probably computed from clicks of similar sessions. All correlations are rank correlations.
 
-What it cannot tell: a leak that is blurred, or spread over several features, is not seen; and with very many sessions
-a document the ceiling is 1, so that "these very clicks" and "earlier clicks" look the same.
+Limits: a leak that is noisy, or spread over several features, is not found; and with very many sessions per document
+the limit is 1, so that "these very clicks" and "earlier clicks" look the same.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from unskew.diagnosis.estimators.shown_pairs import shown_pairs
 
 Vector = NDArray[np.float64]
 
-ALMOST_ALWAYS = 0.95  # of pairs of a list in the feature's order
+ALMOST_ALWAYS = 0.95  # share of document pairs of a list in the feature's order
 NEARLY = 0.8  # of the highest possible correlation
 MOST_DOCUMENTS = 50_000
 FEWEST_DOCUMENTS = 50
@@ -40,10 +40,10 @@ FEWEST_DOCUMENTS = 50
 
 @dataclass(frozen=True)
 class PositionLeak:
-    """A feature that stands for the position."""
+    """A feature that encodes the position."""
 
     feature: str
-    agreement: float  # share of pairs of a list in the feature's order, or in the reverse of it
+    agreement: float  # share of document pairs of a list in the feature's order, or in its reverse
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +57,11 @@ class PositionLeaks:
 
 @dataclass(frozen=True)
 class ClickLeak:
-    """A feature that looks computed from clicks."""
+    """A feature that was probably computed from clicks."""
 
     feature: str
     correlation: float  # of ranks, with the click rate of documents
-    of_these_clicks: bool  # above what any property of the document could reach
+    of_these_clicks: bool  # above the limit for any property of the document
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class ClickLeaks:
 
     leaks: tuple[ClickLeak, ...]  # the worst first
     ceiling: float  # highest correlation that a property of documents can have with counted click rates
-    closest: ClickLeak  # the feature that goes with clicks most, leak or not
+    closest: ClickLeak  # the feature that correlates most with clicks, leak or not
     of_position: float  # correlation of the mean position with click rates
     n_documents: int
 
@@ -92,7 +92,7 @@ def position_leaks(log: ClickLog, *, seed: int = 0) -> PositionLeaks:
 
 
 def click_leaks(log: ClickLog, *, seed: int = 0) -> ClickLeaks:
-    """Features that go with counted clicks better than a property of the document should."""
+    """Features that correlate with counted clicks more than a property of the document should."""
     check_counts(log)
     if not log.n_features:
         raise NotIdentified("the log has no features that could leak")
@@ -101,14 +101,14 @@ def click_leaks(log: ClickLog, *, seed: int = 0) -> ClickLeaks:
     some = np.flatnonzero(shown >= 2)
     if len(some) < FEWEST_DOCUMENTS:
         raise NotIdentified(
-            f"only {len(some)} documents were shown twice or more: without a second look, luck and a click-derived "
-            "feature cannot be distinguished"
+            f"only {len(some)} documents were shown twice or more: without repeated showings, noise and a feature "
+            "computed from clicks cannot be separated"
         )
     if len(some) > MOST_DOCUMENTS:
         some = np.sort(rng.choice(some, MOST_DOCUMENTS, replace=False))
     shown, clicks = shown[some], clicks[some]
     if np.ptp(clicks / shown) == 0:
-        raise NotIdentified("all documents are clicked equally often: no feature can go with that")
+        raise NotIdentified("all documents are clicked equally often: no feature can correlate with that")
     ceiling = _ceiling(clicks, shown, rng)
     rates = _ranks(clicks / shown)
     of_position = abs(_correlation(_ranks(position[some])[:, None], rates)[0])
@@ -133,7 +133,7 @@ def feature_name(log: ClickLog, column: int) -> str:
 
 
 def _counted(log: ClickLog) -> tuple[NDArray, Vector, Vector, Vector]:
-    """Documents that were shown, how often, how often clicked, and their mean position."""
+    """Shown documents, with their impressions, clicks and mean position."""
     chosen = counted_impressions(log, None)
     numbers = log.versions[chosen]
     sessions = np.broadcast_to(log.sessions[:, None], chosen.shape)[chosen].astype(np.float64)
@@ -146,7 +146,7 @@ def _counted(log: ClickLog) -> tuple[NDArray, Vector, Vector, Vector]:
 
 
 def _ceiling(clicks: Vector, shown: Vector, rng: Generator) -> float:
-    """Highest correlation of counted rates with anything that knows nothing of the chance in them."""
+    """The highest correlation of counted rates with anything that is independent of their noise."""
     first = shown.astype(np.int64) // 2
     clicked = rng.hypergeometric(clicks.astype(np.int64), (shown - clicks).astype(np.int64), first)
     one, other = _ranks(clicked / first), _ranks((clicks - clicked) / (shown - first))

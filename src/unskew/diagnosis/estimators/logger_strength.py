@@ -1,13 +1,13 @@
-r"""The logger: how good was the order that was shown, and how much of it do the features know?
+r"""The logging policy: how good was the shown order, and how well do the features predict it?
 
 With an examination curve $\theta$ the mean relevance at a position is $r_k \propto \mathrm{ctr}_k / \theta_k$. A strong
-logger puts relevant documents at the top, so $r_k$ falls; a random one leaves it flat. Where lists were shuffled,
-clicks a session of shown order and of random order compare directly, with no model.
+logging policy puts relevant documents at the top, so $r_k$ decreases; under a random one it is flat. If lists were
+shuffled, clicks per session in shown and in random order can be compared directly, without a model.
 
-The order that was shown follows from features as a rule. How much so is asked of pairs of documents of one list: a
-linear function of the features, fitted on one half of the queries, predicts which of two stood higher in the other
-half. Near 1, position and features are nearly the same thing: a method that learns its curve along with the ranker may
-put the effect of one on the other.
+The shown order usually depends on features. How much is measured on pairs of documents of one list: a linear function
+of the features, fitted on one half of the queries, predicts which of two was shown higher in the other half. Near 1,
+position and features are confounded: a method that learns its curve along with the ranker may attribute the effect of
+one to the other.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STRONG, WEAK = 0.2, 0.05  # gain over a random order of the same documents
 class LoggerStrength:
     """Mean relevance at each position, by clicks divided by examination."""
 
-    curve: str  # the estimator that it rests on
+    curve: str  # the estimator of the curve
     positions: NDArray[np.int64]
     relevance: Vector  # [positions], relative to the top
     low: Vector
@@ -45,7 +45,7 @@ class LoggerStrength:
 
 @dataclass(frozen=True)
 class ShuffledClicks:
-    """Clicks a session in the logger's order and in random order."""
+    """Clicks per session in the order of the logging policy and in random order."""
 
     shown: float
     shuffled: float
@@ -56,15 +56,15 @@ class ShuffledClicks:
 
 
 def logger_strength(rates: ClickRates, curve: Curve) -> LoggerStrength:
-    """How relevance falls from the top down, given an examination curve."""
+    """How relevance decreases from the top down, given an examination curve."""
     both = np.isin(rates.positions, curve.positions)
     if both.sum() < 2:
-        raise NotIdentified("the curve covers one position only: there is no order to judge")
+        raise NotIdentified("the curve covers only one position: there is no order to evaluate")
     of_curve = np.isin(curve.positions, rates.positions)
     rate, seen = rates.rates[both], curve.values[of_curve]
     relevance = rate / seen
     if not relevance[0] > 0:
-        raise NotIdentified("nothing was clicked at the top: relevance cannot be relative to it")
+        raise NotIdentified("there are no clicks at the top: relevance relative to it is not defined")
     discount = 1 / np.log2(rates.positions[both] + 2)
     gain = float(discount @ relevance / (discount.sum() * relevance.mean()) - 1)
     with np.errstate(divide="ignore"):
@@ -75,9 +75,9 @@ def logger_strength(rates: ClickRates, curve: Curve) -> LoggerStrength:
 
 
 def shuffled_clicks(log: ClickLog, *, intervention: str | None = None, level: float = 0.95) -> ShuffledClicks:
-    """Clicks a session of lists as the logger ordered them, against lists in random order; interval over queries.
+    """Clicks per session of lists in the order of the logging policy and in random order; interval over queries.
 
-    Where the top of lists was shuffled, clicks there are counted.
+    If only the top of lists was shuffled, only clicks there are counted.
     """
     reach = shuffled_positions(log, intervention)
     shuffled = reach > 0
@@ -95,7 +95,7 @@ def shuffled_clicks(log: ClickLog, *, intervention: str | None = None, level: fl
 
     (shown_clicks, shown), (mixed_clicks, mixed) = sums(plain), sums(shuffled)
     if not (shown_clicks.sum() > 0 and mixed_clicks.sum() > 0):
-        raise NotIdentified("the shuffled or the other sessions hold no click: their order cannot be compared")
+        raise NotIdentified("the shuffled or the other sessions have no clicks: their orders cannot be compared")
     here, there = shown_clicks.sum() / shown.sum(), mixed_clicks.sum() / mixed.sum()
     # Delta method on the log ratio of two ratios of sums over queries.
     parts = (shown_clicks - here * shown) / shown_clicks.sum() - (mixed_clicks - there * mixed) / mixed_clicks.sum()
@@ -124,7 +124,7 @@ def order_from_features(log: ClickLog, *, seed: int = 0) -> float:
     difference = np.clip(difference / np.where(spread > 0, spread, 1.0), -3.0, 3.0)
     first = np.random.default_rng(seed).permutation(int(pairs.queries.max()) + 1)[pairs.queries] % 2 == 0
     if not (first.any() and (~first).any()):
-        raise NotIdentified("all lists are of one query: nothing can be held out")
+        raise NotIdentified("all lists belong to one query: nothing can be held out")
     right = []
     for taught in (first, ~first):
         x = difference[taught]

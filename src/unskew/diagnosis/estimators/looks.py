@@ -1,9 +1,9 @@
-r"""The record of looks in a diagnosis: its curve, its rate of false alarms, and what it says that looks cannot be.
+r"""Recorded examination in a diagnosis: its curve, its rate of false alarms, and its inconsistencies.
 
-A record that grows with interest, $q = o\,a$ rather than $o$, is clicks over again: clicks per look then hardly differ
-between documents. With $\rho_k$ the clicks per look at position $k$, `left_for_relevance` is the variance of
-$c - \rho_k q$ over documents as a share of that of $c$, both minus what chance alone makes of counted sessions. It is
-1 where looks depend on the position alone, and 0 where they are in proportion to clicks.
+A record that grows with interest, $q = o\,a$ instead of $o$, merely repeats the clicks: clicks per recorded examination
+then hardly differ between documents. With $\rho_k$ the clicks per recorded examination at position $k$,
+`left_for_relevance` is the variance of $c - \rho_k q$ over documents as a share of that of $c$, both minus the sampling
+variance. It is 1 if examination depends on the position alone, and 0 if the record is proportional to clicks.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from unskew.data.clicks.looks import CERTAIN, FalseAlarms, cells_of, false_alarm
 from unskew.diagnosis.estimators.curve import Curve, NotIdentified
 from unskew.diagnosis.estimators.propensities import seen
 
-BLIND = 0.25  # share of clicks without a look: below it looks are missed now and then, which changes nothing
-CONSTANT = 0.01  # share of looks that differ from the rest
+BLIND = 0.25  # share of clicks without recorded examination; fewer misses only rescale the record
+CONSTANT = 0.01  # a record in which a smaller share of values differs counts as constant
 LEAST_LEFT = 0.15  # share of the variance of clicks that the record must leave to relevance
 
 
@@ -28,29 +28,29 @@ LEAST_LEFT = 0.15  # share of the variance of clicks that the record must leave 
 class Looks:
     """Findings about the record of examination."""
 
-    share: float  # of the sessions, those in which looks were recorded
-    rates: NDArray[np.float64]  # [positions], share of the recorded sessions in which each was looked at
-    curve: Curve | None  # relative to the top; None: some position was never looked at
+    share: float  # share of the sessions that recorded examination
+    rates: NDArray[np.float64]  # [positions], share of the recorded sessions in which each was examined
+    curve: Curve | None  # relative to the top; None: some position was never examined
     alarms: FalseAlarms | None
-    alarms_refused: str | None  # why false alarms cannot be told
-    blind: float  # share of the clicks that have no look, at least
-    faults: tuple[str, ...]  # what the record says that looks cannot be, each in a sentence
+    alarms_refused: str | None  # why false alarms are not identified
+    blind: float  # lower bound of the share of clicks without recorded examination
+    faults: tuple[str, ...]  # inconsistencies of the record, one sentence each
 
     @property
     def sure_alarms(self) -> bool:
-        """Whether documents are recorded that were not looked at, beyond chance."""
+        """Whether the record has significantly many documents that were not examined."""
         return self.alarms is not None and self.alarms.rate > CERTAIN * self.alarms.error
 
 
 def looks(log: ClickLog, *, seed: int = 0) -> Looks:
-    """The record of looks, and what is wrong with it; refused if there is none."""
+    """Recorded examination and its inconsistencies; an error if there is no record."""
     _, sessions = recorded(log)
     alarms, refused, curve = None, None, None
     try:
         alarms = false_alarms(log)
     except ValueError as reason:
         refused = str(reason)
-    with suppress(NotIdentified):  # a position that was never looked at: `rates` shows it
+    with suppress(NotIdentified):  # a position that was never examined: `rates` shows it
         curve = seen(log, seed=seed)
     return Looks(
         share=float(sessions.sum() / log.n_sessions),
@@ -64,7 +64,7 @@ def looks(log: ClickLog, *, seed: int = 0) -> Looks:
 
 
 def blind_clicks(log: ClickLog) -> float:
-    """Share of the clicks that certainly have no look: a document has more clicks than looks."""
+    """Share of the clicks that certainly have no recorded examination, because a document has more clicks."""
     seen, sessions = recorded(log)
     if log.graded:
         return 0.0
@@ -131,7 +131,7 @@ def left_for_relevance(log: ClickLog) -> float | None:
     weights = cells.recorded
 
     def mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """By position, for each cell."""
+        """Mean by position, for each cell."""
         return (np.bincount(place, weights=weights * values) / np.bincount(place, weights=weights))[place]
 
     clicks, looks = cells.clicks / cells.shown, cells.looks / cells.recorded
@@ -139,7 +139,7 @@ def left_for_relevance(log: ClickLog) -> float | None:
     ratio = np.divide(mean(clicks), level, out=np.zeros_like(level), where=level > 0)
     chance_of_clicks = clicks * (1 - clicks) / (cells.shown - 1)
     chance_of_looks = looks * (1 - looks) / (cells.recorded - 1)
-    # A session with a click also has a look, as a rule: what chance adds to the one it adds to the other.
+    # A session with a click usually also has recorded examination: noise in one is also in the other.
     together = np.maximum(np.minimum(clicks, looks) - clicks * looks, 0) / np.maximum(cells.shown - 1, 1)
     of_clicks = (clicks - mean(clicks)) ** 2 - chance_of_clicks
     rest = (clicks - ratio * looks) ** 2 - chance_of_clicks - ratio**2 * chance_of_looks + 2 * ratio * together

@@ -1,7 +1,8 @@
 """Why documents were shown at several positions: randomization, a change of ranker, or changed features.
 
-The first two move a document without changing it, so that its clicks tell what the positions do. A price that moved
-a document changed its relevance, too: such pairs are counted, and compared on request only (`across_versions`).
+The first two move a document without changing it, so that its clicks show the effect of the positions. A changed price
+that moved a document also changed its relevance: such pairs are counted, but compared only on request
+(`across_versions`).
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ DOCUMENTS_AT_ONCE = 100_000
 
 @dataclass(frozen=True)
 class PairCauses:
-    """Pairs of positions of documents, each by the best of its causes."""
+    """Pairs of positions of documents, each counted under the best of its causes."""
 
     ranker: int  # the same version at both positions, in lists that no intervention changed
-    randomization: int  # the same version at both, at one of them in changed lists only
+    randomization: int  # the same version at both, at one of them only in lists that an intervention changed
     features: int  # no version at both, but two versions of the document
 
 

@@ -1,10 +1,10 @@
 r"""Position pairs: documents that were shown at two positions, and how they were clicked at each.
 
-Such a document is as relevant at one position as at the other, so that its clicks tell what the positions do. For
-positions $k$ and $l$, $\hat c_k^{kl} = \sum_d \omega_d\, c_d(k)$ adds up the clicks at $k$ of all documents shown at
-both; $c_d(k)$ are the clicks of document $d$ at $k$ and the weight $\omega_d$ makes the $w_d(k)$ impressions there
-comparable with the $w_d(l)$ at $l$. A document is one of a query, in one version: the same page for another query, or
-with other features, is another document.
+Such a document is equally relevant at both positions, so its clicks show the effect of the positions. For positions $k$
+and $l$, $\hat c_k^{kl} = \sum_d \omega_d\, c_d(k)$ sums the clicks at $k$ of all documents shown at both; $c_d(k)$ are
+the clicks of document $d$ at $k$, and the weight $\omega_d$ makes the $w_d(k)$ impressions there comparable with the
+$w_d(l)$ at $l$. A document belongs to one query and is one version: the same page for another query, or with other
+features, is another document.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from scipy.sparse import csgraph
 from unskew.data.clicks.click_log import ClickLog
 from unskew.diagnosis.estimators.curve import NotIdentified, Vector
 
-PAIRS_AT_ONCE = 2_000_000  # held while counting
+PAIRS_AT_ONCE = 2_000_000  # in memory while counting
 
 Index = NDArray[np.int64]
 
 # Weight of a click at one position, from the document's impressions there and at the other position.
 WEIGHTINGS: dict[str, Callable[[Vector, Vector], Vector]] = {
     "documents": lambda own, other: 1 / own,  # noqa: ARG005  each document counts once (Agarwal et al.)
-    "shared": lambda own, other: np.minimum(own, other) / own,  # as often as it was shown where it was shown less
+    "shared": lambda own, other: np.minimum(own, other) / own,  # each counts with its impressions at the rarer position
 }
 
 
@@ -37,8 +37,8 @@ class PairCounts:
 
     positions: Index  # [positions], those that occur
     n_impressions: Vector  # [positions]
-    documents: Index  # [positions, positions], how many were shown at both; the diagonal: at this one
-    shared: Vector  # [positions, positions], their impressions where they were shown less
+    documents: Index  # [positions, positions], number shown at both; the diagonal: shown there
+    shared: Vector  # [positions, positions], their impressions at the rarer position
     per_query: sparse.csr_array  # [queries, 2 x positions x positions]: clicks, then non-clicks, at the first of a pair
 
     @property
@@ -60,8 +60,8 @@ class Coverage:
     """Which positions a log can compare, because the same documents were shown at both."""
 
     positions: Index  # [positions], those that occur
-    documents: Index  # [positions, positions], how many were shown at both; the diagonal: at this one
-    impressions: Vector  # [positions, positions], of these documents, where they were shown less
+    documents: Index  # [positions, positions], number shown at both; the diagonal: shown there
+    impressions: Vector  # [positions, positions], their impressions at the rarer position
     components: list[tuple[int, ...]]  # positions that are linked, the one with the top position first
 
     @property
@@ -71,13 +71,13 @@ class Coverage:
 
 
 def intervention_coverage(log: ClickLog, *, counted: NDArray[np.bool_] | None = None) -> Coverage:
-    """How many documents, and impressions of them, link each pair of positions."""
+    """The number of documents, and of their impressions, that link each pair of positions."""
     pairs = count_pairs(log, counted=counted)
     return Coverage(pairs.positions, pairs.documents, pairs.shared, components(pairs.documents > 0, pairs.positions))
 
 
 def components(linked: NDArray[np.bool_], positions: Index, *, both_ways: bool = False) -> list[tuple[int, ...]]:
-    """Groups of positions that are linked, directly or through others; `both_ways`: there and back again."""
+    """Groups of linked positions, directly or through others; `both_ways`: linked in both directions."""
     n_groups, group = csgraph.connected_components(linked, connection="strong" if both_ways else "weak")
     found = [tuple(positions[group == number].tolist()) for number in range(n_groups)]
     return sorted(found)
@@ -90,13 +90,13 @@ def count_pairs(
     counted: NDArray[np.bool_] | None = None,
     across_versions: bool = False,
 ) -> PairCounts:
-    """Add up clicks over all documents and positions of a log.
+    """Count clicks over all documents and positions of a log.
 
     Args:
-        weighting: documents (each counts once) or shared (each as often as it was shown where it was shown less).
+        weighting: documents (each counts once) or shared (each counts with its impressions at the rarer position).
         counted: impressions that count, `[lists, docs]`; default: all.
-        across_versions: compare a document with itself after its features changed, too. If a better price moved it up,
-            its relevance changed with the position, and the change is booked as examination.
+        across_versions: also compare a document with itself after its features changed. If a better price moved it up,
+            its relevance changed with the position, and the change is mistaken for examination.
     """
     if weighting not in WEIGHTINGS:
         raise ValueError(f"unknown weighting '{weighting}': choose one of {', '.join(WEIGHTINGS)}")
@@ -123,7 +123,7 @@ def counted_impressions(log: ClickLog, counted: NDArray[np.bool_] | None) -> NDA
     if counted is None:
         chosen = log.mask
     elif counted.shape != log.mask.shape:
-        raise ValueError(f"counted has shape {counted.shape}, the log's lists {log.mask.shape}: they must agree")
+        raise ValueError(f"counted has shape {counted.shape}, but the log has {log.mask.shape}: they must agree")
     else:
         chosen = log.mask & counted
     if not chosen.any():
@@ -132,21 +132,21 @@ def counted_impressions(log: ClickLog, counted: NDArray[np.bool_] | None) -> NDA
 
 
 def spell(positions: Sequence[int] | Index) -> str:
-    """Positions for a message, counted from 1 as people do: position 3, or positions 3, 5, 6."""
+    """Positions for a message, counted from 1: position 3, or positions 3, 5, 6."""
     return f"position{'s' if len(positions) > 1 else ''} {', '.join(str(position + 1) for position in positions)}"
 
 
 def how_to_leave_out(first: int) -> str:
-    """How a program leaves out this position and all below; there they count from 0."""
+    """How to leave out this position and all below it in Python, where positions count from 0."""
     return f"in Python, where positions count from 0, leave the last ones out with counted=log.positions < {first}"
 
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """A row for each document and position where it was shown, sorted by query, document and position."""
+    """One row per document and position where it was shown, sorted by query, document and position."""
 
     queries: Index  # counted from 0 without gaps
-    documents: Index  # versions of them, unless versions are compared with each other
+    documents: Index  # versions of documents, unless versions are compared with each other
     places: Index  # of `positions`
     clicks: Vector
     shown: Vector
@@ -176,7 +176,7 @@ def _count_cells(log: ClickLog, counted: NDArray[np.bool_] | None, *, across_ver
 
 
 def _slabs(cells: _Cells) -> Iterator[tuple[range, slice]]:
-    """Whole queries and their rows, so many that their pairs fit into memory."""
+    """Whole queries and their rows, in slabs whose pairs fit into memory."""
     starts = np.flatnonzero(np.diff(cells.queries, prepend=-1))  # first row of each query
     ends_of_pairs = np.cumsum(_n_later(cells.documents))
     pairs_before = np.concatenate([[0], ends_of_pairs])[starts]
@@ -188,7 +188,7 @@ def _slabs(cells: _Cells) -> Iterator[tuple[range, slice]]:
 
 
 def _n_later(documents: Index) -> Index:
-    """How many rows of the same document come after each row."""
+    """The number of later rows of the same document, for each row."""
     new = np.flatnonzero(np.diff(documents, prepend=-1))
     sizes = np.diff(np.append(new, len(documents)))
     return np.repeat(new + sizes, sizes) - np.arange(len(documents)) - 1

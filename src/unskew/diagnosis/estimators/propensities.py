@@ -1,9 +1,9 @@
-r"""Propensities: how much each position is seen relative to the top one, estimated from a log.
+r"""Propensities: examination of each position relative to the top, estimated from a log.
 
-Every estimator is `(log, *, n_bootstrap, level, seed, counted, …) -> Curve` and raises `NotIdentified` for a log that
-cannot tell. The interval is over queries. All assume that examination depends on the position alone (or on the position
-and one more column, see `estimate_by`) and that sessions without a click are part of the log: left out, the
-curve comes out too flat.
+Every estimator is `(log, *, n_bootstrap, level, seed, counted, …) -> Curve` and raises `NotIdentified` if the log does
+not identify the curve. The interval is over queries. All assume that examination depends on the position alone (or on
+the position and one more column, see `estimate_by`) and that the log contains sessions without clicks: without them,
+the curve is too flat.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from unskew.diagnosis.estimators.display import display
 from unskew.diagnosis.estimators.harvesting import adjacent_chain, all_pairs, pivot
 from unskew.diagnosis.estimators.position_pairs import counted_impressions, how_to_leave_out, spell
 
-ENOUGH_CLICKS = 100  # shuffled clicks at each position, for a standard error of about a tenth: else all_pairs
+ENOUGH_CLICKS = 100  # shuffled clicks at each position, for a standard error of about a tenth; otherwise all_pairs
 
 
 def randomization(
@@ -39,11 +39,11 @@ def randomization(
 ) -> Curve:
     r"""Click rates of lists in random order: $p_k / p_1 = \mathrm{ctr}_k / \mathrm{ctr}_1$.
 
-    Both rates are those of the lists that reach down to $k$, for short lists may be of another kind.
+    Both rates are those of the lists that reach $k$, because short lists may differ from others.
 
     Args:
-        intervention: what the log calls the sessions whose list, or top, was shuffled; None: as `shuffled_positions`.
-        assume_random: take all lists for shuffled.
+        intervention: name of the intervention that shuffled lists, or their top; None: as in `shuffled_positions`.
+        assume_random: treat all lists as shuffled.
         counted: impressions that count, `[lists, docs]`; default: all.
     """
     reach = _shuffled(log, intervention, assume_random)
@@ -51,7 +51,7 @@ def randomization(
     chosen = (counted_impressions(log, counted) & (log.positions < reach[:, None]))[shuffled]
     part = log.select(shuffled)
     if not chosen.any():
-        raise NotIdentified("randomization: no impression of a shuffled list is counted")
+        raise NotIdentified("randomization: none of the counted impressions is in a shuffled list")
     positions, per_query = _matched_clicks(part, chosen)
     clicks = np.asarray(per_query.sum(axis=0)).reshape(2, -1)
     silent = positions[~(clicks > 0).all(axis=0)]
@@ -81,7 +81,7 @@ def seen(
     seed: int = 0,
     counted: NDArray[np.bool_] | None = None,
 ) -> Curve:
-    """Share of the recorded sessions in which a position was looked at, relative to the first; false alarms included.
+    """Share of the recorded sessions in which a position was examined, relative to the first, including false alarms.
 
     Args:
         counted: impressions that count, `[lists, docs]`; default: all.
@@ -98,12 +98,12 @@ def seen(
     silent = positions[np.bincount(place, weights=looks[chosen]) == 0]
     if len(silent):
         raise NotIdentified(
-            f"seen: no look was recorded at {spell(silent)}: record more, or {how_to_leave_out(silent[0])}"
+            f"seen: no examination was recorded at {spell(silent)}: record more, or {how_to_leave_out(silent[0])}"
         )
 
     def estimate(sums: Vector) -> Vector:
         looked, of = np.split(sums, 2, axis=1)
-        with np.errstate(divide="ignore", invalid="ignore"):  # a resample may hold no look
+        with np.errstate(divide="ignore", invalid="ignore"):  # a resample may have no recorded examination
             shares = looked / of
             return shares / shares[:, :1]
 
@@ -129,11 +129,10 @@ ESTIMATORS: dict[str, Callable[..., Curve]] = {
 
 
 def estimate_propensities(log: ClickLog, estimator: str = "auto", **options: Any) -> Curve:
-    """The curve of a log by the estimator of this name.
+    """The curve of a log by the estimator of this name, with the estimator's options.
 
-    `auto` takes randomization if enough of the log is shuffled, else all_pairs, else display where the log has display
-    probabilities; `seen` reads the record of looks.
-    Options are the estimator's own.
+    `auto` uses randomization if enough of the log is shuffled, otherwise all_pairs, otherwise display if the log has
+    display probabilities; `seen` uses recorded examination.
     """
     known_estimators = {**ESTIMATORS, "display": display, "seen": seen}
     if estimator != "auto" and estimator not in known_estimators:
@@ -142,7 +141,7 @@ def estimate_propensities(log: ClickLog, estimator: str = "auto", **options: Any
     known = [name for name in inspect.signature(chosen).parameters if name != "log"]
     unknown = [name for name in options if name not in known]
     if unknown:
-        raise ValueError(f"estimator '{estimator}' has no '{unknown[0]}': it takes {', '.join(known)}")
+        raise ValueError(f"estimator '{estimator}' has no option '{unknown[0]}'; it accepts {', '.join(known)}")
     return chosen(log, **options)
 
 
@@ -154,15 +153,15 @@ def estimate_by(
     counted: NDArray[np.bool_] | None = None,
     **options: Any,
 ) -> dict[str, Curve]:
-    """One curve for each level of a bias column that occurs in the log, each relative to its own top position.
+    """One curve per level of a bias column that occurs in the log, each relative to its own top position.
 
-    How much the levels differ at the top is not estimated: relevance and examination cannot be distinguished there.
+    The difference between levels at the top is not estimated: relevance and examination are confounded there.
     """
     if by not in log.bias:
         raise ValueError(f"by='{by}' is not a bias column of the log; there are: {', '.join(log.bias) or 'none'}")
     column = log.bias[by]
     if column.levels is None:
-        raise ValueError(f"by='{by}' holds numbers, a curve is estimated for each level: cut it into a few classes")
+        raise ValueError(f"by='{by}' holds numbers, but a curve is estimated per level: group it into a few levels")
     chosen = counted_impressions(log, counted)
     values = column.per_document(log.n_docs)
     curves = {}
@@ -178,7 +177,7 @@ def estimate_by(
 
 
 def propensity_matrix(curves: Mapping[str, Curve], levels: Sequence[str], n_positions: int) -> Vector:
-    """Curves of `estimate_by` as `ipw` takes them, `[levels, n_positions]`; 1 for levels that never occurred."""
+    """Curves of `estimate_by` in the form that `ipw` needs, `[levels, n_positions]`; 1 for levels that never occur."""
     return np.stack(
         [curves[level].propensities(n_positions) if level in curves else np.ones(n_positions) for level in levels]
     )
@@ -192,7 +191,7 @@ def _automatic(
     seed: int = 0,
     counted: NDArray[np.bool_] | None = None,
 ) -> Curve:
-    """Randomization if enough of the log is shuffled, else all pairs, else display probabilities."""
+    """Randomization if enough of the log is shuffled, otherwise all pairs, otherwise display probabilities."""
     common: dict[str, Any] = {"n_bootstrap": n_bootstrap, "level": level, "seed": seed, "counted": counted}
     if _shuffled_enough(log, counted):
         return randomization(log, **common)
@@ -202,7 +201,7 @@ def _automatic(
         if log.display_probabilities is not None:
             return display(log, **common)
         raise NotIdentified(
-            f"the log cannot tell propensities: too little of it is recorded as shuffled, and {error}"
+            f"the log does not identify propensities: too little of it is marked as shuffled, and {error}"
         ) from error
 
 
@@ -225,24 +224,24 @@ def _shuffled(log: ClickLog, intervention: str | None, assume_random: bool) -> N
         return np.full(log.n_lists, WHOLE_LIST, dtype=np.int64)
     if log.interventions is None:
         raise NotIdentified(
-            "randomization needs shuffled lists, and the log records no interventions: shuffle a share of the sessions "
-            "(in a simulation interventions={'shuffle': 0.05}), name the column that marks them, or pass "
-            "assume_random=True if all lists were shown in random order"
+            "randomization needs shuffled lists, and the log has no interventions: shuffle a share of the sessions "
+            "(in a simulation interventions={'shuffle': 0.05}), ingest the column that marks them (--intervention), or "
+            "pass assume_random=True if all lists were shown in random order"
         )
     levels = log.interventions.levels or ()
     reach = shuffled_positions(log, intervention)
     if not reach.any():
         asked = "shuffle" if intervention is None else intervention
         raise NotIdentified(
-            f"randomization needs shuffled lists, and no list of the log is marked '{asked}': interventions are "
-            f"{', '.join(levels)}. If one of them shuffles, say so with unskew ingest --shuffled NAME, or pass "
-            "intervention=…; or use all_pairs"
+            f"randomization needs shuffled lists, and no list of the log is marked '{asked}': its interventions are "
+            f"{', '.join(levels)}. If one of them shuffles lists, declare it with unskew ingest --shuffled NAME, or "
+            "pass intervention=…; or use all_pairs"
         )
     return reach
 
 
 def _matched_clicks(log: ClickLog, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int64], sparse.csr_array]:
-    """Positions, and for each query the clicks there and, in the same lists, at the top, `[queries, 2 x positions]`."""
+    """Positions, and per query the clicks there and at the top of the same lists, `[queries, 2 x positions]`."""
     positions = np.unique(log.positions[chosen].astype(np.int64))
     clicks = np.where(chosen, log.clicks, 0.0).astype(np.float64)
     top = log.mask & (log.positions == positions[0])

@@ -1,4 +1,4 @@
-"""Pairs of documents of one list, the upper one first, drawn by chance: what the shown order says about them."""
+"""Random pairs of documents of one list, the higher one first, to study the shown order."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from unskew.data.clicks.click_log import ClickLog
 from unskew.diagnosis.estimators.curve import NotIdentified
 
-MOST_PAIRS = 50_000  # a share among so many is known to a quarter of a percent
+MOST_PAIRS = 50_000  # a share among this many has a standard error of about 0.2 %
 
 
 @dataclass(frozen=True, eq=False)
 class ShownPairs:
-    """Two documents each, rows of the log's features."""
+    """Pairs of documents, as rows of the log's features."""
 
     upper: NDArray[np.int64]  # [pairs]
     lower: NDArray[np.int64]  # [pairs]
@@ -24,7 +24,7 @@ class ShownPairs:
 
 
 def shown_pairs(log: ClickLog, rng: Generator) -> ShownPairs:
-    """Pairs of the lists that no intervention changed, a list as often as any other."""
+    """Pairs from lists that no intervention changed, drawn equally from all lists."""
     sizes = log.mask.sum(axis=1)
     fit = sizes > 1
     if log.interventions is not None and (plain := fit & (log.interventions.values == 0)).any():

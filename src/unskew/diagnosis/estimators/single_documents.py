@@ -1,7 +1,7 @@
-"""A log of single documents: how often each stood where, and was clicked there, and nothing else.
+"""A log of single documents: impressions and clicks of each document at each position, and nothing else.
 
-Most questions of a diagnosis ask no more than that. A log of ten million impressions has far fewer pairs of document
-and position, so it is added up once and then asked often.
+Most parts of a diagnosis need no more than that. A log of ten million impressions has far fewer pairs of document and
+position, so it is summed once and then used many times.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST_CODES = 200_000_000  # documents x positions counted without sorting
 
 
 def single_documents(log: ClickLog) -> ClickLog:
-    """The same clicks and showings with a list for each document and position; bias columns are added up."""
+    """The same clicks and impressions with one list per document and position, summed over bias columns."""
     chosen = counted_impressions(log, None)
     n_positions = log.n_positions
     code = log.versions[chosen].astype(np.int64) * n_positions + log.positions[chosen]
@@ -44,7 +44,7 @@ def single_documents(log: ClickLog) -> ClickLog:
 def _added_up(
     code: NDArray[np.int64], shown: NDArray, clicks: NDArray, n_codes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Codes that occur, and the sums of both values of each."""
+    """The codes that occur, and the sums of both values for each."""
     if n_codes > MOST_CODES:
         cells, number = np.unique(code, return_inverse=True)
         sums = [np.bincount(number, weights=values).astype(np.float64) for values in (shown, clicks)]

@@ -1,7 +1,7 @@
-"""Traffic: how a log is made up, and whether few queries, users or robots make most of it.
+"""Traffic: the composition of a log, and whether a few queries, users or robots dominate it.
 
-A log counts sessions, not people. Users are seen only where a bias column names them (`heavy_users`); before a log is
-made, `unskew ingest --cap-user` leaves out whole sessions.
+A log counts sessions, not people. Users are known only if a bias column names them (`heavy_users`); `unskew ingest
+--cap-user` leaves out whole sessions when the log is made.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import compact_counts
 from unskew.diagnosis.estimators.curve import NotIdentified
 
-HEAVY_SHARE = 0.01  # the heaviest hundredth of the queries
-CLICKS_EVERYTHING = 0.8  # of at least so many documents
+HEAVY_SHARE = 0.01  # the heaviest 1 % of the queries
+CLICKS_EVERYTHING = 0.8  # share of clicked documents in a session that counts as clicking everything
 FEWEST_DOCUMENTS = 5
 
 
@@ -31,14 +31,14 @@ class Traffic:
     compaction: float  # sessions per row
     orders_per_query: float  # distinct lists, the mean over queries
     one_order: float  # share of the queries that were shown one list only
-    never_shown: float  # share of the candidates
-    heavy_queries: float  # share of the sessions that the heaviest hundredth of the queries has
-    clickless: float | None  # share of the sessions without a click; None: cannot be told
-    everything_clicked: float | None  # share of the sessions that clicked nearly everything; None: cannot be told
+    never_shown: float  # share of the candidates that were never shown
+    heavy_queries: float  # share of the sessions of the heaviest 1 % of the queries
+    clickless: float | None  # share of the sessions without a click; None: unknown
+    everything_clicked: float | None  # share of the sessions that clicked nearly everything; None: unknown
 
     @property
     def only_shown(self) -> bool:
-        """Whether the log knows no candidate that was not shown, as real logs do."""
+        """Whether the log contains only shown candidates, as real logs do."""
         return self.never_shown == 0
 
     @property
@@ -89,11 +89,11 @@ class CappedUsers:
 
 
 def heavy_users(log: ClickLog, column: str, most: float | None = None) -> CappedUsers:
-    """Sessions of each user, and what a cap would take off.
+    """Sessions of each user, and what a cap would remove.
 
     Args:
         column: the bias column that names the user.
-        most: sessions that a user may have; default: nothing is capped.
+        most: maximum number of sessions per user; default: no cap.
     """
     users, sessions, names = _users(log, column)
     clicks = np.bincount(users, weights=log.clicks.sum(axis=1, dtype=np.float64), minlength=len(sessions))
@@ -114,7 +114,7 @@ def heavy_users(log: ClickLog, column: str, most: float | None = None) -> Capped
 
 
 def scale_heavy_users(log: ClickLog, column: str, most: float) -> ClickLog:
-    """The log in which a user's sessions count as `most` at the most, each of them equally less."""
+    """The log with the sessions of each heavy user scaled down to a total of `most`."""
     users, sessions, _ = _users(log, column)
     factor = _kept(sessions, most)[users]
     patterns = log.patterns
@@ -132,35 +132,35 @@ def _users(log: ClickLog, column: str) -> tuple[NDArray[np.int64], NDArray[np.fl
     """The user of each list, the sessions of each user, and the users' names."""
     if column not in log.bias:
         raise ValueError(
-            f"'{column}' is not a bias column of the log (there are: {', '.join(log.bias) or 'none'}): users are seen "
-            "only if the log was made with their column, or cap them in the table of impressions"
+            f"'{column}' is not a bias column of the log (found: {', '.join(log.bias) or 'none'}): ingest the log with "
+            "--bias COLUMN, or cap users at ingestion with --cap-user"
         )
     entry = log.bias[column]
     if entry.values.ndim != 1 or entry.levels is None:
-        raise ValueError(f"bias column '{column}' does not name one user a session")
+        raise ValueError(f"bias column '{column}' does not name one user per session: choose another column")
     users = entry.values.astype(np.int64)
     sessions = np.bincount(users, weights=log.sessions, minlength=len(entry.levels))
     return users, sessions.astype(np.float64), entry.levels
 
 
 def _kept(sessions: NDArray[np.float64], most: float | None) -> NDArray[np.float64]:
-    """Share of each user's sessions that stays."""
+    """Share of each user's sessions that is kept."""
     if most is None:
         return np.ones(len(sessions))
     if not most > 0:
-        raise ValueError(f"a user may have {most} sessions: give a number above 0")
+        raise ValueError(f"the maximum number of sessions per user must be above 0, got {most}")
     return np.minimum(1.0, most / np.maximum(sessions, 1e-9))
 
 
 def _orders(log: ClickLog, lists: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Distinct orders of each query; rows that differ in a bias column or intervention only are the same order."""
+    """Distinct orders of each query; rows that differ only in a bias column or intervention have the same order."""
     if not log.bias and log.interventions is None:
         return lists
     keys = np.zeros(log.n_lists, dtype=np.uint64)
     for column in range(log.n_docs):
         value = np.where(log.mask[:, column], log.documents[:, column].astype(np.int64) + 1, 0).astype(np.uint64)
         keys = (keys ^ (keys >> np.uint64(29)) ^ value) * np.uint64(0x9E3779B97F4A7C15)
-    _, first = np.unique(keys, return_index=True)  # a list answers one query: its documents tell which
+    _, first = np.unique(keys, return_index=True)  # the documents of a list determine its query
     return np.unique(log.queries[first], return_counts=True)[1]
 
 
@@ -173,7 +173,7 @@ def _patterns(log: ClickLog) -> tuple[float | None, float | None]:
     elif (log.sessions == 1).all():
         clicks, sessions, owners = log.clicks.sum(axis=1), log.sessions, np.arange(log.n_lists)
     else:
-        return None, None  # lists shown once are not like the others: rare queries, other clicks
+        return None, None  # lists shown once differ from the others: rare queries, other clicks
     sizes = log.mask.sum(axis=1)[owners]
     total = float(sessions.sum())
     everything = (sizes >= FEWEST_DOCUMENTS) & (clicks >= CLICKS_EVERYTHING * sizes)

@@ -1,11 +1,12 @@
-r"""Trust bias: do less attractive documents gain more from standing high than more attractive ones?
+r"""Trust bias: do less attractive documents gain more from a high position than more attractive ones?
 
-With scalar examination, $P(c) = a_d\,\theta_k$, the click rates of any two kinds of documents keep their ratio at all
-positions. With trust bias, $P(c) = \alpha_k\gamma_d + \beta_k$ and $\beta_k/\alpha_k$ falls with $k$: on top people
-click what they would not click below, so the less attractive kind is closer to the more attractive one there. The sign
-is that of the slope of $\sum_g w_g \log c_{gk}$ over $\log(1 + k)$, with weights $w_g$ that rise with the kind's
-attraction: above 0 it is trust, below 0 the attractive ones gain more from standing high. Kinds come from one half of
-the impressions and rates from the other (`click_kinds`), so that a document is not called attractive for its luck.
+With scalar examination, $P(c) = a_d\,\theta_k$, the click rates of any two kinds of documents have the same ratio at
+all positions. With trust bias, $P(c) = \alpha_k\gamma_d + \beta_k$ and $\beta_k/\alpha_k$ decreases with $k$: at the
+top people click what they would not click below, so the less attractive kind is closer to the more attractive one
+there. The sign is that of the slope of $\sum_g w_g \log c_{gk}$ over $\log(1 + k)$, with weights $w_g$ that increase
+with the kind's attraction: above 0 means trust, below 0 means that attractive documents gain more from a high position.
+Kinds come from one half of the impressions and rates from the other (`click_kinds`), so that chance does not make a
+document attractive.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ def trust_bias(matrix: ClickMatrix, *, level: float = 0.99) -> Trust:
     if matrix.covariances is None:
         raise ValueError("the matrix has no covariances: use click_matrix_without_grades")
     if len(matrix.positions) < 2:
-        raise NotIdentified("all documents were shown at one position: there is no slope")
+        raise NotIdentified("all documents were shown at one position: there is no slope to estimate")
     tiny = 0.5 / matrix.impressions
     logs = np.log(matrix.rates + tiny)
     attraction = logs.mean(axis=1)
     spread = attraction - attraction.mean()
     if not (np.abs(spread) > 0).any():
         raise NotIdentified("all kinds of documents are equally attractive: there is nothing to compare")
-    weights = spread / np.abs(spread).sum() * 2  # of two kinds: the log ratio of their rates
+    weights = spread / np.abs(spread).sum() * 2  # for two kinds: the log ratio of their rates
     contrast = weights @ (logs - attraction[:, None])
     axis = np.log1p(matrix.positions) - np.log1p(matrix.positions).mean()
     axis = axis / (axis**2).sum()
