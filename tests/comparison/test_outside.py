@@ -52,7 +52,7 @@ def test_scores_that_lack_a_document_or_a_column_are_refused_by_name(done, tmp_p
     _, folder = done
     file = tmp_path / "scores.parquet"
     pq.write_table(pa.table({"query": [1], "document": [2], "value": [0.5]}), file)
-    with pytest.raises(ValueError, match="no column 'score'. Found: query, document, value"):
+    with pytest.raises(ValueError, match=r"no column 'score'\. Found: query, document, value"):
         read_scores(file)
     pq.write_table(pa.table({"query": [1, 1], "document": [2, 2], "score": [0.5, 0.6]}), file)
     with pytest.raises(ValueError, match="1 documents have several scores"):

@@ -79,7 +79,7 @@ def test_what_is_no_test_is_refused_with_the_reason(log):
     one = replace(log, bias={"arm": BiasColumn(np.zeros(log.n_lists, int), ("old", "new"))})
     with pytest.raises(ValueError, match="has the levels old: at least two"):
         readout(one)
-    with pytest.raises(ValueError, match="no bias column 'bucket'. Found: arm"):
+    with pytest.raises(ValueError, match=r"no bias column 'bucket'\. Found: arm"):
         readout(one, arm="bucket")
 
 
