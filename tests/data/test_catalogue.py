@@ -174,7 +174,7 @@ def test_an_unknown_name_gets_the_nearest_and_all_others():
 
 
 def test_an_unknown_split_is_refused():
-    with pytest.raises(ValueError, match="no split 'dev', choose one of train, valid, test"):
+    with pytest.raises(ValueError, match="no split 'dev'; choose one of train, valid, test"):
         load_split("world:tiny@dev", default="train")
 
 

@@ -236,7 +236,7 @@ def test_codes_beyond_the_vocabulary_are_refused_in_training():
 
 def test_a_matrix_of_another_width_is_refused():
     transform = fit_transform("log+standard", matrix([1, 2], [3, 4]))
-    with pytest.raises(ValueError, match="fitted on 2 columns, got 3"):
+    with pytest.raises(ValueError, match="fitted on 2 columns, but the matrix has 3"):
         transform.apply_to(matrix([1, 2, 3]))
 
 

@@ -70,7 +70,7 @@ def test_a_public_log_that_is_not_there_says_where_it_was_looked_for(tmp_path, m
     monkeypatch.setenv("UNSKEW_DATA", str(tmp_path))
     with pytest.raises(MissingDataError, match=r"naver-clara2.*CLARA2SearchLog_beta.*UNSKEW_DATA"):
         read_log("naver-clara2")
-    with pytest.raises(ValueError, match="no split 'tset', choose one of train, valid, test"):
+    with pytest.raises(ValueError, match="no split 'tset'; choose one of train, valid, test"):
         read_pages("sogou-mouse@tset")
 
 

@@ -158,7 +158,7 @@ def test_equal_scores_keep_the_order_of_the_file_also_when_sorted(tmp_path):
 
 
 def test_missing_columns_are_named(tmp_path):
-    assert "1 of the 2 features that the model was trained on are missing: age; it has: document" in refusal(
+    assert "1 of the 2 features that the model was trained on are missing: age. Found: document" in refusal(
         TABLE.drop_columns("age"), tmp_path
     )
     assert "no column 'qid': pass the query column with --query" in refusal(TABLE, tmp_path, query="qid")
