@@ -111,7 +111,7 @@ def test_spark_ranks_row_for_row_as_one_machine(spark, model, exported, table, t
     names = [path.name for path in (tmp_path / "there.parquet").iterdir()]
     assert "_SUCCESS" in names
     assert {name[:5] for name in names} == {"_SUCC", "part-"}
-    with pytest.raises(FileExistsError, match="exists: choose another place"):
+    with pytest.raises(FileExistsError, match="exists: choose another path"):
         unskew.rank(exported, table, tmp_path / "there.parquet", engine="spark")
     with pytest.raises(ValueError, match="has missing values, but had none in training"):
         unskew.rank(exported, table, tmp_path / "strict.parquet", engine="spark", strict=True)
