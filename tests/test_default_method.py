@@ -106,7 +106,7 @@ def test_what_auto_has_no_use_for_trains_the_safe_method():
 
 def test_options_of_one_method_need_its_name():
     X, clicks, group = rows(5)
-    with pytest.raises(ValueError, match=r"'max_weight' is an option of .*dla.*: name one"):
+    with pytest.raises(ValueError, match=r"'max_weight' is an option of .*dla.*: name such a method"):
         unskew.UnbiasedRanker(max_weight=3.0).fit(X, clicks, group)
     named = unskew.UnbiasedRanker("dla", max_weight=3.0, **SMALL).fit(X, clicks, group, progress=False)
     assert not hasattr(named, "verdict_")

@@ -109,7 +109,7 @@ def test_what_chooses_cannot_measure(folder, tmp_path):
     other.write_text("\n".join(lines[6:]) + "\n")
     with pytest.raises(ValueError, match=r"one\.txt is used for both validation and test"):
         compare(folder, ["naive"], validate=str(one), test=str(one), out=tmp_path / "out")
-    with pytest.raises(ValueError, match=r"2 queries are the same in .*by id and features"):
+    with pytest.raises(ValueError, match=r"2 queries are in both .*by id and features"):
         compare(folder, ["naive"], validate=str(one), test=str(other), out=tmp_path / "out")
     with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
         compare(folder, ["naive"], seeds=0, out=tmp_path / "out")

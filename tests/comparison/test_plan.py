@@ -104,7 +104,7 @@ def test_a_repetition_draws_another_logger_unless_the_experiment_fixes_it():
             "world:tiny",
             "unknown policy 'fate'",
         ),
-        (replace(EXPERIMENT, training={"device": "cuda:99"}), "world:tiny", "device 'cuda:99' is not here"),
+        (replace(EXPERIMENT, training={"device": "cuda:99"}), "world:tiny", "device 'cuda:99' is not available"),
         (EXPERIMENT, "world:gigantic", "unknown world 'world:gigantic'"),
     ],
 )

@@ -98,7 +98,7 @@ def test_a_window_keeps_its_days_and_a_half_life_halves_the_day_before(log):
     yesterday = faded.periods == DAY
     np.testing.assert_array_equal(faded.sessions[yesterday], 0.5 * days.sessions[days.periods == DAY])
     np.testing.assert_array_equal(faded.sessions[~yesterday], last.sessions)
-    with pytest.raises(ValueError, match=r"no click .* 1970-01-01 00:00.* to 1970-01-03"):
+    with pytest.raises(ValueError, match=r"no clicks .* 1970-01-01 00:00.* to 1970-01-03"):
         window(days, since="1980-01-01")
     with pytest.raises(ValueError, match="is not a day: write 2026-11-17"):
         window(days, since="Tuesday")

@@ -186,7 +186,7 @@ def test_judged_lists_have_grades_and_a_frequency(tmp_path):
         ({"clicks": "7_1:0 1 0\n7_2:1 0\n"}, "has 3 lists, .*clicks has 2 lines"),
         ({"clicks": "7_1:0 1 0\n8_1:1 0\n7_2:0 0 1\n"}, "clicks, line 2: session '8_1', but .*lists, line 2 has '7_2'"),
         ({"clicks": "7_1:0 1\n7_2:1 0\n8_1:0 0 1\n"}, "clicks, line 1: 2 clicks, but .* lists 3 documents"),
-        ({"clicks": "7_1:0 1 0\n7_2:1 0\n8_1:0 7 1\n"}, "clicks, line 3: a click is one of 0, 1, found '7'"),
+        ({"clicks": "7_1:0 1 0\n7_2:1 0\n8_1:0 7 1\n"}, "clicks, line 3: a click must be one of 0, 1, found '7'"),
         ({"lists": "7_1 a b c\n7_2:b a\n8_1:d a c\n"}, "lists, line 1: expected 'session:value value ...'"),
         ({"lists": "7_1:a b x\n7_2:b a\n8_1:d a c\n"}, "lists, line 1: document 'x' has no features"),
         ({"heuristic": "a 0:1\na 0:2\n"}, "heuristic, line 2: document 'a' already has features"),
@@ -224,7 +224,7 @@ def test_frequencies_that_differ_are_told_how(tmp_path, content, message):
 
 
 def test_without_feature_files_there_is_nothing_to_rank_by():
-    with pytest.raises(ValueError, match="name at least one feature file"):
+    with pytest.raises(ValueError, match="pass at least one feature file"):
         read_features([])
 
 

@@ -132,7 +132,7 @@ def test_documents_of_a_split_follow_from_the_others_where_they_can():
 def test_other_counts_than_expected_are_refused(folder):
     for part in range(1, 6):
         put(folder, f"mq2008/S{part}.txt", f"0 qid:{part} 1:1\n")
-    with pytest.raises(ValueError, match=r"mq2008/1@valid must have 157 queries, but .*S4\.txt gave 1: get the"):
+    with pytest.raises(ValueError, match=r"mq2008/1@valid must have 157 queries, but .*S4\.txt has 1: download the"):
         _ = load("mq2008/1").valid
 
 
@@ -239,7 +239,7 @@ def test_files_of_ones_own_are_a_data_set(tmp_path):
     (tmp_path / "valid.txt").rename(tmp_path / "validation.txt")
     with pytest.raises(FileNotFoundError, match=r"must hold one file called valid\.\*.*found none"):
         load(str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"valid\.txt is not there"):
+    with pytest.raises(FileNotFoundError, match=r"valid\.txt does not exist"):
         load(files)
     with pytest.raises(ValueError, match="your own data need the files train, valid, test, got train"):
         load({"train": "x"})

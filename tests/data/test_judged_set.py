@@ -71,7 +71,7 @@ def test_sets_without_features_or_queries_are_possible():
         ((np.zeros((3, 1)), [0, 0, 0], [2]), "add up to 2, but there are 3 rows"),
         ((np.zeros((3, 1)), [0, 0, 0], [5, -2]), "the group sizes must cover every row once"),
         ((np.zeros((3, 1)), [0, 0, 0], [1.5, 1.5]), "group must be whole numbers"),
-        ((np.zeros((3, 1)), [0, 0], [3]), "give one per row"),
+        ((np.zeros((3, 1)), [0, 0], [3]), "pass one per row"),
         ((np.zeros((2, 1)), [0, np.nan], [2]), "grade of row 1 is nan"),
         ((np.zeros(3), [0, 0, 0], [3]), "features must be a matrix"),
     ],

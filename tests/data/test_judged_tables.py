@@ -45,7 +45,7 @@ def test_features_may_stand_in_a_second_table(tmp_path):
     judged = load_split(f"{tmp_path}/judged.csv+{tmp_path}/features.parquet", "test")
     check(judged.with_features(judged.feature_names, {"brand": ("Alto", "Cira")}))
     pq.write_table(features.slice(1), tmp_path / "features.parquet")
-    with pytest.raises(ValueError, match=r"lacks 1 documents of .*judged\.csv, the first is query hats, product_id a"):
+    with pytest.raises(ValueError, match=r"lacks 1 documents of .*judged\.csv; the first is query hats, product_id a"):
         load_split(f"{tmp_path}/judged.csv+{tmp_path}/features.parquet", "test")
 
 

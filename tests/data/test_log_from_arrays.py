@@ -75,11 +75,11 @@ def test_sparse_and_integer_matrices_and_none_at_all_become_float32():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"group": [2, 2]}, "group sizes add up to 4, but there are 5 rows"),
+        ({"group": [2, 2]}, "group sizes add up to 4, but X has 5 rows"),
         ({"group": [5, 0]}, "column 'group', row 1: 0 .* at least one row"),
-        ({"group": [2.5, 2.5]}, "group must be whole numbers"),
+        ({"group": [2.5, 2.5]}, "group must hold whole numbers"),
         ({}, "pass either group .* or query"),
-        ({"group": [5], "query": [1] * 5}, "one of them"),
+        ({"group": [5], "query": [1] * 5}, "pass either group"),
         ({"query": [1] * 4}, "query has 4 values, but there are 5 rows"),
         ({"query": [1, 1, None, 1, 1]}, "row 2 is missing"),
         ({"query": [1, "a", 1, 1, 1]}, "all whole numbers .* or all text"),

@@ -367,7 +367,7 @@ def test_a_list_is_first_shown_at_its_earliest_session(times):
         ({"position": [0, 1.5, 0, 1, 0, 1]}, {}, "column 'position', row 1: 1.5 .* whole numbers"),
         ({"position": [0, 2**40, 0, 1, 0, 1]}, {}, "column 'position', row 1: .* end at 32767"),
         ({"position": [1, 2, 1, 2, 1, 2]}, {}, "does the log count from 1\\? Then pass first_position=1"),
-        ({"position": ["a", "b"] * 3}, {}, "column 'position' holds string: numbers are needed, e.g. 'a' in row 0"),
+        ({"position": ["a", "b"] * 3}, {}, "column 'position' holds string, but must hold numbers, e.g. 'a' in row 0"),
         ({"click": [0, 0, 0, -1, 0, 0]}, {}, "column 'click', row 3: -1.0 is not allowed"),
         ({"click": [0, 0, 0, 2, 0, 0]}, {}, r"column 'click', row 3: 2.0 .* a click is 0 or 1 \(graded=True"),
         ({"click": [0, 0, float("nan"), 0, 0, 0]}, {}, "column 'click', row 2: nan"),
@@ -386,7 +386,7 @@ def test_a_list_is_first_shown_at_its_earliest_session(times):
         ({"w": [1.0, 0, 1, 1, 1, 1]}, {"weight": "w"}, "column 'w', row 1: 0.0 .* weights are positive"),
         ({"w": [1.0, 2, 1, 1, 1, 1]}, {"weight": "w"}, "column 'w', row 1: 2.0, but row 0 has 1.0"),
         ({"n": [1] * 6}, {"sessions": "n", "weight": "n"}, "not both"),
-        ({"t": ["monday"] * 6}, {"time": "t"}, "column 't' holds string: timestamps"),
+        ({"t": ["monday"] * 6}, {"time": "t"}, "column 't' holds string, but must hold timestamps"),
         ({"i": [0.5] * 6}, {"intervention": "i"}, "column 'i' holds fractions"),
         ({"s": [float("inf")] * 6}, {"policy_score": "s"}, "column 's', row 0: inf"),
         ({"b": [float("nan")] * 6}, {"bias": ["b"]}, "column 'b', row 0: nan"),
@@ -408,7 +408,7 @@ def test_numbers_and_text_in_one_column_are_refused_by_name():
 
 
 def test_a_column_that_is_there_twice_is_refused():
-    with pytest.raises(ValueError, match="column 'click' is there 2 times"):
+    with pytest.raises(ValueError, match="column 'click' occurs 2 times"):
         ClickLog.from_table(table().append_column("click", pa.array([0] * 6)))
 
 

@@ -50,7 +50,7 @@ def test_what_is_kept_becomes_a_log():
 
 
 def test_if_nothing_is_left_the_reason_is_told():
-    with pytest.raises(ValueError, match="of 2 pages 1 show all of the first 2 positions"):
+    with pytest.raises(ValueError, match="1 of 2 pages show all of the first 2 positions"):
         complete_pages(pages_of([(0, 0), (1, 0)], [(1, 1)]), n_positions=2)
 
 

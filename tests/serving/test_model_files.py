@@ -118,7 +118,7 @@ def sealed(folder, change):
 
 def test_sizes_that_the_weights_do_not_have_are_refused_before_anything_is_allocated(model, tmp_path):
     folder = sealed(save_model(model, tmp_path / "model"), lambda about: about["problem"].update(n_features=10**12))
-    with pytest.raises(ValueError, match=r"model: weights do not fit .* 1000000000000"):
+    with pytest.raises(ValueError, match=r"model: weights do not match .* 1000000000000"):
         load_model(folder)
 
 

@@ -147,7 +147,7 @@ def test_a_query_in_two_files_is_refused_by_name(tmp_path):
     folder.mkdir()
     for number, rows in enumerate([[0, 1, 3], [2, 4]]):
         written(TABLE.take(rows), folder / f"{number}.parquet")
-    with pytest.raises(ValueError, match=r"hats .* at .*0\.parquet, row 0, and again at .*1\.parquet, row 0"):
+    with pytest.raises(ValueError, match=r"hats .* at .*0\.parquet, row 0 and again at .*1\.parquet, row 0"):
         rank_table(SUM, folder, tmp_path / "ranking.parquet")
 
 

@@ -85,7 +85,7 @@ def test_an_executor_that_does_not_see_the_folder_says_what_to_do(exported, tabl
     shipped = spark_rank.ship(exported)
     ranker = spark_rank.opened(shipped)
     candidates = Candidates((), "query", "document", ranker.feature_names, ranker.categories, sorted=True)
-    with pytest.raises(ValueError, match=r"does not see .*: write to a folder that all machines share"):
+    with pytest.raises(ValueError, match=r"cannot see .*: write to a folder that all machines share"):
         spark_rank._rank([], shipped, candidates, str(tmp_path / "elsewhere"), 0, strict=False)
 
 
