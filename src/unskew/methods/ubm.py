@@ -24,6 +24,7 @@ from unskew.networks.click_parts import DocumentPart, QueryDepth
 from unskew.networks.click_sequences import Chances, browsing_examination, independent, last_clicks, mixture
 from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem
+from unskew.networks.tables import Table
 
 
 class UBM(ClickModel):
@@ -61,7 +62,7 @@ class UBM(ClickModel):
         self.attraction = DocumentPart(problem, attraction, spreads, "attraction")
         self.observation = PositionObservation(problem)
         self.depth = QueryDepth(problem, depth_spread, self.attraction)
-        self.table = nn.Parameter(_first_tables(user_types, problem.n_positions))  # in units of the spread
+        self.table = Table(_first_tables(user_types, problem.n_positions))  # in units of the spread
         self.shares = nn.Parameter(torch.zeros(user_types))  # of types, as logits
         self.table_spread = table_spread
 
