@@ -257,7 +257,7 @@ def cut_from(cells: Iterable[Cell]) -> list[str]:
 
 def expected_seconds(run: Run) -> float:
     """By steps alone, as measured with a few methods on `world:small`: small networks take less, listwise ones more."""
-    steps = run.definition["recipe"]["settings"]["steps"] if "recipe" in run.definition else 0
+    steps = run.definition["recipe"]["settings"]["steps"] or 1_000 if "recipe" in run.definition else 0
     return BEFORE_STEPS + PER_STEP * steps
 
 

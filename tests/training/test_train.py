@@ -103,6 +103,17 @@ def test_stages_get_what_they_ask_for_and_share_the_rest(asked, budget, planned)
     assert [steps for _, steps in plan] == planned
 
 
+@pytest.mark.parametrize(("batch_size", "steps"), [(2, 50), (1, 100)])
+def test_fifty_passes_over_a_small_log_by_default(batch_size, steps):
+    history = train(Pulled(), {"clicks": toy_log()}, sgd(steps=None, batch_size=batch_size))
+    assert history.rows[-1]["step"] == steps
+
+
+def test_a_thousand_steps_by_default_where_validation_chooses_among_them():
+    history = train(Pulled(), {"clicks": toy_log()}, sgd(steps=None), validate=lambda _: 0.0)
+    assert history.rows[-1]["step"] == 1_000
+
+
 def test_terms_are_added_and_divided_by_sessions_once():
     method = Pulled(first=2.0, second=-3.0)
     history = train(method, {"clicks": toy_log(sessions=(5, 7))}, sgd())
@@ -222,6 +233,20 @@ def test_every_optimizer_decays_matrices_but_no_offsets_or_tables(optimizer):
     assert method.second.weight.item() == 1.0
 
 
+def moved(**changes):
+    """How far one step moves the weight of a linear ranker, from 0."""
+    method = METHODS["naive"](Problem(1, 2, network=Network(kind="linear")))
+    weight = method.relevance.layers[0].weight
+    nn.init.zeros_(weight)
+    train(method, {"clicks": toy_log(clicks=((0, 1), (0, 1)))}, sgd(**changes))
+    return weight.item()
+
+
+def test_feature_rate_is_the_share_of_the_learning_rate_of_layers_that_see_features():
+    assert moved() > 0
+    assert moved(feature_rate=0.25) == pytest.approx(moved() / 4)
+
+
 def test_a_validation_that_is_no_number_is_not_the_best():
     values = iter([float("nan"), 0.5, 0.4])
     with pytest.warns(RuntimeWarning, match="validation is not a number at step 1"):
@@ -233,7 +258,7 @@ def test_a_validation_that_is_no_number_is_not_the_best():
     ("changes", "message"),
     [
         ({"optimizer": "lion"}, "unknown optimizer 'lion': choose from adagrad, adam"),
-        ({"steps": 0}, "steps must be a whole number from 1, got 0"),
+        ({"steps": 0}, "steps must be a whole number from 1, or none, got 0"),
         ({"batch_size": 2.5}, "batch_size must be a whole number from 1, got 2.5"),
         ({"validate_every": "often"}, "validate_every must be a whole number from 1, got 'often'"),
         ({"learning_rate": 0.0}, "learning_rate must be a number above 0"),

@@ -29,6 +29,7 @@ from unskew.comparison.choice import (
 )
 from unskew.comparison.held_out import Case, contender_of, make_case
 from unskew.comparison.surer import surer_lines
+from unskew.data.clicks.batches import batches_per_epoch
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import read_log
 from unskew.diagnosis.advice import Advice, worth_comparing
@@ -45,7 +46,7 @@ from unskew.model import Model, average_models
 from unskew.recipe import SETTING_NAMES, Recipe
 from unskew.reporting.sheets import signed
 from unskew.training.history import History
-from unskew.training.settings import Settings
+from unskew.training.settings import Settings, usual_steps
 from unskew.warm_start import check_columns
 
 HELD_OUT = 0.3  # share of the queries: half of them choose, half certify
@@ -200,7 +201,9 @@ class _Runs:
 
     def attempt(self, method: str, log: ClickLog) -> Model:
         """A training on some of the queries, with as many epochs as the final training on all of them."""
-        steps = max(1, round((1 - HELD_OUT) * self.options.get("steps", Settings().steps)))
+        size = self.options.get("batch_size", Settings().batch_size)
+        usual = usual_steps(batches_per_epoch(round(log.n_lists / (1 - HELD_OUT)), size))
+        steps = max(1, round((1 - HELD_OUT) * (self.options.get("steps") or usual)))
         return self._train(method, log, method, {**self.options, "steps": steps})
 
     def _train(

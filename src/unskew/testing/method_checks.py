@@ -35,7 +35,8 @@ from unskew.testing.samples import (
 from unskew.training.settings import Settings
 from unskew.training.train import plan_stages, train
 
-SETTINGS = Settings(steps=8, batch_size=3, validate_every=2)
+STEPS = 8
+SETTINGS = Settings(steps=STEPS, batch_size=3, validate_every=2)
 Maker = Callable[..., Method]  # a new method; takes seed and dropout
 
 
@@ -196,7 +197,7 @@ def stages_move_what_they_train(make: Maker) -> None:
     ends: dict[str, dict[str, Tensor]] = {}
     start = state(method)
     train(method, SOURCES, SETTINGS, progress=lambda report: ends.update({report.stage: state(method)}))
-    for stage, _ in plan_stages(method.stages(), SETTINGS.steps):
+    for stage, _ in plan_stages(method.stages(), STEPS):
         moved = {name for name, value in ends[stage.name].items() if not torch.equal(value, start[name])}
         names = {module: name for name, module in method.named_modules()}
         inside = [f"{names[module]}." if names[module] else "" for module in stage.trains]
@@ -234,7 +235,7 @@ def interrupted_runs_resume(make: Maker) -> None:
         pass
 
     def stop(report: Any) -> None:
-        if report.step > SETTINGS.steps / 2:
+        if report.step > STEPS / 2:
             raise Stopped
 
     with tempfile.TemporaryDirectory() as folder:

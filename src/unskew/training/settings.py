@@ -18,7 +18,8 @@ Positive = Annotated[float, Limits(above=0)]
 Share = Annotated[float, Limits(above=0, most=1, words="a share above 0, at most 1")]
 ShareOfSteps = Annotated[float, Limits(0, 1, words="a share of the steps from 0 to 1")]
 RESTART_AVERAGE = 0.5  # share of the steps of a warm start to average over, if there is no validation
-NUMBERS = ("learning_rate", "weight_decay", "max_gradient_norm", "average", "restart")  # kept as floats
+MOST_STEPS, MOST_PASSES = 1_000, 50  # by default; more passes over a small log learn its clicks by heart
+NUMBERS = ("learning_rate", "weight_decay", "max_gradient_norm", "average", "restart", "feature_rate")  # kept as floats
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     # With an accumulator of 0 the first steps are learning_rate * sign(gradient), which hurts every method.
@@ -34,16 +35,29 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 }
 
 
+def usual_steps(per_pass: int | None = None) -> int:
+    """Steps where none are asked for: 1,000, but at most 50 passes over the log.
+
+    Args:
+        per_pass: batches of one pass over the log; None: it has no end, or validation chooses when to stop.
+
+    >>> usual_steps(24), usual_steps(2)
+    (1000, 100)
+    """
+    return MOST_STEPS if per_pass is None else min(MOST_STEPS, MOST_PASSES * per_pass)
+
+
 @dataclass(frozen=True)
 class Settings:
     """How to train."""
 
-    steps: Count = 1_000  # over all stages
+    steps: Count | None = None  # over all stages; None: 1,000, or fewer on a small log, see `usual_steps`
     batch_size: Count = 128  # lists per batch; larger batches learned no more per step, in twice the time
     together: Count = TOGETHER  # lists of a query that stay together in a batch; 1: each list is shuffled separately
     lanes: Count = 1  # number of shards of a streamed log that a batch takes lists from; processes share them
     optimizer: str = "adagrad"
     learning_rate: Positive = 0.1
+    feature_rate: Positive | None = None  # factor of it for layers that see features; None: 1, less beyond 128 features
     schedule: str = "constant"  # or "cosine": the learning rate falls to 0 at the end of each stage
     warm_up: Annotated[int, Limits(0)] = 0  # steps at the start of each stage in which the learning rate rises from 0
     weight_decay: Annotated[float, Limits(0)] = 0.001  # without it rankers overfit small logs
@@ -108,5 +122,5 @@ class Settings:
             "schedule": "constant",
             "warm_up": 0,
         }
-        usual |= {"grade": None, "sum_grades": False, "restart": 0.3}
+        usual |= {"feature_rate": None, "grade": None, "sum_grades": False, "restart": 0.3}
         return {name: value for name, value in asdict(self).items() if name not in usual or value != usual[name]}

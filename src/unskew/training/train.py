@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from unskew.training.averaging import UNVALIDATED, AveragedMethod
 from unskew.training.checkpoint import RunState, load_checkpoint, restore_optimizer, save_checkpoint
 from unskew.training.distributed import add_up, file_of_first
 from unskew.training.history import History, Report
-from unskew.training.settings import Settings
+from unskew.training.settings import Settings, usual_steps
 from unskew.training.stopping import Stopped, stop_requests
 from unskew.training.watching import Watch
 
@@ -67,8 +67,9 @@ def train(
     """
     method.to(settings.torch_device())
     state_from_first(method)
-    plan = plan_stages(method.stages(), settings.steps)
-    sources = {stage.source: _batches(stage, logs, method, settings) for stage, _ in plan}
+    stages = method.stages()
+    sources = {stage.source: _batches(stage, logs, method, settings) for stage in stages}
+    plan = plan_stages(stages, settings.steps or _usual_steps(sources.values(), validated=validate is not None))
     trainable = [parameter.requires_grad for parameter in method.parameters()]
     try:
         with _own_randomness(settings.seed):
@@ -82,6 +83,11 @@ def train(
         for parameter, flag in zip(method.parameters(), trainable, strict=True):
             parameter.requires_grad_(flag)
         method.eval()
+
+
+def _usual_steps(sources: Iterable[Batches], *, validated: bool) -> int:
+    passes = [None if validated or isinstance(batches, SourceBatches) else batches.per_epoch for batches in sources]
+    return max(usual_steps(per_pass) for per_pass in passes)
 
 
 def plan_stages(stages: Sequence[Stage], steps: int) -> list[tuple[Stage, int]]:
@@ -274,7 +280,11 @@ def _new_optimizer(
     decayed = {
         id(entry) for part in method.modules() for entry in part.parameters(recurse=False) if decays(part, entry)
     }
-    slower = {id(part.weight): part.rate for part in method.modules() if isinstance(part, FeatureLayer)}
+    slower = {
+        id(part.weight): part.rate if settings.feature_rate is None else settings.feature_rate
+        for part in method.modules()
+        if isinstance(part, FeatureLayer)
+    }
     for module, factor in stage.trains.items():
         parameters = [entry for entry in module.parameters() if id(entry) not in trained]
         trained |= {id(entry) for entry in parameters}
