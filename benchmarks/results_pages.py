@@ -173,19 +173,16 @@ def paper_page(page: str, done: Sequence[Done], notes: Mapping[str, Any], folder
     words = notes[page]
     run = {entry.experiment.name for entry in own if entry.results.results}
     others = [load_experiment(name) for name in shipped()]
-    cut = [f"* {earlier(other)}\n" for other in others if page_of(other) == page and other.name not in run]
-    parts = [f"# {words['title']}\n", MADE, words["intro"].strip() + "\n"]
+    cut = [f"* `{other.name}`: {other.title}\n" for other in others if page_of(other) == page and other.name not in run]
+    parts = [
+        f"# {words['title']}\n",
+        MADE,
+        *(words[key].strip() + "\n" for key in ("intro", "findings") if key in words),
+    ]
     parts += [cell_text(entry, folder / "tables", folder.parent / "figures" / "results") for entry in own]
     parts += [words[key].strip() + "\n" for key in ("remarks", "deviations") if key in words]
-    parts += [f"## Not run with this code\n\n{OLD}\n{''.join(cut)}"] if cut else []
+    parts += [f"## Not run\n\n{NOT_MEASURED}\n{''.join(cut)}"] if cut else []
     return "\n".join(parts)
-
-
-def earlier(experiment: PaperExperiment) -> str:
-    """An experiment that was not run, with what version 0.1 had for it."""
-    path = Path("version-0.1") / f"{experiment.name}.csv"
-    title = f"`{experiment.name}`: {experiment.title}"
-    return f"{title} ([0.1]({path.as_posix()}))" if (HERE / path).is_file() else title
 
 
 def summary_page(done: Sequence[Done], lines: Mapping[str, Line], notes: Mapping[str, Any]) -> str:
@@ -217,8 +214,7 @@ def summary_page(done: Sequence[Done], lines: Mapping[str, Line], notes: Mapping
     return "\n".join(parts)
 
 
-OLD = """Numbers of version 0.1 are kept as CSV. Do not take them for evidence: one draw of the logging policy, network
-`mlp`, differences tested over queries that share one ranker.
+NOT_MEASURED = """These experiments ship with the package (`unskew reproduce NAME`), but were not run with this code.
 """
 MADE = "<!-- Written by `make results`: change benchmarks/results_pages.py or docs/results/notes.toml instead. -->\n"
 
