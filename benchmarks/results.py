@@ -201,6 +201,9 @@ def run_missing(cells: list[Cell], path: Path, until: float, part: tuple[int, in
         part: 1 of 2 does every other repetition, into a file of its own: put the lines together afterwards.
     """
     lines = read_lines(path)
+    if path.is_file():  # without a line that was cut off
+        whole, end, _ = path.read_text(encoding="utf-8").rpartition("\n")
+        path.write_text(whole + end, encoding="utf-8")
     codes = {line["code"] for line in lines.values()}
     if codes - {code_digest()}:
         raise SystemExit(f"{path} is of code {codes.pop()}, this is {code_digest()}: check out the code that began it")

@@ -84,3 +84,22 @@ def test_the_shipped_cells_can_be_planned(modules):
     results, _ = modules
     for cell in results.read_cells():
         assert cell.restricted().claims
+
+
+def test_a_later_turn_waits_and_repetitions_come_one_after_the_other(modules):
+    results, _ = modules
+    contexts = ("page context", "query context")
+    late = results.Cell("cdla-table2", "world:tiny", seeds=2, settings=("page context",), turn=2)
+    mixed = results.Cell("cdla-table3", "world:tiny", seeds=2, settings=contexts, later=("query context",))
+    order = [(cell.experiment, run.setting, run.repetition.seed) for cell, run in results.waiting([late, mixed], {})]
+    first = [("cdla-table3", "page context", seed) for seed in (0, 1)]
+    assert list(dict.fromkeys(order))[:2] == first
+    assert {seed for _, _, seed in order[-3:]} == {1}
+
+
+def test_a_line_that_was_cut_off_is_not_read(modules, folder):
+    results, _ = modules
+    runs = folder / "runs.jsonl"
+    whole = results.read_lines(runs)
+    runs.write_text(runs.read_text(encoding="utf-8") + '{"key": "half', encoding="utf-8")
+    assert results.read_lines(runs) == whole
