@@ -42,7 +42,7 @@ def test_queries_left_out_on_both_sides_do_not_count():
 
 
 def test_a_query_left_out_on_one_side_is_an_error():
-    with pytest.raises(ValueError, match=r"left out .* on one side only"):
+    with pytest.raises(ValueError, match=r"left out .* on only one side"):
         paired_t([0.1, np.nan], [0.1, 0.2])
 
 

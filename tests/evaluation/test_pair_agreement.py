@@ -62,7 +62,7 @@ def test_scores_that_order_nothing_are_no_coin_flip_but_not_measured():
 
 
 def test_an_order_that_never_varies_says_nothing():
-    with pytest.raises(NotMeasured, match="order never varies"):
+    with pytest.raises(NotMeasured, match="orders never vary"):
         same_query(RISING, HeldOut(two_orders([[6, 3], [2, 1]]).select([0])))
 
 

@@ -103,11 +103,11 @@ def test_production_is_the_ranker_that_is_meant_and_the_source_names_its_session
 @pytest.mark.parametrize(
     ("which", "message"),
     [
-        ("yesterday", "say since=DATE, score=COLUMN, logger=COLUMN:VALUE"),
-        ("since=1970-01-05", "no session is of production since=1970-01-05: the last here is of 1970-01-02 00:00"),
+        ("yesterday", "write since=DATE, score=COLUMN, logger=COLUMN:VALUE"),
+        ("since=1970-01-05", "there are no sessions since 1970-01-05: the last is of 1970-01-02 00:00"),
         ("since=5.1.1970", "since '5.1.1970' is not a day: write"),
-        ("logger=ranker:c", "the log has ranker:a, ranker:b"),
-        ("score=price", "no column 'price'"),
+        ("logger=ranker:c", "Found: ranker:a, ranker:b"),
+        ("score=price", "bias column 'price'"),
     ],
 )
 def test_a_production_that_the_log_does_not_have_is_refused(which, message):

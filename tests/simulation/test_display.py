@@ -64,7 +64,7 @@ def test_logged_probabilities_are_the_frequencies_of_the_simulation(policy: obje
 
 
 def test_a_policy_that_cannot_tell_refuses() -> None:
-    with pytest.raises(ValueError, match="does not say how likely"):
+    with pytest.raises(ValueError, match="does not know their probabilities"):
         unskew.simulate("world:tiny", "team_draft", sessions=2, display_probabilities=True, progress=False)
 
 

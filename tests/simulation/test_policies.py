@@ -65,7 +65,7 @@ def test_a_torch_ranker_shows_in_the_order_of_its_scores():
 
 def test_scores_of_the_wrong_shape_or_not_finite_are_refused():
     judged = linear_set()
-    with pytest.raises(ValueError, match=r"scores of shape \(3,\): one per document, 320"):
+    with pytest.raises(ValueError, match=r"scores of shape \(3,\), not \[320\]"):
         Fixed(ranker=lambda judged: np.zeros(3)).scores(judged)
     with pytest.raises(ValueError, match="score of document 2 is not finite"):
         Fixed(ranker=lambda judged: np.where(np.arange(320) == 2, np.nan, 0.0)).scores(judged)
@@ -179,7 +179,7 @@ def test_policies_inside_policies_are_fitted_with_them():
         ),
         ("svm", {"fraction": 0.0}, "fraction"),
         ("svm", {"cost": 0.0}, "cost"),
-        ("svm", {"strength": 1.0}, "policy 'svm' has no 'strength': it takes fraction, cost, seed"),
+        ("svm", {"strength": 1.0}, "policy 'svm' has no option 'strength'; it accepts fraction, cost, seed"),
         ("noisy_oracle", {"strength": 1.2}, "strength must be between 0"),
         ("plackett_luce", {"temperature": 0.0}, "temperature must be above 0"),
         ("plackett_luce", {"logger": "svn"}, "unknown policy 'svn'"),
@@ -248,7 +248,7 @@ def test_interventions_leave_padding_at_the_end(name):
 def test_interventions_that_make_no_sense_are_refused():
     with pytest.raises(ValueError, match="unknown intervention 'swap': choose from swap_top, swap_neighbours, shuffle"):
         check_interventions({"swap": 0.1})
-    with pytest.raises(ValueError, match="share from 0 to 1"):
+    with pytest.raises(ValueError, match="must be between 0 and 1"):
         check_interventions({"shuffle": -0.1})
-    with pytest.raises(ValueError, match=r"interventions take 1.2 of the sessions"):
+    with pytest.raises(ValueError, match=r"interventions add up to 1.2"):
         check_interventions({"shuffle": 0.6, "swap_top": 0.6})

@@ -54,7 +54,7 @@ def test_record_and_truth_come_back_from_disk(tmp_path):
     ("record", "message"),
     [
         ({"misses": 1.2}, "misses must be a probability"),
-        ({"share": 0}, "share is 0, nothing would be recorded"),
+        ({"share": 0}, "share is 0, so nothing would be recorded"),
         ({"mises": 0.1}, "misses"),
     ],
 )

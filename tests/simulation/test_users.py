@@ -303,7 +303,9 @@ def test_neighbours_are_averaged_without_the_document_and_without_padding():
 def test_unknown_names_list_the_known_ones():
     with pytest.raises(ValueError, match=r"unknown user 'pbm': choose one of position_based, trust, real_click"):
         make_user("pbm")
-    with pytest.raises(ValueError, match=r"user 'cascade' has no 'coupling': it takes noise, max_grade, persistence"):
+    with pytest.raises(
+        ValueError, match=r"user 'cascade' has no option 'coupling'; it accepts noise, max_grade, persistence"
+    ):
         make_user("cascade", coupling=0.1)
 
 
@@ -339,7 +341,7 @@ def test_what_is_no_probability_is_refused(name, hyper):
         ("coupled", {"crux_scale": "rank"}, "choose one of minmax, standard"),
         ("coupled", {"direction": "up"}, "choose one of fixed, random"),
         ("page_context", {"window": 0}, "window"),
-        ("real_click", {"rows": (0, 5)}, "rows must be some of 0 to 4"),
+        ("real_click", {"rows": (0, 5)}, "rows must be numbers from 0 to 4"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(name, hyper, message):
@@ -403,7 +405,7 @@ def test_a_random_direction_scales_with_the_coupling_and_follows_its_seed():
 
 def test_crux_columns_that_do_not_exist_or_are_not_finite_are_refused():
     judged = judged_with_known_importance(5)
-    with pytest.raises(ValueError, match="crux names column 9, but the data has columns 0 to 5"):
+    with pytest.raises(ValueError, match="crux names column 9, but the data have columns 0 to 5"):
         make_user("coupled", crux=(9,)).fit(judged)
     with pytest.raises(ValueError, match="call fit"):
         make_user("coupled").document_traits(judged)
@@ -411,5 +413,5 @@ def test_crux_columns_that_do_not_exist_or_are_not_finite_are_refused():
     with pytest.raises(ValueError, match="feature '1' of document 0 is nan"):
         make_user("coupled", crux=(0, 1)).fit(holes)
     fitted = make_user("coupled", crux=(5,)).fit(judged)
-    with pytest.raises(ValueError, match="looks at feature 5, but this set has only 2 features"):
+    with pytest.raises(ValueError, match="needs feature 5, but this set has only 2 features"):
         fitted.document_traits(JudgedSet.from_arrays(np.zeros((2, 2)), [0, 1], [2]))

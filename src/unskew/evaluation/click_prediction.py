@@ -5,11 +5,12 @@ With $\ell_{ik}$ the natural log-likelihood of what session $i$ did at position 
 * log-likelihood per page: the mean over sessions of $\sum_k \ell_{ik}$, each click given those above it; per impression
   it is the same divided by the mean number of documents of a page.
 * perplexity at $k$: $\exp(-\frac1n \sum_i \ell_{ik})$ of the marginal probability, before anything was clicked;
-  conditional perplexity: the same, given the clicks above. Of all: the mean over positions. 1 is perfect, a coin has 2.
-* calibration: clicks that were predicted over clicks that came; 1 is right.
+  conditional perplexity: the same, given the clicks above. The overall value is the mean over positions. 1 is perfect;
+  a coin flip has 2.
+* calibration: predicted clicks over observed clicks; 1 is perfect.
 
-These are the definitions of PyClick and CLAX (there with the natural logarithm, too). A session is one showing of a
-list. Intervals are of 95 %, by the delta method from the spread over sessions, and take the model as given.
+These are the definitions of PyClick and CLAX (which also use the natural logarithm). A session is one showing of a
+list. Intervals are 95 % intervals, by the delta method from the spread over sessions, for a given model.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Estimate:
 class ClickPrediction:
     """Log-likelihoods of single sessions; equal clicks on the same list are counted together."""
 
-    sessions: Vector  # [rows], how often
+    sessions: Vector  # [rows], number of sessions
     positions: NDArray[np.int64]  # [rows, docs]
     mask: NDArray[np.bool_]  # [rows, docs]
     clicks: Vector  # [rows, docs], of one session
@@ -63,7 +64,7 @@ class ClickPrediction:
         return int(self.positions[self.mask].max(initial=-1)) + 1
 
     def page_log_likelihoods(self) -> Vector:
-        """Of one session of each row, `[rows]`."""
+        """The log-likelihood of one session of each row, `[rows]`."""
         return self.conditional_likelihood.sum(axis=1)
 
     def per_page(self) -> Estimate:
@@ -98,7 +99,7 @@ class ClickPrediction:
         return self.mean(ratio + (predicted - ratio * observed) / mean)
 
     def rates_by_position(self) -> list[tuple[float, float]]:
-        """Predicted and observed click rate at each position; NaN where nothing was shown."""
+        """Predicted and observed click rate at each position; NaN if nothing was shown."""
         rates = []
         for place in range(self.n_positions):
             weights = self.sessions[:, None] * (self.mask & (self.positions == place))
@@ -118,7 +119,7 @@ class ClickPrediction:
         }
 
     def _surprise(self, place: int, conditional: bool) -> tuple[float | None, Vector]:
-        """Perplexity at a position, and how much each session moves it, `[rows]`."""
+        """Perplexity at a position, and the influence of each session on it, `[rows]`."""
         likelihood = self.conditional_likelihood if conditional else self.marginal_likelihood
         here = self.mask & (self.positions == place)
         shown = here.any(axis=1)
@@ -131,7 +132,7 @@ class ClickPrediction:
         return level, -level * (values - mean * shown) / share
 
     def mean(self, values: Vector) -> Estimate:
-        """The mean over sessions of what each row of them has."""
+        """The mean over sessions of one value per row."""
         n = self.n_sessions
         mean = float((self.sessions * values).sum() / n)
         spread = float((self.sessions * (values - mean) ** 2).sum())
@@ -140,15 +141,15 @@ class ClickPrediction:
 
 
 def predict_clicks(method: Method, log: ClickLog) -> ClickPrediction:
-    """What a method says of the clicks of a log.
+    """A method's predictions of the clicks of a log.
 
     Args:
-        log: with transformed features, and with the numbers of the model's vocabulary where the method uses ids.
+        log: with transformed features, and with the codes of the model's vocabulary if the method uses ids.
     """
     if method.click_model != "bernoulli":
         raise NotMeasured(f"{type(method).__name__} does not predict whether a document is clicked")
     if not log.joint:
-        raise NotMeasured("the log only counts: keep which documents were clicked together (joint=True, --joint)")
+        raise NotMeasured("the log has only counts: keep which documents were clicked together (joint=True, --joint)")
     was_training = method.training
     method.eval()
     parts = []
@@ -183,5 +184,5 @@ def _predict(method: Method, lists: ClickedLists) -> tuple[NDArray, ...]:
 
 
 def paired_difference(one: ClickPrediction, other: ClickPrediction) -> Estimate:
-    """Log-likelihood per page of one model less that of another on the same sessions."""
+    """Log-likelihood per page of one model minus that of another, on the same sessions."""
     return one.mean(one.page_log_likelihoods() - other.page_log_likelihoods())

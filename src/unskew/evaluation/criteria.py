@@ -1,7 +1,7 @@
-"""Criteria that compare rankers by held-out clicks, without a judged document; each with what it can and cannot tell.
+"""Criteria that compare rankers by held-out clicks, without labels; each with what it can and cannot show.
 
-A criterion gives one value a held-out query whose mean is the estimate (see `held_out`), or raises `NotMeasured` with
-the reason. How often each of them chooses well is measured by `unskew reproduce selection` (docs/selection.md).
+A criterion gives one value per held-out query, whose mean is the estimate (see `held_out`), or raises `NotMeasured`
+with the reason. `unskew reproduce selection` measures how often each of them chooses well (docs/selection.md).
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from unskew.evaluation.score_likelihood import score_likelihood
 from unskew.methods.click_model import ClickModel
 from unskew.methods.method import Method
 
-# Chooses among methods where nobody has judged documents, and leads the table of `unskew compare`: the one that most
-# often came within 1 % of the best method in 21 simulated worlds (docs/selection.md).
+# Chooses among methods without labels, and comes first in the table of `unskew compare`: the criterion that most often
+# came within 1 % of the best method in 21 simulated worlds (docs/selection.md).
 DEFAULT_CRITERION = "dr"
 
 
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """A ranker as criteria see it."""
+    """A ranker as criteria use it."""
 
     scores: Vector  # [documents] of the held-out log, of the shown candidates
     scores_of_all: Vector | None = None  # the same with every document of a query as candidate; None: not known
-    click_model: str | None = None  # what the method predicts, softmax or bernoulli; None: no clicks
+    click_model: str | None = None  # the method's predictions, softmax or bernoulli; None: it predicts no clicks
     log_likelihood: Vector | None = None  # [lists], of the held-out clicks
     pattern_likelihood: Vector | None = None  # [lists], the same with each click given those above; None: not known
 
@@ -44,14 +44,14 @@ class Evidence:
     """The held-out log, and what was estimated for it from other queries."""
 
     held_out: HeldOut
-    propensities: Vector | None = None  # [positions]; None: the log cannot tell
-    why_not: str = "no propensities"  # in few words, where it cannot
-    relevance: Vector | None = None  # [documents], a model's, for doubly robust estimates
+    propensities: Vector | None = None  # [positions]; None: not identified
+    why_not: str = "no propensities"  # the reason in a few words, if they are not identified
+    relevance: Vector | None = None  # [documents], estimated by a model, for doubly robust estimates
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """A way to compare rankers, and what it is worth."""
+    """A way to compare rankers, and what it can and cannot show."""
 
     measure: Callable[[Contender, Evidence], Vector] = field(repr=False)
     title: str  # a column of a table
@@ -59,8 +59,8 @@ class Criterion:
     can_tell: str
     cannot_tell: str
     higher_is_better: bool = True
-    # Whether documents are compared at equal positions only. Production's order is the position itself: what it knows
-    # then counts for every ranker, and its own score has nothing to add, however good it is.
+    # Whether documents are compared only at equal positions. The order of production is the position itself, so its
+    # score has nothing to add here, however good it is: such a criterion cannot rank production.
     given_position: bool = False
 
 
@@ -110,7 +110,7 @@ def pattern_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
 
 
 def click_likelihood(contender: Contender, evidence: Evidence) -> Vector:
-    """Mean log-likelihood of a click's place in its list under the method's own model of clicks."""
+    """Mean log-likelihood of a click's place in its list under the method's own click model."""
     held_out = evidence.held_out
     clicks = np.where(held_out.log.mask, held_out.log.clicks, 0.0).sum(axis=1)
     return of_ratio(
@@ -120,7 +120,7 @@ def click_likelihood(contender: Contender, evidence: Evidence) -> Vector:
 
 
 def perplexity(contender: Contender, evidence: Evidence) -> Vector:
-    """The exponential of minus the mean log-likelihood of an impression, clicked or not; 1 is perfect."""
+    """The exponential of the negative mean log-likelihood of an impression, clicked or not; 1 is perfect."""
     return _perplexity(_likelihood_of(contender, "bernoulli"), evidence.held_out)
 
 
@@ -288,7 +288,7 @@ CRITERIA: dict[str, Criterion] = {
 def measure_all(
     contender: Contender, evidence: Evidence, names: Sequence[str] = tuple(CRITERIA)
 ) -> tuple[dict[str, Vector], dict[str, str]]:
-    """Values a query by criterion, and the reasons of those that cannot be measured."""
+    """Values per query by criterion, and the reasons for those that cannot be measured."""
     values, reasons = {}, {}
     for name in names:
         try:
@@ -299,7 +299,7 @@ def measure_all(
 
 
 def measure_production(production: Contender, evidence: Evidence) -> tuple[dict[str, Vector], dict[str, str]]:
-    """The same for the ranking that chose the positions, without the criteria that cannot rank it."""
+    """The same for the production ranking, without the criteria that cannot rank it."""
     able = [name for name, entry in CRITERIA.items() if not entry.given_position]
     values, reasons = measure_all(production, evidence, able)
     unable = {name: PRODUCTION_IS_POSITION for name, entry in CRITERIA.items() if entry.given_position}
@@ -307,16 +307,16 @@ def measure_production(production: Contender, evidence: Evidence) -> tuple[dict[
 
 
 def standard_error(values: NDArray[np.float64]) -> float:
-    """Of the mean over queries; NaN for fewer than two."""
+    """The standard error of the mean over queries; NaN for fewer than two."""
     counted = values[~np.isnan(values)]
     return float(counted.std(ddof=1) / np.sqrt(len(counted))) if len(counted) > 1 else float("nan")
 
 
 def leading_criterion(measured: Mapping[str, Sequence[str]], asked: str | None = None) -> str:
-    """The criterion that decides: the one asked for, else the default, else the first that all contenders have.
+    """The criterion that decides: the one asked for, otherwise the default, otherwise the first that all have.
 
     Args:
-        measured: contender -> criteria that could be measured.
+        measured: contender -> its measurable criteria.
     """
     if asked is not None and asked not in CRITERIA:
         raise ValueError(f"unknown criterion '{asked}': choose one of {', '.join(CRITERIA)}")

@@ -1,7 +1,7 @@
 """Compare rankers on the same queries: intervals, paired tests, corrections for many comparisons.
 
-Values come one per query, or `[seeds, queries]`. NaN marks a query that was left out; it must be left out for every
-ranker, for that depends on grades only. All tests are two-sided.
+Values are one per query, or `[seeds, queries]`. NaN marks a query that was left out; it must be left out for every
+ranker, because that depends only on grades. All tests are two-sided.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scipy import stats
 from unskew.display import Displayed, Screen, draw_intervals, rows_table
 
 MARKS = {0.05: 1, 0.005: 2}  # p below -> signs: "+" and "++" (better), "-" and "--" (worse), as the LBD paper prints
-CHUNK = 4_000_000  # numbers held at once while resampling
+CHUNK = 4_000_000  # numbers in memory while resampling
 
 Interval = tuple[float, float]
 Vector = NDArray[np.float64]
@@ -27,7 +27,7 @@ Test = Callable[[Vector, Vector], float]
 
 @dataclass(frozen=True, eq=False)
 class Paired:
-    r"""Differences of pairs, one per query, seed or fold: the one place where intervals and tests of them are computed.
+    r"""Differences of pairs, one per query, seed or fold; all their intervals and tests are computed here.
 
     Args:
         overlap: folds share training data, so their values are not independent: with test parts of `overlap` times
@@ -55,7 +55,7 @@ class Paired:
         return self.mean - half, self.mean + half
 
     def p(self) -> float | None:
-        """Of a two-sided t-test, 1 if all pairs are equal; None with one pair."""
+        """The p-value of a two-sided t-test, 1 if all pairs are equal; None with one pair."""
         if len(self.values) < 2:
             return None
         error = self.error
@@ -64,7 +64,7 @@ class Paired:
         return float(2 * stats.t.sf(abs(self.mean / error), df=len(self.values) - 1))
 
     def p_above(self, threshold: float) -> float:
-        """Of a one-sided t-test: small if the mean is above the threshold."""
+        """The p-value of a one-sided t-test: small if the mean is above the threshold."""
         error = self.error
         if error == 0:
             return 0.5 - 0.5 * float(np.sign(self.mean - threshold))
@@ -72,12 +72,12 @@ class Paired:
 
 
 def paired(a: ArrayLike, b: ArrayLike, overlap: float = 0.0) -> Paired:
-    """Differences a - b; a pair with NaN on both sides is left out, on one side only it is refused."""
+    """Differences a - b; a pair with NaN on both sides is left out, NaN on only one side is an error."""
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if first.shape != second.shape or first.ndim != 1:
         raise ValueError(f"paired values must be two rows of equal length, got shapes {first.shape} and {second.shape}")
     if (np.isnan(first) != np.isnan(second)).any():
-        raise ValueError("a query is left out (NaN) on one side only: evaluate both with the same `undefined`")
+        raise ValueError("a query is left out (NaN) on only one side: evaluate both with the same `undefined`")
     return Paired(_counted(first - second), overlap)
 
 
@@ -92,7 +92,7 @@ def paired_t(a: ArrayLike, b: ArrayLike) -> float:
 def randomization_test(a: ArrayLike, b: ArrayLike, rng: np.random.Generator, n: int = 10_000) -> float:
     """The p-value of Fisher's randomization test: how often swapping pairs at random gives as large a difference.
 
-    The observed assignment counts as one of them, so that p is never 0.
+    The observed assignment is one of the permutations, so that p is never 0.
     """
     values = paired(a, b).values
     observed = abs(values.sum())
@@ -100,12 +100,12 @@ def randomization_test(a: ArrayLike, b: ArrayLike, rng: np.random.Generator, n: 
     for rows in _chunks(n, len(values)):
         keep = rng.integers(0, 2, size=(rows, len(values)), dtype=np.int8)
         sums = 2 * (keep @ values) - values.sum()
-        as_large += int((np.abs(sums) >= observed - 1e-12 * np.abs(values).sum()).sum())  # rounding is not a proof
+        as_large += int((np.abs(sums) >= observed - 1e-12 * np.abs(values).sum()).sum())  # up to rounding
     return (1 + as_large) / (1 + n)
 
 
 def holm(p_values: ArrayLike) -> Vector:
-    """Holm's correction: the smallest of m p-values times m, the next times m - 1, and so on, never falling."""
+    """Holm's correction: the smallest of m p-values times m, the next times m - 1, and so on, never decreasing."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     scaled = p[order] * np.arange(len(p), 0, -1)
@@ -115,13 +115,13 @@ def holm(p_values: ArrayLike) -> Vector:
 
 
 def corrected(p_values: Mapping[str, float | None]) -> dict[str, float]:
-    """Those that are known, by name, after Holm's correction."""
+    """The known p-values, by name, after Holm's correction."""
     known = {name: p for name, p in p_values.items() if p is not None}
     return dict(zip(known, holm(list(known.values())).tolist(), strict=True))
 
 
 def mark(difference: float | None, p: float | None, higher_is_better: bool, marks: Mapping[float, int] = MARKS) -> str:
-    """Signs of a difference that chance does not explain: plus is better, whatever the direction."""
+    """Marks of a significant difference: plus is better, whatever the direction of the metric."""
     if difference is None or p is None:
         return ""
     signs = max((n for threshold, n in marks.items() if p < threshold), default=0)
@@ -129,7 +129,7 @@ def mark(difference: float | None, p: float | None, higher_is_better: bool, mark
 
 
 def mean_interval(values: ArrayLike, level: float = 0.95, overlap: float = 0.0) -> tuple[float, float, float]:
-    """The mean and its t interval; one value alone has an infinite interval. `overlap` is that of `Paired`."""
+    """The mean and its t interval; a single value has an infinite interval. `overlap` as in `Paired`."""
     counted = Paired(_counted(values), overlap)  # from 0
     return counted.mean, *counted.interval(level)
 
@@ -149,7 +149,7 @@ def bootstrap_interval(
 
 @dataclass(frozen=True)
 class Difference:
-    """One ranker against the baseline; `difference` is its mean minus the baseline's, whatever the direction."""
+    """One ranker against the baseline; `difference` is its mean minus that of the baseline."""
 
     name: str
     mean: float  # over seeds and queries
@@ -162,7 +162,7 @@ class Difference:
     p_holm: float | None  # corrected for the number of rankers compared with the baseline
     p_seeds: float | None  # paired over seeds, of means over queries; None unless both have the same 2 or more seeds
     p_seeds_holm: float | None
-    mark: str  # "+", "++", "-", "--" or "", from p_holm: plus is better, whatever the direction
+    mark: str  # "+", "++", "-", "--" or "", from p_holm: plus is better, whatever the direction of the metric
 
 
 class Differences(list[Difference], Displayed):
@@ -189,7 +189,7 @@ class Differences(list[Difference], Displayed):
         return Screen("Differences from the baseline, paired by query", columns, rows)
 
     def plot(self, ax: Any = None) -> Any:
-        """Differences from the baseline with their intervals, on matplotlib axes."""
+        """Plot differences from the baseline with their intervals."""
         others = [(row.name, row.difference, *row.difference_interval) for row in self if row.p is not None]
         return draw_intervals(others, "difference from the baseline", ax)
 
@@ -205,13 +205,13 @@ def paired_differences(
 ) -> Differences:
     """One row per ranker, in the order given, each compared with the baseline.
 
-    `Evaluation.values` gives what it takes; `compare` does it all for methods on a log.
+    `Evaluation.values` returns suitable values; `compare` does everything for methods on a log.
 
     Args:
-        per_query: For each ranker the values of one metric, `[seeds, queries]` or `[queries]`.
-        test: A paired two-sided test that gives p, such as
+        per_query: For each ranker, the values of one metric, `[seeds, queries]` or `[queries]`.
+        test: A paired two-sided test that returns p, such as
             `lambda a, b: randomization_test(a, b, numpy.random.default_rng(1))`.
-        marks: How many signs a Holm-corrected p below each threshold earns.
+        marks: Number of signs for a Holm-corrected p below each threshold.
 
     >>> import unskew
     >>> found = unskew.paired_differences({"old": [0.1, 0.2, 0.4], "new": [0.2, 0.4, 0.5]}, baseline="old")
@@ -219,7 +219,7 @@ def paired_differences(
     [('new', 0.13, 0.06)]
     """
     if baseline not in per_query:
-        raise ValueError(f"there is no baseline '{baseline}' among {', '.join(per_query)}")
+        raise ValueError(f"there is no baseline '{baseline}': choose from {', '.join(per_query)}")
     runs = _same_queries(per_query)
     others = [name for name in runs if name != baseline]
     p: dict[str, float | None] = {name: test(runs[name].mean(axis=0), runs[baseline].mean(axis=0)) for name in others}
@@ -260,8 +260,8 @@ def _same_queries(per_query: Mapping[str, ArrayLike]) -> dict[str, Vector]:
     for name, values in runs.items():
         if values.ndim != 2 or values.shape[1] != len(left_out):
             raise ValueError(
-                f"'{name}' has values of shape {values.shape}, '{first}' of {reference.shape}: "
-                "give [seeds, queries] of the same queries"
+                f"'{name}' has values of shape {values.shape}, but '{first}' of {reference.shape}: "
+                "pass [seeds, queries] of the same queries"
             )
         if (np.isnan(values) != left_out).any():
             raise ValueError(
@@ -275,12 +275,12 @@ def _counted(values: ArrayLike) -> Vector:
     array = np.asarray(values, dtype=np.float64)
     counted = array[~np.isnan(array)]
     if len(counted) == 0:
-        raise ValueError(f"there is nothing to average: all of {len(array)} values are left out (NaN)")
+        raise ValueError(f"there is nothing to average: all {len(array)} values are left out (NaN)")
     return counted
 
 
 def _chunks(n: int, width: int) -> Iterator[int]:
-    """Sizes that add up to `n`, each small enough to hold that many rows of `width` numbers."""
+    """Sizes that add up to `n`, each small enough for memory with `width` numbers per row."""
     step = max(1, CHUNK // max(1, width))
     for start in range(0, n, step):
         yield min(step, n - start)

@@ -1,11 +1,11 @@
 """Evaluate a ranker on judged queries: one value per query first, the mean last.
 
-A query without a relevant document says nothing about a ranker. What it counts as is the argument `undefined`:
+A query without a relevant document says nothing about a ranker. The argument `undefined` decides its value:
 
-* `"skip"` (default): it is left out of the mean, and `Evaluation.n_left_out` says how many were.
+* `"skip"` (default): it is left out of the mean, and `Evaluation.n_left_out` counts such queries.
 * `"zero"`: it counts as 0, as in ULTRA, TF-Ranking and scikit-learn.
-* `"one"`: it counts as 1 in metrics that any other list can bring to 1 (ndcg, ap, mrr), as in XGBoost and allRank, and
-  as 0 in the others.
+* `"one"`: it counts as 1 in metrics whose best value is 1 for every other query (ndcg, ap, mrr), as in XGBoost and
+  allRank, and as 0 in the others.
 
 ARP leaves it out in every case: there is no rank to average.
 """
@@ -62,14 +62,14 @@ class Evaluation(Displayed):
     per_query: dict[str, NDArray[np.float64]]  # metric -> [queries]; NaN = left out
     name: str = ""
     max_grade: float | None = None
-    metrics: tuple[Metric, ...] = ()  # as they were asked for
+    metrics: tuple[Metric, ...] = ()  # the requested metrics
     seen: NDArray[np.bool_] | None = None  # [queries], which occur in the click log; None: no log was given
 
     def values(self, name: str | Metric | Scored) -> NDArray[np.float64]:
-        """The values of one metric `[queries]`, NaN where a query was left out."""
+        """The values of one metric `[queries]`, NaN if a query was left out."""
         key = name if isinstance(name, str) and name in self.per_query else str(self._metric(name))
         if key not in self.per_query:
-            raise KeyError(f"'{key}' was not evaluated, only {', '.join(self.per_query)}: add it to `metrics`")
+            raise KeyError(f"'{key}' was not evaluated (only {', '.join(self.per_query)}): add it to `metrics`")
         return self.per_query[key]
 
     def _metric(self, name: str | Metric | Scored) -> Metric:
@@ -81,7 +81,7 @@ class Evaluation(Displayed):
         counted = values[~np.isnan(values)]
         if len(counted) == 0:
             raise ValueError(
-                f"no query is left to average {name} over: none of {len(values)} has a relevant document; "
+                f"there is no query to average {name} over: none of {len(values)} has a relevant document; "
                 "check the grades, or count such queries with undefined='zero'"
             )
         return float(counted.mean())
@@ -90,7 +90,7 @@ class Evaluation(Displayed):
         return int(np.isnan(self.values(name)).sum())
 
     def summary(self) -> list[Summary]:
-        """One row a metric: mean, 95% interval over queries, how many queries it is about."""
+        """One row per metric: mean, 95% interval over queries, and the number of queries."""
         rows = []
         known = {str(entry): entry for entry in self.metrics}
         for name, values in self.per_query.items():
@@ -120,14 +120,14 @@ class Evaluation(Displayed):
         return replace(self, query_ids=self.query_ids[queries], per_query=kept, seen=seen)
 
     def by_seen(self) -> list[tuple[str, ...]]:
-        """As text, one row per metric: mean and queries that occur in the click log, then of those that do not."""
+        """As text, one row per metric: mean and number of queries in the click log, then of those not in it."""
         if self.seen is None:
             return []
         parts = [self.only(self.seen).rows(), self.only(~self.seen).rows()]
         return [(row[0], row[1], row[3], other[1], other[3]) for row, other in zip(*parts, strict=True)]
 
     def to_table(self) -> pa.Table:
-        """One row per query: its id and one column per metric, null where it was left out; `seen` where it is known."""
+        """One row per query: its id and one column per metric, null if it was left out; `seen` if it is known."""
         columns = {name: pa.array(values, from_pandas=True) for name, values in self.per_query.items()}
         seen = {} if self.seen is None else {"seen": pa.array(self.seen)}
         return pa.table({"query": pa.array(self.query_ids), **columns, **seen})
@@ -147,18 +147,18 @@ def evaluate(
     max_grade: float | None = None,
     shown: ArrayLike | None = None,
 ) -> Evaluation:
-    """Rank every query of a judged set and measure each.
+    """Rank every query of a judged set, and evaluate each.
 
     Args:
-        ranker: A function or module `(features, mask) -> scores`, or one score for each document of the set: the
-            predictions of another program, `-positions` for an order that was shown, zeros for chance.
-        metrics: Names such as "ndcg@10", or functions of your own `(scores, grades, mask) -> values [batch]`.
-        undefined: What a query without a relevant document counts as: "skip", "zero" or "one".
-        max_grade: The highest possible grade, for `err` where its name does not say it.
-        shown: For each document whether the logging policy showed it, for metrics such as "ndcg@10:shown".
+        ranker: A function or module `(features, mask) -> scores`, or one score per document of the set: predictions of
+            another program, `-positions` for a shown order, zeros for chance.
+        metrics: Names such as "ndcg@10", or your own functions `(scores, grades, mask) -> values [batch]`.
+        undefined: The value of a query without a relevant document: "skip", "zero" or "one".
+        max_grade: The highest possible grade, for `err` without `max_grade` in its name.
+        shown: For each document, whether the logging policy showed it, for metrics such as "ndcg@10:shown".
     """
     if undefined not in UNDEFINED:
-        raise ValueError(f"unknown policy undefined='{undefined}': use one of {', '.join(UNDEFINED)}")
+        raise ValueError(f"unknown undefined='{undefined}': choose one of {', '.join(UNDEFINED)}")
     asked = [_with_max_grade(metric(name), max_grade) for name in metrics]
     per_query = {str(entry): np.full(judged.n_queries, UNDEFINED[undefined](entry)) for entry in asked}
     parts = _parts(asked, shown, judged)
@@ -177,33 +177,31 @@ def evaluate(
 def _parts(
     asked: Sequence[Metric], shown: ArrayLike | None, judged: JudgedSet
 ) -> list[tuple[list[Metric], NDArray[np.bool_] | None]]:
-    """Metrics that look at the same documents, and which those are; None: all."""
+    """Metrics grouped by the documents that they use; None: all documents."""
     by_part: dict[str | None, list[Metric]] = {}
     for entry in asked:
         by_part.setdefault(entry.among, []).append(entry)
     if shown is None:
         if set(by_part) - {None}:
             name = next(entry for entry in asked if entry.among)
-            raise ValueError(f"{name} needs to know which documents were shown: pass shown= (--shown LOG)")
+            raise ValueError(f"{name} needs to know which documents were shown: pass --shown LOG (in Python shown=)")
         return [(list(asked), None)]
     flags = np.asarray(shown, dtype=bool)
     if flags.shape != (judged.n_documents,):
-        raise ValueError(f"shown has shape {flags.shape}: give one value per document, {judged.n_documents}")
+        raise ValueError(f"shown has shape {flags.shape}: pass one value per document, {judged.n_documents}")
     wanted = {None: None, "shown": flags, "never_shown": ~flags}
     return [(entries, wanted[part]) for part, entries in by_part.items()]
 
 
 def shown_documents(judged: JudgedSet, log: ClickLog) -> NDArray[np.bool_]:
-    """For each document of a judged set, by the ids of query and document, whether a log shows it."""
+    """For each document of a judged set, whether a log shows it, by query id and document id."""
     numbers = np.unique(log.documents[log.mask])
     queries = log.query_ids[log.document_queries[numbers]]
     known = set(zip(queries.tolist(), log.document_ids[numbers].tolist(), strict=True))
     owners = np.repeat(judged.query_ids, judged.sizes).tolist()
     found = [pair in known for pair in zip(owners, judged.document_ids.tolist(), strict=True)]
     if not any(found):
-        raise ValueError(
-            "the log shows none of these documents: are query and document ids written the same way in both?"
-        )
+        raise ValueError("the log shows none of these documents: write query ids and document ids the same way in both")
     return np.array(found)
 
 
@@ -228,12 +226,12 @@ def score_documents(ranker: Scorer, judged: JudgedSet) -> NDArray[np.float64]:
 def _scorer(
     ranker: Scorer | ArrayLike, judged: JudgedSet
 ) -> Iterator[Callable[[NDArray[np.int64], JudgedLists], Tensor]]:
-    """A function from a batch to its scores, with a module in evaluation mode meanwhile."""
+    """A function from a batch to its scores; a module is in evaluation mode in the meantime."""
     if not callable(ranker):
         scores = np.asarray(ranker)
         if scores.shape != (judged.n_documents,):
             raise ValueError(
-                f"scores of shape {scores.shape} for {judged.n_documents} documents: give one per document"
+                f"scores have shape {scores.shape}, but there are {judged.n_documents} documents: pass one per document"
             )
         yield lambda queries, lists: torch.from_numpy(scores[padded_rows(judged.offsets, queries, lists.n_docs)[0]])
     elif not isinstance(ranker, nn.Module):
@@ -252,8 +250,8 @@ def _scorer(
 def _checked(scores: Tensor, lists: JudgedLists) -> Tensor:
     if scores.shape != lists.mask.shape:
         raise ValueError(
-            f"the ranker gave scores of shape {tuple(scores.shape)} for lists of shape {tuple(lists.mask.shape)}: "
-            "it must give one score per document, [batch, docs]; a last dimension of 1 needs squeeze(-1)"
+            f"the ranker returned scores of shape {tuple(scores.shape)} for lists of shape {tuple(lists.mask.shape)}: "
+            "it must return one score per document, [batch, docs]; a last dimension of 1 needs squeeze(-1)"
         )
     return scores.cpu()
 

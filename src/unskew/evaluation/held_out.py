@@ -1,8 +1,8 @@
-r"""Held-out clicks, counted by document: what judges rankers where nobody has judged documents.
+r"""Held-out clicks, counted by document, for evaluation without labels.
 
-Rankers come as one score per document of the log, `[documents]`; documents that are not ranked have NaN. A criterion
-gives one value per query of the log whose mean is the estimate, so that intervals and paired tests over queries are
-those of `evaluation.differences`. For a ratio of sums $R = \sum_q a_q / \sum_q b_q$ these are
+Rankers are given as one score per document of the log, `[documents]`; documents that are not ranked have NaN. A
+criterion gives one value per query of the log, whose mean is the estimate, so that intervals and paired tests over
+queries are those of `evaluation.differences`. For a ratio of sums $R = \sum_q a_q / \sum_q b_q$ these are
 $R + (a_q - R\,b_q) / \bar b$: their mean is $R$, and their spread gives its standard error (the delta method).
 """
 
@@ -28,23 +28,23 @@ CANDIDATES = {
 
 
 class NotMeasured(ValueError):
-    """The log or the ranker cannot tell; the message says why, in few words."""
+    """The log or the ranker does not support a criterion; the message says why, in a few words."""
 
 
 @dataclass(frozen=True, eq=False)
 class Impressions:
-    """Each document at each position where it was shown, once."""
+    """One row per document and position where it was shown."""
 
     documents: Numbers  # [rows]
     positions: Numbers  # [rows]
     queries: Numbers  # [rows], as `HeldOut.queries` numbers them
-    sessions: Vector  # [rows], how often it was shown there
+    sessions: Vector  # [rows], number of times it was shown there
     clicks: Vector  # [rows]
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """A log that rankers have not learned from."""
+    """A log that rankers were not trained on."""
 
     log: ClickLog
 
@@ -92,7 +92,7 @@ class HeldOut:
         )
 
     def candidates(self, which: str = "shown") -> tuple[Numbers, Numbers]:
-        """Documents that are ranked, query by query, and the query of each."""
+        """The documents to rank, query by query, and the query of each."""
         if which not in CANDIDATES:
             raise ValueError(f"unknown candidates '{which}': choose one of {', '.join(CANDIDATES)}")
         if which == "shown":
@@ -122,7 +122,7 @@ class HeldOut:
 
 
 def of_ratio(numerators: ArrayLike, denominators: ArrayLike) -> Vector:
-    """One value per query whose mean is the ratio of the sums; NaN in queries that have no say (denominator 0)."""
+    """One value per query, whose mean is the ratio of the sums; NaN for queries with denominator 0."""
     above, below = np.asarray(numerators, dtype=np.float64), np.asarray(denominators, dtype=np.float64)
     counted = below != 0
     if not counted.any():

@@ -1,4 +1,4 @@
-"""Which ranker of a log is in production: the latest, by a column that names rankers or by a change over time."""
+"""Which ranker of a log is in production: the latest one, by a column that names rankers or by a change over time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ ARM = "arm"  # or its whole name
 
 @dataclass(frozen=True)
 class LatestRanker:
-    """The ranker that counts as production where nobody says which, and how that was found."""
+    """The ranker that counts as production unless the user names one, and how it was found."""
 
-    which: str | None  # as `--production` takes it; None: all sessions
+    which: str | None  # a value of `--production`; None: all sessions
     line: str  # in few words
 
 
@@ -39,7 +39,7 @@ def latest_ranker(log: ClickLog) -> LatestRanker:
 
 
 def _column_of_rankers(log: ClickLog) -> str | None:
-    """The bias column that names the ranker of each list, of several; None if there is none."""
+    """The bias column that names the ranker of each list, if there are several rankers; otherwise None."""
     for name, column in log.bias.items():
         named = name.lower() == ARM or any(part in name.lower() for part in NAMES_RANKERS)
         if named and column.levels is not None and column.values.ndim == 1 and len(np.unique(column.values)) > 1:
@@ -48,7 +48,7 @@ def _column_of_rankers(log: ClickLog) -> str | None:
 
 
 def _latest_level(log: ClickLog, name: str) -> LatestRanker:
-    """The ranker of most sessions on the last day."""
+    """The ranker with the most sessions on the last day."""
     column = log.bias[name]
     assert column.levels is not None
     times = log.periods if log.periods is not None else log.first_shown

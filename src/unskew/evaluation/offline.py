@@ -1,26 +1,27 @@
-r"""Counterfactual estimates: what the DCG of another ranking would be, from clicks on the one that was shown.
+r"""Off-policy evaluation: the DCG that another ranking would have, from clicks on the shown ranking.
 
 Assumes position-based clicks: $P(c) = p_k\,r_d$, with known propensities $p$. Document d of a query that was shown $N$
-times has been looked at $e_d = \sum_i p_{k_i(d)}$ times in expectation, over the sessions $i$ that showed it, and was
-clicked $c_d$ times; $\max(e_d, \tau N)$ bounds the weight of a click. $\lambda(j) = 1 / \log_2(1 + j)$ down to rank k,
-else 0, and $j_d$ is the rank by the scores among the candidates of the query; equal scores share their discounts.
+times was examined $e_d = \sum_i p_{k_i(d)}$ times in expectation, over the sessions $i$ that showed it, and was clicked
+$c_d$ times; $\max(e_d, \tau N)$ bounds the weight of a click. $\lambda(j) = 1 / \log_2(1 + j)$ down to rank k,
+otherwise 0, and $j_d$ is the rank by the scores among the candidates of the query; equal scores share their discounts.
 
-* `ips`: $\sum_d \lambda(j_d)\,c_d / \max(e_d, \tau N)$. Unbiased without the bound, given the orders that were shown.
-  It is the policy-aware form (Oosterhuis and de Rijke 2020), which counts expected looks instead of single sessions.
-* `snips`: the same divided by $\sum_d c_d / \max(e_d, \tau N)$ of the query: the mean discount at which its relevance
-  stands. The scale of relevance cancels query by query, as in nDCG. Consistent, not unbiased. (Divided by the sum over
-  all queries it would order rankers exactly as `ips` does.)
+* `ips`: $\sum_d \lambda(j_d)\,c_d / \max(e_d, \tau N)$. Unbiased without the bound, given the shown orders. It is the
+  policy-aware form (Oosterhuis and de Rijke 2020), which uses expected examination instead of single sessions.
+* `snips`: the same divided by $\sum_d c_d / \max(e_d, \tau N)$ of the query: the mean discount of its relevance. The
+  scale of relevance cancels per query, as in nDCG. Consistent, not unbiased. (Divided by the sum over all queries it
+  would order rankers exactly as `ips` does.)
 * `dr`: $\sum_d \lambda(j_d)\,(m_d + (c_d - e_d m_d) / \max(e_d, \tau N))$ with a model $m$ of relevance (Oosterhuis
-  2023). The model speaks where the bound cuts and for documents never shown; where $e_d > \tau N$ clicks alone decide,
-  so its bound is higher than that of the others.
+  2023). The model decides where the bound applies and for documents never shown; if $e_d > \tau N$, clicks alone
+  decide, so its bound is higher than that of the others.
 
-* `reweighted_clicks`: the click rate of a shown place under the ranking, $\sum_i w_i c_i / \sum_i w_i$ over
-  impressions, $w_i = 1 / \pi_i$ where the ranking puts the document where it was and 0 elsewhere, $\pi_i$ the logged
-  probability that the document stood there (the item-position estimator of Li et al., KDD 2018, self-normalized). It
-  needs no propensities: a click may depend on document and position in any way, but not on the neighboring documents.
+* `reweighted_clicks`: the click rate of a shown position under the ranking, $\sum_i w_i c_i / \sum_i w_i$ over
+  impressions, with $w_i = 1 / \pi_i$ if the ranking puts the document where it was shown, otherwise 0; $\pi_i$ is the
+  logged probability of showing the document there (the item-position estimator of Li et al., KDD 2018,
+  self-normalized). It needs no propensities: a click may depend on document and position in any way, but not on
+  neighboring documents.
 
-Propensities relative to the top make relevance the click rate on top. Queries count by their sessions. Intervals take
-the propensities as given.
+With propensities relative to the top, relevance is the click rate at the top. Queries are weighted by their sessions.
+Intervals treat the propensities as known.
 """
 
 from __future__ import annotations
@@ -36,31 +37,31 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation.held_out import HeldOut, NotMeasured, Numbers, Vector, of_ratio
 
 CUTOFF = 10
-# Expected looks of a document in a session, below which a click's weight is bounded. Alone, a bound is a bias; with a
-# model to fill in what it cuts it takes most of the spread for little bias.
+# Expected examination of a document per session, below which a click's weight is bounded. Alone, a bound is a bias;
+# with a model for what it cuts, it removes most of the variance for little bias.
 LEAST_EXPOSURE = 0.01
 LEAST_EXPOSURE_WITH_MODEL = 0.2
-LEVELS = 63  # of a feature, for the model of relevance
+LEVELS = 63  # quantile bins per feature, for the model of relevance
 
 
 @dataclass(frozen=True, eq=False)
 class Exposed:
-    """The candidates of all queries, query by query, with clicks and expected looks."""
+    """The candidates of all queries, query by query, with clicks and expected examination."""
 
     documents: Numbers  # [candidates]
     queries: Numbers  # [candidates]
     clicks: Vector  # [candidates]
-    exposure: Vector  # [candidates], expected looks over all sessions
+    exposure: Vector  # [candidates], expected examination over all sessions
     bounded: Vector  # [candidates], the same, not below the bound; above 0
 
 
 def exposed(
     held_out: HeldOut, propensities: ArrayLike, *, candidates: str = "shown", least_exposure: float = LEAST_EXPOSURE
 ) -> Exposed:
-    """Clicks and expected looks of the candidates.
+    """Clicks and expected examination of the candidates.
 
     Args:
-        propensities: of each position, absolute or relative to the top.
+        propensities: one per position, absolute or relative to the top.
     """
     curve = np.asarray(propensities, dtype=np.float64)
     if len(curve) < held_out.log.n_positions or not (np.isfinite(curve) & (curve > 0)).all():
@@ -125,7 +126,7 @@ def dr(
     """Doubly robust estimate of DCG@k, one value per query.
 
     Args:
-        relevance: what a model says, `[documents]` of the log, on the scale of the propensities.
+        relevance: predictions of a model, `[documents]` of the log, on the scale of the propensities.
     """
     shown = exposed(held_out, propensities, candidates=candidates, least_exposure=least_exposure)
     model = relevance[shown.documents]
@@ -134,12 +135,12 @@ def dr(
 
 
 def reweighted_clicks(scores: Vector, held_out: HeldOut, *, cutoff: int = CUTOFF) -> Vector:
-    """Clicks per shown place down to rank k, from logged display probabilities; one value per query."""
+    """Clicks per shown position down to rank k, from logged display probabilities; one value per query."""
     log = held_out.log
     if log.display_probabilities is None:
         raise NotMeasured("no display probabilities are logged")
     if log.features_change:
-        raise NotMeasured("features or context change between showings: what else might have been shown is not known")
+        raise NotMeasured("features or context change between showings, so other possible rankings are not known")
     documents, queries = held_out.candidates()
     first, size = rank_ranges(scores[documents], queries)
     place = np.zeros(len(log.features), dtype=np.int64)
@@ -164,9 +165,9 @@ def rank_discounts(scores: Vector, queries: Numbers, cutoff: int = CUTOFF) -> Ve
 
 
 def rank_ranges(scores: Vector, queries: Numbers) -> tuple[Numbers, Numbers]:
-    """The first rank of each document in its query, from 0, and how many with equal scores share the ranks from it."""
+    """The first rank of each document in its query, from 0, and the number of documents with the same score."""
     if not np.isfinite(scores).all():
-        raise ValueError("a candidate has no finite score: score all of them")
+        raise ValueError("a candidate has no finite score: score all candidates")
     order = np.lexsort((-scores, queries))
     starts = np.concatenate([[True], np.diff(queries[order]) != 0])
     rank = np.arange(len(order)) - np.flatnonzero(starts)[np.cumsum(starts) - 1]
@@ -178,9 +179,9 @@ def rank_ranges(scores: Vector, queries: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def fit_relevance(log: ClickLog, propensities: ArrayLike) -> Callable[[Vector], Vector]:
-    """A model of relevance for `dr`: boosted trees from features to clicks per expected look.
+    """A model of relevance for `dr`: boosted trees that predict clicks per expected examination from features.
 
-    It is weighted by expected looks, and learns from a log that is not the one it helps to judge.
+    Rows are weighted by expected examination. Train it on another log than the one that is evaluated.
     """
     learning = HeldOut(log)
     shown = exposed(learning, propensities, least_exposure=0.0)
@@ -200,7 +201,7 @@ def _known(column: Vector) -> Vector:
 
 
 def _levels(features: Vector, edges: Sequence[Vector]) -> Vector:
-    """The level of each value among the quantiles of its column: scikit-learn finds those of weighted rows slowly."""
+    """The quantile bin of each value; scikit-learn is slow at finding bins of weighted rows."""
     found = [np.searchsorted(edge, column) for edge, column in zip(edges, features.T, strict=True)]
     return np.where(np.isnan(features), np.nan, np.column_stack(found))
 
@@ -211,5 +212,5 @@ def _dcg(scores: Vector, shown: Exposed, relevance: Vector, held_out: HeldOut, c
 
 
 def _weighted(held_out: HeldOut, values: Vector) -> Vector:
-    """Values of queries that count by their sessions."""
+    """Values of queries, weighted by their sessions."""
     return of_ratio(held_out.sessions * values, held_out.sessions)

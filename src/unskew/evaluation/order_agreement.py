@@ -1,4 +1,4 @@
-"""Agreement of two orders: how alike two rankers order the documents of each query."""
+"""Agreement of two orders: how similarly two rankers order the documents of each query."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def grades_of(scores: NDArray[np.float64], documents: JudgedSet) -> NDArray[np.f
 
 
 def kendall(first: NDArray, second: NDArray, offsets: NDArray[np.int64]) -> NDArray[np.float64]:
-    r"""Kendall's $\tau_b$ of two scorings within each query `[queries]`; NaN where one of them has no order."""
+    r"""Kendall's $\tau_b$ of two scorings within each query `[queries]`; NaN if one of them has no order."""
     sizes = np.diff(offsets)
     taus = np.full(len(sizes), np.nan)
     for size in np.unique(sizes[sizes > 1]):

@@ -1,13 +1,14 @@
 r"""Same-position pair agreement: of two documents shown at one position, is the clicked one scored higher?
 
-At one position examination is the same for all documents if it depends on the position alone, whatever the curve is and
-whether or not people trust high positions. So no propensities are needed. The agreement of random scores is one half.
+At one position examination is the same for all documents if it depends on the position alone, for any curve and with or
+without trust bias. So no propensities are needed. The agreement of random scores is one half.
 
 * `same_query`: two documents of one query that were at one position in different sessions. Needs orders that vary.
-* `at_the_top`: the same at the top position only. Nearly everybody looks there, whatever is there: what else may
-  decide about examination (the document, its neighbors, clicks further up) has the least to say.
-* `across_queries`: documents of different queries at one position. Needs no variation, but compares queries as well: a
-  score is taken relative to the mean of its list, for rankers leave the level of a query open.
+* `at_the_top`: the same at the top position only. Nearly everybody examines it, whatever is there, so other causes of
+  examination (the document, its neighbors, earlier clicks) matter least.
+* `across_queries`: documents of different queries at one position. Needs no variation, but also compares queries:
+scores
+  are taken relative to the mean of their list, because rankers do not determine the level of a query.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from unskew.evaluation.held_out import HeldOut, Impressions, NotMeasured, Vector, of_ratio
 
-LEAST_PAIRS = 30  # pairs of a click and a skip below which there is nothing to say
+LEAST_PAIRS = 30  # fewest pairs of a click and a skip
 
 
 def same_query(scores: Vector, held_out: HeldOut, *, top_only: bool = False) -> Vector:
@@ -25,7 +26,7 @@ def same_query(scores: Vector, held_out: HeldOut, *, top_only: bool = False) -> 
 
     Documents a and b shown $n_a$ and $n_b$ times there, and clicked $c_a$ and $c_b$ times, count
     $c_a (n_b - c_b) / (n_a + n_b)$ for a and likewise for b: the number of pairs grows with the square of the traffic,
-    what they tell only in proportion to it.
+    their information only in proportion to it.
 
     Args:
         top_only: count pairs at the top position only.
@@ -36,7 +37,7 @@ def same_query(scores: Vector, held_out: HeldOut, *, top_only: bool = False) -> 
         on_top = rows.positions[one] == rows.positions.min(initial=0)
         one, other = one[on_top], other[on_top]
     if not len(one):
-        raise NotMeasured("no query shows two documents at one position: its order never varies")
+        raise NotMeasured("no query shows two documents at one position: orders never vary")
     shown = rows.sessions[one] + rows.sessions[other]
     for_one = rows.clicks[one] * (rows.sessions[other] - rows.clicks[other]) / shown
     for_other = rows.clicks[other] * (rows.sessions[one] - rows.clicks[one]) / shown
@@ -53,7 +54,7 @@ def at_the_top(scores: Vector, held_out: HeldOut) -> Vector:
 
 
 def across_queries(scores: Vector, held_out: HeldOut) -> Vector:
-    r"""Area under the curve of clicks at one position, averaged over positions, each as the pairs it can tell.
+    r"""Area under the ROC curve of clicks at one position, averaged over positions.
 
     At position k with C clicks and S skips a click at score s counts the share of skips below it (ties one half). The
     positions are weighted by $C S / (C + S)$, as in `same_query`.
@@ -70,21 +71,21 @@ def across_queries(scores: Vector, held_out: HeldOut) -> Vector:
         below, above = _shares(relative[here], skips), _shares(-relative[here], clicks)
         varied |= bool(np.ptp(relative[here]) > 0)
         weight = clicks.sum() * skips.sum() / (clicks.sum() + skips.sum())
-        # Half of a pair's say belongs to the query of the click and half to that of the skip: so the spread between
-        # queries is that of both sides.
+        # Half of a pair's weight goes to the query of the click and half to that of the skip, so that the variance
+        # between queries includes both sides.
         own = weight * np.stack([clicks / clicks.sum(), skips / skips.sum()]) / 2
         agreeing += held_out.sum_by_query(rows.queries[here], own[0] * below + own[1] * above)
         counted += held_out.sum_by_query(rows.queries[here], own.sum(axis=0))
     if not varied:
         raise NotMeasured("it gives all documents at one position the same score")
-    # The influence of a query on an area under the curve is twice what its half of the pairs says.
+    # The influence of a query on an area under the curve is twice that of its half of the pairs.
     values = of_ratio(agreeing, counted)
     return np.nanmean(values) + 2 * (values - np.nanmean(values))
 
 
 def _checked(held_out: HeldOut) -> Impressions:
     if held_out.log.graded:
-        raise NotMeasured("feedback is graded: there are no pairs of a click and none")
+        raise NotMeasured("feedback is graded: there are no pairs of a click and a skip")
     return held_out.impressions
 
 
@@ -96,7 +97,7 @@ def _check_says_something(above: Vector, n_pairs: float) -> None:
 
 
 def _pairs_at_one_position(rows: Impressions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of each two documents of a query that share a position."""
+    """Rows of all pairs of documents of a query that share a position."""
     order = np.lexsort((rows.positions, rows.queries))
     place = np.stack([rows.queries[order], rows.positions[order]])
     ones, others = [], []
@@ -112,7 +113,7 @@ def _pairs_at_one_position(rows: Impressions) -> tuple[NDArray[np.int64], NDArra
 
 
 def _above(one: Vector, other: Vector) -> Vector:
-    """1 where the first is higher, 0 where it is lower, one half where they are equal."""
+    """1 if the first is higher, 0 if it is lower, one half if they are equal."""
     return (1 + np.sign(one - other)) / 2
 
 
@@ -124,7 +125,7 @@ def _relative_to_query(scores: Vector, held_out: HeldOut, rows: Impressions) -> 
 
 
 def _shares(scores: Vector, weights: Vector) -> Vector:
-    """Share of the weight that stands below each score; equal scores count one half."""
+    """Share of the weight below each score; equal scores count one half."""
     levels, level = np.unique(scores, return_inverse=True)
     at = np.bincount(level, weights, len(levels))
     below = np.concatenate([[0.0], np.cumsum(at)[:-1]])

@@ -1,7 +1,7 @@
-"""The production ranking: what was shown before anybody trained anything, as one score per document.
+"""The production ranking that the log shows, as one score per document.
 
-The score is the policy's own where the log has it and it is one number per document; else minus the mean position at
-which the document was shown, in lists that no intervention changed where there are such. No click enters it.
+The score is the policy score if the log has it and it is one number per document; otherwise it is minus the mean
+position at which the document was shown, in lists without intervention if there are any. It does not depend on clicks.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from unskew.data.clicks.windows import microseconds
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.held_out import HeldOut, Vector
 
-WAYS = {"since": "DATE", "score": "COLUMN", "logger": "COLUMN:VALUE"}  # of saying which ranker production is
-HELD_BACK = 0.2  # share of the queries on which an imitation is checked
+WAYS = {"since": "DATE", "score": "COLUMN", "logger": "COLUMN:VALUE"}  # ways to name the production ranker
+HELD_BACK = 0.2  # share of the queries for checking an imitation
 
 
 @dataclass(frozen=True, eq=False)
 class Production:
-    """Scores of documents and where they come from."""
+    """Scores of documents and their origin."""
 
     scores: Vector
     source: str
-    reproduced: float | None = None  # share of the pairs of documents in its lists that stand as the scores order them
+    reproduced: float | None = None  # share of document pairs in its lists that the scores order as shown
 
     @property
     def described(self) -> str:
@@ -39,10 +39,10 @@ class Production:
 
 
 def production_of_log(log: ClickLog, which: str | None = None) -> Production:
-    """The production ranking of the documents of a log, `[documents]`; NaN where one was never shown.
+    """The production ranking of the documents of a log, `[documents]`; NaN for documents that were never shown.
 
     Args:
-        which: the ranker meant, where the log has several: since=DATE, logger=COLUMN:VALUE or score=COLUMN.
+        which: the production ranker, if the log has several: since=DATE, logger=COLUMN:VALUE or score=COLUMN.
     """
     if which is not None:
         kind, value = parse_production(which)
@@ -58,11 +58,11 @@ def production_of_log(log: ClickLog, which: str | None = None) -> Production:
 
 
 def production_of_judged(log: ClickLog, judged: JudgedSet, which: str | None = None) -> Production:
-    """The production ranking of judged documents: as the log shows them, else imitated.
+    """The production ranking of judged documents: as the log shows them, otherwise imitated.
 
-    Where the log shows the judged queries, with the same ids and features, the ranking is known, and what was not shown
-    stands below what was. Else boosted trees learn the production scores from the features; the source says how many
-    pairs of documents they order as production did, on queries that they did not learn from.
+    If the log shows the judged queries, with the same ids and features, the ranking is known, and documents that were
+    not shown are below the others. Otherwise boosted trees learn the production scores from the features; the source
+    says how many document pairs they order as production did, on held-out queries.
     """
     own = production_of_log(log, which)
     known = _looked_up(log, own.scores, judged)
@@ -75,38 +75,38 @@ def production_of_judged(log: ClickLog, judged: JudgedSet, which: str | None = N
 
 
 def parse_production(which: str) -> tuple[str, str]:
-    """The kind and the value of a description such as since=2026-11-01."""
+    """Parse a description such as since=2026-11-01 into its kind and value."""
     kind, _, value = which.partition("=")
     if kind not in WAYS or not value or (kind == "logger" and ":" not in value):
-        raise ValueError(f"production is '{which}': say {', '.join(f'{name}={form}' for name, form in WAYS.items())}")
+        raise ValueError(f"production '{which}': write {', '.join(f'{name}={form}' for name, form in WAYS.items())}")
     if kind == "since":
-        microseconds(value, kind)  # refused before anything runs
+        microseconds(value, kind)  # raises before anything runs
     return kind, value
 
 
 def _lists_of(log: ClickLog, kind: str, value: str) -> NDArray[np.bool_]:
-    """The lists of the ranker that is meant."""
+    """The lists of the production ranker."""
     if kind == "since":
         times = log.periods if log.periods is not None else log.first_shown
         start = microseconds(value, "since")
         if times is None or start is None:
-            raise ValueError("the log has no times: ingest it with --time, or say what production is by another way")
+            raise ValueError("the log has no times: ingest it with --time, or name production by score= or logger=")
         if not (times >= start).any():
             last = datetime.fromtimestamp(int(times.max(initial=0)) / 1e6, UTC).isoformat(" ", "minutes")
-            raise ValueError(f"no session is of production since={value}: the last here is of {last}")
+            raise ValueError(f"there are no sessions since {value}: the last is of {last}; choose an earlier date")
         return times >= start
     name, _, level = value.partition(":")
     column = log.bias.get(name)
     if column is None or column.levels is None or column.values.ndim > 1 or level not in column.levels:
         known = [f"{key}:{entry}" for key, found in log.bias.items() for entry in found.levels or ()]
-        raise ValueError(f"no list is of logger={value}; the log has {', '.join(known) or 'no column of loggers'}")
+        raise ValueError(f"no list has logger={value}. Found: {', '.join(known) or 'no column with rankers'}")
     return column.values == column.levels.index(level)
 
 
 def _in_lists(log: ClickLog, lists: NDArray[np.bool_], which: str) -> Production:
-    """The ranking of some lists; what they do not show stands below, in the order of the others."""
+    """The ranking of some lists; documents that they do not show are below, in the order of the other lists."""
     if not log.sessions[lists].sum() or not log.mask[lists].any():
-        raise ValueError(f"no held-out session is of production {which}: choose another, or hold out more queries")
+        raise ValueError(f"no held-out session belongs to {which}: choose another, or hold out more queries")
     own, everywhere = production_of_log(log.select(lists)), -_mean_position(log, np.ones(log.n_lists, dtype=bool))
     absent = np.isnan(own.scores) & ~np.isnan(everywhere)
     below = np.nanmin(own.scores) - 1.0 - log.n_positions + everywhere
@@ -119,21 +119,21 @@ def _in_lists(log: ClickLog, lists: NDArray[np.bool_], which: str) -> Production
 
 
 def _by_score(log: ClickLog, name: str) -> Production:
-    """A column of features, or a bias column of numbers, as the score of production."""
+    """A feature column, or a numeric bias column, as the score of production."""
     if name in log.feature_names:
         scores: Vector | None = log.features[:, log.feature_names.index(name)].astype(np.float64)
     elif name in log.bias and log.bias[name].levels is None:
         scores = _one_score(log, log.bias[name].per_document(log.mask.shape[1]))
     else:
-        raise ValueError(f"no column '{name}' of features or numbers: say which one holds the score of production")
+        raise ValueError(f"no feature or numeric bias column '{name}': name the column with the production score")
     shown = np.unique(log.versions[log.mask])
     if scores is None or np.isnan(scores[shown]).any():
-        raise ValueError(f"'{name}' is not a score of production: it must be one number for every shown document")
+        raise ValueError(f"'{name}' is not a production score: it must be one number per shown document")
     return Production(scores, f"score {name}", _reproduced(log, scores, np.ones(log.n_lists, dtype=bool)))
 
 
 def _one_score(log: ClickLog, policy_scores: NDArray) -> Vector | None:
-    """The score of each document, if no document has several and they order anything."""
+    """The score of each document, if no document has several scores and they are not constant."""
     lowest, highest = np.full(len(log.features), np.inf), np.full(len(log.features), -np.inf)
     np.minimum.at(lowest, log.versions[log.mask], policy_scores[log.mask])
     np.maximum.at(highest, log.versions[log.mask], policy_scores[log.mask])
@@ -154,7 +154,7 @@ def _mean_position(log: ClickLog, lists: NDArray[np.bool_]) -> Vector:
 
 
 def _reproduced(log: ClickLog, scores: Vector, lists: NDArray[np.bool_]) -> float | None:
-    """Share of the pairs of documents in these lists that stand as the scores order them; a tie counts one half."""
+    """Share of the document pairs in these lists that the scores order as shown; a tie counts one half."""
     lists = lists if lists.any() else np.ones(log.n_lists, dtype=bool)
     height = np.where(log.mask, scores[log.versions], np.nan)[lists]  # from the top down
     right = pairs = 0.0
@@ -168,7 +168,7 @@ def _reproduced(log: ClickLog, scores: Vector, lists: NDArray[np.bool_]) -> floa
 
 
 def _looked_up(log: ClickLog, scores: Vector, judged: JudgedSet) -> Vector | None:
-    """Scores of judged documents that the log describes; None unless it shows every judged query."""
+    """Scores of judged documents that are in the log; None unless it shows every judged query."""
     number = {
         (str(query), str(document)): row
         for row, (query, document) in enumerate(
@@ -186,7 +186,7 @@ def _looked_up(log: ClickLog, scores: Vector, judged: JudgedSet) -> Vector | Non
     found = rows >= 0
     if not found.any() or judged.n_features != log.n_features:
         return None
-    # Ids that only happen to be equal, as in two numbered files, come with other features.
+    # Ids that are equal by coincidence, as in two numbered files, have different features.
     if not np.array_equal(log.features[rows[found]], judged.features[found], equal_nan=True):
         return None
     values = np.where(found, scores[rows], np.nan)
@@ -202,7 +202,7 @@ def _imitation(log: ClickLog, scores: Vector) -> tuple[HistGradientBoostingRegre
     checked = np.random.default_rng(0).random(int(queries.max(initial=0)) + 1)[queries] < HELD_BACK
     if checked.all() or not checked.any():
         checked = queries == queries.max(initial=0)
-    # Orders count within a query only: the level of a query is not to be learned.
+    # Only the order within a query matters, so the level of a query is removed.
     mean = np.bincount(queries, scores[documents]) / np.maximum(np.bincount(queries), 1)
     target = scores[documents] - mean[queries]
     learnt = ~checked if (~checked).any() else checked
@@ -215,7 +215,7 @@ def _imitation(log: ClickLog, scores: Vector) -> tuple[HistGradientBoostingRegre
 
 
 def _agreement(guess: Vector, truth: Vector, queries: NDArray[np.int64]) -> float:
-    """Share of pairs of one query that two scores order alike; a tie of the guess counts one half."""
+    """Share of pairs of one query that two scores order equally; a tie of the guess counts one half."""
     agreeing = pairs = 0.0
     for distance in range(1, len(queries)):
         together = queries[distance:] == queries[:-distance]

@@ -1,13 +1,13 @@
-r"""A change of ranker: did what explains positions change at some date?
+r"""A change of ranker: does the relation between features and positions change at some date?
 
-Within a list, features and positions become ranks, so that a column may drift without anything to tell. One linear
-function, fitted to all lists, predicts positions from features; what it leaves over, times a feature, has mean 0 in
-every period as long as one ranker is in place, whatever documents it was given. For each date the mean of a query's
-lists from then on, minus the mean of its lists before, is one difference per query and feature; its $t$ over queries is
-$\sum_q d_q / \sqrt{\sum_q d_q^2}$. The test is the greatest $|t|$ over dates and features, against the same with the
-sign of every query's differences flipped at random: it holds its level however the lists of one query depend on each
-other, and a query that was never shown in two orders says nothing. The date is the one that leaves least spread of a
-query's lists before and after it. What is found is tested again from its date on, so that the latest change is found.
+Within a list, features and positions become ranks, so that drift of a column does not matter. One linear function,
+fitted to all lists, predicts positions from features; its residual times a feature has mean 0 in every period as long
+as one ranker is in place, whatever the documents. For each date, the mean of a query's lists from then on minus the
+mean of its lists before is one difference per query and feature; its $t$ over queries is $\sum_q d_q / \sqrt{\sum_q
+d_q^2}$. The test statistic is the largest $|t|$ over dates and features, compared with its distribution when the signs
+of every query's differences are flipped at random: it keeps its level however the lists of a query depend on each
+other, and a query that was never shown in two orders does not count. The date is the one that minimizes the variance of
+a query's lists before and after it. The period after a change is tested again, so that the latest change is found.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from unskew.data.clicks.windows import DAY
 from unskew.data.transformed import plain_numbers
 from unskew.evaluation.held_out import NotMeasured, Vector
 
-FALSE_ALARMS = 0.01  # rate at which a log with one ranker is said to have two
+FALSE_ALARMS = 0.01  # significance: the rate at which a log with one ranker seems to have two
 FLIPS = 999
-FEWEST_QUERIES = 20  # shown on both sides of a date
+FEWEST_QUERIES = 20  # queries shown on both sides of a date
 MOST_DATES = 60
-MOST_LISTS = 20_000  # queries are drawn where a log has more
+MOST_LISTS = 20_000  # a log with more is sampled by query
 RIDGE = 1e-3
 LISTS_AT_ONCE = 2_000
 
@@ -38,14 +38,14 @@ LISTS_AT_ONCE = 2_000
 class RankerChange:
     """The latest change of ranker that a log shows."""
 
-    since: int  # microseconds since 1970: the begin of the first period of the latest ranker
+    since: int  # microseconds since 1970: the start of the first period of the latest ranker
     p_value: float
-    column: str  # what explains positions most differently
+    column: str  # the feature whose relation to positions changed most
     n_queries: int  # shown before and after
 
     @property
     def day(self) -> str:
-        """The date, as `--production since=` takes it."""
+        """The date, for `--production since=`."""
         moment = datetime.fromtimestamp(self.since / 1e6, UTC)
         return moment.strftime("%Y-%m-%d" if self.since % DAY == 0 else "%Y-%m-%dT%H:%M:%S")
 
@@ -75,7 +75,7 @@ class _Paths:
 def latest_change(log: ClickLog, *, seed: int = 0) -> RankerChange | None:
     """The latest change of ranker; None: the log shows none.
 
-    Raises NotMeasured where the log cannot tell, with what is missing.
+    Raises NotMeasured, with what is missing, if the log does not support the test.
     """
     paths = _paths(log, np.random.default_rng(seed))
     change = _change(paths, np.random.default_rng(seed))
@@ -83,7 +83,7 @@ def latest_change(log: ClickLog, *, seed: int = 0) -> RankerChange | None:
     while change is not None:
         period, found = change
         paths = paths.since(period)
-        with suppress(NotMeasured):  # too little is left to tell of another one
+        with suppress(NotMeasured):  # too little data is left to test for another change
             change = None
             change = _change(paths, np.random.default_rng(seed))
     return found
@@ -96,7 +96,7 @@ def _paths(log: ClickLog, rng: np.random.Generator) -> _Paths:
     chosen = _sampled(log, usual, period, rng)
     if not len(chosen):
         raise NotMeasured(
-            "no query was shown in two periods: a change of ranker cannot be told from a change of queries"
+            "no query was shown in two periods: a change of ranker cannot be separated from a change of queries"
         )
     features = plain_numbers(log)
     if not features.shape[1]:
@@ -119,7 +119,7 @@ def _paths(log: ClickLog, rng: np.random.Generator) -> _Paths:
 
 
 def _periods(log: ClickLog) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Begins of at most this many periods, and the period of each list."""
+    """Starts of a limited number of periods, and the period of each list."""
     if log.periods is not None:
         times = log.periods
     elif log.first_shown is not None and (log.sessions == 1).all():
@@ -141,7 +141,7 @@ def _periods(log: ClickLog) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def _sampled(
     log: ClickLog, usual: NDArray[np.bool_], period: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Lists of queries that were shown in two periods at least, of some queries where there are many."""
+    """Lists of queries that were shown in at least two periods; a sample of queries if there are many."""
     queries = log.queries
     n = len(log.query_ids)
     first, last = np.full(n, len(period)), np.full(n, -1)
@@ -180,14 +180,14 @@ def _ranks(log: ClickLog, lists: NDArray[np.int64], features: NDArray) -> tuple[
 
 
 def _products(log: ClickLog, lists: NDArray[np.int64], features: NDArray) -> Vector:
-    """Sums of products of columns and heights, a list counting once."""
+    """Sums of products of columns and heights; each list counts once."""
     ranks, heights = _ranks(log, lists, features)
     joined = np.concatenate([ranks, heights[:, :, None]], axis=2).reshape(-1, ranks.shape[2] + 1)
     return joined.T @ joined
 
 
 def _left_over(log: ClickLog, lists: NDArray[np.int64], features: NDArray, weights: Vector) -> Vector:
-    """What the fitted function leaves over times each column, and times its own prediction, `[lists, columns + 1]`."""
+    """Residuals times each column, and times the prediction, `[lists, columns + 1]`."""
     ranks, heights = _ranks(log, lists, features)
     guess = ranks @ weights
     left = heights - guess
@@ -218,7 +218,7 @@ def _change(paths: _Paths, rng: np.random.Generator) -> tuple[int, RankerChange]
         share = n_here[both] * n_there[both] / (n_here[both] + n_there[both])
         explained[period] = float((share[:, None] * difference**2).sum())
     if not (enough >= FEWEST_QUERIES).any():
-        raise NotMeasured(f"fewer than {FEWEST_QUERIES} queries were shown in two periods: a change cannot be told")
+        raise NotMeasured(f"fewer than {FEWEST_QUERIES} queries were shown in two periods: too few to test a change")
     p_value = float((greatest >= greatest[0] - 1e-12).mean())
     if p_value > FALSE_ALARMS:
         return None

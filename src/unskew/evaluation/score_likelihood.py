@@ -1,9 +1,9 @@
-r"""Click likelihood of a ranker's scores with one free number per position.
+r"""Click likelihood of a ranker's scores with one free parameter per position.
 
-A method's own click likelihood praises its model of examination as much as its ranker, and a model that may explain
-clicks by examination alone can fit them best and rank worst. Here only the scores enter: the place of a click in its
+A method's own click likelihood rewards its model of examination as much as its ranker, and a model that can explain
+clicks by examination alone can fit them best and rank worst. Here only the scores count: the place of a click in its
 list is predicted by the softmax of $a\,s_d + b_k$, with $a \ge 0$ and $b$ fitted to the held-out clicks themselves, for
-every ranker alike. A ranker whose scores say nothing more than the position gets $a = 0$.
+every ranker. A ranker whose scores add nothing to the position gets $a = 0$.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from unskew.evaluation.held_out import HeldOut, NotMeasured, Vector, of_ratio
 
 
 def score_likelihood(scores: Vector, held_out: HeldOut) -> Vector:
-    """Mean log-likelihood of a click's place in its list, one value per query; NaN where a query has no click."""
+    """Mean log-likelihood of a click's place in its list, one value per query; NaN if a query has no click."""
     log = held_out.log
     clicks = np.where(log.mask, log.clicks, 0.0).astype(np.float64)
     if not clicks.sum():
@@ -41,7 +41,7 @@ def _standard(scores: Vector, held_out: HeldOut) -> Vector:
 
 
 def _best_logits(scores: Vector, clicks: Vector, held_out: HeldOut) -> Vector:
-    """$a s + b_k$ with the likeliest a and b; the likelihood is concave in both."""
+    """$a s + b_k$ with the maximum-likelihood a and b; the likelihood is concave in both."""
     log = held_out.log
     positions = np.where(log.mask, log.positions, 0).astype(np.int64)
     n_positions, total = log.n_positions, clicks.sum()

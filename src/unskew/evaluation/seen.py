@@ -1,4 +1,4 @@
-"""Judged queries that also occur in a click log: a ranker has learned from what was shown for them."""
+"""Judged queries that also occur in a click log, so that a ranker has learned from their clicks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from unskew.data.judged.judged_set import JudgedSet
 def seen_queries(judged: JudgedSet, log: ClickLog) -> NDArray[np.bool_]:
     """Which judged queries the log shows, `[queries]`.
 
-    They have the same id. An id that is a number proves nothing, as many sets count from 0: then a document of the
-    query must also have a row of features in common with the log, where both have the same number of features.
+    They have the same id. If the ids are numbers this proves nothing, because many sets count from 0: then a document
+    of the query must also share a feature row with the log, if both have the same number of features.
     """
     numbers = {str(name): number for number, name in enumerate(log.query_ids.tolist())}
     names = [str(name) for name in judged.query_ids.tolist()]
@@ -36,5 +36,5 @@ def seen_queries(judged: JudgedSet, log: ClickLog) -> NDArray[np.bool_]:
 
 
 def count_text(seen: NDArray[np.bool_]) -> str:
-    """How many judged queries occur in the log, in one sentence."""
+    """One sentence on how many judged queries occur in the log."""
     return f"{int(seen.sum()):,} of {len(seen):,} judged queries also occur in the click log"

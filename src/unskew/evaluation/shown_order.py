@@ -1,8 +1,9 @@
-r"""Whether a ranker that was learned from clicks runs against the order that was shown.
+r"""Whether a ranker learned from clicks reverses the shown order.
 
-Production mostly ranks better than chance. A method that assumes that examination depends on the position alone
-credits documents far down with clicks that they owe to their looks, and if looks and relevance disagree, it ends with
-the order reversed. No likelihood tells: it fits the clicks better than plain clicks do. The reversal can be seen.
+Production usually ranks better than chance. A method that assumes that examination depends on the position alone
+attributes clicks on low documents to relevance that are due to their visual attraction; if attraction and relevance
+disagree, it may reverse the order. Likelihood does not detect this: it fits clicks better than plain clicks do. But the
+reversal itself can be detected.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from unskew.evaluation.held_out import HeldOut
 from unskew.evaluation.order_agreement import kendall
 from unskew.evaluation.production import production_of_log
 
-MOST_QUERIES = 500  # that are looked at: enough for a standard error of about .01
+MOST_QUERIES = 500  # sample size: enough for a standard error of about .01
 LEAST_QUERIES = 30
 STANDARD_ERRORS = 3.0
 
 
 def shown_order_agreement(ranker: Scorer, log: ClickLog) -> NDArray[np.float64]:
-    r"""Kendall's $\tau_b$ of the scores with the order that was shown, in each query; those without an order left out.
+    r"""Kendall's $\tau_b$ of the scores with the shown order, in each query, without queries that have no order.
 
     >>> import unskew
     >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log

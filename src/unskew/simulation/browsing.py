@@ -1,12 +1,11 @@
-r"""Browsing: what every simulated user is, and the arithmetic that users share.
+r"""Browsing: the base classes of simulated users, and the arithmetic that they share.
 
-A user meets lists `[lists, docs]` of grades with a mask and says two things about them: what happens on average
-(`expect`, exact probabilities, never sampled) and what happens in single sessions (`browse`). Padding is never seen
-and never clicked. Positions count from 0. The examination curve is as long as the eye-tracking study; further down
-its last value is used again.
+A user gets lists `[lists, docs]` of grades with a mask and computes two things: expectations (`expect`, exact
+probabilities, never sampled) and single sessions (`browse`). Padding is never examined and never clicked. Positions
+count from 0. The examination curve is as long as in the eye-tracking study; positions below use its last value.
 
-Users are dataclasses whose fields are their hyper-parameters. `fit` returns a copy that knows the data and leaves the
-original as it was; a user that needs nothing from the data returns itself.
+Users are dataclasses whose fields are their hyper-parameters. `fit` returns a fitted copy and does not change the
+original; a user that needs nothing from the data returns itself.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from unskew.data.judged.judged_set import JudgedSet
 Matrix = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-# How often the results of a page were looked at, from the top down (Joachims et al. 2005, by eye tracking).
+# How often the results of a page were examined, from the top down (Joachims et al. 2005, by eye tracking).
 EYE_TRACKING = (0.68, 0.61, 0.48, 0.34, 0.28, 0.20, 0.11, 0.10, 0.08, 0.06)
 
 
@@ -35,7 +34,7 @@ class Shown:
 
     grades: Matrix  # [lists, docs]
     mask: Flags  # [lists, docs]; False = padding
-    traits: Matrix | None = None  # [lists, docs], what besides relevance draws the eye; None: nothing does
+    traits: Matrix | None = None  # [lists, docs], visual attraction besides relevance; None: there is none
 
     @property
     def n_docs(self) -> int:
@@ -47,10 +46,10 @@ class Expectation:
     """Exact probabilities of each shown document, 0 in padding."""
 
     examination: Matrix  # [lists, docs], of examination
-    attraction: Matrix  # [lists, docs], of being wanted
-    clicks: Matrix  # [lists, docs], of being clicked
+    attraction: Matrix  # [lists, docs], of being relevant to the user
+    clicks: Matrix  # [lists, docs], of a click
     clicks_on_top: Matrix | None = (
-        None  # [lists, docs], had it changed places with the first; None: depends on the page
+        None  # [lists, docs], of a click if it were swapped with the first document; None: depends on the page
     )
 
 
@@ -69,7 +68,7 @@ class User(ABC):
 
     @property
     def fitted(self) -> bool:
-        """Whether the user knows all it needs from the data."""
+        """Whether the user is fitted, or needs no fitting."""
         return True
 
     def fit(self, train: JudgedSet) -> Self:  # noqa: ARG002  most users need nothing from the data
@@ -77,14 +76,14 @@ class User(ABC):
         return self
 
     def check(self, grades: NDArray) -> None:  # noqa: B027  a user without a scale of grades accepts all
-        """Refuse grades the user has no answer to."""
+        """Refuse grades that the user model does not cover."""
 
     def document_traits(self, judged: JudgedSet) -> Matrix | None:  # noqa: ARG002
-        """What besides relevance draws the eye, one number per document; None: nothing does."""
+        """Visual attraction besides relevance, one number per document; None: there is none."""
         return None
 
     def position_curve(self, n_positions: int) -> Matrix | None:  # noqa: ARG002
-        """Probability of examination at each position, where that depends on nothing else."""
+        """Probability of examination at each position, if it depends on nothing else; otherwise None."""
         return None
 
     @abstractmethod
@@ -93,11 +92,11 @@ class User(ABC):
 
     @abstractmethod
     def browse(self, shown: Shown, lists: NDArray[np.int64], rng: Generator) -> Browsing:
-        """One session for each entry of `lists`, which says what list it shows."""
+        """One session per entry of `lists`, the numbers of the lists to show."""
 
 
 class IndependentUser(User):
-    """A user whose clicks do not depend on each other: they can be counted without drawing single sessions."""
+    """A user whose clicks are independent given the list, so that they can be counted without drawing sessions."""
 
     independent = True
 
@@ -115,9 +114,9 @@ class IndependentUser(User):
 def count_sessions(
     expected: Expectation, sessions: NDArray[np.int64], rng: Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Clicks and views `[lists, docs]` over all sessions of each list, drawn at once for an independent user."""
+    """Clicks and examination `[lists, docs]` over all sessions of each list, drawn at once for an independent user."""
     clicks = rng.binomial(sessions[:, None], expected.clicks)
-    tiny = np.finfo(np.float64).tiny  # where a click is certain, no session is left to look without one
+    tiny = np.finfo(np.float64).tiny  # if a click is certain, no session remains without one
     seen_unclicked = (expected.examination - expected.clicks) / np.maximum(1 - expected.clicks, tiny)
     return clicks, clicks + rng.binomial(sessions[:, None] - clicks, np.minimum(seen_unclicked, 1.0))
 
@@ -127,7 +126,7 @@ class GradedUser(User):
     r"""Finds a document of grade $y$ relevant with probability $\epsilon + (1-\epsilon)\frac{2^y-1}{2^{y_{max}}-1}$.
 
     Attributes:
-        noise: $\epsilon$, probability that a document of grade 0 is wanted.
+        noise: $\epsilon$, probability that a document of grade 0 is found relevant.
         max_grade: $y_{max}$, the highest grade of the scale.
     """
 
@@ -137,22 +136,22 @@ class GradedUser(User):
     def __post_init__(self) -> None:
         check_probability("noise", self.noise)
         if not self.max_grade > 0:
-            raise ValueError(f"max_grade is the highest grade of the scale and must be above 0, got {self.max_grade}")
+            raise ValueError(f"max_grade, the highest grade of the scale, must be above 0, got {self.max_grade}")
 
     def check(self, grades: NDArray) -> None:
         check_grades(grades, self.max_grade)
 
     def usefulness(self, grades: NDArray) -> Matrix:
-        """Relevance without noise, 0 for grade 0 and 1 for the highest."""
+        """Relevance without noise, 0 for grade 0 and 1 for the highest grade."""
         return (np.exp2(grades, dtype=np.float64) - 1) / (np.exp2(self.max_grade) - 1)
 
     def attraction(self, shown: Shown) -> Matrix:
-        """Probability of being wanted, 0 in padding."""
+        """Probability of being found relevant, 0 in padding."""
         return np.where(shown.mask, self.noise + (1 - self.noise) * self.usefulness(shown.grades), 0.0)
 
 
 def extend(curve: float | Sequence[float] | Matrix, n_positions: int) -> Matrix:
-    """A curve for this many positions: cut, or its last value used again; one number stands for all."""
+    """A curve for this many positions: truncated, or extended by its last value; one number is used for all."""
     values = np.atleast_1d(np.asarray(curve, dtype=np.float64))
     return values[np.minimum(np.arange(n_positions), len(values) - 1)]
 
@@ -161,7 +160,7 @@ def check_probability(name: str, value: float | Sequence[float] | Matrix) -> Non
     """Refuse values that are not probabilities."""
     values = np.atleast_1d(np.asarray(value, dtype=np.float64))
     if len(values) == 0:
-        raise ValueError(f"{name} is empty: give at least one probability")
+        raise ValueError(f"{name} is empty: pass at least one probability")
     bad = ~((values >= 0) & (values <= 1))
     if bad.any():
         raise ValueError(f"{name} must be a probability between 0 and 1, got {values[bad][0]:g}")

@@ -1,9 +1,9 @@
-r"""Users whose eye is drawn by the document itself (LBD, Chen et al., NeurIPS 2022, section 6.1), or by its list.
+r"""Users whose examination depends on the document (LBD, Chen et al., NeurIPS 2022, section 6.1), or on its list.
 
-Ten crux features $x'$, those that a forest of extremely randomized trees finds most important for relevance, move
-examination as well. So relevance and observation depend on the same features: they are coupled. Crux features are
-scaled on the training data to $[-1, 1]$, as in the paper, or standardized; the same coupling is far stronger on
-standardized features, so say which.
+Ten crux features $x'$, those that a forest of extremely randomized trees finds most important for relevance, also
+change examination. So relevance and examination depend on the same features: they are coupled. Crux features are scaled
+on the training data to $[-1, 1]$, as in the paper, or standardized; the same coupling is far stronger on standardized
+features, so always report which.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from unskew.simulation.independent import PositionBased
 
 N_CRUX = 10
 N_TREES = 250
-# The forest only has to order the features: so many documents, drawn at random, are enough, and take seconds.
+# The forest only has to order the features: this many random documents are enough, and take seconds.
 FOREST_DOCUMENTS = 8_000
 
-# The one direction that the paper's experiments scale for every coupling, at coupling 0.1.
+# The direction that the paper's experiments scale for every coupling, at coupling 0.1.
 FIXED_DIRECTION = np.array(
     [-0.1, -0.005693, -0.032078, -0.061168, 0.063808, 0.1, 0.020537, -0.061057, 0.056496, -0.015535]
 )
 
-# Importances are asked for again for every coupling and seed, so they are kept as long as the data set lives.
+# Importances are needed again for every coupling and seed, so they are cached as long as the data set exists.
 _known_importances: WeakKeyDictionary[JudgedSet, Matrix] = WeakKeyDictionary()
 
 
@@ -44,12 +44,12 @@ def by_power(curve: Matrix, pull: Matrix) -> Matrix:
 
 def by_logit(curve: Matrix, pull: Matrix) -> Matrix:
     r"""A second form: $\mathrm{logit}\,P(o) = \mathrm{logit}\,\theta_k + 2\,w \cdot x'$."""
-    odds = np.exp(np.clip(2 * pull, -500.0, 500.0))  # beyond that nothing changes but overflow
+    odds = np.exp(np.clip(2 * pull, -500.0, 500.0))  # avoids overflow
     return curve * odds / (1 - curve + curve * odds)
 
 
 def minmax(values: Matrix) -> tuple[Matrix, Matrix]:
-    """Centre and half width of each column: scaled with them, it runs from -1 to 1."""
+    """Center and half width of each column, which scale it to -1 to 1."""
     low, high = values.min(axis=0), values.max(axis=0)
     return (low + high) / 2, (high - low) / 2
 
@@ -120,35 +120,33 @@ class Coupled(PositionBased):
     def fit(self, train: JudgedSet) -> Self:
         known = copy(self)
         if self.crux is None:
-            known.crux = find_crux(train) if self.coupling > 0 else ()  # without coupling nothing has to be found
+            known.crux = find_crux(train) if self.coupling > 0 else ()  # without coupling no crux is needed
         assert known.crux is not None
         bad = [column for column in known.crux if not 0 <= column < train.n_features]
         if bad:
-            raise ValueError(f"crux names column {bad[0]}, but the data has columns 0 to {train.n_features - 1}")
+            raise ValueError(f"crux names column {bad[0]}, but the data have columns 0 to {train.n_features - 1}")
         columns = train.features[:, list(known.crux)].astype(np.float64)
         check_features(columns, [str(column) for column in known.crux], missing=False)
         known._centre, scale = SCALINGS[self.crux_scale](columns)
-        known._scale = np.where(scale > 0, scale, 1.0)  # a constant column pulls nowhere
+        known._scale = np.where(scale > 0, scale, 1.0)  # a constant column has no effect
         return known
 
     def weights(self, n_crux: int = N_CRUX) -> Matrix:
-        """$w$, one weight a crux feature."""
+        """$w$, one weight per crux feature."""
         if self.direction == "random":
             return self.coupling * np.random.default_rng(self.direction_seed).uniform(-1, 1, n_crux)
         if n_crux > len(FIXED_DIRECTION):
-            raise ValueError(f"the fixed direction has {N_CRUX} weights, crux {n_crux} columns: use direction='random'")
+            raise ValueError(f"the fixed direction has {N_CRUX} weights, crux has {n_crux}: use direction='random'")
         return self.coupling / 0.1 * FIXED_DIRECTION[:n_crux]
 
     def document_traits(self, judged: JudgedSet) -> Matrix | None:
         r"""$w \cdot x'$ of each document."""
         if self.crux is None or self._centre is None or self._scale is None:
-            raise ValueError("the user does not know the crux features yet: call fit(train) first")
+            raise ValueError("the user is not fitted yet: call fit(train) first")
         needed = max(self.crux, default=-1) + 1
         if judged.n_features < needed:
             name = judged.name or "this set"
-            raise ValueError(
-                f"the user looks at feature {needed - 1}, but {name} has only {judged.n_features} features"
-            )
+            raise ValueError(f"the user needs feature {needed - 1}, but {name} has only {judged.n_features} features")
         columns = judged.features[:, list(self.crux)]
         check_features(columns, [str(column) for column in self.crux], missing=False)
         scaled = (columns - self._centre) / self._scale
@@ -174,7 +172,7 @@ class Coupled(PositionBased):
 
 @dataclass(kw_only=True, eq=False)
 class QueryContext(Coupled):
-    r"""Examines deeper for some queries than for others: $w \cdot x'$ is replaced by its mean over the shown list."""
+    r"""Examines more positions for some queries than for others: $w \cdot x'$ is replaced by its mean over the list."""
 
     def pull(self, shown: Shown) -> NDArray[np.float64]:
         traits = np.where(shown.mask, super().pull(shown), 0.0)

@@ -1,6 +1,6 @@
 r"""Display probabilities: how likely a policy shows each document at each position.
 
-Probabilities are `[queries, docs, shown]`: of a document to be at a position, whatever stands around it.
+Probabilities are `[queries, docs, shown]`: of a document to be at a position, whatever the other documents.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from unskew.simulation.showings import Candidates, Index, top
 
 Chances = NDArray[np.float64]
 
-STEP = 0.25  # of the integral; its error is about e^(-pi^2 / STEP)
-BEFORE, AFTER = 34.0, 4.0  # how far it goes beyond the fastest and the slowest document, in logarithms of time
+STEP = 0.25  # step of the integral; its error is about e^(-pi^2 / STEP)
+BEFORE, AFTER = 34.0, 4.0  # margins of the integral before the fastest and after the slowest document, in log time
 
 
 def of_one_order(candidates: Candidates, n_shown: int) -> Chances:
-    """Of the order of the scores: 1 where a document stands, else 0."""
+    """Probabilities of the order of the scores: 1 at the position of a document, otherwise 0."""
     places = top(candidates.scores, candidates.sizes, n_shown)
     queries, positions = np.nonzero(np.arange(n_shown) < candidates.sizes[:, None])
     found = np.zeros((*candidates.mask.shape, n_shown))
@@ -28,7 +28,7 @@ def of_one_order(candidates: Candidates, n_shown: int) -> Chances:
 
 
 def of_sampled_orders(candidates: Candidates, n_shown: int) -> Chances:
-    """Of orders drawn from the Plackett-Luce model of the scores, see `plackett_luce`."""
+    """Probabilities of orders drawn from the Plackett-Luce model of the scores, see `plackett_luce`."""
     found = np.zeros((*candidates.mask.shape, n_shown))
     for query, size in enumerate(candidates.sizes):
         found[query, :size] = plackett_luce(candidates.scores[query, :size], n_shown)
@@ -38,10 +38,10 @@ def of_sampled_orders(candidates: Candidates, n_shown: int) -> Chances:
 def plackett_luce(scores: Chances, n_shown: int) -> Chances:
     r"""Probability of each document at each position, `[docs, shown]`, in the Plackett-Luce model.
 
-    The model is a race: document $i$ arrives at a time $T_i$, exponential with rate $e^{s_i}$. It comes in at place $k$
-    if it arrives at a time $t$ at which exactly $k$ of the others have arrived:
-    $\int_0^\infty P(\#\{j \ne i : T_j < t\} = k)\,e^{s_i} e^{-t e^{s_i}}\,dt$. In $\log t$ the trapezoidal rule is
-    exact to rounding, for the integrand is smooth and vanishes at both ends.
+    The model is a race: document $i$ arrives at a time $T_i$, exponential with rate $e^{s_i}$. It gets position $k$ if
+    it arrives at a time $t$ at which exactly $k$ of the others have arrived: $\int_0^\infty P(\#\{j \ne i : T_j < t\} =
+    k)\,e^{s_i} e^{-t e^{s_i}}\,dt$. In $\log t$ the trapezoidal rule is exact up to rounding, because the integrand is
+    smooth and vanishes at both ends.
 
     >>> plackett_luce(np.log([3.0, 1.0]), 2).round(6).tolist()
     [[0.75, 0.25], [0.25, 0.75]]
@@ -58,7 +58,7 @@ def plackett_luce(scores: Chances, n_shown: int) -> Chances:
     arrived = -np.expm1(-pace)
     before = _arrivals(arrived, waiting, n_places)
     after = _arrivals(arrived[::-1], waiting[::-1], n_places)[::-1]
-    others = np.zeros((n_docs, n_places, len(times)))  # of the documents before and after each, so many have arrived
+    others = np.zeros((n_docs, n_places, len(times)))  # probability that this many of the other documents have arrived
     for one in range(n_places):
         for other in range(n_places - one):
             others[:, one + other] += before[:-1, one] * after[1:, other]
@@ -80,8 +80,8 @@ def _arrivals(arrived: Chances, waiting: Chances, n_places: int) -> Chances:
 def after_interventions(chances: Chances, sizes: Index, shares: Mapping[str, float]) -> Chances:
     """Display probabilities after interventions in these shares of the sessions.
 
-    An intervention moves the document at one position to another with a probability that depends on the length of the
-    list alone: probabilities are multiplied by a matrix.
+    An intervention moves the document at one position to another with a probability that depends only on the length of
+    the list, so probabilities are multiplied by a matrix.
     """
     if not shares:
         return chances

@@ -1,7 +1,7 @@
-"""FreshClicks: new clicks at every step of training, as ULTRA's protocol draws them.
+"""FreshClicks: new clicks at every step of training, as in ULTRA's protocol.
 
-A step draws queries with replacement, shows each by the policy and lets the user click once. In expectation it is the
-gradient of a log with endlessly many sessions: a fixed log of n sessions per query approaches it as n grows.
+A step draws queries with replacement, shows each by the policy and lets the user click once. Its expected gradient is
+that of a log with infinitely many sessions: a fixed log of n sessions per query approaches it as n grows.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from unskew.simulation.browsing import User
 from unskew.simulation.policies import Policy
 from unskew.simulation.simulate import assemble, draw_all, new_world
 
-FRESH = 3  # the purpose of its random streams, beside those of `simulate`
-PROBE = 8  # sessions per query that tell how many of them have a click
+FRESH = 3  # purpose of its random streams, different from those of `simulate`
+PROBE = 8  # sessions per query to estimate the share with a click
 
 
 class FreshClicks(ClickSource):
-    """Simulated clicks that no step sees twice. Takes what `simulate` takes.
+    """Simulated clicks, new in every step, with the arguments of `simulate`.
 
     Args:
-        drop_clickless: sessions without a click are rejected; so many more are drawn that a step has about as many
-            as asked for.
-        seed: draws queries, orders and clicks.
+        drop_clickless: reject sessions without a click, and draw more, so that a step has about the requested number.
+        seed: seed of queries, orders and clicks.
 
     >>> import unskew
     >>> world = unskew.load("world:tiny")
@@ -83,7 +82,7 @@ class FreshClicks(ClickSource):
         return assemble(part, list(draw_all(part))).log
 
     def _share_with_click(self) -> float:
-        """Share of the sessions that have a click, from a few of every query."""
+        """Share of the sessions with a click, estimated from a few sessions per query."""
         probe = replace(self.world, sessions=np.full(self.world.judged.n_queries, PROBE), key=(self.world.seed, FRESH))
         kept = assemble(probe, list(draw_all(probe))).log.n_sessions
         return kept / (PROBE * self.world.judged.n_queries)

@@ -37,7 +37,7 @@ class PositionBased(GradedUser, IndependentUser):
     r"""Examines position $k$ with probability $\theta_k^\eta$; clicks what is examined and relevant.
 
     Attributes:
-        power: $\eta$, severity of the bias; 0: everything is seen.
+        power: $\eta$, severity of the bias; 0: everything is examined.
         curve: $\theta$ from the top down; further positions use its last value.
     """
 
@@ -48,13 +48,13 @@ class PositionBased(GradedUser, IndependentUser):
         super().__post_init__()
         check_probability("curve", self.curve)
         if not (np.isfinite(self.power) and self.power >= 0):
-            raise ValueError(f"power must be at least 0 (0: everything is seen), got {self.power}")
+            raise ValueError(f"power must be at least 0 (0: everything is examined), got {self.power}")
 
     def position_curve(self, n_positions: int) -> Matrix | None:
         return self.base_curve(n_positions)
 
     def base_curve(self, n_positions: int) -> Matrix:
-        """Probability of examination when nothing but the position counts."""
+        """Probability of examination if it depends on the position alone."""
         return extend(self.curve, n_positions) ** self.power
 
     def expect(self, shown: Shown) -> Expectation:
@@ -72,8 +72,8 @@ class Trust(PositionBased):
     by default $\epsilon^+_k = 1 - (k+1)/100$ and $\epsilon^-_k = 0.65/k$ with $k$ counted from 1.
 
     Attributes:
-        clicks_if_relevant: $\epsilon^+$, probability that a seen relevant document is clicked, from the top down.
-        clicks_if_not: $\epsilon^-$, the same of an irrelevant one.
+        clicks_if_relevant: $\epsilon^+$, probability that an examined relevant document is clicked, from the top down.
+        clicks_if_not: $\epsilon^-$, the same for an irrelevant document.
     """
 
     noise: float = 0.0
@@ -87,7 +87,7 @@ class Trust(PositionBased):
                 check_probability(name, getattr(self, name))
 
     def trust(self, n_positions: int) -> tuple[Matrix, Matrix]:
-        """Probabilities that a seen document is clicked, if relevant and if not, at each position."""
+        """Probabilities that an examined document is clicked, if relevant and if not, at each position."""
         rank = np.arange(1, n_positions + 1)
         relevant, irrelevant = self.clicks_if_relevant, self.clicks_if_not
         return (
@@ -109,9 +109,9 @@ class Trust(PositionBased):
 class RealClick(IndependentUser):
     """Clicks at the rate of a real log, by grade and position.
 
-    Such rates do not say what was seen. As truth, the top position counts as always seen: attraction is the rate
-    there, and examination is the rate at a position relative to it (at most 1, the top has the highest rate of every
-    row). There is no position curve, since that ratio depends on the grade.
+    Such rates do not determine examination. As the truth, the top position counts as always examined: attraction is the
+    rate there, and examination is the rate at a position relative to it (at most 1, because the top has the highest
+    rate of every row). There is no position curve, because that ratio depends on the grade.
 
     Attributes:
         rows: row of the matrix for grade 0, 1, 2, …; data with grades 0 to 2 may use (0, 2, 4).
@@ -122,12 +122,12 @@ class RealClick(IndependentUser):
     def __post_init__(self) -> None:
         bad = [row for row in self.rows if row not in range(len(REAL_CLICKS))]
         if bad or not len(self.rows):
-            raise ValueError(f"rows must be some of 0 to {len(REAL_CLICKS) - 1}, one for each grade, got {self.rows}")
+            raise ValueError(f"rows must be numbers from 0 to {len(REAL_CLICKS) - 1}, one per grade, got {self.rows}")
 
     def check(self, grades: NDArray) -> None:
         check_grades(grades, len(self.rows) - 1)
         if (grades != np.floor(grades)).any():
-            raise ValueError("the real click matrix has a row for each whole grade, but some grades are fractions")
+            raise ValueError("the real click matrix has one row per whole grade, but some grades are fractions")
 
     def expect(self, shown: Shown) -> Expectation:
         places = np.minimum(np.arange(shown.n_docs), REAL_CLICKS.shape[1] - 1)
@@ -142,12 +142,12 @@ class RealClick(IndependentUser):
 class PageContext(PositionBased):
     r"""Examines less next to attractive neighbors: $P(o) = \theta_k^{\max(1 + s\,\bar a, 0)}$.
 
-    $\bar a$ is the mean attraction of the shown neighbors, the document itself left out, so that only a method that
-    looks at the whole list can find the bias.
+    $\bar a$ is the mean attraction of the shown neighbors without the document itself, so that only a method that uses
+    the whole list can find the bias.
 
     Attributes:
-        influence: $s$; 0 is the position-based user, below 0 attractive neighbors bring the eye instead.
-        window: how many neighbors on either side count.
+        influence: $s$; 0 is the position-based user; below 0, attractive neighbors increase examination instead.
+        window: number of neighbors on either side.
     """
 
     influence: float = 2.0
@@ -156,7 +156,7 @@ class PageContext(PositionBased):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.window < 1:
-            raise ValueError(f"window is the number of neighbors on either side, at least 1, got {self.window}")
+            raise ValueError(f"window, the number of neighbors on either side, must be at least 1, got {self.window}")
 
     def position_curve(self, n_positions: int) -> Matrix | None:
         return self.base_curve(n_positions) if self.influence == 0 else None
@@ -169,7 +169,7 @@ class PageContext(PositionBased):
 
 
 def neighbours_mean(values: Matrix, mask: NDArray[np.bool_], window: int) -> Matrix:
-    """Mean over the shown documents at most `window` places away, the document itself left out; 0 if there are none."""
+    """Mean over the shown documents up to `window` positions away, without the document itself; 0 if there are none."""
     sums, counts = np.zeros_like(values), np.zeros_like(values)
     for distance in range(1, min(window, values.shape[1] - 1) + 1):
         for here, there in (

@@ -1,7 +1,7 @@
-"""Interventions: small changes of the shown order, made on purpose so that bias can be measured.
+"""Interventions: small deliberate changes of the shown order, so that bias can be measured.
 
-Each happens in a chosen share of the sessions and is recorded in the log. A session drawn for `swap_top` draws its
-partner from all positions, the top included (LBD, section 6.3): those that changed nothing are its control group.
+Each happens in a given share of the sessions and is recorded in the log. A session of `swap_top` draws the other
+position from all positions, including the top (LBD, section 6.3): sessions without a change are its control group.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from unskew.simulation.showings import Index, Showings, concatenate, in_slabs
 
 
 def swap_top(showings: Showings, sizes: Index, rng: Generator) -> Showings:
-    """The first document changes places with one at a position drawn from all."""
+    """Swap the first document with the one at a random position."""
     lists, partner, sessions = _spread(showings.sessions, sizes, rng)
     return _swapped(showings, lists, np.zeros_like(partner), partner, sessions)
 
 
 def swap_neighbours(showings: Showings, sizes: Index, rng: Generator) -> Showings:
-    """Two neighbors change places; a list of one document stays as it is."""
+    """Swap two neighbors; a list of one document stays as it is."""
     lists, upper, sessions = _spread(showings.sessions, np.maximum(sizes - 1, 1), rng)
     return _swapped(showings, lists, upper, np.minimum(upper + 1, sizes[lists] - 1), sessions)
 
 
 def shuffle(showings: Showings, sizes: Index, rng: Generator) -> Showings:
-    """The shown documents are in random order, a new one in each session."""
+    """Show the documents in random order, a new one in each session."""
     n_shown = showings.places.shape[1]
     parts = [showings.select(showings.queries[:0])]
     for slab, _ in in_slabs(showings.sessions, n_shown):
@@ -49,14 +49,14 @@ INTERVENTIONS: dict[str, Callable[[Showings, Index, Generator], Showings]] = {
 
 
 def check_interventions(shares: Mapping[str, float]) -> None:
-    """Refuse unknown interventions and shares that are none."""
+    """Refuse unknown interventions and invalid shares."""
     for name, share in shares.items():
         if name not in INTERVENTIONS:
             raise ValueError(f"unknown intervention '{name}': choose from {', '.join(INTERVENTIONS)}")
         if not isinstance(share, Real) or not 0 <= share <= 1:
-            raise ValueError(f"intervention '{name}' in a share of {share} of the sessions: give a share from 0 to 1")
+            raise ValueError(f"the share of intervention '{name}' must be between 0 and 1, got {share}")
     if sum(shares.values()) > 1 + 1e-9:
-        raise ValueError(f"interventions take {sum(shares.values()):g} of the sessions: all shares together at most 1")
+        raise ValueError(f"the shares of interventions add up to {sum(shares.values()):g}, but may be at most 1")
 
 
 def intervene(showings: Showings, sizes: Index, shares: Mapping[str, float], rng: Generator) -> Showings:
@@ -83,7 +83,7 @@ def _nonempty(showings: Showings) -> tuple[Showings, Index]:
 
 
 def _spread(sessions: Index, n_choices: Index, rng: Generator) -> tuple[Index, Index, Index]:
-    """Spread the sessions of each list over its choices by chance: list, choice and sessions of all that got any."""
+    """Distribute the sessions of each list randomly over its choices: list, choice and number of sessions."""
     widest = int(n_choices.max(initial=1))
     chances = (np.arange(widest) < n_choices[:, None]) / n_choices[:, None]
     counts = rng.multinomial(sessions, chances)

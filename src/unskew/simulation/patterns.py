@@ -1,4 +1,4 @@
-"""Patterns: single sessions drawn in slabs of bounded memory and counted by what was clicked together."""
+"""Patterns: draw single sessions in slabs of bounded memory, and count them by click pattern."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from unskew.data.grouping import unique_rows
 from unskew.simulation.browsing import Shown, User
 from unskew.simulation.showings import Index, in_slabs
 
-# Sessions drawn at once. A constant: it must not change what is drawn.
+# Sessions drawn at a time. A constant, because it changes what is drawn.
 SLAB = 65_536
 
 
@@ -22,13 +22,13 @@ def _none() -> Index:
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """What happened in all sessions of some lists; patterns where single sessions were drawn."""
+    """Counts over all sessions of some lists, with patterns if single sessions were drawn."""
 
     clicks: Index  # [lists, docs]
     seen: Index  # [lists, docs]
     sessions: Index  # [lists]
     pattern_lists: Index = field(default_factory=_none)  # [patterns], sorted
-    pattern_bits: NDArray[np.uint8] | None = None  # [patterns, bytes], one bit a document
+    pattern_bits: NDArray[np.uint8] | None = None  # [patterns, bytes], one bit per document
     pattern_sessions: Index = field(default_factory=_none)  # [patterns]
 
     def pattern_clicks(self, n_docs: int) -> NDArray[np.float32]:
@@ -74,7 +74,7 @@ def _merge(slabs: list[tuple[Index, NDArray[np.uint8], Index]], n_bytes: int) ->
 
 
 def _distinct(lists: Index, bits: NDArray[np.uint8], counts: Index) -> tuple[Index, NDArray[np.uint8], Index]:
-    """Distinct patterns of each list, sorted by list and pattern, and how often each occurred."""
+    """Distinct patterns of each list, sorted by list and pattern, and their counts."""
     n_bytes = bits.shape[1]
     if n_bytes <= 4:  # list and pattern fit into one number
         code = lists.copy()

@@ -1,8 +1,8 @@
-"""Policies: what was shown.
+"""Logging policies: which documents are shown, and in what order.
 
-A policy scores the documents of a judged set once; then each block of queries is put into one order or several. The
-same policy with the same settings scores the same data alike: its own seeds are hyper-parameters, and only orders that
-differ from session to session use the simulation's randomness.
+A policy scores the documents of a judged set once; then each block of queries is shown in one or several orders. The
+same policy with the same settings gives the same scores: its seeds are hyper-parameters, and only orders that differ
+between sessions use the randomness of the simulation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Policy(ABC):
 
     @property
     def fitted(self) -> bool:
-        """Whether the policy knows all it needs from the training data."""
+        """Whether the policy is fitted, or needs no fitting."""
         return True
 
     def fit(self, train: JudgedSet) -> Self:  # noqa: ARG002  most policies need no training
@@ -46,15 +46,15 @@ class Policy(ABC):
         """Scores of all documents, `[documents]`, or of each logger, `[documents, loggers]`."""
 
     def show(self, candidates: Candidates, sessions: Index, n_shown: int, rng: Generator) -> Showings:  # noqa: ARG002
-        """Lists shown to so many sessions of each query."""
+        """The lists shown in this many sessions of each query."""
         return one_order(candidates, sessions, n_shown)
 
     def display(self, candidates: Candidates, n_shown: int) -> Scores:
         """Probability of each candidate to be at each position, `[queries, docs, shown]`."""
         if type(self).show is not Policy.show:
             raise ValueError(
-                f"{type(self).__name__} draws orders and does not say how likely each is: simulate without display "
-                "probabilities, or write its method `display`"
+                f"{type(self).__name__} draws orders but does not know their probabilities: simulate without display "
+                "probabilities, or implement its method `display`"
             )
         return display.of_one_order(candidates, n_shown)
 
@@ -63,7 +63,7 @@ class Policy(ABC):
         return np.take_along_axis(scores, loggers[:, None, None], axis=2)[:, :, 0]
 
     def columns(self, loggers: Index, mask: NDArray[np.bool_]) -> dict[str, BiasColumn]:  # noqa: ARG002
-        """Columns that the log keeps alongside the lists, by name; default: none."""
+        """Bias columns for the log, by name; default: none."""
         return {}
 
 
@@ -73,8 +73,8 @@ class RankingSVM(Policy):
 
     Attributes:
         fraction: share of the training queries it is trained on, at least one query.
-        cost: weight of the errors, shared by the queries, against a wide margin.
-        seed: draws the queries.
+        cost: weight of the errors, divided by the number of queries, relative to the margin.
+        seed: seed of the choice of queries.
     """
 
     fraction: float = 0.01
@@ -134,7 +134,7 @@ class NoisyOracle(Policy):
 
     Attributes:
         strength: $s$, correlation of scores and grades; 0: random but the same in each session, 1: perfect.
-        seed: draws the noise.
+        seed: seed of the noise.
     """
 
     strength: float = 0.5
@@ -168,7 +168,7 @@ class Fixed(Policy):
         else:
             found = np.asarray(self.ranker(judged), dtype=np.float64)
         if found.shape != (judged.n_documents,):
-            raise ValueError(f"the ranker gave scores of shape {found.shape}: one per document, {judged.n_documents}")
+            raise ValueError(f"the ranker returned scores of shape {found.shape}, not [{judged.n_documents}]")
         if not np.isfinite(found).all():
             raise ValueError(f"the ranker's score of document {int(np.argmin(np.isfinite(found)))} is not finite")
         return found
@@ -180,7 +180,7 @@ class PlackettLuce(Policy):
 
     Attributes:
         logger: the policy whose scores are used, or its name.
-        temperature: scores are divided by it; low: nearly always the logger's own order, high: nearly random.
+        temperature: scores are divided by it; low: nearly always the order of the scores, high: nearly random.
         orders_per_query: sessions share so many orders; None: each session has its own.
     """
 
@@ -206,7 +206,7 @@ class PlackettLuce(Policy):
     def scores(self, judged: JudgedSet) -> Scores:
         found = _policy(self.logger).scores(judged)
         if found.ndim > 1:
-            raise ValueError("plackett_luce needs the scores of one logger: mix plackett_luce policies instead")
+            raise ValueError("plackett_luce needs the scores of a single logger: mix plackett_luce policies instead")
         return found / self.temperature
 
     def show(self, candidates: Candidates, sessions: Index, n_shown: int, rng: Generator) -> Showings:
@@ -233,7 +233,7 @@ class Mixed(Policy):
     def __post_init__(self) -> None:
         self.loggers = [_policy(logger) for logger in self.loggers]
         if not self.loggers or any(isinstance(logger, Mixed) for logger in self.loggers):
-            raise ValueError("mixed needs at least one logger, and none of them mixed itself")
+            raise ValueError("mixed needs at least one logger, and none of them may be mixed itself")
         if self.shares is not None:
             shares = np.asarray(self.shares, dtype=np.float64)
             if len(shares) != len(self.loggers) or (shares < 0).any() or not np.isclose(shares.sum(), 1.0):
@@ -278,7 +278,7 @@ class Mixed(Policy):
 class TeamDraft(Policy):
     """Interleaves two rankers by team draft (Radlinski et al., CIKM 2008); bias column `team` names the ranker.
 
-    In each round a coin decides who draws first; each draws its best document that is not on the page yet.
+    In each round a coin decides which ranker picks first; each picks its best document that is not on the page yet.
 
     Attributes:
         loggers: two policies that rank by scores, or their names.
@@ -307,7 +307,7 @@ class TeamDraft(Policy):
         return team_draft(candidates, sessions, n_shown, rng)
 
     def shown_scores(self, scores: Scores, loggers: Index) -> Scores:  # noqa: ARG002
-        """No one score made the order: minus the position stands for it."""
+        """Minus the position, because no single score made the order."""
         return np.broadcast_to(-np.arange(scores.shape[1], dtype=np.float64), scores.shape[:2])
 
     def columns(self, loggers: Index, mask: NDArray[np.bool_]) -> dict[str, BiasColumn]:
@@ -341,7 +341,7 @@ def _scored_by(candidates: Candidates, logger: int) -> Candidates:
 
 
 def _arm_names(loggers: Sequence[Policy | str]) -> tuple[str, ...]:
-    """Names of loggers, numbered where two have the same one."""
+    """Names of loggers, numbered if two have the same name."""
     names = [name_of(POLICIES, type(_policy(logger))) for logger in loggers]
     return tuple(f"{name} {number}" if names.count(name) > 1 else name for number, name in enumerate(names, start=1))
 

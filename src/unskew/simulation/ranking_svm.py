@@ -1,4 +1,4 @@
-"""Ranking SVM: a linear ranker from pairs of documents of which one is better (Joachims 2002)."""
+"""Ranking SVM: a linear ranker trained on pairs of documents with different grades (Joachims 2002)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sklearn.svm import LinearSVC
 from unskew.data.checks import check_features
 from unskew.data.judged.judged_set import JudgedSet
 
-# More pairs than this are thinned out at random: they cost minutes and hardly move the weights.
+# More pairs than this are sampled: they would take minutes and hardly change the weights.
 MAX_PAIRS = 100_000
 
 
@@ -29,15 +29,15 @@ class LinearScorer:
                 f"the ranker was trained on {len(self.weights)} features, {judged.name or 'this set'} has "
                 f"{judged.n_features}"
             )
-        # einsum, not BLAS: it widens to float64 as it goes, and its sums do not depend on the number of threads.
+        # einsum, not BLAS: it computes in float64, and its sums do not depend on the number of threads.
         return np.einsum("df,f->d", judged.features, self.weights) + self.offset
 
 
 def train_ranking_svm(train: JudgedSet, fraction: float, cost: float, rng: Generator) -> LinearScorer:
-    r"""Minimise $\frac12 |w|^2 + \frac{C}{|Q|} \sum \max(0, 1 - w \cdot (x_i - x_j))^2$ over pairs with $y_i > y_j$.
+    r"""Minimize $\frac12 |w|^2 + \frac{C}{|Q|} \sum \max(0, 1 - w \cdot (x_i - x_j))^2$ over pairs with $y_i > y_j$.
 
     Args:
-        fraction: share of the queries whose judgements are used; further queries are taken until there is a pair.
+        fraction: share of the queries whose judgements are used; further queries are added until there is a pair.
     """
     check_features(train.features, missing=False)
     n_queries = max(1, round(fraction * train.n_queries))
@@ -50,7 +50,7 @@ def train_ranking_svm(train: JudgedSet, fraction: float, cost: float, rng: Gener
     differences = (train.features[better].astype(np.float64) - train.features[worse]) / width
     if len(differences) == 1:
         differences = np.repeat(differences, 2, axis=0)
-    # The classifier wants two classes: every second pair is turned round.
+    # The classifier needs two classes: every second pair is reversed.
     sign = np.where(np.arange(len(differences)) % 2 == 0, 1.0, -1.0)
     machine = LinearSVC(C=cost / n_used, fit_intercept=False, dual=False, tol=1e-3, max_iter=10_000)
     machine.fit(differences * sign[:, None], sign)
@@ -61,7 +61,7 @@ def train_ranking_svm(train: JudgedSet, fraction: float, cost: float, rng: Gener
 def _pairs_of_queries(
     train: JudgedSet, order: NDArray[np.int64], n_queries: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Rows of better and worse documents of the first queries in this order, and how many queries it took."""
+    """Rows of better and worse documents of the first queries in this order, and the number of queries used."""
     better: list[NDArray[np.int64]] = []
     worse: list[NDArray[np.int64]] = []
     for n_used, query in enumerate(order, start=1):

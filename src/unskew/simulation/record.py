@@ -1,4 +1,4 @@
-"""The record of looks: what a site logs of what simulated users saw, with its faults."""
+"""Recorded examination: what a site logs about the examination of simulated users, with errors."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from unskew.simulation.showings import Index
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    r"""How looks are recorded: of each session with probability `share`, then document by document.
+    r"""How examination is recorded: for each session with probability `share`, then for each document.
 
     Attributes:
-        share: of the sessions, those in which looks are recorded.
-        misses: probability that a look is not recorded.
-        false_alarms: probability that a document that was not looked at is recorded all the same.
-        interest: $\iota$, how much the record grows with interest: a look at a document that is wanted with
+        share: share of the sessions in which examination is recorded.
+        misses: probability that the examination of a document is not recorded.
+        false_alarms: probability that a document that was not examined is recorded as examined.
+        interest: $\iota$, how much the record grows with interest: examination of a document that is relevant with
             probability $a$ is recorded $1 - \iota + \iota a$ times as often. 0: not at all; 1: in proportion.
-        on_click: a click is always recorded, as a mouse that clicks also hovers.
+        on_click: a click is always recorded, because a mouse that clicks also hovers.
     """
 
     share: float = 1.0
@@ -36,12 +36,12 @@ class Record:
         for name in ("share", "misses", "false_alarms", "interest"):
             check_probability(name, getattr(self, name))
         if self.share == 0:
-            raise ValueError("share is 0, nothing would be recorded: leave the record out")
+            raise ValueError("share is 0, so nothing would be recorded: leave out the record")
 
     def draw(
         self, counted: Counted, attraction: NDArray[np.float64], mask: NDArray[np.bool_], rng: Generator
     ) -> tuple[Index, Index]:
-        """Recorded looks `[lists, docs]`, and the sessions `[lists]` in which looks were recorded."""
+        """Recorded examination `[lists, docs]`, and the sessions `[lists]` that recorded it."""
         recorded = rng.binomial(counted.sessions, self.share)
         shown, unseen = recorded[:, None], counted.sessions[:, None] - counted.seen
         clicked = rng.hypergeometric(counted.clicks, counted.sessions[:, None] - counted.clicks, shown)

@@ -1,7 +1,7 @@
 """Users whose clicks depend on each other: cascade, dependent click, dynamic Bayesian and user browsing.
 
-They go down the list, and what they did above decides whether they look on. Single sessions are drawn position by
-position, all at once; what happens on average is computed exactly by recursion over positions.
+They scan down the list, and what they did above decides whether they continue. Single sessions are drawn position by
+position, all sessions at once; expectations are computed exactly by recursion over positions.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from unskew.simulation.browsing import (
     extend,
 )
 
-# Probability that the document at a rank is seen, by how far up the last click was: one place, two, …; last: no click
-# yet (Dupret and Piwowarski, SIGIR 2008).
+# Probability that the document at a rank is examined, by the distance to the last click: one position, two, …; last: no
+# click yet (Dupret and Piwowarski, SIGIR 2008).
 BROWSING_TABLE = (
     (1.0,),
     (0.98, 1.0),
@@ -48,7 +48,7 @@ class DownwardUser(GradedUser):
 
     @abstractmethod
     def continuation(self, shown: Shown) -> tuple[Matrix, Matrix]:
-        """Probability of looking on after a click and after none, each `[lists, docs]`."""
+        """Probability of continuing after a click and after a skip, each `[lists, docs]`."""
 
     def expect(self, shown: Shown) -> Expectation:
         attraction = self.attraction(shown)
@@ -62,7 +62,7 @@ class DownwardUser(GradedUser):
     def browse(self, shown: Shown, lists: NDArray[np.int64], rng: Generator) -> Browsing:
         attraction = self.attraction(shown)
         after_click, after_skip = self.continuation(shown)
-        # One draw u a document decides all: clicked if u < a; then u/a is uniform, and if not, (u-a)/(1-a) is.
+        # One draw u per document decides everything: a click if u < a; then u/a is uniform, otherwise (u-a)/(1-a) is.
         stay_clicked = attraction * after_click
         stay_skipped = attraction + (1 - attraction) * after_skip
         draws = rng.random((shown.n_docs, len(lists)))
@@ -82,7 +82,7 @@ class Cascade(DownwardUser):
     """Scans down the list until the first click (Craswell et al. 2008).
 
     Attributes:
-        persistence: probability of looking on after a document that was not clicked.
+        persistence: probability of continuing after a document that was not clicked.
     """
 
     persistence: float = 1.0
@@ -100,8 +100,8 @@ class DependentClick(DownwardUser):
     r"""Continues after a click at rank $k$ with probability $\lambda_k = (k+1)^{-\eta}$, always after a skip (DCM).
 
     Attributes:
-        power: $\eta$; 0: everything is seen.
-        looks_on: $\lambda$ from the top down, in place of that formula.
+        power: $\eta$; 0: everything is examined.
+        looks_on: $\lambda$ from the top down, instead of that formula.
     """
 
     power: float = 1.0
@@ -127,7 +127,7 @@ class DynamicBayesian(DownwardUser):
     Attributes:
         satisfaction: probability that a clicked document of the highest grade satisfies; others in proportion to
             their relevance without noise.
-        persistence: probability of looking on when not satisfied.
+        persistence: probability of continuing if not satisfied.
     """
 
     satisfaction: float = 0.5
@@ -150,7 +150,7 @@ class UserBrowsing(GradedUser):
     $P(o_k \mid \text{last click at } j) = d\,\gamma_{kj}^\eta + (1-d)\,\theta_k^\eta$ with the published $\gamma$.
 
     Attributes:
-        power: $\eta$, severity of the bias; 0: everything is seen.
+        power: $\eta$, severity of the bias; 0: everything is examined.
         dependence: $d$, how much the last click counts; 0 is the position-based user.
     """
 
@@ -168,7 +168,7 @@ class UserBrowsing(GradedUser):
         return extend(EYE_TRACKING, n_positions) ** self.power if self.dependence == 0 else None
 
     def table(self, n_positions: int) -> Matrix:
-        """Probability of examination `[positions, last click]`; the last click is 0 for none, else its rank."""
+        """Probability of examination `[positions, last click]`; the last click is 0 for none, otherwise its rank."""
         gamma = np.ones((n_positions, n_positions + 1))
         for place in range(n_positions):
             known = BROWSING_TABLE[min(place, len(BROWSING_TABLE) - 1)]
@@ -182,7 +182,7 @@ class UserBrowsing(GradedUser):
     def expect(self, shown: Shown) -> Expectation:
         attraction = self.attraction(shown)
         table = self.table(shown.n_docs)
-        last = np.zeros((len(attraction), shown.n_docs + 1))  # probability that the last click so far is there
+        last = np.zeros((len(attraction), shown.n_docs + 1))  # probability of each position of the last click so far
         last[:, 0] = 1.0
         examination = np.zeros_like(attraction)
         for place in range(shown.n_docs):

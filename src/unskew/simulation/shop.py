@@ -1,8 +1,8 @@
-"""A simulated shop: products, prices and stock that change, queries, and what people want.
+"""A simulated shop: products, changing prices and stock, queries, and the preferences of users.
 
-What makes a product relevant is known here and to nobody else: how well it matches, its brand and colour, a price that
-is neither high nor suspiciously low, whether it is in stock, its rating. Part of it no column explains. `shop_log`
-shows the products to people and logs what they do. The law is frozen: the same seed and numpy give the same shop.
+The relevance of a product depends on how well it matches, its brand and colour, a price that is neither high nor
+suspiciously low, whether it is in stock, and its rating; no column explains the rest. `shop_log` shows the products to
+users and logs what they do. The law is fixed: the same seed and version of numpy give the same shop.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ BRANDS = tuple(
     f"{first}{last}" for first in ("Alto", "Bergen", "Cira", "Dorn", "Elba") for last in ("", " Sport", " Home")
 )
 PRODUCTS_PER_CATEGORY = 150
-CANDIDATES = 30  # of a query
+CANDIDATES = 30  # per query
 
 NO_BRAND, NO_REVIEWS, OUT_OF_STOCK = 0.04, 0.2, 0.06  # shares
-UNEXPLAINED = 0.5  # standard deviation of the relevance that no column knows about
+UNEXPLAINED = 0.5  # standard deviation of the relevance that no column explains
 GRADE_SHARES = (0.5, 0.27, 0.13, 0.07, 0.03)  # of grades 0 to 4
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Products, day by day where they change."""
+    """Products; values that change are stored per day."""
 
     category: Integers  # [products]
     brand: Integers  # [products]; -1: none
@@ -42,7 +42,7 @@ class Catalogue:
     price: Floats  # [days, products]
     list_price: Floats  # [products]
     in_stock: NDArray[np.bool_]  # [days, products]
-    rating: Floats  # [products]; NaN: nobody has reviewed it
+    rating: Floats  # [products]; NaN: no reviews
     n_reviews: Integers
     age: Integers  # days on the first day
     image_score: Floats
@@ -72,7 +72,7 @@ class Law:
 
 
 def draw_law(rng: Generator) -> Law:
-    """Tastes of the people of a shop."""
+    """Draw the preferences of the users of a shop."""
     return Law(
         brand_quality=rng.normal(0.0, 0.8, len(BRANDS)),
         colour_taste=rng.normal(0.0, 0.4, len(COLOURS)),
@@ -110,10 +110,10 @@ def draw_catalogue(law: Law, rng: Generator) -> Catalogue:
 
 
 def _stock(n_products: int, rng: Generator) -> NDArray[np.bool_]:
-    """In stock, or out for some days in a row."""
+    """In stock, or out of stock for several consecutive days."""
     runs_out = rng.random((DAYS, n_products)) < OUT_OF_STOCK / 3
     out = runs_out.copy()
-    for days in (1, 2):  # it takes three days to come back
+    for days in (1, 2):  # a product is out of stock for three days
         out[days:] |= runs_out[:-days]
     return ~out
 
@@ -141,9 +141,9 @@ def draw_queries(n_queries: int, first: int, rng: Generator) -> Queries:
 def relevance(
     law: Law, catalogue: Catalogue, queries: Queries, chosen: Integers, days: Integers, member: NDArray[np.bool_]
 ) -> Floats:
-    """`[sessions, candidates]`: what the products of chosen queries are worth to people, on a day.
+    """Relevance of the products of the chosen queries to users, on a day, `[sessions, candidates]`.
 
-    Members of the shop mind the price less.
+    Members of the shop are less sensitive to price.
     """
     products = queries.candidates[chosen]
     brand, day = catalogue.brand[products], days[:, None]
@@ -167,7 +167,7 @@ def relevance(
 def feature_columns(
     catalogue: Catalogue, queries: Queries, chosen: Integers, candidates: Integers, days: Integers
 ) -> dict[str, pa.Array]:
-    """What the shop knew of a product on a day: one row for each query, candidate and day given."""
+    """Features of products on a day: one row per given query, candidate and day."""
     products = queries.candidates[chosen, candidates]
     price, in_stock = catalogue.price[days, products], catalogue.in_stock[days, products]
     brand = catalogue.brand[products]

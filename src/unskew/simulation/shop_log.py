@@ -1,9 +1,9 @@
-"""The event table of the simulated shop, as messy as real ones, and judged queries to tell whether a ranker is good.
+"""The event table of the simulated shop, as messy as real ones, and judged queries to evaluate rankers.
 
-One row per impression. Two rankers serve searches until the first is retired. Results come in pages of ten, each
-counting its places from 1, and only some people open the second. The top of some pages is sold. A few searches have
-their top ten shuffled. People on phones look less far down. They click on what looks good and buy what is good. Robots
-click on anything. Some rows were logged twice, some have no product.
+One row per impression. Two rankers serve searches until the first is retired. Results are on pages of ten, with
+positions that restart at 1, and only some users open the second page. The top of some pages is sponsored. A few
+searches have their top ten shuffled. Users on phones examine fewer positions. Users click on what looks good and buy
+what is good. Robots click on anything. Some rows were logged twice, some have no product.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from unskew.simulation.shop import (
 EVENTS, JUDGED, TRUTH = "events.parquet", "judged.parquet", "truth.json"
 DEVICES = ("desktop", "phone")
 PAGE_SIZE = 10
-FALL = np.array([0.6, 1.1])  # of examination with the place in the page, 1 / place ** fall, by device
-NEXT_PAGE = np.array([0.3, 0.15])  # who opens the second page, by device
+FALL = np.array([0.6, 1.1])  # examination is 1 / position ** fall within a page, by device
+NEXT_PAGE = np.array([0.3, 0.15])  # share of users who open the second page, by device
 PHONES, MEMBERS, SHUFFLED, SOLD, ROBOTS = 0.6, 0.3, 0.04, 0.3, 0.04  # shares of sessions
 RETIRED = 14  # the day from which only the second ranker serves
 SHUFFLE = "shuffle_top10"
-AD_BLINDNESS = 0.6  # share of the clicks that a sold place still gets
+AD_BLINDNESS = 0.6  # share of the clicks that a sponsored position still gets
 N_ROBOTS = 4
 TWICE, NO_PRODUCT = 0.002, 0.0005  # shares of rows
 N_JUDGED = 300
@@ -58,7 +58,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, repr=False)
 class Shop(OnScreen):
-    """What the shop logged, judged queries that it never logged, and the truth."""
+    """The event table of the shop, judged queries that are not in it, and the truth."""
 
     events: pa.Table  # one row per impression
     judged: pa.Table  # query, product_id, grade and the features of the last day
@@ -86,14 +86,14 @@ class _Sessions:
 
 
 def make_shop(sessions: int = 5_000, seed: int = 0) -> Shop:
-    """A shop with so many searches, each with 10 or 20 impressions; the same arguments give the same shop.
+    """A shop with this many searches, each with 10 or 20 impressions; the same arguments give the same shop.
 
     >>> shop = make_shop(sessions=50)
     >>> shop.events["position"].to_pylist()[:3]
     [1, 2, 3]
     """
     if sessions < 1:
-        raise ValueError(f"sessions is {sessions}: a shop has at least one search")
+        raise ValueError(f"sessions must be at least 1, got {sessions}")
     law_seed, *seeds = np.random.SeedSequence(seed).spawn(5)
     law = draw_law(np.random.default_rng(law_seed))
     first, second, third, fourth = (np.random.default_rng(entry) for entry in seeds)
@@ -116,7 +116,7 @@ def make_shop(sessions: int = 5_000, seed: int = 0) -> Shop:
 
 
 def write_shop(shop: Shop, out: str | Path, *, overwrite: bool = False) -> None:
-    """Write the tables and the truth into a new folder."""
+    """Write the tables and the truth to a new folder."""
     with new_folder(Path(out), TRUTH, overwrite=overwrite) as folder:
         pq.write_table(shop.events, folder / EVENTS, compression="zstd")
         pq.write_table(shop.judged, folder / JUDGED, compression="zstd")
@@ -124,7 +124,7 @@ def write_shop(shop: Shop, out: str | Path, *, overwrite: bool = False) -> None:
 
 
 def _draw_sessions(n_sessions: int, of: int, n_queries: int, rng: Generator) -> _Sessions:
-    """Searches: some queries are asked far more often than others, and robots search all day."""
+    """Draw searches: some queries are far more frequent than others, and robots search all day."""
     popularity = 1.0 / (np.arange(n_queries) + 10.0)
     days = np.sort(rng.integers(DAYS, size=n_sessions))
     people = rng.integers(max(of // 4, 1), size=n_sessions)
@@ -151,7 +151,7 @@ def _draw_sessions(n_sessions: int, of: int, n_queries: int, rng: Generator) -> 
 def _production_scores(
     catalogue: Catalogue, queries: Queries, chosen: Integers, days: Integers, ranker: Integers
 ) -> Floats:
-    """What production sorts by, `[sessions, candidates]`: text and reviews, later text, margin and stock."""
+    """Production scores, `[sessions, candidates]`: text and reviews, later text, margin and stock."""
     products = queries.candidates[chosen]
     bm25, semantic = queries.bm25[chosen], queries.semantic[chosen]
     first = bm25 / 3.0 + 0.3 * np.log1p(catalogue.n_reviews[products])
@@ -160,7 +160,7 @@ def _production_scores(
 
 
 def _shown(scores: Floats, sessions: _Sessions, rng: Generator) -> Integers:
-    """Candidates in the order of the pages, `[sessions, candidates]`: a sold place at the top, some orders shuffled."""
+    """Candidates in page order, `[sessions, candidates]`: a sponsored product at the top, some orders shuffled."""
     advertised = rng.integers(CANDIDATES, size=len(scores))
     lifted = scores.copy()
     lifted[sessions.sold, advertised[sessions.sold]] = np.inf
@@ -217,7 +217,7 @@ def _events(
 def _clicks(
     worth: Floats, images: Floats, places: Integers, sponsored: Flags, sessions: _Sessions, rng: Generator
 ) -> Flags:
-    """Clicks of people, who look at a place and like what they see there, and of robots."""
+    """Clicks of users, who examine a position and find the product relevant, and of robots."""
     examined = places ** -FALL[sessions.device][:, None]
     liked = _sigmoid(1.1 * worth + 2.0 * images - 1.5)
     chance = examined * (0.02 + 0.96 * liked) * np.where(sponsored, AD_BLINDNESS, 1.0)
@@ -225,7 +225,7 @@ def _clicks(
 
 
 def _spoilt(events: pa.Table, rng: Generator) -> pa.Table:
-    """With rows that were logged twice, and rows that lost their product."""
+    """The events with some rows logged twice, and some rows without a product."""
     rows = np.arange(events.num_rows)
     rows = np.sort(np.concatenate([rows, rows[rng.random(len(rows)) < TWICE]]))
     events = events.take(pa.array(rows))
@@ -235,7 +235,7 @@ def _spoilt(events: pa.Table, rng: Generator) -> pa.Table:
 
 
 def _judged(law: Law, catalogue: Catalogue, queries: Queries) -> pa.Table:
-    """Queries that were never logged, with what their products are worth on the last day."""
+    """Queries that were never logged, with the relevance of their products on the last day."""
     n_queries = len(queries.texts)
     chosen = np.arange(n_queries)
     last = np.full(n_queries, DAYS - 1)

@@ -1,7 +1,7 @@
-"""Showings: orders in which candidates are shown, and how often each.
+"""Showings: orders in which candidates are shown, and how often each of them is.
 
-Candidates of a block of queries are padded rows. A shown list is a row of places among the candidates of its query,
-from the top down; it is as wide as the number shown, and where the query has fewer candidates it ends earlier.
+Candidates of a block of queries are padded rows. A shown list is a row of indices into the candidates of its query,
+from the top down; it is as wide as the number shown, and shorter if the query has fewer candidates.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from unskew.data.grouping import unique_rows
 from unskew.data.judged.judged_set import JudgedSet, padded_rows
 
-# Numbers drawn at once when every session has an order of its own. A constant: it must not change what is drawn.
+# Numbers drawn at a time if every session has its own order. A constant, because it changes what is drawn.
 SLAB = 2**21
 MOST_DRAFTED = 62  # positions whose teams fit into one number
 
@@ -71,7 +71,7 @@ class Showings:
 
     def merged(self) -> Self:
         """The same lists with equal ones counted together, sorted by query."""
-        if (np.diff(self.queries) > 0).all():  # one list per query: nothing to merge, nothing to sort
+        if (np.diff(self.queries) > 0).all():  # one list per query: nothing to merge or sort
             return self
         key = np.column_stack([self.queries, self.loggers, self.interventions, self.places])
         first, kind = unique_rows(key)
@@ -86,7 +86,7 @@ def concatenate(parts: list[Showings]) -> Showings:
 
 
 def top(scores: NDArray[np.float64], sizes: Index, n_shown: int) -> Index:
-    """Places of the highest scores from the top down, `[lists, n_shown]`; equal scores keep the order they came in."""
+    """Indices of the highest scores from the top down, `[lists, n_shown]`; equal scores keep their order."""
     n_docs = scores.shape[1]
     real = np.where(np.arange(n_docs) < sizes[:, None], scores, -np.inf)
     places = np.zeros((len(scores), n_shown), dtype=np.int64)
@@ -95,7 +95,7 @@ def top(scores: NDArray[np.float64], sizes: Index, n_shown: int) -> Index:
 
 
 def one_order(candidates: Candidates, sessions: Index, n_shown: int) -> Showings:
-    """Every query in the order of its scores, in all its sessions."""
+    """Show every query in the order of its scores, in all its sessions."""
     queries = np.flatnonzero((sessions > 0) & (candidates.sizes > 0))
     chosen = candidates.select(queries)
     return Showings.plain(queries, top(chosen.scores, chosen.sizes, n_shown), sessions[queries])
@@ -104,10 +104,10 @@ def one_order(candidates: Candidates, sessions: Index, n_shown: int) -> Showings
 def sampled_orders(
     candidates: Candidates, sessions: Index, n_shown: int, orders_per_query: int | None, rng: Generator
 ) -> Showings:
-    r"""Every query in orders drawn from the Plackett-Luce model of its scores, $P(\text{next} = i) \propto e^{s_i}$.
+    r"""Show every query in orders from the Plackett-Luce model of its scores, $P(\text{next} = i) \propto e^{s_i}$.
 
     Args:
-        orders_per_query: sessions share so many orders as evenly as they can; None: each session has its own.
+        orders_per_query: number of orders that the sessions share evenly; None: each session has its own.
     """
     shown = np.where(candidates.sizes > 0, sessions, 0)
     n_orders = shown if orders_per_query is None else np.minimum(shown, orders_per_query)
@@ -115,7 +115,7 @@ def sampled_orders(
     for slab, number in in_slabs(n_orders, candidates.mask.shape[1]):
         share, rest = np.divmod(shown[slab], n_orders[slab])
         chosen = candidates.select(slab)
-        # The order of log E - s, E exponential, is a draw from the model: the race that the smallest wins.
+        # The order of log E - s, with E exponential, is a draw from the model: a race that the smallest wins.
         waiting = np.log(rng.standard_exponential(chosen.mask.shape)) - chosen.scores
         places = top(-waiting, chosen.sizes, n_shown)
         parts.append(Showings.plain(slab, places, share + (number < rest)).merged())
@@ -123,7 +123,7 @@ def sampled_orders(
 
 
 def team_draft(candidates: Candidates, sessions: Index, n_shown: int, rng: Generator) -> Showings:
-    """Every session in a draft of its own of two rankers; bit k of `loggers` is the team that drew position k."""
+    """Show every session in its own team draft of two rankers; bit k of `loggers` is the team of position k."""
     if n_shown > MOST_DRAFTED:
         raise ValueError(f"team draft shows at most {MOST_DRAFTED} documents, got n_shown={n_shown}")
     shown = np.where(candidates.sizes > 0, sessions, 0)
@@ -147,7 +147,7 @@ def team_draft(candidates: Candidates, sessions: Index, n_shown: int, rng: Gener
 
 
 def in_slabs(repeats: Index, width: int, size: int = SLAB) -> Iterator[tuple[Index, Index]]:
-    """Each index as often as it repeats, with the number of the repetition, in slabs of at most `size` numbers."""
+    """Repeat each index, with the number of the repetition, in slabs of at most `size` numbers."""
     ends = np.cumsum(repeats)
     total = int(ends[-1]) if len(ends) else 0
     step = max(1, size // max(width, 1))

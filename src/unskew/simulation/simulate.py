@@ -1,10 +1,10 @@
-"""Simulate: judged data, a policy that shows and a user who clicks become a click log and its truth.
+"""Simulate: from judged data, a logging policy and a user model to a click log and its truth.
 
-Clicks that are independent given the list are counted at once (binomial), so that a thousand sessions cost what one
-does. With `joint`, and for users whose clicks depend on each other, single sessions are drawn and their distinct click
-patterns kept. Every block of a fixed number of queries has random streams of its own, one for what is shown and one
-for what is clicked: the same seed gives the same log whatever the number of threads or the size of chunks, and the
-same lists whatever the user. (For one version of numpy: its streams may change with a release.)
+Clicks that are independent given the list are drawn as counts (binomial), so that a thousand sessions cost as much as
+one. With `joint`, and for users whose clicks depend on each other, single sessions are drawn and their distinct click
+patterns kept. Every block of a fixed number of queries has its own random streams, one for the shown lists and one for
+the clicks: the same seed gives the same log for any number of threads and any chunk size, and the same lists for any
+user. (For one version of numpy: its streams may change with a release.)
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from unskew.simulation.showings import Candidates, Index, Showings
 from unskew.simulation.truth import Simulation, Truth, check_target
 from unskew.simulation.users import USERS, describe, make, make_user
 
-# Constants of what is drawn: a change of one is a change of every seeded log.
+# These constants decide what is drawn: changing one changes every seeded log.
 QUERIES_PER_BLOCK = 256
 SHOWING, CLICKING, RECORDING = 0, 1, 2
-CHUNK = 8_192  # queries in work at a time
+CHUNK = 8_192  # queries processed at a time
 
 Progress = Callable[[int, int], None]
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class World:
     record: Record | None
     display: bool
     seed: int
-    key: tuple[int, ...]  # of its random streams: the seed, and what else tells draws apart
+    key: tuple[int, ...]  # key of its random streams: the seed, and whatever else distinguishes draws
 
     def stream(self, purpose: int, block: int) -> Generator:
         return np.random.default_rng((*self.key, purpose, block))
@@ -92,9 +92,9 @@ class _Part:
     interventions: Index  # [lists]
     expected: Expectation
     counted: Counted
-    looks: Index | None  # [lists, shown]; None: no record
-    recorded: Index | None  # [lists], sessions in which looks were recorded
-    chances: NDArray[np.float32] | None  # [lists, shown], to stand there; None: not asked for
+    looks: Index | None  # [lists, shown], recorded examination; None: no record
+    recorded: Index | None  # [lists], sessions that recorded examination
+    chances: NDArray[np.float32] | None  # [lists, shown], display probabilities; None: not requested
 
 
 def simulate(
@@ -120,19 +120,19 @@ def simulate(
     """Show the queries of a judged set to simulated users.
 
     Args:
-        policy: what is shown, or its name; fitted to `train` unless it is fitted already.
-        user: who clicks, or the name; fitted to `train` unless fitted already.
-        sessions: showings of each query, one number for all or one each.
-        n_shown: documents shown; shorter lists are masked.
+        policy: the logging policy, or its name; fitted to `train` unless it is fitted already.
+        user: the user model, or its name; fitted to `train` unless it is fitted already.
+        sessions: sessions per query: one number for all queries, or one per query.
+        n_shown: documents shown per list; shorter lists are padded.
         interventions: share of the sessions to randomize, by name of the intervention.
         joint: keep which documents were clicked together.
         drop_clickless: leave sessions without a click out of the log; implies `joint`.
-        record: how looks are recorded in the log, options of `Record`, e.g. `{"misses": 0.2}`; default: not at all.
+        record: how examination is recorded, options of `Record`, e.g. `{"misses": 0.2}`; default: not recorded.
         display_probabilities: log the probability with which the policy shows each document at its position.
-        train: judged data that policy and user are fitted to; default: `judged` itself.
-        chunk: queries in work at a time; neither it nor `threads` changes the log.
-        progress: called with the sessions done and the sessions in all.
-        out: folder for the log; the truth is written alongside it.
+        train: judged data to fit policy and user to; default: `judged` itself.
+        chunk: queries processed at a time; neither it nor `threads` changes the log.
+        progress: called with the number of finished and of all sessions.
+        out: folder for the log; the truth is written next to it.
     """
     check_at_least(threads=(threads, 1), chunk=(chunk, 1))
     if out is not None:
@@ -172,7 +172,7 @@ def new_world(
     seed: int = 0,
     train: JudgedSet | None = None,
 ) -> World:
-    """All that is drawn from, checked and fitted; arguments as of `simulate`."""
+    """Everything that a simulation draws from, checked and fitted; arguments as in `simulate`."""
     policy = make_policy(policy) if isinstance(policy, str | type) else policy
     user = make_user(user) if isinstance(user, str | type) else user
     shares = dict(interventions or {})
@@ -200,7 +200,7 @@ def new_world(
 
 
 def check_at_least(**values: tuple[int, int]) -> None:
-    """Refuse numbers that are too small; each with the least that it may be."""
+    """Refuse numbers below their minimum; each value is given with its minimum."""
     for name, (value, least) in values.items():
         if value < least:
             raise ValueError(f"{name} must be at least {least}, got {value}")
@@ -214,7 +214,7 @@ def _check(
     shares: Mapping[str, float],
     seed: int,
 ) -> Index:
-    """Refuse what cannot be simulated before any work is done; sessions of each query."""
+    """Refuse what cannot be simulated, before any work is done; returns the sessions of each query."""
     check_at_least(n_shown=(n_shown, 1), seed=(seed, 0))
     check_interventions(shares)
     if not judged.n_documents:
@@ -225,9 +225,9 @@ def _check(
         )
     showings = np.asarray(sessions)
     if showings.ndim > 1 or (showings.ndim == 1 and len(showings) != judged.n_queries):
-        raise ValueError(f"sessions has shape {showings.shape}: give one number, or one per query, {judged.n_queries}")
+        raise ValueError(f"sessions has shape {showings.shape}: pass one number, or one per query, {judged.n_queries}")
     if showings.dtype.kind not in "iu" or (showings < 0).any() or not showings.any():
-        raise ValueError(f"sessions must be whole numbers from 0, and not all of them 0, got {showings}")
+        raise ValueError(f"sessions must be whole numbers of 0 or more, and not all 0, got {showings}")
     user.check(judged.grades)
     check_features(judged.features)
     return np.broadcast_to(showings, (judged.n_queries,)).astype(np.int64)
@@ -236,18 +236,18 @@ def _check(
 def _warn_of_scale(user: User, highest: float) -> None:
     if isinstance(user, GradedUser) and highest < user.max_grade:
         logger.warning(
-            "no grade above %g occurs, but max_grade is %g, so that no document is surely wanted: "
+            "no grade above %g occurs, but max_grade is %g, so no document is certainly relevant: "
             "pass max_grade=%g if that is the scale",
             highest,
             user.max_grade,
             highest,
         )
     if isinstance(user, RealClick) and highest == 2 and len(user.rows) > 3:
-        logger.warning("no grade above 2 occurs: pass rows=(0, 2, 4) if 2 is the highest of the scale")
+        logger.warning("no grade above 2 occurs: pass rows=(0, 2, 4) if 2 is the highest grade of the scale")
 
 
 def draw_all(world: World, threads: int = 1, chunk: int = CHUNK, progress: Progress | None = None) -> Iterator[_Part]:
-    """Parts of all blocks in order, so many queries in work at a time."""
+    """Parts of all blocks in order, `chunk` queries at a time."""
     blocks = range(-(-world.judged.n_queries // QUERIES_PER_BLOCK))
     blocks_at_once = max(1, chunk // QUERIES_PER_BLOCK)
     done, total = 0, int(world.sessions.sum())
@@ -266,7 +266,7 @@ def _queries(world: World, block: int) -> slice:
 
 
 def _draw_block(world: World, block: int) -> _Part:
-    """Everything that happens to one block of queries."""
+    """Simulate one block of queries."""
     queries = np.arange(world.judged.n_queries)[_queries(world, block)]
     candidates = Candidates.of(world.judged, queries, world.scores)
     rng = world.stream(SHOWING, block)
@@ -309,7 +309,7 @@ def _draw_block(world: World, block: int) -> _Part:
 
 
 def _chances(world: World, candidates: Candidates, plan: Showings, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Probability of each shown document to stand where it is, over all that the policy may show the query."""
+    """Probability of each shown document to be shown at its position, under the policy and the interventions."""
     lengths = np.minimum(candidates.sizes, world.n_shown)
     found = after_interventions(world.policy.display(candidates, world.n_shown), lengths, world.interventions)
     chances = found[plan.queries[:, None], plan.places, np.arange(world.n_shown)]
@@ -317,7 +317,7 @@ def _chances(world: World, candidates: Candidates, plan: Showings, mask: NDArray
 
 
 def assemble(world: World, parts: list[_Part]) -> Simulation:
-    """One log and one truth of all parts."""
+    """Join all parts into one log and one truth."""
     kept = np.concatenate([part.counted.sessions for part in parts]) > 0  # a list may have lost all its sessions
     if not kept.any():
         raise ValueError("no session is left in the log: with drop_clickless, simulate more sessions")

@@ -1,7 +1,7 @@
-"""Truth: what a simulation knows and a log must not tell.
+"""Truth: what a simulation knows and a log must not contain.
 
-It stands alongside the log (`LOG.truth.parquet` next to the folder `LOG`), never inside it, so that nothing
-downstream can tell a simulated log from a real one. Row `i` belongs to list `i` of the log.
+It is stored next to the log (`LOG.truth.parquet` next to the folder `LOG`), never inside it, so that nothing downstream
+can distinguish a simulated log from a real one. Row `i` belongs to list `i` of the log.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ VERSION = 1
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """Exact probabilities and what was really seen, list by list; 0 in padding."""
+    """Exact probabilities and actual examination, list by list; 0 in padding."""
 
     examination: NDArray[np.float32]  # [lists, docs], probability of examination
-    attraction: NDArray[np.float32]  # [lists, docs], probability of being wanted
+    attraction: NDArray[np.float32]  # [lists, docs], probability of being found relevant
     click_probability: NDArray[np.float32]  # [lists, docs]
-    seen: NDArray[np.int64]  # [lists, docs], sessions of the log in which the document was seen
+    seen: NDArray[np.int64]  # [lists, docs], sessions of the log in which the document was examined
     loggers: NDArray[np.int64]  # [lists], which of several loggers showed it
     click_probability_on_top: NDArray[np.float32] | None = None  # [lists, docs]; None: depends on the whole page
-    position_curve: NDArray[np.float64] | None = None  # [docs], where examination depends on nothing but the position
-    about: dict[str, Any] = field(default_factory=dict)  # user, policy, seed and what else made the log
+    position_curve: NDArray[np.float64] | None = None  # [docs], if examination depends on the position alone
+    about: dict[str, Any] = field(default_factory=dict)  # user, policy, seed and other settings of the simulation
 
     def mean_examination(self, log: ClickLog) -> NDArray[np.float64]:
         """Mean probability of examination at each position, over the sessions of the log."""
@@ -72,7 +72,7 @@ class Simulation(Displayed):
         return Screen(f"Simulated {self.log!r}", columns, rows, left=0)
 
     def plot(self, ax: Any = None) -> Any:
-        """Clicks per impression alongside the true examination, on matplotlib axes; positions count from 1."""
+        """Plot clicks per impression and the true examination; positions count from 1."""
         axes = self.log.plot(ax)
         axes.lines[-1].set_label("clicks per impression")
         curve = self.to_table()["examination"].to_numpy()
@@ -82,7 +82,7 @@ class Simulation(Displayed):
         return axes
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the log into this folder and the truth alongside it; both appear whole or not at all."""
+        """Write the log to this folder and the truth next to it, both atomically."""
         target = check_target(folder, overwrite=overwrite)
         with new_file(truth_path(target)) as scratch:
             _write_truth(self.truth, scratch)
@@ -107,14 +107,17 @@ def read_truth(folder: str | Path) -> Truth:
     """The truth behind the simulated log in this folder."""
     path = truth_path(folder)
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing: only simulated logs have a truth (make one with unskew simulate)")
+        raise FileNotFoundError(f"{path} does not exist: only simulated logs have a truth (unskew simulate)")
     try:
         table = pq.read_table(path)
         about = json.loads((table.schema.metadata or {})[b"unskew"])
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"{path} cannot be read as a truth ({error}): simulate the log again") from error
     if (about["format"], about["version"]) != (FORMAT, VERSION):
-        raise ValueError(f"{path}: {about['format']} {about['version']}, this release reads {FORMAT} {VERSION}")
+        raise ValueError(
+            f"{path} has format {about['format']} {about['version']}, but this release reads {FORMAT} {VERSION}: "
+            "simulate the log again"
+        )
 
     def matrix(name: str) -> NDArray:
         values = table[name].combine_chunks()

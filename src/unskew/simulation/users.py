@@ -1,4 +1,4 @@
-"""Users by name: how people look and click."""
+"""User models by name: how people examine and click."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ def make_user(name: str | type[User], **hyper: Any) -> User:
 
 
 def make(what: str, choices: Mapping[str, type], part: str | type, hyper: Mapping[str, Any]) -> Any:
-    """One of the choices; an unknown name or hyper-parameter is refused with the known ones."""
+    """One of the choices; the error for an unknown name or hyper-parameter lists the known ones."""
     found, name = find(what, choices, part), name_of(choices, part)
     known = options_of(found)
     unknown = unknown_name(hyper, known)
     if unknown is not None:
         takes = ", ".join(known) or "no hyper-parameters"
-        raise ValueError(f"{what} '{name}' has no '{unknown}'{near(unknown, known)}: it takes {takes}")
+        raise ValueError(f"{what} '{name}' has no option '{unknown}'{near(unknown, known)}; it accepts {takes}")
     needed = next((key for key, entry in known.items() if entry.needed and key not in hyper), None)
     if needed is not None:
-        raise ValueError(f"{what} '{name}' needs a {needed}: pass {needed}=... from Python")
+        raise ValueError(f"{what} '{name}' needs a {needed}: pass {needed}=... in Python")
     for key, value in hyper.items():
         check(value, known[key].kind, f"{key} of {what} '{name}'")
     return found(**hyper)
 
 
 def describe(choices: Mapping[str, type], chosen: Any) -> dict[str, Any]:
-    """Name and hyper-parameters of a choice, for the record."""
+    """Name and hyper-parameters of a choice, to store them."""
     settings = {key: getattr(chosen, key) for key in options_of(type(chosen)) if hasattr(chosen, key)}
     return {"name": name_of(choices, type(chosen)), **settings}
