@@ -17,6 +17,7 @@ from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.clicks.shard_batches import ShardBatches
 from unskew.data.clicks.storage import open_log, write_log
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.processes import Share
 
 
 def session_table(n_sessions=400, n_queries=9, seed=0):
@@ -295,12 +296,14 @@ class CountingFolder:
 
     def __init__(self, folder):
         self.folder, self.alive, self.most, self.readers, self.n_read = folder, 0, 0, set(), 0
+        self.numbers = set()
         self.joint, self.counts = folder.joint, folder.counts
 
     def shard(self, number):
         log = self.folder.shard(number)
         self.alive, self.n_read = self.alive + 1, self.n_read + 1
         self.most = max(self.most, self.alive)
+        self.numbers.add(number)
         self.readers.add(threading.current_thread().name)
         weakref.finalize(log, self.forget)
         return log
@@ -319,6 +322,20 @@ def test_at_most_two_shards_are_in_memory_and_all_are_read_in_the_background(fol
     assert counting.most == 2
     assert all(name.startswith("shards") for name in counting.readers)
     assert counting.n_read <= 5 * 3 + 3 + 1  # each shard once an epoch and once for all, and one read ahead
+
+
+def test_a_process_reads_the_shards_of_its_lanes_and_holds_two_of_each(tmp_path):
+    folder = open_log(write_log(ClickLog.from_table(session_table()), tmp_path / "log", n_shards=9))
+    for lanes_of_each in ([3], [2, 1]):
+        read = []
+        for number, n_lanes in enumerate(lanes_of_each):
+            counting = CountingFolder(folder)
+            batches = ShardBatches(counting, batch_size=6, lanes=3)
+            for step in range(3 * batches.per_epoch):
+                batches(step, Share(number, len(lanes_of_each)))
+            assert counting.most <= 2 * n_lanes
+            read += counting.numbers
+        assert sorted(read) == list(range(9))
 
 
 def test_a_single_shard_is_read_once(tmp_path):

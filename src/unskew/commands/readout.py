@@ -28,7 +28,7 @@ def readout(
     since: Annotated[str | None, typer.Option(help="Use lists shown from this day on.")] = None,
     until: Annotated[str | None, typer.Option(help="Use lists shown before this day.")] = None,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Read the log shard by shard; it may be larger than memory. Needs --curve.")
+        bool, typer.Option("--stream", help="Read the log shard by shard; it may be larger than memory.")
     ] = False,
     json: Json = False,
 ) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unskew.daily.estimates import Estimate, Moments, of_difference, of_ratio, totals
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.storage import LogFolder
+from unskew.data.clicks.storage import LogFolder, all_lists
 from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.diagnosis.estimators.propensities import estimate_propensities
 from unskew.display import Displayed, Screen, draw_intervals, rows_table
@@ -137,7 +137,7 @@ def readout(
     Use `compare` for rankers that were never shown.
 
     Args:
-        log: in memory, or from `open_log`: then it is read shard by shard, twice, and the curve must be given.
+        log: in memory, or from `open_log`: then it is read shard by shard; a curve is estimated from its lists alone.
         arm: bias column of lists that names the arm; default: "arm", if there is one.
         team: bias column that names the team that contributed each document; default: "team", if there is one.
         baseline: the arm or team that the others are compared with; default: the first level.
@@ -218,12 +218,11 @@ def _curve(log: ClickLog | LogFolder, curve: ArrayLike | None) -> tuple[Vector |
         if given.ndim != 1 or len(given) < log.n_positions or not (np.isfinite(given) & (given > 0)).all():
             raise ValueError(f"the curve must have {log.n_positions} numbers above 0, one per position")
         return given, None
-    if isinstance(log, LogFolder):
-        return None, "a curve is estimated from a log in memory only; pass that of a model"
-    if log.graded:
+    lists = log if isinstance(log, ClickLog) else all_lists(log)
+    if lists.graded:
         return None, "no curve can be estimated from graded feedback; pass that of a model"
     try:
-        return estimate_propensities(log, n_bootstrap=0).propensities(log.n_positions), None
+        return estimate_propensities(lists, n_bootstrap=0).propensities(log.n_positions), None
     except NotIdentified as error:
         return None, f"{error}; pass a curve, such as that of a model"
 
