@@ -10,6 +10,7 @@ import pytest
 from unskew.data.clicks.storage import open_log, read_log
 from unskew.ingestion.columns import Columns
 from unskew.ingestion.opening import Options, Tables
+from unskew.ingestion.preview import preview
 from unskew.ingestion.run import ingest
 from unskew.simulation.shop_log import make_shop
 
@@ -112,6 +113,31 @@ class TestImpressions:
         assert log.feature_names == ("price",)
         assert any("Outcomes, not features: dwell" in remark for remark in done.remarks)
 
+    def test_a_dry_run_says_what_the_run_says(self, tmp_path):
+        dwell = {"dwell": lambda session, place: 7.5 if (session + place) % 3 == 0 else None}
+        rows = shown(60, **dwell, points=lambda _, place: 4.0 - place, age=lambda session, _: session % 5)
+        rows[4]["position"] = None
+        place = write(tmp_path, "events.parquet", rows)
+        _, done = both(Tables(place), Columns(), tmp_path)
+        found = [preview(Tables(place), Columns(), Options(engine=name, threads=2)) for name in ("duckdb", "spark")]
+        assert any("orders the lists as shown: points" in remark for remark in done.remarks)
+        assert done.dropped == {"bad_position": 1}
+        for each in found:
+            assert (each.dropped, each.remarks, each.counts["lists"]) == (done.dropped, done.remarks, done.lists)
+        listed = [[(one.column, one.role, one.missing) for one in each.columns] for each in found]
+        assert listed[0] == listed[1]
+        assert ("dwell", "outcome", pytest.approx(2 / 3)) in listed[1]
+        assert [each.head_columns for each in found] == [found[0].head_columns] * 2
+
+    def test_positions_that_start_anew_on_each_page_are_recognized(self, tmp_path):
+        rows = [{**row, "page": 1 + int(row["session"][1:]) % 2} for row in shown()]
+        for row in rows:
+            row["session"] = f"s{int(row['session'][1:]) // 2}"
+        tables = Tables(write(tmp_path, "events.parquet", rows))
+        for engine in ("duckdb", "spark"):
+            with pytest.raises(ValueError, match=r"each page of column 'page': pass --page page --page-size 3"):
+                ingest(tables, tmp_path / engine, Columns(), Options(engine=engine, threads=2))
+
     def test_clicks_in_a_table_of_their_own(self, tmp_path):
         rows = shown()
         clicks = [{name: row[name] for name in ("session", "document", "time")} for row in rows if row["clicked"]]
@@ -165,6 +191,26 @@ class TestEvents:
         log, _ = both(Tables(tmp_path / "ubi.ndjson"), columns, tmp_path)
         assert log.n_clicks == log.events["cart"].sum() == 12
         assert log.categories["query_attributes.device"] == ("desktop", "phone")
+
+    def test_user_behavior_insights_with_looks_a_bias_column_and_features_by_their_own_name(self, tmp_path):
+        events, queries = [], []
+        for row in shown():
+            if row["position"] == 1:
+                about = {"device": ["phone", "desktop"][int(row["session"][1:]) % 2]}
+                queries.append({"query_id": row["session"], "user_query": row["query"], "query_attributes": about})
+            place = {"object": {"object_id": row["document"]}, "position": {"ordinal": row["position"]}}
+            for kind in ("impression", *["view"] * (row["position"] < 3), *["click"] * row["clicked"]):
+                events.append({"query_id": row["session"], "action_name": kind, "event_attributes": place})
+        for name, entries in (("events", events), ("queries", queries)):
+            (tmp_path / f"{name}.jsonl").write_text("\n".join(json.dumps(entry) for entry in entries))
+        features = write(tmp_path, "features.parquet", [{"sku": d, "price": float(ord(d))} for d in "abc"])
+        tables = Tables(tmp_path / "events.jsonl", features, tmp_path / "queries.jsonl")
+        columns = Columns(bias=["query_attributes.device"], seen_events=["view"], features_document="sku")
+        log, _ = both(tables, columns, tmp_path)
+        assert log.bias["query_attributes.device"].levels == ("desktop", "phone")
+        assert log.feature_names == ("price",)
+        assert log.features[:, 0].tolist() == [97, 98, 99]
+        assert log.seen.sum() == 24 + 4  # the first two places, and every click at the third
 
 
 def test_the_table_of_the_shop(tmp_path):
