@@ -42,12 +42,13 @@ test-slow: $(READY)  ## the slow science
 .venv-spark/.ready: pyproject.toml
 	$(PYTHON) -m venv .venv-spark
 	.venv-spark/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH)
-	.venv-spark/bin/python -m pip install --quiet --disable-pip-version-check pytest pytest-timeout --editable '.[spark,onnx]'
+	.venv-spark/bin/python -m pip install --quiet --disable-pip-version-check pytest pytest-timeout 'moto[server]' \
+	  --editable '.[spark,onnx]'
 	@touch .venv-spark/.ready
 
-test-spark: .venv-spark/.ready  ## on two Spark executors as on one machine; in a .venv-spark of its own, with Java 17
+test-spark: .venv-spark/.ready  ## two Spark executors and an S3 server as one machine; own .venv-spark, Java 17
 	.venv-spark/bin/python -m pytest tests/ingestion/test_spark.py tests/ingestion/test_spark_mess.py \
-	  tests/serving/test_spark_rank.py
+	  tests/serving/test_spark_rank.py tests/data/test_object_storage.py
 
 lint: $(READY)  ## ruff, mypy, import-linter, typos
 	$(BIN)/ruff check .

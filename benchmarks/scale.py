@@ -24,9 +24,9 @@ FEW, MANY = 50, 250  # steps of training: their difference has no fixed costs
 UNSKEW = [sys.executable, "-m", "unskew"]
 TINY = ["--set", "steps=20", "--quiet", "--overwrite"]
 STEPS = {
-    "ingest": ["ingest", "events.parquet", "--features", "features.parquet", "--out", "log", "--threads", "2"],
-    "train few": ["train", "log", "--stream", "--out", "few", "--set", f"steps={FEW}", "--quiet"],
-    "train many": ["train", "log", "--stream", "--out", "many", "--set", f"steps={MANY}", "--quiet"],
+    "ingest": ["ingest", "events.parquet", "--features", "features.parquet", "--out", "log", "--threads", "1"],
+    "train few": ["train", "log", "--method", "dla", "--stream", "--out", "few", "--set", f"steps={FEW}", "--quiet"],
+    "train many": ["train", "log", "--method", "dla", "--stream", "--out", "many", "--set", f"steps={MANY}", "--quiet"],
     "rank": ["rank", "many", "features.parquet", "--out", "ranking.parquet", "--quiet"],
     "diagnose": ["diagnose", "log", "--quiet"],
     "compare": ["compare", "log", "--methods", "naive,dla", "--out", "compared", *TINY],
