@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def links() -> Figure:
-    """Which positions share a document, with one order and with three."""
+    """Which positions share a document, with one order and with four."""
     figure, (left, right) = panels()
     show_orders(left, ["ABCDE"], "One order: no position is linked to another")
     show_orders(right, ["ABCDE", "BACDE", "ABDCE", "ADCBE"], "Four orders: positions 1 to 4 are linked")
