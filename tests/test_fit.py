@@ -26,7 +26,7 @@ def test_unknown_names_list_the_known_ones():
         Recipe.of("dlaa")
     with pytest.raises(ValueError, match="unknown feature transform 'none'"):
         Recipe.of("dla", transform="none")
-    with pytest.raises(ValueError, match="unknown optimizer 'lion', known: adagrad"):
+    with pytest.raises(ValueError, match="unknown optimizer 'lion': choose from adagrad"):
         Recipe.of("dla", optimizer="lion")
 
 
@@ -144,8 +144,8 @@ def test_a_value_of_another_kind_is_refused_with_the_recipe(method, options, mes
     [
         ("dla", {"max_weight": -1}, "max_weight must be above 0, or none for no bound, got -1"),
         ("ipw", {"propensities": [1.0] * 10, "max_weight": 0}, "max_weight must be above 0"),
-        ("two_tower", {"observation_rate": -1.0}, "learning-rate factor of -1.0: it must be at least 0"),
-        ("regression_em", {"start": 5.0}, "start must be between 0 and 1"),
+        ("two_tower", {"observation_rate": -1.0}, "learning-rate factor of -1.0: it must be 0 or more"),
+        ("regression_em", {"start": 5.0}, "start, an examination probability, must be between 0 and 1"),
     ],
 )
 def test_a_value_out_of_its_range_is_refused(log, method, options, message):

@@ -69,7 +69,10 @@ def test_a_dataclass_is_built_from_nested_tables():
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"inner": [{"names": "a"}]}, r"inner 1: unknown key 'names' \(did you mean 'name'\?\), known: name, size"),
+        (
+            {"inner": [{"names": "a"}]},
+            r"inner 1: unknown key 'names' \(did you mean 'name'\?\): choose from name, size",
+        ),
         ({"inner": [{}]}, "f.toml, inner 1: 'name' is missing"),
         ({"inner": {"name": "a"}}, r"f.toml, inner must be a list of tables, as in \[\[inner\]\]"),
         ({"by_name": [1]}, r"f.toml, by_name must be a table of tables, as in \[by_name.NAME\]"),

@@ -344,7 +344,7 @@ def _estimate_propensities(log: ClickLog, problem: Problem, hyper: Mapping[str, 
             ) from error
     levels = problem.bias.get(by)
     if levels is None:
-        raise ValueError(f"by='{by}' is not a bias column with levels; there are: {', '.join(problem.bias) or 'none'}")
+        raise ValueError(f"by='{by}' is not a bias column with levels. Found: {', '.join(problem.bias) or 'none'}")
     return propensity_matrix(estimate_by(log, by, estimator, n_bootstrap=0), levels, problem.n_positions).tolist()
 
 

@@ -103,7 +103,7 @@ def build(kind: type[T], table: Any, where: str) -> T:
     entries = {entry.name: entry for entry in fields(kind) if entry.metadata != NOT_IN_FILES}  # type: ignore[arg-type]
     unknown = unknown_name(table, entries)
     if unknown is not None:
-        raise ValueError(f"{where}: unknown key '{unknown}'{near(unknown, entries)}, known: {', '.join(entries)}")
+        raise ValueError(f"{where}: unknown key '{unknown}'{near(unknown, entries)}: choose from {', '.join(entries)}")
     for name, entry in entries.items():
         if entry.default is MISSING and entry.default_factory is MISSING and name not in table:
             raise ValueError(f"{where}: '{name}' is missing")

@@ -61,7 +61,7 @@ def test_a_model_without_a_ranker_is_evaluated_but_does_not_rank(place):
     arguments = ["rank", place / "model", place / "candidates.parquet", "--out", place / "ranking.parquet"]
     result = CliRunner().invoke(app, [str(entry) for entry in arguments])
     assert result.exit_code != 0
-    assert "rctr does not tell documents apart" in result.output + str(result.exception)
+    assert "rctr does not distinguish documents" in result.output + str(result.exception)
 
 
 def test_levels_of_a_bias_column_are_those_of_training_whatever_their_order(place):

@@ -92,7 +92,7 @@ def test_a_toml_file_names_columns_and_flags_go_before_it(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('sessions = "sid"', "unknown key 'sessions' (did you mean 'session'?), known: session, query"),
+        ('sessions = "sid"', "unknown key 'sessions' (did you mean 'session'?): choose from session, query"),
         ("session = 3", "session must be text or none, got 3"),
         ('bias = "device"', "bias must be a list of texts, got 'device'"),
         ("first_position = true", "first_position must be a whole number or none, got True"),

@@ -191,7 +191,7 @@ def test_corrected_clicks_are_learnt_as_relevance():
         ({"alpha": [1, 1, 1]}, "pass both alpha and beta, or neither"),
         ({"alpha": [1, 0, 1], "beta": [0, 0, 0]}, "alpha must be positive"),
         ({"alpha": [1, 1], "beta": [0, 0, 0]}, "alpha must be 3 finite numbers"),
-        ({"loss": "hinge"}, "unknown loss 'hinge', known: softmax, squared"),
+        ({"loss": "hinge"}, "unknown loss 'hinge': choose from softmax, squared"),
     ],
 )
 def test_what_cannot_be_corrected_with_is_refused(hyper, message):

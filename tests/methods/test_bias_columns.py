@@ -115,7 +115,7 @@ def test_ipw_tells_levels_apart_that_stand_in_one_list():
 @pytest.mark.parametrize(
     ("by", "propensities", "message"),
     [
-        ("age", [DESK, PHONE], "by='age' is not a bias column with levels; there are: device, age"),
+        ("age", [DESK, PHONE], "by='age' is not a bias column with levels. Found: device, age"),
         ("colour", [DESK, PHONE], "by='colour' is not a bias column"),
         ("device", [DESK], "1 propensity curves for 2 levels of 'device'"),
         (None, [DESK, PHONE], "pass by="),

@@ -180,8 +180,8 @@ def test_in_c_dla_ld_the_teacher_learns_from_clicks_alone():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"serve": "both"}, "unknown serve 'both', known: student, teacher"),
-        ({"debias": "nobody"}, "unknown debias 'nobody', known: teacher, student"),
+        ({"serve": "both"}, "unknown serve 'both': choose from student, teacher"),
+        ({"debias": "nobody"}, "unknown debias 'nobody': choose from teacher, student"),
     ],
 )
 def test_unknown_choices_are_refused(options, message):

@@ -340,7 +340,7 @@ def test_a_model_saved_by_an_earlier_version_is_refused_with_what_to_do(tmp_path
 
 @pytest.mark.parametrize("name", ["gctr", "rctr"])
 def test_models_that_do_not_tell_documents_apart_have_no_ranker(name):
-    with pytest.raises(ValueError, match=f"{name} does not tell documents apart.*train pbm"):
+    with pytest.raises(ValueError, match=f"{name} does not distinguish documents.*train pbm"):
         new_model(name).ranker()
 
 

@@ -155,7 +155,7 @@ def test_without_interventions_it_says_which_command_makes_them(simulation):
         policy_scores=None,
         patterns=None,
     )
-    with pytest.raises(ValueError, match="no document at the top and others below"):
+    with pytest.raises(ValueError, match="does not show documents at the top and below"):
         estimate_effects(simulation.log, only_top)
 
 
@@ -163,7 +163,7 @@ def test_what_cannot_be_learnt_from_is_refused(simulation):
     log = simulation.log
     with pytest.raises(ValueError, match="has no clicks"):
         estimate_effects(log, replace(log, clicks=np.zeros_like(log.clicks)))
-    with pytest.raises(ValueError, match="has 3 features, the click log 2"):
+    with pytest.raises(ValueError, match="has 3 features, but the click log has 2"):
         estimate_effects(log, replace(log, features=np.zeros((len(log.features), 3), dtype=np.float32)))
     with pytest.raises(ValueError, match="1 queries, too few for 3 folds"):
         estimate_effects(log, log.select(log.queries == 0))

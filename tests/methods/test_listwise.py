@@ -68,7 +68,7 @@ def test_ipw_reuses_the_last_propensity_further_down():
     ("propensities", "message"),
     [
         (None, "ipw needs propensities"),
-        ([1.0, 0.5], "for 3 positions: give one per position"),
+        ([1.0, 0.5], "one value for each of 3 positions"),
         ([1.0, 0.5, 0.0], "must be positive and finite"),
         ([1.0, 0.5, float("nan")], "must be positive and finite"),
     ],
@@ -157,5 +157,5 @@ def test_labelled_weighs_documents_by_the_gain_of_their_grade(gain, weights):
 
 def test_labelled_learns_from_judgements_alone():
     assert [stage.source for stage in METHODS["labelled"](PROBLEM).stages()] == ["judgements"]
-    with pytest.raises(ValueError, match="unknown gain 'double', known: grade, exponential"):
+    with pytest.raises(ValueError, match="unknown gain 'double': choose from grade, exponential"):
         METHODS["labelled"](PROBLEM, gain="double")

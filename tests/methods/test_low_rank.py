@@ -531,7 +531,7 @@ def test_the_estimator_takes_judged_queries_to_choose_on(log, world):
         ({"rank": 0}, "rank must be at least 1"),
         (
             {"choose": "best"},
-            "unknown choose 'best', known: uncorrelated, free, pinned, judged, examination, interventions",
+            "unknown choose 'best': choose from uncorrelated, free, pinned, judged, examination, interventions",
         ),
         ({"choose": "examination"}, "needs top_examination"),
         ({"choose": "examination", "top_examination": 1.5}, "needs top_examination"),
@@ -546,11 +546,11 @@ def test_arguments_that_mean_nothing_are_refused(hyper, message):
 
 @pytest.mark.parametrize("validate", [None, 0.2])
 def test_without_judged_queries_nothing_can_be_chosen_on_them(log, validate):
-    with pytest.raises(ValueError, match=r"choose='judged' chooses a number on judged queries, and there are none"):
+    with pytest.raises(ValueError, match=r"choose='judged' needs judged queries, and there are none"):
         fit(Recipe.of("low_rank", choose="judged", **FAST), log, validate=validate)
 
 
 def test_shuffled_lists_cannot_choose_the_number(log):
     assert "shuffle" in log.interventions.levels
-    with pytest.raises(ValueError, match="changed positions, such as swaps, cannot choose the number"):
+    with pytest.raises(ValueError, match="changed positions, such as swaps, cannot identify"):
         fit(Recipe.of("low_rank", choose="interventions", **FAST), log)

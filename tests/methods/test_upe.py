@@ -131,5 +131,5 @@ def test_the_ranking_stage_weights_clicks_by_the_curve_as_it_is():
 
 
 def test_an_unknown_scoring_is_refused():
-    with pytest.raises(ValueError, match="unknown scoring 'both', known: own, policy"):
+    with pytest.raises(ValueError, match="unknown scoring 'both': choose from own, policy"):
         UPE(PROBLEM, scoring="both")

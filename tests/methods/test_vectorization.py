@@ -276,7 +276,7 @@ def test_observation_is_frozen_first_and_the_base_model_learns_last():
     ("hyper", "message"),
     [
         ({"dimensions": 0}, "at least 1"),
-        ({"base": "best"}, "known: network, head, position, mean, pca"),
+        ({"base": "best"}, "choose from network, head, position, mean, pca"),
         ({"base": "position", "base_position": N_POSITIONS}, "0 to 5"),
     ],
 )

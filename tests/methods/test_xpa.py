@@ -137,7 +137,7 @@ def test_the_curve_is_the_mean_over_sessions():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"displayed": "thumbnails"}, "unknown displayed 'thumbnails', known: features, bias, nothing"),
+        ({"displayed": "thumbnails"}, "unknown displayed 'thumbnails': choose from features, bias, nothing"),
         ({"width": 10, "attention_heads": 4}, "4 heads do not divide a width of 10"),
     ],
 )

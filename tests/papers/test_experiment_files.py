@@ -39,7 +39,7 @@ NAMES = [
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sedes = 3", r"x.toml: unknown key 'sedes' .did you mean 'seeds'.., known: name, title, .*seeds"),
+        ("sedes = 3", r"x.toml: unknown key 'sedes' .did you mean 'seeds'..: choose from name, title, .*seeds"),
         ("seeds = '3'", r"x.toml, seeds must be a whole number from 1, or none, got '3'"),
         ("seeds = true", r"x.toml, seeds must be a whole number from 1, or none, got True"),
         ("seeds = 0", r"x.toml, seeds must be a whole number from 1, or none, got 0"),
@@ -47,12 +47,12 @@ NAMES = [
         ("[[methods]]\nlabel = 'a'\nmethod = 'os:system'", r"'os:system' names code outside unskew: pass --allow-code"),
         ("[simulation.user]\nname = 'os:system'", r"'os:system' names code outside unskew"),
         ("[[settings]]\nname = 's'\n[settings.simulation.policy]\nname = 'os:system'", r"names code outside unskew"),
-        ("selection = 'worst'", r"unknown selection 'worst', known: best, all"),
+        ("selection = 'worst'", r"unknown selection 'worst': choose from best, all"),
         ("metric = 'ndcg@5'", r"metric 'ndcg@5' is not among metrics"),
         ("baseline = ['DLA']", r"baseline: there is no 'DLA' among none"),
         (
             "[simulation]\nsession = 5",
-            r"simulation: unknown key .session. .did you mean .sessions..., known: policy, user",
+            r"simulation: unknown key .session. .did you mean .sessions...: choose from policy, user",
         ),
         ("[[methods]]\nlabel = 'a'", r"x.toml, methods 1: 'method' is missing"),
         (
@@ -62,10 +62,10 @@ NAMES = [
         ("[methods]\nlabel = 'a'", r"x.toml, methods must be a list of tables, as in \[\[methods\]\]"),
         (
             "[[settings]]\nname = 's'\nsimulation = { people = {} }",
-            r"unknown key 'people' of simulation, known: policy, user",
+            r"unknown key 'people' of simulation: choose from policy, user",
         ),
         ("[[settings]]\nname = 's'\n[[settings]]\nname = 's'", r"settings: 's' occurs twice"),
-        ("[[claims]]\ntext = 'c'\nrelation = 'beats'", r"unknown relation 'beats', known: better, similar"),
+        ("[[claims]]\ntext = 'c'\nrelation = 'beats'", r"unknown relation 'beats': choose from better, similar"),
         (
             "[[expected]]\ndata = 'd'\nmetrics = ['ndcg@10']\nvalues = { a = [1, 2] }",
             r"expected values of 'a' need one number",

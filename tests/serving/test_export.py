@@ -238,7 +238,7 @@ def test_vectorization_with_a_fixed_base_is_linear_too(named_log, tmp_path):
 )
 def test_weights_hold_no_transform_that_is_not_affine(transform, why, named_log, tmp_path):
     model = fit(Recipe.of("naive", **FAST, network="linear", transform=transform), named_log)
-    with pytest.raises(ValueError, match=rf"'{re.escape(transform)}', it {why}.* --set transform=standard"):
+    with pytest.raises(ValueError, match=rf"'{re.escape(transform)}', which {why}.* --set transform=standard"):
         export_model(model, tmp_path / "model.json")
 
 

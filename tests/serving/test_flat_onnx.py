@@ -79,13 +79,13 @@ def test_the_rank_profile_lists_the_features_in_the_order_of_the_file(exported):
         (
             "dla",
             {"transform": "per_query_minmax"},
-            r"the transform 'per_query_minmax' looks .* --set transform=automatic",
+            r"the transform 'per_query_minmax' depends .* --set transform=automatic",
         ),
     ],
 )
 def test_who_looks_at_the_list_is_told_why_it_cannot_be_flat_and_what_to_do(method, options, why, small_log, tmp_path):
     listwise = fit(Recipe.of(method, **FAST, **options), small_log)
-    with pytest.raises(ValueError, match=rf"cannot be flat, {why}.*--as lightgbm"):
+    with pytest.raises(ValueError, match=rf"cannot be flat, because {why}.*--as lightgbm"):
         export_model(listwise, tmp_path / "model.onnx", flat=True)
 
 

@@ -34,5 +34,5 @@ def from_spec(spec: Spec) -> Transform:
     if kind == RawColumns.kind:
         return RawColumns(from_spec(settings.pop("inner")), **settings)
     if kind not in KINDS:
-        raise ValueError(f"unknown kind of feature transform '{kind}', known: {', '.join([*KINDS, *AROUND])}")
+        raise ValueError(f"unknown kind of feature transform '{kind}': choose from {', '.join([*KINDS, *AROUND])}")
     return KINDS[kind](**settings)

@@ -7,8 +7,8 @@ $P(c \mid k, x) = \theta_k(\epsilon^+_k \gamma(x) + \epsilon^-_k (1 - \gamma(x))
 with $\alpha_k = \theta_k(\epsilon^+_k - \epsilon^-_k)$ and $\beta_k = \theta_k \epsilon^-_k$. Then
 $(c - \beta_k) / \alpha_k$ is an unbiased estimate of $\gamma$ for every shown document, clicked or not.
 
-The estimate can be negative, so it is no distribution: the loss is squared error, which is linear in it and bounded
-below. (`loss="softmax"` is linear too, but unbounded; it is there for the comparison with `ipw`.)
+The estimate can be negative, so it is not a distribution: the loss is squared error, which is linear in it and bounded
+below. (`loss="softmax"` is linear too, but unbounded; it is for comparison with `ipw`.)
 
 `alpha` and `beta` are given, or estimated by EM in a first stage. Clicks only depend on
 $a_k = P(c \mid R{=}1, k) = \theta_k \epsilon^+_k$ and $b_k = P(c \mid R{=}0, k) = \theta_k \epsilon^-_k$, so the EM is
@@ -35,8 +35,8 @@ from unskew.networks.registry import Problem
 from unskew.networks.running import RunningEstimate, sum_per_position
 
 SMALLEST = 1e-4
-RATE = 0.5  # relative to other methods: clicks divided by a small alpha make large gradients
-LEAST_ALPHA = 0.01  # where EM finds relevance to matter less than this, it knows nothing: no weight beyond 100
+RATE = 0.5  # learning rate relative to other methods: clicks divided by a small alpha give large gradients
+LEAST_ALPHA = 0.01  # lower bound of an estimated alpha, so that no weight exceeds 100
 
 
 class Affine(Method):
@@ -70,7 +70,7 @@ class Affine(Method):
         if (alpha is None) != (beta is None):
             raise ValueError("pass both alpha and beta, or neither (then they are estimated)")
         if loss not in losses.LINEAR_IN_TARGET:
-            raise ValueError(f"unknown loss '{loss}', known: {', '.join(losses.LINEAR_IN_TARGET)}")
+            raise ValueError(f"unknown loss '{loss}': choose from {', '.join(losses.LINEAR_IN_TARGET)}")
         self.relevance = problem.new_ranker()
         self.corrected_loss = losses.LINEAR_IN_TARGET[loss]
         self.given = alpha is not None
@@ -120,7 +120,7 @@ class TrustEstimate(nn.Module):
         super().__init__()
         self.relevance = problem.new_ranker()
         ones = torch.ones(problem.n_positions)
-        self.relevant = RunningEstimate(ones, step_size)  # showings of relevant documents, a session
+        self.relevant = RunningEstimate(ones, step_size)  # showings of relevant documents per session
         self.relevant_clicks = RunningEstimate(0.8 * ones, step_size)
         self.irrelevant = RunningEstimate(ones, step_size)
         self.irrelevant_clicks = RunningEstimate(0.2 * ones, step_size)

@@ -3,8 +3,8 @@ r"""Affine softmax: the joint Affine baseline of Vectorization (Chen et al., KDD
 Trust bias as two dimensions of `vectorization`: $r(x) = [r(x), 1]$, $o_k = [\alpha_k, \beta_k]$, so that the click
 logit is $\alpha_k r(x) + \beta_k$, and the base vector is $[1, 0]$: documents are ranked by $r$.
 
-$\alpha$ starts at 1 and $\beta$ at 0, where it is `naive`; relevance settles before they move. `observation_rate` is
-their learning rate relative to the ranker's.
+$\alpha$ starts at 1 and $\beta$ at 0, which is `naive`; relevance settles before they are trained. `observation_rate`
+is their learning rate relative to the ranker's.
 
 Relation to others: `vectorization` with two dimensions, of which one is fixed. With $\alpha \equiv 1$ it is
 `two_tower`. `affine` corrects clicks rather than logits.
@@ -22,7 +22,7 @@ from unskew.networks.registry import Problem
 
 
 class AffineSoftmax(Method):
-    """Listwise softmax on relevance, stretched and shifted at each position.
+    """Listwise softmax on relevance, scaled and shifted at each position.
 
     Args:
         observation_rate: learning rate of both tables relative to the ranker's.

@@ -1,20 +1,20 @@
-r"""Attention: observation is learned from a record of looks, relevance from clicks given it (docs/attention.md).
+r"""Attention: examination is learned from a record of it, relevance from clicks given examination (docs/attention.md).
 
-Assumes $P(c) = P(r \mid x)\,o_k(x)$, and a record of what was looked at (viewport, hover), perhaps of part of the
+Assumes $P(c) = P(r \mid x)\,o_k(x)$, and a record of examination (viewport, hover), perhaps for only part of the
 sessions: $P(\text{recorded}) = f + (1 - f)\,\hat o_k(x)$ with $\mathrm{logit}\,\hat o_k(x) = b_k + g_k(x)$, $b$ a table
-of positions and $g$ a network of the document. Observation learns from the record alone, by cross-entropy.
+of positions and $g$ a network of the document. Examination learns from the record alone, by cross-entropy.
 Relevance learns from clicks:
 
 * `learn="product"`: by the listwise softmax on $r + \log \hat o$;
 * `learn="weights"`: by the listwise softmax on clicks divided by $\hat o$, each weight at most `max_weight`.
 
-Looks that are missed, whatever the document, scale $\hat o$ as a whole and change nothing. False alarms at rate $f$
-must be told (`false_alarms`), or estimated from documents that moved (`false_alarms=none`; see `data.clicks.looks`). A
-record that grows with interest is relevance in part, and no click can tell.
+Misses that do not depend on the document only scale $\hat o$ and change nothing. Pass the rate $f$ of false alarms
+(`false_alarms`), or estimate it from documents that moved (`false_alarms=none`; see `data.clicks.looks`). A record that
+grows with interest is partly relevance, and clicks cannot detect that.
 
-Relation to others: `ipw` with `estimator=seen` reads one curve by position from the same record; `low_rank` with
-`choose=seen` uses it only for the number that clicks leave open. `lbd` and `low_rank` learn an observation that depends
-on the document from clicks alone.
+Relation to others: `ipw` with `estimator=seen` estimates one curve by position from the same record; `low_rank` with
+`choose=seen` uses it only for the parameter that clicks do not identify. `lbd` and `low_rank` learn examination that
+depends on the document from clicks alone.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from unskew.networks.running import RunningEstimate
 LEARN = ("product", "weights")
 HIGHEST_RATE = 0.99
 MEAN_RATE = 0.05
-UNSURE = 0.01  # standard error of the rate of false alarms from which it costs; .05 off cost .07 nDCG@10
+UNSURE = 0.01  # largest harmless standard error of the rate of false alarms; an error of .05 cost .07 nDCG@10
 UNSURE_RATE = (
     "the rate of false alarms is %.3f ± %.3f, too unsure to correct for: shuffle lists, or swap the first document "
     "with another, in a share of the sessions (swapped neighbors tell little), or pass the rate as false_alarms"
@@ -54,14 +54,14 @@ logger = logging.getLogger(__name__)
 
 
 class Attention(Method):
-    r"""Observation from recorded looks, relevance from clicks given it.
+    r"""Examination from its record, relevance from clicks given examination.
 
     Args:
-        false_alarms: $f$, how often a document is recorded that was not looked at; none: estimated from documents that
-            moved.
-        learn: how clicks teach relevance, product or weights.
+        false_alarms: $f$, probability that a document that was not examined is recorded; none: estimated from documents
+            that moved.
+        learn: how relevance learns from clicks, product or weights.
         max_weight: largest weight of a click, for `learn="weights"`; none: no bound.
-        observation_hidden: layers of the network of $g$; default: as the ranker's.
+        observation_hidden: layers of the network of $g$; default: those of the ranker.
         observation_rate: learning-rate factor of the table $b$: Adagrad moves it more slowly than a network.
     """
 
@@ -82,7 +82,7 @@ class Attention(Method):
     ):
         super().__init__()
         if learn not in LEARN:
-            raise ValueError(f"unknown learn '{learn}', known: {', '.join(LEARN)}")
+            raise ValueError(f"unknown learn '{learn}': choose from {', '.join(LEARN)}")
         if false_alarms is not None and not 0 <= false_alarms < 1:
             raise ValueError(f"false_alarms must be from 0 to below 1, or none, got {false_alarms}")
         self.estimates = false_alarms is None
@@ -111,7 +111,7 @@ class Attention(Method):
         return {"clicks": clicks, "looks": self._cost_of_looks(logits, lists)}
 
     def look_logits(self, lists: ClickedLists) -> Tensor:
-        r"""$\mathrm{logit}\,\hat o$ of each document where it was shown, `[batch, docs]`."""
+        r"""$\mathrm{logit}\,\hat o$ of each document at its position, `[batch, docs]`."""
         places = lists.positions.clamp(max=self.n_positions - 1)
         outputs = lists.per_document(self.dependence)
         if self.training:
@@ -124,7 +124,7 @@ class Attention(Method):
         return lists.apply(self.relevance) + F.logsigmoid(self.look_logits(lists))
 
     def examination(self) -> Tensor:
-        """How much the document of the mean of $g$ is seen relative to the top."""
+        """Examination, relative to the top, of a document with the mean of $g$."""
         log_seen = F.logsigmoid(self.observation.average_logits() + self.mean.value)
         return (log_seen - log_seen[0]).exp()
 
@@ -136,7 +136,7 @@ class Attention(Method):
             recorded(log)
         if self.estimates:
             found = estimate_false_alarms(log)
-            most = np.nanmin(look_rates(log))  # what was looked at least was recorded at least as often as that
+            most = np.nanmin(look_rates(log))  # false alarms cannot exceed the record of any position
             if found.error > UNSURE:
                 logger.warning(UNSURE_RATE, found.rate, found.error)
             self.rate.copy_(torch.tensor([min(max(found.rate, 0.0), most, HIGHEST_RATE), found.error]))
@@ -148,10 +148,10 @@ class Attention(Method):
         return {"false_alarms": {"rate": float(self.rate[0]), "standard_error": float(self.rate[1])}}
 
     def _cost_of_looks(self, logits: Tensor, lists: ClickedLists) -> Tensor:
-        """Cross-entropy of the record, a sum over the sessions in which looks were recorded."""
+        """Cross-entropy of the record, summed over the sessions that recorded examination."""
         if lists.seen is None or lists.seen_sessions is None:
             raise ValueError(
-                "attention needs a record of looks: ingest the log with --seen COLUMN or --seen-event TYPE"
+                "attention needs recorded examination: ingest the log with --seen COLUMN or --seen-event TYPE"
             )
         alarms = self.rate[0].to(logits.dtype)
         noted = torch.logaddexp(alarms.log(), torch.log1p(-alarms) + F.logsigmoid(logits))

@@ -1,13 +1,13 @@
 r"""Cascade model (Craswell et al., WSDM 2008).
 
 The user scans down the list, clicks the first attractive document and leaves: $P(c_k) = a_k \prod_{j<k} (1 - a_j)$.
-The ranker is $a$. The model holds a second click impossible, but real logs have them. So a document below the first
-click is clicked with a probability of its own, `stray`, the same for all and learned from the log: patterns still sum
-to one, and no log-likelihood is infinite. Attraction learns from documents down to the first click only, as in the
-paper.
+The ranker is $a$. Under the model a second click is impossible, but real logs have them. So documents below the first
+click are clicked with a separate probability, `stray`, the same for all and learned from the log: probabilities of
+patterns still sum to one, and no log-likelihood is infinite. Attraction learns only from documents down to the first
+click, as in the paper.
 
-Relation to others: `dcm` with $\lambda \equiv 0$, `sdbn` with $s \equiv 1$ and `ccm` with $\alpha = (1, 0, 0)$, but for
-the stray clicks.
+Relation to others: `dcm` with $\lambda \equiv 0$, `sdbn` with $s \equiv 1$ and `ccm` with $\alpha = (1, 0, 0)$, except
+for the stray clicks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from unskew.networks.click_parts import DocumentPart
 from unskew.networks.click_sequences import Chances, last_clicks
 from unskew.networks.registry import Problem
 
-STRAY_LOGIT = -4.0  # where it starts
+STRAY_LOGIT = -4.0  # initial logit of `stray`
 
 
 class Cascade(ClickModel):

@@ -1,11 +1,11 @@
 r"""Click chain model (Guo et al., WWW 2009).
 
 The user scans down the list. After a skip it continues with probability $\alpha_1$, after a click with $\alpha_2 (1 -
-a_d) + \alpha_3 a_d$: what attracts is taken to be what satisfies. (The paper integrates over the posterior of $a$;
+a_d) + \alpha_3 a_d$: attraction also stands for satisfaction. (The paper integrates over the posterior of $a$;
 here it is a point estimate, as in later work.) Each $\alpha$ may depend on bias columns. The ranker is $a$.
 
 Relation to others: with $\alpha = (1, 1, 0)$ it is `sdbn` with $s = a$, with $\alpha = (1, 0, 0)$ `cascade`. `dbn` has
-a satisfaction of its own for each document.
+a separate satisfaction for each document.
 """
 
 from __future__ import annotations

@@ -1,24 +1,24 @@
 r"""Contextual Dual Learning with Listwise Distillation (CDLA-LD; Yu et al., 2024, arXiv:2408.09817).
 
-Assumes $P(c) = P(o \mid k)\,P(r \mid x, \text{list})$: examination depends on the position, what a document is worth on
-its neighbors. A teacher $f$ with listwise input and the propensities $g$ learn by dual learning (Eq. 5); at the same
-time a pointwise student $h$ learns the teacher's distribution over each list (Eq. 6), and is served:
+Assumes $P(c) = P(o \mid k)\,P(r \mid x, \text{list})$: examination depends on the position, relevance on the document
+and its neighbors. A teacher $f$ with listwise input and the propensities $g$ learn by dual learning (Eq. 5); at the
+same time a pointwise student $h$, which is served, learns the teacher's distribution over each list (Eq. 6):
 
 $-\sum_i c_i \frac{g_1}{g_i} \log f_i$, $-\sum_i c_i \frac{f_1}{f_i} \log g_i$ and $-\sum_i f_i \log h_i$.
 
 Here $f$, $g$, $h$ are shares, the softmax over the list, in ratios too (Eq. 5 as printed divides scores), and both the
 ratios and the teacher's distribution are constants: no gradient flows through them. In Eq. 6 the student is printed
-with the list as its input, but it sees one document at a time. Distillation counts once a session.
+with the list as its input, but it sees one document at a time. Distillation counts once per session.
 
 The teacher scores its vectors with a network of the same hidden layers as the student's; the paper's are
 `hidden=(32, 16, 8)` after a linear layer to 64 (`expand=64`), with one to four `layers` and two to eight `heads`. The
 ablations are in `PRESETS`: CDLA serves the teacher; in C-DLA-LD the teacher fits clicks as they are, and its
-distribution takes the place of clicks in the dual learning of student and propensities. A teacher that sees a list as
-a set knows of positions only what features betray, so C-DLA-LD's propensities are too flat, unless it is told the shown
-order (`shown_order=True`).
+distribution replaces clicks in the dual learning of student and propensities. A teacher that sees a list as a set knows
+positions only through features, so C-DLA-LD's propensities are too flat, unless the teacher gets the shown order
+(`shown_order=True`).
 
 `observation_rate` is the learning rate of the position table relative to the student's (see `dla`), `teacher_rate` that
-of the teacher: attention is more easily upset than a plain network.
+of the teacher: attention needs lower learning rates than a plain network.
 
 Relation to others: `dla` with a teacher that sees the whole list, distilled into a student that sees one document. With
 a teacher that sees one document, CDLA would be `dla`. `xpa` lets examination, not relevance, depend on the neighbors.
@@ -65,7 +65,7 @@ class CDLALD(Method):
         """
         Args:
             serve: student, or teacher (CDLA).
-            debias: who learns together with the propensities: teacher, or student (C-DLA-LD).
+            debias: which ranker learns together with the propensities: teacher, or student (C-DLA-LD).
             max_weight: largest weight of a click, of either kind.
             observation_rate: learning rate of the position table relative to the student's.
             teacher_rate: learning rate of the teacher relative to the student's.
@@ -73,11 +73,11 @@ class CDLALD(Method):
         super().__init__()
         for name, value, known in (("serve", serve, SERVED), ("debias", debias, LOSSES)):
             if value not in known:
-                raise ValueError(f"unknown {name} '{value}', known: {', '.join(known)}")
+                raise ValueError(f"unknown {name} '{value}': choose from {', '.join(known)}")
         if problem.network.kind == "listwise":
             raise ValueError(
-                "the student looks at one document at a time: choose network 'tabular', 'mlp' or 'linear'; "
-                "layers and heads are the teacher's in any case"
+                "the student sees one document at a time: choose network 'tabular', 'mlp' or 'linear'; "
+                "layers and heads always belong to the teacher"
             )
         self.relevance = problem.new_ranker()
         self.teacher = listwise_ranker(problem)

@@ -1,18 +1,17 @@
-"""What all click models share: the contract of a method whose loss is the exact likelihood of click patterns.
+"""The base class of click models: methods whose loss is the exact likelihood of click patterns.
 
-A click model says with what probability each document is clicked, given the clicks above it (`conditional`) and
-before anything is clicked (`marginal`). Its parts that depend on the document are networks of features, tables of ids
-or both (`networks.click_parts`). Networks learn in the training loop; tables, and all numbers alongside them, are then
-fitted to the whole log at once by maximum a posteriori (`networks.whole_log`), so that a log of ids needs no steps of
-training at all.
+A click model gives the probability of a click on each document, given the clicks above it (`conditional`) and before
+anything is clicked (`marginal`). Its parts that depend on the document are networks of features, tables of ids or both
+(`networks.click_parts`). Networks learn in the training loop; tables, and all other parameters, are then fitted to the
+whole log at once by maximum a posteriori (`networks.whole_log`), so that a log of ids needs no training steps.
 
-Satisfaction waits: attraction is learned first, with satisfaction held where it starts, then all together. While
-attraction does not yet tell good lists from bad ones, clicks of a list look as if they followed each other, the
-likelihood drives satisfaction to 0, and there its gradient is gone (docs/click_models.md).
+Satisfaction waits: attraction is learned first, with satisfaction at its initial value, then both together. As long as
+attraction does not distinguish good lists from bad ones, the clicks of a list seem to depend on each other; the
+likelihood then drives satisfaction to 0, where its gradient vanishes (docs/click_models.md).
 
-Rules: positions beyond those of training count as the last one; a document that is not in the table is scored by its
-url and query as far as these are known, else by the average; the order in time of clicks is not used; a pattern that
-a model holds impossible has the smallest probability that numbers can hold, never 0 (`networks.click_sequences`).
+Conventions: positions beyond those of training count as the last one; a document that is not in the table is scored by
+its URL and query if these are known, otherwise by the average; the temporal order of clicks is not used; a pattern that
+is impossible under a model has the smallest representable probability, never 0 (`networks.click_sequences`).
 """
 
 from __future__ import annotations
@@ -63,15 +62,15 @@ class ClickModel(Method):
         """Probability of a click on each document."""
 
     def ranking_parts(self) -> Sequence[DocumentPart]:
-        """Parts whose product is what the model calls relevance; none: it does not tell documents apart."""
+        """Parts whose product is relevance; empty: the model does not distinguish documents."""
         return ()
 
     def waiting(self) -> Sequence[nn.Module]:
-        """Parts that are held where they start until the others have been learned; default: none."""
+        """Parts that keep their initial value until the others have been learned; default: none."""
         return ()
 
     def log_likelihood(self, lists: ClickedLists) -> Tensor:
-        """Of the click pattern of each row, in one session, `[batch]`."""
+        """The log-likelihood of the click pattern of each row, in one session, `[batch]`."""
         ones = torch.ones_like(lists.sessions)
         return self.conditional(lists).log_likelihood((lists.clicks > 0).to(ones), ones, lists.mask).sum(1)
 
@@ -89,7 +88,7 @@ class ClickModel(Method):
 
     def stages(self) -> list[Stage]:
         if not self._networks():
-            # Tables alone are fitted to the whole log afterwards; one step shows that the likelihood is finite.
+            # Tables alone are fitted to the whole log afterwards; one step checks that the likelihood is finite.
             return [Stage("train", self.loss, {self: 1.0}, steps=1)]
         waiting = self.waiting()
         if not waiting:
@@ -109,7 +108,7 @@ class ClickModel(Method):
         if not parts:
             name = type(self).__name__.lower()
             raise ValueError(
-                f"{name} does not tell documents apart, so it has no ranker: train pbm, ubm or dbn to rank"
+                f"{name} does not distinguish documents, so it has no ranker: train pbm, ubm or dbn to rank"
             )
         return PartsRanker(parts)
 
@@ -127,7 +126,7 @@ class ClickModel(Method):
         return ids + sum((entry.square().sum() for entry in wide), start=torch.zeros(())) / (2 * TABLE_SPREAD**2)
 
     def _fit_tables(self, source: Any) -> None:
-        """Fit all numbers but those of networks to the whole log; networks run once, or in every pass over shards."""
+        """Fit all parameters except networks to the whole log; networks run once, or in every pass over shards."""
         frozen = {id(entry) for network in self._networks() for entry in network.parameters()}
         self.eval()
         streamed = isinstance(source, ShardBatches)
@@ -170,7 +169,7 @@ class ClickModel(Method):
             part.release()
 
     def _curvature(self, batches: Callable[[], Iterable[ClickedLists]]) -> dict[int, Tensor]:
-        """About the second derivative of the objective in every number: 1 of the prior, the rest of clicks."""
+        """Approximate second derivative of the objective for each parameter: 1 from the prior, the rest from clicks."""
         for entry in self.parameters():
             entry.requires_grad_()
         self.zero_grad()
@@ -185,7 +184,7 @@ class ClickModel(Method):
         return found
 
     def _held_in_turn(self, source: ShardBatches) -> Iterator[ClickedLists]:
-        """All rows, and of those in use what networks give."""
+        """All rows; network outputs are kept for the batch in use."""
         for lists in source.all(ROWS_AT_ONCE):
             for part in self._parts():
                 part.hold([lists])
@@ -199,7 +198,7 @@ class ClickModel(Method):
 
 
 def _backward(term: Tensor) -> float:
-    """Add the gradient of a term; its value."""
+    """Add the gradient of a term, and return its value."""
     if term.requires_grad:
         term.backward()
     return float(term.detach())

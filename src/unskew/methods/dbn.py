@@ -1,11 +1,11 @@
 r"""Dynamic Bayesian network (Chapelle and Zhang, WWW 2009).
 
-The user scans down the list, leaves if a clicked document satisfies it, with probability $s_d$, and otherwise
-continues with probability $\gamma$ (by bias columns, if there are; by position with `by_position`). The paper ranks
-by $a\,s$ (`rank_by=relevance`), attraction times satisfaction.
+The user scans down the list, leaves if satisfied by a clicked document, with probability $s_d$, and otherwise continues
+with probability $\gamma$ (per level of bias columns, if there are any; per position with `by_position`). The paper
+ranks by $a\,s$ (`rank_by=relevance`), attraction times satisfaction.
 
-Relation to others: with $\gamma = 1$ it is `sdbn`. `ccm` takes attraction for satisfaction. `dcm` is
-`sdbn` with the position in place of the document.
+Relation to others: with $\gamma = 1$ it is `sdbn`. `ccm` uses attraction as satisfaction. `dcm` is `sdbn` with the
+position in place of the document.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem
 
 RANKED_BY = ("relevance", "attraction")
-UNSATISFIED = -2.0  # the logit of satisfaction at the start: few clicks end a search
+UNSATISFIED = -2.0  # initial logit of satisfaction: few clicks end a search
 
 
 class DBN(ClickModel):
@@ -40,9 +40,9 @@ class DBN(ClickModel):
             where the log has some.
         spread: standard deviation of a document's logit around that of its url and query; small: shrunk strongly.
         url_spread, query_spread: the same of urls and of queries; 0: none.
-        rank_by: attraction, or relevance (attraction times satisfaction, the paper's): where few clicks tell of
-            satisfaction, a network of it ranks badly (docs/click_models.md).
-        by_position: the chance to continue is of each position, not one for all.
+        rank_by: attraction, or relevance (attraction times satisfaction, as in the paper): if few clicks are
+            informative about satisfaction, a network of it ranks badly (docs/click_models.md).
+        by_position: estimate the probability of continuing per position, not one for all.
     """
 
     paper = "Chapelle and Zhang, WWW 2009"

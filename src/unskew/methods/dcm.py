@@ -1,7 +1,7 @@
 r"""Dependent click model (Guo et al., WSDM 2009).
 
-The user scans down the list; after a click at position $k$ it continues with probability $\lambda_k$ (by bias columns,
-if there are), after a skip always. The ranker is $a$.
+The user scans down the list, and continues with probability $\lambda_k$ after a click at position $k$ (per level of
+bias columns, if there are any), and always after a skip. The ranker is $a$.
 
 Relation to others: with $\lambda \equiv 0$ it is `cascade`, with $\lambda \equiv 1$ `dctr`. In `sdbn` the document, not
 the position, decides whether the user continues after a click.

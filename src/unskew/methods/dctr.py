@@ -1,6 +1,6 @@
-r"""Click-through rate by document: $P(c) = \rho_d$, wherever it stands. The ranker is $\rho_d$, biased by position.
+r"""Click-through rate by document: $P(c) = \rho_d$ at any position. The ranker is $\rho_d$, biased by position.
 
-Relation to others: `pbm` in which all positions are examined alike. `naive` ranks by the same assumption, with a
+Relation to others: `pbm` in which all positions are examined equally. `naive` makes the same assumption, with a
 listwise softmax.
 """
 

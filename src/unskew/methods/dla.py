@@ -6,7 +6,7 @@ position is a table of logits, as here; only ratios of it are identified. Both n
 optimizer's state from step to step, and `max_weight` bounds both kinds of weights.
 
 `observation_rate` is the learning rate of the table relative to the ranker's. With equal rates Adagrad moves a single
-logit so slowly that the ranker, which sees features that predict the position, takes on part of the position's effect:
+logit so slowly that the ranker, which sees features that predict the position, absorbs part of the position's effect:
 the learned curve is then too flat.
 
 Relation to others: `ipw` with propensities that are learned along with the ranker. `two_tower`, `regression_em` and

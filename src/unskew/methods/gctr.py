@@ -1,4 +1,4 @@
-r"""Global click-through rate: $P(c) = \rho$, the same for every document and position. The floor of all models.
+r"""Global click-through rate: $P(c) = \rho$, the same for every document and position. The weakest baseline of all.
 
 Relation to others: `rctr` adds the position, `dctr` the document; `pbm` has both.
 """

@@ -1,20 +1,20 @@
 r"""Heterogeneous treatment effects (HTE; Tian et al., 2020, arXiv:2007.09798), as the LBD paper compares with it.
 
-Position is a treatment whose effect depends on the document: $\tau_k(x) = E[c \mid 1, x] - E[c \mid k, x]$ is what a
-click chance loses at position $k$ against the top. It is estimated from an intervention log, in which documents changed
-places with the top one by chance, and added to the clicks logged at $k$: then every document has about the clicks that
-it would have had on top, and a ranker is trained on them plainly. (So the LBD paper describes it. The original redraws
-clicks from the corrected rates, which has the same mean and more noise.)
+Position is a treatment whose effect depends on the document: $\tau_k(x) = E[c \mid 1, x] - E[c \mid k, x]$ is the loss
+of click probability at position $k$ compared with the top. It is estimated from an intervention log, in which documents
+were randomly swapped with the top one, and added to the clicks logged at $k$: then every document has approximately the
+clicks that it would have had at the top, and a plain ranker is trained on them. (The LBD paper describes it this way.
+The original redraws clicks from the corrected rates, which has the same mean and more noise.)
 
-It takes clicks at the top for relevance. That is right only where all documents are examined alike at the top.
+It treats clicks at the top as relevance, which is right only if all documents are examined equally at the top.
 
 $E[c \mid k, x]$ comes from gradient-boosted trees with the position as one more feature and a Poisson loss, in whose
-log link $r(x)\,\theta_k$ is a sum. Effects of a query come from trees that never saw it (cross-fitting): a click
-must not correct itself. Corrected clicks are fractions and may exceed the sessions, since cutting them off would bias
-the mean; a log of them is `graded`, without click patterns.
+log link $r(x)\,\theta_k$ is a sum. Effects of a query come from trees that were not trained on it (cross-fitting): a
+click must not correct itself. Corrected clicks are fractions and may exceed the sessions, because clipping them would
+bias the mean; a log of them is `graded`, without click patterns.
 
-`correct_clicks` serves any method: with `oracle_effects` of a simulation and `naive` it is the paper's HTE-oracle, with
-`lbd` its LBD-HTE-oracle.
+`correct_clicks` works with any method: with `oracle_effects` of a simulation and `naive` it is the paper's HTE-oracle,
+with `lbd` its LBD-HTE-oracle.
 
 Relation to others: `naive` on clicks that were corrected first. `ipw` can use the same interventions, but has one
 effect per position; here the effect depends on the document. `lbd` also lets examination depend on the document, and
@@ -41,7 +41,7 @@ from unskew.simulation.truth import Truth
 
 Matrix = NDArray[np.float64]
 
-QUANTILES = np.linspace(0, 1, 255)[1:-1]  # of a feature; the trees tell no more levels apart
+QUANTILES = np.linspace(0, 1, 255)[1:-1]  # of a feature; the trees use no more levels
 
 HOW_TO_INTERVENE = (
     "make a log in which documents change places with the top one: unskew simulate ... --intervene swap_top=0.2 "
@@ -50,7 +50,7 @@ HOW_TO_INTERVENE = (
 
 
 class HTE(Method):
-    """Listwise softmax on clicks raised to what they would have been on top.
+    """Listwise softmax on clicks corrected to what they would have been at the top.
 
     Args:
         folds: parts of the queries; the effects of each come from the others.
@@ -75,7 +75,7 @@ class HTE(Method):
         """The logs with corrected clicks."""
         if logs.get("interventions") is None:
             raise ValueError(
-                f"hte learns effects of positions from interventions, and there are none: {HOW_TO_INTERVENE}"
+                f"hte learns the effects of positions from interventions, and the log has none: {HOW_TO_INTERVENE}"
             )
         clicks, interventions = logs["clicks"], logs["interventions"]
         streams = isinstance(clicks, ShardBatches)
@@ -93,20 +93,20 @@ class HTE(Method):
 
 
 def correct_clicks(log: ClickLog, effects: NDArray) -> ClickLog:
-    """The log with clicks as they would have been on top; usable with any method that takes counts.
+    """The log with clicks as they would have been at the top, for any method that takes counts.
 
     Args:
-        effects: what the position took from each document's chance of a click, `[lists, docs]`.
+        effects: loss of each document's click probability due to its position, `[lists, docs]`.
     """
     if effects.shape != log.mask.shape:
         raise ValueError(
-            f"effects have shape {effects.shape}, the log's lists {log.mask.shape}: one effect is needed for every "
-            "shown document, in the log's order"
+            f"effects have shape {effects.shape}, but the log's lists {log.mask.shape}: pass one effect per shown "
+            "document, in the log's order"
         )
     if not np.isfinite(effects[log.mask]).all():
-        raise ValueError("effects must be finite: a document of the log has none")
+        raise ValueError("effects must be finite, but a document of the log has none")
     added = log.sessions[:, None] * np.where(log.mask, effects, 0.0)
-    corrected = np.maximum(log.clicks + added, 0.0)  # less than no click is a misestimate
+    corrected = np.maximum(log.clicks + added, 0.0)  # negative clicks come from estimation errors
     return replace(log.marginal(), clicks=corrected, graded=True)
 
 
@@ -114,8 +114,8 @@ def oracle_effects(truth: Truth) -> Matrix:
     r"""The true effects $r(x)(o_1(x) - o_k(x))$ of a simulation, `[lists, docs]`."""
     if truth.click_probability_on_top is None:
         raise ValueError(
-            "this user's clicks depend on the whole page, so that there is no click probability on top: simulate one "
-            "of the users whose clicks depend on the document and its position, e.g. coupled"
+            "this user's clicks depend on the whole page, so there is no click probability at the top: simulate a user "
+            "whose clicks depend only on the document and its position, e.g. coupled"
         )
     return truth.click_probability_on_top.astype(np.float64) - truth.click_probability
 
@@ -126,18 +126,18 @@ def estimate_effects(
     r"""$\tau_k(x)$ of every shown document at its position, `[lists, docs]`; 0 on top and in padding.
 
     Args:
-        log: whose clicks are to be corrected; features transformed as those of `interventions`.
-        interventions: a log in which documents change places with the top one; it may be a part of `log`.
+        log: the log with the clicks to correct; its features are transformed as those of `interventions`.
+        interventions: a log in which documents were swapped with the top one; it may be a part of `log`.
         folds: parts of the queries; the effects of each come from the others.
     """
     return Effects(interventions, log.query_ids[np.unique(log.queries)], folds, trees, max_leaves).of(log)
 
 
 class Effects:
-    """What positions take from clicks, learned from interventions; for logs, or shards of one, that share no query.
+    """Effects of positions on clicks, learned from interventions; for logs, or shards, that share no query.
 
     Args:
-        query_ids: all queries whose clicks are to be corrected.
+        query_ids: all queries whose clicks will be corrected.
     """
 
     def __init__(self, interventions: ClickLog, query_ids: NDArray, folds: int, trees: int, max_leaves: int):
@@ -159,8 +159,8 @@ class Effects:
         """Effects on every shown document, `[lists, docs]`; 0 on top and in padding."""
         if self.interventions.n_features != log.n_features:
             raise ValueError(
-                f"the intervention log has {self.interventions.n_features} features, the click log {log.n_features}: "
-                "both must describe documents alike"
+                f"the intervention log has {self.interventions.n_features} features, but the click log has "
+                f"{log.n_features}: both must have the same features"
             )
         fold_of_list = self._fold(log)
         effects = np.zeros(log.mask.shape)
@@ -191,7 +191,7 @@ class Effects:
 def _check_interventions(interventions: ClickLog) -> None:
     shown = interventions.positions[interventions.mask]
     if not (shown == 0).any() or not (shown > 0).any():
-        raise ValueError(f"the intervention log shows no document at the top and others below: {HOW_TO_INTERVENE}")
+        raise ValueError(f"the intervention log does not show documents at the top and below: {HOW_TO_INTERVENE}")
     if not interventions.n_clicks:
         raise ValueError("the intervention log has no clicks: the effects of positions cannot be learned from it")
 
@@ -222,7 +222,7 @@ def _learn_rates(log: ClickLog, trees: int, max_leaves: int) -> _Rates:
 
 
 def _inputs(features: NDArray, places: NDArray, edges: Sequence[NDArray]) -> NDArray[np.float32]:
-    """Levels of the features, and the place; to find levels of weighted rows takes scikit-learn minutes."""
+    """Quantile levels of the features, and the position; scikit-learn takes minutes to find levels of weighted rows."""
     levels = [np.searchsorted(edge, column) for edge, column in zip(edges, features.T, strict=True)]
     return np.column_stack([*levels, places]).astype(np.float32)
 
@@ -230,7 +230,7 @@ def _inputs(features: NDArray, places: NDArray, edges: Sequence[NDArray]) -> NDA
 def _distinct_showings(
     log: ClickLog, chosen: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Documents and places that occur together, and which of them each chosen showing is: a swap moves but two."""
+    """Distinct pairs of document and position, and the pair of each chosen showing; a swap changes only two."""
     codes = log.versions[chosen].astype(np.int64) * log.n_positions + log.positions[chosen]
     distinct, member = np.unique(codes, return_inverse=True)
     documents, places = np.divmod(distinct, log.n_positions)

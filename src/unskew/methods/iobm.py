@@ -1,20 +1,22 @@
 r"""Interactional Observation-Based Model inside dual learning (IOBM; Chen et al., SIGIR 2021).
 
-Assumes that whether a place is seen depends on its position, on the query's context and on the *other* clicks of the
-session: $\theta_k = P(o_k \mid k, \text{context}, c_{-k})$. Embeddings of position and click of each place are weighted
-by the context; one direction of an LSTM reads the places above $k$, the other those below; what they know is weighted
-by the context again, and a linear layer gives the logit. What is read at $k$ is shifted by one place, so a click never
-explains itself. Context is the mean of the list's features. Weights of both kinds are
+Assumes that the examination of a position depends on the position, on the query's context and on the *other* clicks of
+the session: $\theta_k = P(o_k \mid k, \text{context}, c_{-k})$. Embeddings of each position and its click are weighted
+by the context; one direction of an LSTM reads the positions above $k$, the other those below; their outputs are
+weighted by the context again, and a linear layer gives the logit. The input at $k$ is shifted by one position, so a
+click never explains itself. Context is the mean of the list's features. Weights of both kinds are
 $d \cdot \mathrm{softmax}(\tanh(W[\text{context}; v]))$ on the $d$ entries of $v$. Relevance learns as in `dla`, from
-clicks over propensities. The method needs to know who was clicked *together*, a joint log.
+clicks over propensities. The method needs a joint log, which says which documents were clicked *together*.
 
 Differences from the authors' program, with reasons:
 
-* Propensities learn from every place by itself, by cross-entropy, and not from a softmax over the list: in a session
-  of one click the other places see a click and the clicked one sees none, so a softmax would know where it was.
+* Propensities learn from every position separately, by cross-entropy, and not from a softmax over the list: in a
+  session with one click the other positions see a click and the clicked one sees none, so a softmax would know where
+  it was.
   (For the same reason sessions without a click must not be dropped from the log.)
-* Targets are bounded. A click at $k$ weighs $\frac{f_1}{f_k}$, up to 200 there, as the target of a probability. Here it
-  is cut at `max_weight` and divided by it: a target in [0, 1]. This only scales $\theta$, and only ratios matter.
+* Targets are bounded. In the program, a click at $k$ has the weight $\frac{f_1}{f_k}$, up to 200, as the target of a
+  probability. Here it is clipped at `max_weight` and divided by it: a target in [0, 1]. This only scales $\theta$, and
+  only ratios matter.
 * A click is weighted by $\bar\theta_1 / \theta_k$ with a running mean for the top. The top's $\theta_1$ of the same
   session depends on the click at $k$.
 * A table of position logits is added, and the linear layer starts at 0: training starts as position-only.
@@ -64,7 +66,7 @@ class IOBM(Method):
         Args:
             max_weight: largest weight of a click, of either kind.
             embedding: size of the embeddings of a position and of a click.
-            units: of each direction of the LSTM.
+            units: units of each direction of the LSTM.
             use_clicks: let propensities see the other clicks.
             use_context: let propensities see the mean of the list's features.
             position_rate: learning rate of the position table relative to the ranker's (see `dla`).
@@ -94,7 +96,7 @@ class IOBM(Method):
         targets = lists.clicks * losses.inverse_share(relevance, lists.mask, self.max_weight) / self.max_weight
         return {
             "relevance": losses.softmax(relevance, lists.clicks * self.weights(observation), lists.mask),
-            # Times the bound again: a click then counts as much as for relevance.
+            # Multiplied by the bound again, so that a click counts as much as for relevance.
             "observation": self.max_weight * losses.sigmoid(observation, targets, lists.sessions, lists.mask),
         }
 
@@ -143,8 +145,8 @@ class OtherClicks(nn.Module):
         return self.score(self.weigh_states(context, read)).squeeze(-1)
 
     def read(self, places: Tensor, mask: Tensor) -> Tensor:
-        """What one direction knows of the places above each and the other of those below, `[batch, docs, 2 units]`."""
-        lengths = mask.sum(-1).clamp(min=1).cpu()  # a list of padding only is read as one place
+        """Outputs of one direction for the positions above, of the other for those below, `[batch, docs, 2 units]`."""
+        lengths = mask.sum(-1).clamp(min=1).cpu()  # a list of padding only is read as one position
         packed = nn.utils.rnn.pack_padded_sequence(places, lengths, batch_first=True, enforce_sorted=False)
         states, _ = nn.utils.rnn.pad_packed_sequence(
             self.reader(packed)[0], batch_first=True, total_length=mask.shape[1]
@@ -153,7 +155,7 @@ class OtherClicks(nn.Module):
         return torch.cat([F.pad(above, (0, 0, 1, 0))[:, :-1], F.pad(below, (0, 0, 0, 1))[:, 1:]], -1)
 
     def _context(self, lists: ClickedLists) -> Tensor:
-        """Mean features of each list, of a category its mean vector, at every place, `[batch, docs, inputs]`."""
+        """Mean features of each list (mean vectors of categories), at every position, `[batch, docs, inputs]`."""
         if not self.n_context:
             return lists.clicks.unsqueeze(-1)[..., :0]
         mask = lists.mask.unsqueeze(-1)

@@ -1,7 +1,7 @@
 r"""Inverse propensity weighting (Joachims et al., WSDM 2017; Wang et al., SIGIR 2016).
 
 Assumes $P(c) = P(o \mid k)\,P(r \mid x)$ with a known $P(o \mid k)$: a click at position $k$ counts
-$P(o \mid 1) / P(o \mid k)$ times, so that in expectation every document counts as if it had been seen like the top one.
+$P(o \mid 1) / P(o \mid k)$ times, so that in expectation every document counts as if it had been shown at the top.
 Propensities are given, or estimated from the log beforehand (`unskew.estimate_propensities`); only their ratios to
 the top matter.
 
@@ -30,8 +30,8 @@ class IPW(Method):
 
     Args:
         propensities: examination by position; with `by`, one row per level. none: estimated from the log.
-        by: bias column with a curve of its own for each level.
-        estimator: of propensities that you do not pass; `seen` reads them from recorded examination.
+        by: bias column with a separate curve per level.
+        estimator: estimator of propensities that you do not pass; `seen` uses recorded examination.
         max_weight: largest weight of a click; none: no bound.
         loss: softmax or squared.
     """
@@ -58,15 +58,15 @@ class IPW(Method):
         if propensities is None:
             raise ValueError("ipw needs propensities: pass them, or let fit estimate them from the log")
         if loss not in losses.LINEAR_IN_TARGET:
-            raise ValueError(f"unknown loss '{loss}', known: {', '.join(losses.LINEAR_IN_TARGET)}")
+            raise ValueError(f"unknown loss '{loss}': choose from {', '.join(losses.LINEAR_IN_TARGET)}")
         self.relevance = problem.new_ranker()
         self.by = by
-        self.estimator = estimator  # of propensities that are not given; `seen`: from the record of looks
+        self.estimator = estimator  # of propensities that are not given; `seen`: from recorded examination
         self.max_weight = above_zero("max_weight", max_weight)
         self.weighted_loss = losses.LINEAR_IN_TARGET[loss]
         curves = torch.atleast_2d(torch.as_tensor(np.asarray(propensities), dtype=torch.float32, device="cpu"))
         _check(curves, by, problem)
-        # One unit for all levels: where they differ within a list, what tells them apart must not be divided out.
+        # One scale for all levels: if levels differ within a list, their differences must not be divided out.
         self.register_buffer("propensities", curves / curves[:, 0].max())
 
     def loss(self, lists: ClickedLists) -> Terms:
@@ -100,16 +100,17 @@ class IPW(Method):
 def _check(curves: Tensor, by: str | None, problem: Problem) -> None:
     if curves.ndim != 2 or curves.shape[1] != problem.n_positions:
         raise ValueError(
-            f"propensities of shape {tuple(curves.shape)} for {problem.n_positions} positions: give one per position"
+            f"propensities have shape {tuple(curves.shape)}, but must have one value for each of {problem.n_positions} "
+            "positions"
         )
     if not bool(((curves > 0) & curves.isfinite()).all()):
         raise ValueError(f"propensities must be positive and finite, got {curves.tolist()}")
     if by is None:
         if len(curves) != 1:
-            raise ValueError(f"{len(curves)} propensity curves, but no bias column that tells them apart: pass by=…")
+            raise ValueError(f"{len(curves)} propensity curves, but no bias column to distinguish them: pass by=…")
         return
     levels = problem.bias.get(by)
     if levels is None:
-        raise ValueError(f"by='{by}' is not a bias column with levels; there are: {', '.join(problem.bias) or 'none'}")
+        raise ValueError(f"by='{by}' is not a bias column with levels. Found: {', '.join(problem.bias) or 'none'}")
     if len(curves) != len(levels):
-        raise ValueError(f"{len(curves)} propensity curves for {len(levels)} levels of '{by}': give one each")
+        raise ValueError(f"{len(curves)} propensity curves for {len(levels)} levels of '{by}': pass one per level")

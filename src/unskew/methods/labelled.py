@@ -1,8 +1,8 @@
 r"""Labeled Data: the skyline, trained on judgements instead of clicks.
 
-The loss is `naive`'s with grades in place of clicks. The reference programs weigh a document by its grade $y$;
-`gain="exponential"` weighs it by $2^y - 1$, as nDCG does. Unlike the reference it learns from all judged documents of
-a query, not from the ten that were shown.
+The loss is that of `naive` with grades in place of clicks. The reference programs weight a document by its grade $y$;
+`gain="exponential"` weights it by $2^y - 1$, as nDCG does. Unlike the reference it learns from all judged documents of
+a query, not only from the ten that were shown.
 
 Relation to others: `naive` with grades in place of clicks, and the upper reference of every method that learns from
 clicks. `unskew tune` trains a ranker that has learned from clicks further on grades.
@@ -35,7 +35,7 @@ class Labelled(Method):
     def __init__(self, problem: Problem, *, gain: str = "grade"):
         super().__init__()
         if gain not in GAINS:
-            raise ValueError(f"unknown gain '{gain}', known: {', '.join(GAINS)}")
+            raise ValueError(f"unknown gain '{gain}': choose from {', '.join(GAINS)}")
         self.relevance = problem.new_ranker()
         self.gain = GAINS[gain]
 
@@ -49,7 +49,7 @@ class Labelled(Method):
     def loss(self, lists: JudgedLists) -> Terms:
         scores = lists.apply(self.relevance)
         gains = self.gain(lists.grades).masked_fill(~lists.mask, 0.0)
-        # One unit of gain a list, as of clicks per session: else steps and clipping depend on the scale of grades.
+        # Normalize gains per list, so that steps and clipping do not depend on the scale of grades.
         n_lists, all_gains = total(torch.stack([gains.new_tensor(len(gains)), gains.sum()]))
         # Without relevant documents there is nothing to learn.
         unit = torch.where(all_gains > 0, n_lists / all_gains, 0.0)

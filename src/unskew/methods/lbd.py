@@ -4,7 +4,7 @@ Assumes $c_k(x) = r(x)\,o_k(x)$: examination depends on the position and on the 
 the same features, so a free model of both is not identified ("Unlimited"). LBD limits observation in two ways:
 
 * Lipschitz: a penalty $\lambda \sum_k \lVert\nabla_x \hat o_k(x)\rVert_2$ on every shown document (`penalty` is
-  $\lambda$), or a network that cannot be steeper than $\beta$ (`lipschitz="certified"`).
+  $\lambda$), or a network whose slope cannot exceed $\beta$ (`lipschitz="certified"`).
 * Bernoulli: in training $\log \hat o$ is cancelled with probability $t$ (`cancel`), so that relevance learns to explain
   clicks without it as well. The ranker is $\hat r$ alone; outside training nothing is cancelled.
 
@@ -16,16 +16,15 @@ $\hat o \le 1$, and a model that may shrink $\hat o$ as a whole escapes the pena
 $\hat o_k(x) = \sigma(\mathrm{logit}\,p_k + g_k(x))$, that is $\log \hat o_k(x) = b_k + h_k(x)$ with $b_k = \log p_k$,
 $h_k = g_k - \log(1 + p_k(e^{g_k} - 1))$: at most 1 by construction, and $h = 0$ where $g = 0$. $p$ is a table whose
 largest entry is fixed (`top_seen`), $g$ a network less its mean over the documents of the batch (outside training: a
-running mean). So $p_k$ is how certainly the average document is seen, and neither can drift to 0 as a whole. The
-penalty trains $g$ only: as $\nabla \hat o = \hat o\,\nabla \log \hat o$ it would else pull on the position table as
-well.
+running mean). So $p_k$ is the examination probability of the average document, and neither can drift to 0 as a whole.
+The penalty trains only $g$: because $\nabla \hat o = \hat o\,\nabla \log \hat o$ it would otherwise also change the
+position table.
 
-**Cancelling.** Within a list some documents are cancelled and others are not, so that scale matters there, too. With
-$\hat o \le 1$ a cancelled document counts as certainly examined (`cancel_to="sure"`, as in the theorems): it
-then overshadows its whole list, and the position curve comes out far too flat. In the reference program the scale is
-free and learned. The default takes it from the batch: a cancelled document counts as seen as the mean of $\log \hat
-o$ over all showings. That is the same as cancelling to 1 an $\hat o$ of another scale; for whole lists
-(`cancel_by="list"`) it cancels out.
+**Cancelling.** Within a list some documents are cancelled and others are not, so that the scale matters there, too.
+With $\hat o \le 1$ a cancelled document counts as certainly examined (`cancel_to="sure"`, as in the theorems): it then
+dominates its list, and the position curve is far too flat. In the reference program the scale is free and learned. The
+default takes it from the batch: a cancelled document gets the mean of $\log \hat o$ over all showings. That is
+equivalent to cancelling an $\hat o$ of another scale to 1; for whole lists (`cancel_by="list"`) it cancels out.
 
 **Differences.** The penalty is estimated without bias from one random position of a random share of the documents
 (`exact`: from all of them), and unlike the reference program's does not change with the batch size. Relevance and
@@ -81,28 +80,28 @@ LIPSCHITZ = ("penalty", "certified")
 SHARED_KINDS = ("tabular", "mlp", "linear")
 STEEPEST_SIGMOID = 0.25
 CENTRE_RATE = 0.05
-# Not 0, or the penalty would start at 0, and what is normal for it later would look like divergence.
-START = 0.3  # of the usual weights of the last layer
+# Not 0: otherwise the penalty would start at 0, and its normal values later would look like divergence.
+START = 0.3  # factor of the usual initial weights of the last layer
 
 
 class LBD(Method):
-    r"""Listwise softmax on relevance plus an observation that depends on the document, but little.
+    r"""Listwise softmax on relevance plus an observation that depends only weakly on the document.
 
     Args:
         penalty: $\lambda$, weight of the gradient of observation; 0 for none. Sums over positions and documents, as in
-            the paper, but not the reference's scale: with 0.01 observation hardly depends on the document any more.
+            the paper, but on another scale than in the reference: at 0.01 observation hardly depends on the document.
         cancel: $t$, probability that observation is cancelled in training; 1 is `naive`.
         cancel_by: what is cancelled together, a document or a whole list.
         cancel_to: how a cancelled document counts, average (examined as the mean of the batch) or sure (certainly).
         penalize: the gradient of the probability (the paper), or of its log, which has no scale.
-        share: of the documents of a batch, those whose penalty is computed.
+        share: share of the documents of a batch whose penalty is computed.
         exact: compute the penalty of all documents at all positions.
-        lipschitz: penalty, or certified: no penalty, but no $\hat o_k$ steeper than `beta`, by construction.
-        beta: $\beta$, Lipschitz constant of a certified observation, as the penalty with respect to what the network
-            sees: transformed numbers, indicators of missing values and the vectors of categories.
+        lipschitz: penalty, or certified: no penalty, but a slope of $\hat o_k$ of at most `beta` by construction.
+        beta: $\beta$, Lipschitz constant of a certified observation, with respect to the inputs of the network, as the
+            penalty: transformed numbers, indicators of missing values and the vectors of categories.
         shared: one network for relevance and observation, as in the reference program.
-        observation_hidden: layers of the network of observation; default: as the ranker's, none for a linear one.
-        top_seen: how certainly the average document is seen where it is seen best; sets the scale of all.
+        observation_hidden: layers of the network of observation; default: those of the ranker, none for a linear one.
+        top_seen: examination probability of the average document at its best position; sets the overall scale.
         observation_rate: learning-rate factor of the position table: Adagrad moves it more slowly than a network.
     """
 
@@ -199,7 +198,7 @@ class LBD(Method):
         return log_odds(log_average).add(self.deviation(features)).sigmoid()
 
     def deviation(self, features: Tensor) -> Tensor:
-        """$g_k(x)$, how much more a document is seen than the average one, in log odds, `[..., positions]`."""
+        """$g_k(x)$, examination of a document compared with the average one, in log odds, `[..., positions]`."""
         return self._outputs(features) - self.centre.value
 
     def steepness(self, lists: ClickedLists, centre: Tensor) -> Tensor:
@@ -217,7 +216,7 @@ class LBD(Method):
         return (chosen.weights * slope_lengths(seen, inputs(chosen.features))).sum()
 
     def _kept(self, lists: ClickedLists) -> Tensor:
-        r"""$\gamma$: False where observation is cancelled."""
+        r"""$\gamma$: False if observation is cancelled."""
         if not self.training:
             return lists.mask
         return draw_kept(lists, self.cancel, self.cancel_by)
@@ -236,7 +235,7 @@ class LBD(Method):
         return self.dependence(features)
 
     def _split_outputs(self) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
-        """What makes numbers of features, and the outputs of observation as a function of these."""
+        """The input stage, and the outputs of observation as a function of its output."""
         if isinstance(self.relevance, SharedRanker):
             inputs, layers = split_inputs(self.relevance.layers)
             return inputs, lambda numbers: layers(numbers)[..., 1:]
@@ -251,18 +250,18 @@ class LBD(Method):
         return centre
 
     def _log_seen(self, outputs: Tensor, centre: Tensor, lists: ClickedLists) -> Tensor:
-        r"""$\log \hat o$ of each document where it was shown, `[batch, docs]`."""
+        r"""$\log \hat o$ of each document at its position, `[batch, docs]`."""
         places = lists.positions.clamp(max=self.n_positions - 1)
         deviation = (outputs - centre).gather(-1, places.unsqueeze(-1)).squeeze(-1)
         return F.logsigmoid(log_odds(self._log_average(places, lists.bias)) + deviation)
 
     def _log_average(self, places: Tensor, bias: Mapping[str, Tensor]) -> Tensor:
-        """$b_k$, log probability that the average document is seen at these places."""
+        """$b_k$, log probability that the average document is examined at these positions."""
         tables = self.observation
         highest = (tables.logits + sum(table.amax(0) for table in tables.levels)).amax()
         relative = tables(places, bias) - highest
         if len(tables.slopes):
-            relative = relative.clamp(max=0.0)  # a numeric column has no largest value to be normalized by
+            relative = relative.clamp(max=0.0)  # a numeric column has no largest value to normalize by
         return relative + math.log(self.top_seen)
 
 
@@ -273,7 +272,7 @@ class SharedRanker(Ranker):
         super().__init__()
         network = problem.network
         if network.kind not in SHARED_KINDS:
-            raise ValueError(f"a '{network.kind}' network cannot be shared: take {' or '.join(SHARED_KINDS)}")
+            raise ValueError(f"a '{network.kind}' network cannot be shared: use {' or '.join(SHARED_KINDS)}")
         self.layers = problem.new_layers(1 + problem.n_positions, dropout=network.dropout)
 
     @property
@@ -311,7 +310,7 @@ def _check_number(name: str, value: float, allowed: bool, rule: str) -> None:
 
 def _check_choice(name: str, value: str, known: Sequence[str] | Mapping) -> None:
     if value not in known:
-        raise ValueError(f"unknown {name} '{value}', known: {', '.join(known)}")
+        raise ValueError(f"unknown {name} '{value}': choose from {', '.join(known)}")
 
 
 def _check_certified(lipschitz: str, beta: float | None, *, shared: bool) -> None:
@@ -319,6 +318,6 @@ def _check_certified(lipschitz: str, beta: float | None, *, shared: bool) -> Non
     if certified and (beta is None or not (beta >= 0 and math.isfinite(beta))):
         raise ValueError(f"lipschitz='certified' needs beta, the largest slope of observation, at least 0; got {beta}")
     if not certified and beta is not None:
-        raise ValueError("beta is only kept by lipschitz='certified': pass that as well, or penalty=... instead")
+        raise ValueError("beta applies only to lipschitz='certified': pass that as well, or penalty=... instead")
     if certified and shared:
         raise ValueError("a shared network cannot be certified: relevance may be steep; leave out shared=True")

@@ -1,35 +1,35 @@
-r"""Low-rank observation: examination depends on the document in a few shapes only (this project; docs/low_rank.md).
+r"""Low-rank observation: examination depends on the document through a low-rank term (this project; docs/low_rank.md).
 
-Assumes $P(c) \propto e^{r(x)}\,o_k(x)$ where the document $x$ bends the curve of observation in few ways,
+Assumes $P(c) \propto e^{r(x)}\,o_k(x)$ where the document $x$ changes the examination curve in only a few directions,
 $\log o_k(x) = b_k + \sum_{j \le R} e_j(x)\,a_{jk}$, with $e$ linear in the features, $a$ and $b$ tables of positions,
-fitted by a listwise softmax. Documents alike are at different positions; what changes with the position is
-observation, what does not is relevance, and so few shapes leave little room for anything else. What clicks leave open
-is then small and known: $a_k - c$ with $r + c \cdot e$ gives the same clicks for every $c \in \mathbb{R}^R$.
+fitted by a listwise softmax. Similar documents are shown at different positions: what changes with the position is
+examination, what does not is relevance. What clicks do not identify is then small and known: $a_k - c$ with
+$r + c \cdot e$ gives the same clicks for every $c \in \mathbb{R}^R$.
 
-`choose` says who chooses $c$; no click does, wherever documents are moved. The ranking is by $r + c \cdot e$:
+`choose` decides how $c$ is chosen; clicks cannot, however documents are moved. The ranking is by $r + c \cdot e$:
 
-* free: training, by its start and its steps; $c = 0$.
-* uncorrelated: relevance and visibility are assumed to have nothing to do with each other: the number, along the
-  loadings, for which they are uncorrelated within the lists of the log; never so that observation varies on top the
-  other way round than below, or more than twice as much.
-* pinned: nothing is lost or gained on top, $a_1 = 0$ and $c = 0$. The score is then the log of the click probability at
-  position 1.
-* judged: pinned at first, and moved on the judged validation queries, without training again: before every validation,
-  so that the number belongs to the state that validation keeps. Small differences are not believed (`caution`; see
+* free: by training, through its initialization and its steps; $c = 0$.
+* uncorrelated: assumes that relevance and visual attraction are unrelated: the number, along the loadings, for which
+  they are uncorrelated within the lists of the log; limited so that examination at the top neither varies in the
+  opposite direction of the positions below, nor more than twice as much.
+* pinned: examination at the top does not depend on the document, $a_1 = 0$ and $c = 0$. The score is then the log of
+  the click probability at position 1.
+* judged: pinned first, then chosen on the judged validation queries, without training again: before every validation,
+  so that the number belongs to the state that validation keeps. Small differences are ignored (`caution`; see
   `line_search`).
-* examination: the mean examination of the top position is known (`top_examination`), that of all shown documents as if
-  each stood there. Observation is assumed to be a power, $\log o_k(x) = m(x) \log \theta_k$ with mean $m = 1$, so that
-  $a$ is a multiple of the average curve, and the mean is the geometric one.
-* interventions: lists marked with the intervention `seen`, in which every document was certainly examined. The number
-  is the one for which their clicks are likeliest. Swaps and shuffles cannot choose it: they change positions only.
-* seen: looks were recorded, $P(\text{recorded}) \propto o_k(x)$, so that $\log P(\text{recorded}) = \beta_k + e(x)
-  \cdot (a_k - c)$. Clicks tell $e$ and $a$, looks tell $c$: a regression of the record with the offset $e \cdot a_k$.
-  Looks that are missed, whatever the document, go into $\beta$; false alarms do harm (`attention` can be told their
-  rate).
+* examination: the mean examination of the top position is known (`top_examination`), over all shown documents as if
+  each were at the top. Examination is assumed to be a power, $\log o_k(x) = m(x) \log \theta_k$ with mean $m = 1$, so
+  that $a$ is a multiple of the average curve, and the mean is the geometric mean.
+* interventions: uses lists marked with the intervention `seen`, in which every document was certainly examined. The
+  number maximizes the likelihood of their clicks. Swaps and shuffles cannot choose it: they only change positions.
+* seen: examination was recorded, $P(\text{recorded}) \propto o_k(x)$, so that $\log P(\text{recorded}) = \beta_k + e(x)
+  \cdot (a_k - c)$. Clicks identify $e$ and $a$, the record identifies $c$: a regression of the record with the offset
+  $e \cdot a_k$. Misses that do not depend on the document go into $\beta$; false alarms do harm (`attention` accepts
+  their rate).
 
 Relation to others: without the document's term it is `two_tower`. It is `vectorization` with $R + 2$ dimensions, some
-of them fixed, and with another way to find the direction to rank by. `lbd` limits the slope of observation instead of
-its rank; `attention` learns observation from a record and assumes no form.
+of them fixed, and another way to find the direction to rank by. `lbd` limits the slope of observation instead of its
+rank; `attention` learns examination from a record and assumes no form.
 """
 
 from __future__ import annotations
@@ -59,22 +59,22 @@ from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem
 from unskew.networks.running import RunningEstimate
 
-START = 0.3  # of the usual weights of e: training begins close to `two_tower`
+START = 0.3  # factor of the usual initial weights of e: training begins close to `two_tower`
 MEAN_RATE = 0.05
-SEEN = "seen"  # the intervention that makes sure that every document of a list is seen
-N_SAMPLED = 1024  # lists of which relevance and traits are compared
-MOST_ON_TOP = 2.0  # times that observation may vary on top as much as it varies from there to the other positions
+SEEN = "seen"  # the intervention that ensures that every document of a list is examined
+N_SAMPLED = 1024  # lists in which relevance and traits are compared
+MOST_ON_TOP = 2.0  # limit of the variation at the top, relative to the variation from there to the other positions
 
 
 class LowRank(Method):
     r"""Listwise softmax on relevance plus an observation of low rank.
 
     Args:
-        rank: $R$, in how many ways a document bends the curve of observation.
-        choose: who chooses the number that clicks leave open: uncorrelated, free, pinned, judged, examination,
-            interventions or seen.
+        rank: $R$, number of directions in which a document can change the examination curve.
+        choose: how to choose the parameter that clicks do not identify: uncorrelated, free, pinned, judged,
+            examination, interventions or seen.
         top_examination: mean examination of the top position, for `choose="examination"`.
-        caution: standard errors by which a number may be worse than the best one to be taken for its caution.
+        caution: a more cautious number is preferred if it is at most this many standard errors worse than the best.
         observation_rate: learning-rate factor of the tables $a$ and $b$: Adagrad moves them more slowly than a network.
     """
 
@@ -107,7 +107,7 @@ class LowRank(Method):
         self.traits = _trait_network(problem, rank)
         self.loadings = Loadings(rank, problem.n_positions, pinned=choose != "free")
         self.mean_traits = RunningEstimate(torch.zeros(rank), MEAN_RATE)
-        self.sample: ClickedLists | None = None  # where relevance and traits are compared
+        self.sample: ClickedLists | None = None  # lists in which relevance and traits are compared
         self.register_buffer("numbers", torch.zeros(rank))
         self.register_buffer("lengths", torch.zeros(3, rank))
 
@@ -122,7 +122,7 @@ class LowRank(Method):
         return lists.apply(self.relevance) + self.log_seen(lists)
 
     def log_seen(self, lists: ClickedLists) -> Tensor:
-        r"""$\log o$ of each document where it was shown, `[batch, docs]`."""
+        r"""$\log o$ of each document at its position, `[batch, docs]`."""
         traits = lists.per_document(self.traits)
         if self.training:
             mean = weighted_mean(traits.detach(), showings(lists).unsqueeze(-1), (0, 1))
@@ -141,7 +141,7 @@ class LowRank(Method):
         return log_seen - log_seen[0]
 
     def examination(self) -> Tensor:
-        """How much the document with the mean of $e$ is seen relative to the top."""
+        """Examination, relative to the top, of a document with the mean of $e$."""
         return self.log_curve().exp()
 
     # -- what is served
@@ -155,15 +155,15 @@ class LowRank(Method):
             self.sample = _sample(logs["clicks"], with_looks=self.choose == "seen")
         if self.choose == "judged" and not isinstance(logs.get("validation"), JudgedSet):
             raise ValueError(
-                "choose='judged' chooses a number on judged queries, and there are none: validate on judged data "
-                "(--validate DATA, in Python validate= or eval_set=), or take choose='pinned'"
+                "choose='judged' needs judged queries, and there are none: validate on judged data "
+                "(--validate DATA, in Python validate= or eval_set=), or use choose='pinned'"
             )
         if self.choose == "interventions":
-            _seen_lists(logs.get("interventions"))  # to fail now rather than after training
+            _seen_lists(logs.get("interventions"))  # raises now rather than after training
         return logs
 
     def tune(self, judged: JudgedSet, metric: str) -> None:
-        """Choose on judged queries, or put the number where this state of training has it."""
+        """Choose on judged queries, or set the number that belongs to this state of training."""
         self._choose_by_the_log()
         if self.choose == "judged":
             batches = (lists for _, lists in judged.batches())
@@ -177,7 +177,7 @@ class LowRank(Method):
             self._search([self._scored(lists, of_clicks(lists)) for lists in batches])
 
     def findings(self) -> dict[str, Any]:
-        """The number in use; where it was searched for also how far it is moved, and the plausible interval of that."""
+        """The number in use; if it was searched for, also the length of the move and its plausible interval."""
         numbers = CHOICES[self.choose](self)
         if numbers is None:
             return {}
@@ -213,17 +213,17 @@ class LowRank(Method):
 
 
 class Loadings(nn.Module):
-    r"""How much each direction of $e$ weighs at each position, `[directions, positions]`; from 0 on top down to -1.
+    r"""Weight of each direction of $e$ at each position, `[directions, positions]`; initially from 0 at the top to -1.
 
     Args:
-        pinned: 0 on top, whatever is learned.
+        pinned: always 0 at the top.
     """
 
     def __init__(self, n_directions: int, n_positions: int, *, pinned: bool):
         super().__init__()
         self.shape = (n_directions, n_positions)
         self.pinned = pinned
-        # Waves of different length: directions that start alike would be distinguished by chance alone.
+        # Waves of different length: directions that start equal would be distinguished by chance alone.
         waves = torch.arange(1, n_directions + 1).unsqueeze(1) * torch.linspace(0, 1, n_positions)
         start = ((math.pi * waves).cos() - 1) / 2
         # Flat, since matrices are decayed in training, and tables of positions should not be.
@@ -235,7 +235,7 @@ class Loadings(nn.Module):
 
 
 class CorrectedRanker(Ranker):
-    """Relevance, and what is added once the open number is chosen."""
+    r"""Relevance plus $c \cdot e$, once $c$ is chosen."""
 
     numbers: Tensor
 
@@ -267,16 +267,16 @@ def _apart(relevance: Tensor, traits: Tensor, loadings: Tensor, lists: ClickedLi
     r"""$c = \rho d$ with $d$ the mean of $a_1 - a_k$, and $r + \rho\,d \cdot e$ uncorrelated with $d \cdot e$."""
     top, below = loadings.tensor_split([1], dim=1)
     fall = (top - below).sum(1) / max(below.shape[1], 1)
-    missed = traits @ fall  # how much less a document is seen further down, in logs
+    missed = traits @ fall  # loss of examination further down, in logs
     spread = covariance(missed, missed, lists.mask).clamp(min=torch.finfo(fall.dtype).eps)
     ratio = -covariance(relevance, missed, lists.mask) / spread
     return ratio.clamp(0.0, MOST_ON_TOP) * fall
 
 
 def by_looks(_: Tensor, traits: Tensor, loadings: Tensor, lists: ClickedLists) -> Tensor:
-    r"""$c$ of the regression $\log E[\text{looks}] = \log n + \beta_k + e \cdot (a_k - c)$, of Poisson form.
+    r"""$c$ of the Poisson regression $\log E[\text{recorded}] = \log n + \beta_k + e \cdot (a_k - c)$.
 
-    That of a rate is as good for counts that are not rare: its equations are unbiased whatever their spread.
+    It is valid for counts that are not rare, too: its estimating equations are unbiased whatever the variance.
     """
     assert lists.seen is not None
     assert lists.seen_sessions is not None
@@ -350,23 +350,22 @@ def _seen_lists(log: Any) -> ClickLog:
     column = log.interventions if isinstance(log, ClickLog) else None
     if column is None or column.levels is None or SEEN not in column.levels:
         raise ValueError(
-            f"choose='interventions' needs lists whose documents were all certainly examined, marked by "
-            "the intervention "
-            f"'{SEEN}'; changed positions, such as swaps, cannot choose the number that clicks leave open: mark such "
-            "lists, or take choose='judged' or 'pinned'"
+            f"choose='interventions' needs lists whose documents were all certainly examined, marked by the "
+            f"intervention '{SEEN}'; changed positions, such as swaps, cannot identify this parameter: mark such "
+            "lists, or use choose='judged' or 'pinned'"
         )
     return log.select(column.values == column.levels.index(SEEN))
 
 
 def _check(rank: int, choose: str, top_examination: float | None, caution: float) -> None:
     if rank < 1:
-        raise ValueError(f"rank must be at least 1 (without a document's part it is two_tower), got {rank}")
+        raise ValueError(f"rank must be at least 1, got {rank}; use two_tower for rank 0")
     if choose not in CHOICES:
-        raise ValueError(f"unknown choose '{choose}', known: {', '.join(CHOICES)}")
+        raise ValueError(f"unknown choose '{choose}': choose from {', '.join(CHOICES)}")
     if choose == "examination" and not (top_examination is not None and 0 < top_examination <= 1):
         raise ValueError(
-            "choose='examination' needs top_examination, how often the top position is looked at, above 0 and at most "
-            f"1; got {top_examination}"
+            "choose='examination' needs top_examination, the examination probability of the top position, above 0 and "
+            f"at most 1; got {top_examination}"
         )
     if choose != "examination" and top_examination is not None:
         raise ValueError("top_examination is only used by choose='examination': pass that as well, or leave it out")

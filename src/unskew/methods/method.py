@@ -1,4 +1,4 @@
-"""The contract of a method: its networks, its loss, and the ranker it yields."""
+"""The contract of a method: its networks, its loss, and the ranker it returns."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Terms = dict[str, Tensor]  # each a sum over the sessions of the batch
 
 @dataclass(frozen=True)
 class Stage:
-    """One leg of training, as data."""
+    """One stage of training, as data."""
 
     name: str
     loss: Callable[[Any], Terms]
     trains: Mapping[nn.Module, float]  # module -> learning-rate factor; everything else is frozen
     source: str = "clicks"  # or "interventions", "judgements"
-    steps: int | None = None  # None: all that the budget has left
+    steps: int | None = None  # None: all remaining steps
     selects: bool = True  # validation chooses the best state of this stage
 
 
@@ -35,14 +35,14 @@ class Method(nn.Module, ABC):
     """Turns clicked lists into a ranker. Hyper-parameters are the keyword-only arguments of the constructor."""
 
     paper: ClassVar[str]  # where it comes from
-    assumes: ClassVar[str]  # what must hold of the clicks, in one line
-    detail: ClassVar[ClickDetail] = "counts"  # what it needs of a log
-    click_model: ClassVar[Literal["softmax", "bernoulli"] | None] = None  # what `click_logits` means
-    counts_only: ClassVar[bool] = False  # clicks must be 0 or 1: dwell times and the like mean nothing to it
-    takes_ids: ClassVar[bool] = False  # documents may be known by their ids; others rank by features only
-    has_ranker: ClassVar[bool] = True  # False: it describes clicks, and does not tell documents apart
+    assumes: ClassVar[str]  # its assumption about clicks, in one line
+    detail: ClassVar[ClickDetail] = "counts"  # the detail of clicks that it needs
+    click_model: ClassVar[Literal["softmax", "bernoulli"] | None] = None  # the meaning of `click_logits`
+    counts_only: ClassVar[bool] = False  # clicks must be 0 or 1; graded feedback, such as dwell time, is refused
+    takes_ids: ClassVar[bool] = False  # documents may be known by their ids; other methods rank only by features
+    has_ranker: ClassVar[bool] = True  # False: it predicts clicks but does not distinguish documents
     learns_from: ClassVar[Literal["clicks", "judgements"]] = "clicks"
-    estimated: ClassVar[tuple[str, ...]] = ()  # arguments that are estimated from the log where they are None
+    estimated: ClassVar[tuple[str, ...]] = ()  # arguments that are estimated from the log if they are None
     judged_choice: ClassVar[Mapping[str, Any]] = {}  # hyper-parameters with which `tune` chooses on judged queries
 
     relevance: Ranker
@@ -54,10 +54,10 @@ class Method(nn.Module, ABC):
 
     @abstractmethod
     def loss(self, lists: Any) -> Terms:
-        """Terms to be minimized, each a sum over sessions; the loop adds, divides and logs them."""
+        """Terms to minimize, each a sum over sessions; the loop adds, divides and logs them."""
 
     def stages(self) -> Sequence[Stage]:
-        """Legs of training; default: one, `loss`, with everything trained."""
+        """Stages of training; default: one, which trains everything by `loss`."""
         return [Stage("train", self.loss, {self: 1.0})]
 
     def ranker(self) -> Ranker:
@@ -65,7 +65,7 @@ class Method(nn.Module, ABC):
         return self.relevance
 
     def examination(self) -> Tensor | None:
-        """Learnt examination relative to the top position, `[positions]`; None: the method has no such curve."""
+        """Learned examination relative to the top position, `[positions]`; None: the method has no such curve."""
         return None
 
     def at_level(self, column: str, level: int) -> Self | None:
@@ -76,28 +76,28 @@ class Method(nn.Module, ABC):
         return at_level(self, column, level)
 
     def click_logits(self, lists: ClickedLists) -> Tensor | None:  # noqa: ARG002
-        """Predicted clicks of each document, as `click_model` says; None: the method predicts none."""
+        """Predicted clicks of each document, as defined by `click_model`; None: the method predicts none."""
         return None
 
     def prepare(self, logs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Steps before training that are no gradient; gives what is trained on, by default the logs as they are.
+        """Work before training that is not a gradient step; returns the training data, by default the logs unchanged.
 
-        Judged queries to validate on, where there are some, are `logs["validation"]`; no stage learns from them.
+        Judged queries for validation, if there are any, are `logs["validation"]`; no stage learns from them.
         """
         return logs
 
     def tune(self, judged: JudgedSet, metric: str) -> None:
-        """Numbers that are chosen on judged queries rather than learned; default: none.
+        """Choose numbers on judged queries that training does not learn; default: none.
 
-        Asked before every validation on them, so that they belong to the state that validation keeps.
+        It is called before every validation on them, so that the numbers belong to the state that validation keeps.
         """
 
     def finish(self, logs: Mapping[str, Any]) -> None:
-        """Steps after training that are no gradient; default: none."""
+        """Work after training that is not a gradient step; default: none."""
 
     @property
     def exempt(self) -> Mapping[str, str]:
-        """Common checks (`unskew.testing.CHECKS`) that do not hold of it, each with the reason; default: none."""
+        """Common checks (`unskew.testing.CHECKS`) that do not apply to it, each with the reason; default: none."""
         return {}
 
     def findings(self) -> Mapping[str, Any]:

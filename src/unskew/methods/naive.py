@@ -1,7 +1,7 @@
-r"""Click Data: clicks taken at their word.
+r"""Click Data: clicks taken at face value.
 
-Assumes that a click means relevance and no click means none. The baseline of every paper, and what a debiased ranker
-must beat to be worth its trouble.
+Assumes that a click means relevance and no click means irrelevance. The baseline of every paper, which a debiased
+ranker must beat to be worth its cost.
 
 Relation to others: the baseline of all others. `two_tower` with a constant observation, `ipw` with equal propensities
 and `lbd` with `cancel=1` are `naive`. `dctr` trusts clicks as well, but predicts a click probability per document.

@@ -7,12 +7,12 @@ loss is $\sum \frac{L_{ij}}{t^+_i t^-_j}$, and the ratios follow from it:
 $t^+_i = \left(\frac{A_i}{A_1}\right)^{1/(1+p)}$, $A_i = \sum_j \frac{L_{ij}}{t^-_j}$, and
 $t^-_j = \left(\frac{B_j}{B_1}\right)^{1/(1+p)}$, $B_j = \sum_i \frac{L_{ij}}{t^+_i}$.
 
-Here each batch gives one such ratio of sums, and a running mean of them is kept; a batch without a pair at the top
-leaves it as it is, and so does a position that no list of the batch reaches. A position that was shown without a pair
-counts as 0: leaving it out would raise the ratios of rarely clicked positions. The regularization $p$ is
-`regulation`: the authors' table was made with $p = 0$, their program ships other values, the toolboxes use 1. The
-factor $|\Delta \mathrm{nDCG}|$ of LambdaMART belongs to the trees and is not here. The method needs to know who was
-clicked *together*, a joint log.
+Here each batch gives one such ratio of sums, and a running mean of them is kept; it does not change for a batch without
+a pair at the top, nor at positions that no list of the batch reaches. A position that was shown without a pair counts
+as 0: leaving it out would raise the ratios of rarely clicked positions. The regularization $p$ is `regulation`: the
+authors' table was made with $p = 0$, their program ships other values, the toolboxes use 1. The factor
+$|\Delta \mathrm{nDCG}|$ of LambdaMART belongs to the trees and is not used here. The method needs a joint log, which
+says which documents were clicked *together*.
 
 Relation to others: `ipw` and `dla` weight clicks only; this method also weights non-clicks, pair by pair. Like `dla`,
 it learns its ratios along with the ranker.
@@ -29,14 +29,14 @@ from unskew.methods.method import Method, Terms
 from unskew.networks.registry import Problem
 from unskew.networks.running import RunningEstimate, sum_per_position
 
-SMALLEST = 1e-3  # a ratio below this would let one pair drown the rest
+SMALLEST = 1e-3  # with a smaller ratio, one pair would dominate the others
 
 
 class PairDebias(Method):
-    """Logistic pairs, weighted by what a click and its absence tell at their positions.
+    """Logistic loss of pairs, with clicks and non-clicks reweighted by position ratios.
 
     Args:
-        regulation: $p$, pulls the ratios towards 1; 0: none.
+        regulation: $p$, shrinks the ratios towards 1; 0: none.
         step_size: weight of a batch in the running mean of the ratios.
     """
 

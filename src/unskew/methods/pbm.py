@@ -2,7 +2,7 @@ r"""Position-based model (Richardson et al., WWW 2007; Craswell et al., WSDM 200
 
 Assumes $P(c) = \theta_k\,a_d$: a document is clicked if it is examined, which the position (and bias columns) decide,
 and attractive. The scale of $\theta$ and $a$ is free; `examination` is relative to the top. The ranker is $a$.
-Queries may differ in how deep their users look (`depth_spread`).
+Queries may differ in how far down their users examine (`depth_spread`).
 
 Relation to others: `regression_em` fits the same model by EM, `two_tower` and `dla` with a listwise softmax. `ubm` adds
 the last click above; `rctr` and `dctr` are its two halves.

@@ -1,6 +1,6 @@
 r"""Click-through rate by rank: $P(c) = \rho_k$, for every document at position $k$ (and by bias columns).
 
-Relation to others: `pbm` in which all documents attract alike; `gctr` if positions are alike too.
+Relation to others: `pbm` in which all documents are equally attractive; `gctr` if positions are equal too.
 """
 
 from __future__ import annotations

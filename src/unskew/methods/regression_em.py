@@ -3,13 +3,13 @@ r"""Regression EM (Wang et al., WSDM 2018).
 Assumes $P(c) = \theta_k \gamma(x)$ with $\gamma = \sigma(s)$. E-step, for a document that was not clicked:
 
 $P(E{=}1, R{=}0 \mid c{=}0) = \frac{\theta(1-\gamma)}{1-\theta\gamma}$ and
-$P(E{=}0, R{=}1 \mid c{=}0) = \frac{(1-\theta)\gamma}{1-\theta\gamma}$; a click means both seen and relevant.
+$P(E{=}0, R{=}1 \mid c{=}0) = \frac{(1-\theta)\gamma}{1-\theta\gamma}$; a click means both examined and relevant.
 
 M-step: $s$ by cross-entropy with the posterior of relevance, $\theta_k$ by the running mean of that of examination.
 The paper samples labels from the posterior (`sample=True`); the posterior itself is the same in expectation and less
 noisy, and is the default. $\theta$ and $\gamma$ are identified up to a common scale. Lists without clicks must be in
-the log: without them $\theta$ comes out too large. The reference programs start at $\theta = .9$ with steps of .05; EM
-is slow from there, and counted clicks are steady enough for larger steps.
+the log: without them $\theta$ is too large. The reference programs start at $\theta = .9$ with steps of .05; EM is slow
+from there, and counted clicks have little enough noise for larger steps.
 
 Relation to others: the click model of `pbm`, `dla` and `two_tower`, fitted by expectation maximization. `affine`
 extends this EM to trust bias.
@@ -50,7 +50,7 @@ class RegressionEM(Method):
     def __init__(self, problem: Problem, *, sample: bool = False, step_size: float = 0.3, start: float = 0.5):
         super().__init__()
         if not 0 < start < 1:
-            raise ValueError(f"start must be between 0 and 1, a chance of examination, got {start}")
+            raise ValueError(f"start, an examination probability, must be between 0 and 1, got {start}")
         self.relevance = problem.new_ranker()
         self.sample = sample
         self.seen = RunningEstimate(torch.full((problem.n_positions,), start), step_size)
@@ -77,7 +77,7 @@ class RegressionEM(Method):
         return {"relevance": losses.sigmoid(scores, relevant, lists.sessions, lists.mask)}
 
     def posteriors(self, scores: Tensor, lists: ClickedLists) -> tuple[Tensor, Tensor]:
-        """Expected sessions in which each document was seen, and in which it was relevant, given the clicks."""
+        """Expected sessions in which each document was examined, and in which it was relevant, given the clicks."""
         theta = self._theta(lists.positions)
         gamma = scores.sigmoid()
         neither = (1 - theta * gamma).clamp(min=SMALLEST)
@@ -106,7 +106,7 @@ class RegressionEM(Method):
 
 
 def _binomial(draws: Tensor, share: Tensor, lists: ClickedLists) -> Tensor:
-    """Successes of so many draws, by the row of the global batch."""
+    """Binomial successes, drawn by the row of the global batch."""
     places = torch.arange(lists.n_docs, device=share.device)
     quantile = uniform(new_salt(), lists.row_keys.unsqueeze(-1), places)
     found = binom.ppf(quantile.cpu().numpy(), draws.cpu().numpy(), share.cpu().double().numpy())

@@ -1,7 +1,7 @@
 r"""Simplified dynamic Bayesian network (Chapelle and Zhang, WWW 2009): `dbn` in which the user never gives up.
 
-The user scans down the list and leaves only if a clicked document satisfies it, with probability $s_d$. The paper
-ranks by $a\,s$, attraction times satisfaction (`rank_by=relevance`).
+The user scans down the list and leaves only if satisfied by a clicked document, with probability $s_d$. The paper ranks
+by $a\,s$, attraction times satisfaction (`rank_by=relevance`).
 
 Relation to others: `dbn` with $\gamma = 1$. With $s \equiv 1$ it is `cascade`. `dcm` lets the position, not the
 document, decide whether the user continues after a click.
@@ -26,7 +26,7 @@ from unskew.networks.click_sequences import (
 from unskew.networks.registry import Problem
 
 RANKED_BY = ("relevance", "attraction")
-UNSATISFIED = -2.0  # the logit of satisfaction at the start: few clicks end a search
+UNSATISFIED = -2.0  # initial logit of satisfaction: few clicks end a search
 
 
 class SDBN(ClickModel):
@@ -37,8 +37,8 @@ class SDBN(ClickModel):
             where the log has some.
         spread: standard deviation of a document's logit around that of its url and query; small: shrunk strongly.
         url_spread, query_spread: the same of urls and of queries; 0: none.
-        rank_by: attraction, or relevance (attraction times satisfaction, the paper's): where few clicks tell of
-            satisfaction, a network of it ranks badly (docs/click_models.md).
+        rank_by: attraction, or relevance (attraction times satisfaction, as in the paper): if few clicks are
+            informative about satisfaction, a network of it ranks badly (docs/click_models.md).
     """
 
     paper = "Chapelle and Zhang, WWW 2009"

@@ -4,10 +4,10 @@ Assumes $P(c) \propto e^{r(x)} \, e^{o_k}$, the product of relevance and observa
 listwise softmax; the ranker is $r$ alone.
 
 `observation_rate` is the learning rate of the position's logits relative to the ranker's: with equal rates Adagrad
-moves a single logit so slowly that the ranker takes on part of the position's effect.
+moves a single logit so slowly that the ranker absorbs part of the position's effect.
 
 Relation to others: with a constant observation it is `naive`. It is the case of `lbd` in which observation does not
-depend on the document (0-Lipschitz), and of `affine_softmax` in which no position stretches relevance. `dla` and
+depend on the document (0-Lipschitz), and of `affine_softmax` in which no position scales relevance. `dla` and
 `regression_em` fit the same assumption with other losses.
 """
 

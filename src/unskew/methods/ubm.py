@@ -1,12 +1,12 @@
 r"""User browsing model (Dupret and Piwowarski, SIGIR 2008).
 
-$P(c_k \mid \text{last click at } j) = \gamma_{kj}\,a_d$: examination depends on the position and on where the last
-click above was, nowhere included. $\gamma$ is a table; its logits are those of the position (and bias columns) plus a
-residual of standard deviation `table_spread`, so that a rare distance is examined like its position. The scale of
-$\gamma$ and $a$ is free. The ranker is $a$.
+$P(c_k \mid \text{last click at } j) = \gamma_{kj}\,a_d$: examination depends on the position and on the last click
+above, if there is one. $\gamma$ is a table; its logits are those of the position (and bias columns) plus a residual of
+standard deviation `table_spread`, so that a rare distance is examined like its position. The scale of $\gamma$ and $a$
+is free. The ranker is $a$.
 
-Queries may differ in how deep their users look (`depth_spread`), and users in where they look (`user_types`): then
-$P(\text{pattern}) = \sum_z \pi_z P(\text{pattern} \mid \gamma^z)$, each type with a table of its own.
+Queries may differ in how far down their users examine (`depth_spread`), and users in where they examine (`user_types`):
+then $P(\text{pattern}) = \sum_z \pi_z P(\text{pattern} \mid \gamma^z)$, with a separate table for each type.
 
 Relation to others: with one row of $\gamma$ for all last clicks (a residual of 0) it is `pbm`. `iobm` lets examination
 depend on all other clicks and learns relevance as `dla` does.
@@ -37,7 +37,7 @@ class UBM(ClickModel):
         table_spread: standard deviation of the logits of examination around those of their position.
         depth_spread: standard deviation of a query's slope of examination over ln(1 + position); 0: none, as in the
             paper. Needs ids.
-        user_types: into how many types users fall; 1: all alike, as in the paper.
+        user_types: number of types of users; 1: all users are alike, as in the paper.
     """
 
     paper = "Dupret and Piwowarski, SIGIR 2008"
@@ -85,7 +85,7 @@ class UBM(ClickModel):
         return self._mixed([independent(attraction, browsing_examination(attraction, part)) for part in examination])
 
     def logits(self, lists: ClickedLists) -> list[Tensor]:
-        """Of attraction, and of examination given the last click above, of each type of users."""
+        """Logits of attraction, and of examination given the last click above, for each type of users."""
         last = last_clicks(lists.positions, lists.clicks > 0)
         return [self.attraction.of(lists), *self._examination(lists, last)]
 
@@ -102,7 +102,7 @@ class UBM(ClickModel):
         return [self.attraction]
 
     def _types(self, lists: ClickedLists) -> list[Chances]:
-        """Of each type of users, given the clicks above."""
+        """Chances for each type of users, given the clicks above."""
         attraction, *examination = self.logits(lists)
         return [independent(attraction, F.logsigmoid(logits)) for logits in examination]
 
@@ -120,6 +120,6 @@ class UBM(ClickModel):
 
 
 def _first_tables(n_types: int, n_positions: int) -> Tensor:
-    """`[types, positions, 1 + positions]`: 0, but that types look down to different depths, lest they stay alike."""
+    """`[types, positions, 1 + positions]`: 0, except that types examine to different depths, to tell them apart."""
     depths = torch.arange(n_positions).log1p().view(-1, 1).expand(-1, n_positions + 1)
     return torch.linspace(-0.5, 0.5, n_types).view(-1, 1, 1) * depths if n_types > 1 else torch.zeros(1, *depths.shape)

@@ -1,28 +1,28 @@
 r"""Unconfounded Propensity Estimation (UPE; Luo et al., SIGIR 2024, arXiv:2305.09918).
 
-What is relevant is shown at the top, so relevance $x$ drives both position and clicks, and propensities learned from
-clicks take on part of relevance. UPE models examination *given the document* and then asks what would be seen at a
-position whatever was shown there (backdoor adjustment): $P(o \mid do(k)) = E_x[P(o \mid x, k)]$. Three stages:
+Relevant documents are shown at the top, so relevance drives both position and clicks, and propensities learned from
+clicks absorb part of relevance. UPE models examination *given the document* $x$ and then averages over the documents
+that could be shown at a position (backdoor adjustment): $P(o \mid do(k)) = E_x[P(o \mid x, k)]$. Three stages:
 
 1. policy: $u_0(d(x))$ learns the order of the policy that made the lists, by listwise softmax; $d$ is a network of the
    document, $u_0$ scores its vector.
 2. propensity: $e(x, k) = u(d(x) + p_k)$. The vectors $p_k$ of positions and $u$ learn, from clicks weighted by inverse
    relevance as in `dla`; the documents' part $d$ does not. The ranker learns from clicks weighted by inverse
    $P(o \mid do(k))$.
-3. ranking: propensities are as they are, the ranker goes on.
+3. ranking: propensities are fixed, and the ranker is trained further.
 
 So the loss of propensities reaches neither document network nor ranker; the authors' program sends one summed gradient
-into all parts, their paper does not. Chosen here:
+into all parts, their paper does not. Our choices:
 
-* $u$ is a network of its own (`scoring="own"`). With the frozen $u_0$ in its place (`scoring="policy"`: only $p_k$
-  learns) what the policy thought of a document is taken for how well it is seen, and $p_k$ must undo it: on simulated
+* $u$ is a separate network (`scoring="own"`). With the frozen $u_0$ in its place (`scoring="policy"`: only $p_k$
+  learns) the policy's score of a document is mistaken for its examination, and $p_k$ must undo that: on simulated
   position-based clicks the adjusted curve then *rises* towards the bottom.
-* The average over $x$ is over the documents of each list: it is turned through all its rotations, so that every
-  document stands once at every position, instead of through random permutations. Shares are summed over the sessions
-  of a batch before a ratio is formed, for each position over the lists that reach it: lists may be of any length.
+* The average over $x$ is over the documents of each list: the list is rotated through all its rotations, so that every
+  document is once at every position, instead of through random permutations. Shares are summed over the sessions of a
+  batch before a ratio is formed, for each position over the lists that reach it: lists may have any length.
 * $d$ is a network of one document; the paper encodes the list as a set, the authors' later program does not.
-* Scores of the policy are standardized within their list, since a policy's scale means nothing. A log without them is
-  taken by its order: the target is then $\propto 1/k$, and the network is the estimate of the policy's scores.
+* Scores of the policy are standardized within their list, because their scale means nothing. If the log has none, its
+  order is used: the target is then $\propto 1/k$, and the network estimates the policy's scores.
 
 Relation to others: with a constant document vector it is `dla` with the table $u(d + p_k)$. `lbd` and `low_rank` also
 model examination given the document, and keep its effect; `upe` averages it out.
@@ -42,11 +42,11 @@ from unskew.networks.registry import Problem
 from unskew.networks.running import RunningEstimate, sum_per_position
 from unskew.networks.tables import Table
 
-TINY = 1e-12  # a share below this, and a spread of scores below this, is none
+TINY = 1e-12  # smaller shares, and smaller spreads of scores, count as 0
 
 
 class UPE(Method):
-    """Dual learning with propensities of which the document's part is averaged out."""
+    """Dual learning with propensities whose dependence on the document is averaged out."""
 
     paper = "Luo et al., SIGIR 2024 (UPE)"
     assumes = "examination depends on position only, but the logging policy confounds it with relevance"
@@ -65,16 +65,16 @@ class UPE(Method):
     ):
         """
         Args:
-            policy_steps: steps in which the policy is learned; the other two stages share the rest.
+            policy_steps: training steps of the policy stage; the other two stages share the rest.
             width: size of the vectors of documents and positions.
             units: units of the networks before and after them.
-            scoring: what scores a document at a position: a network of its own, or that of the policy, frozen.
+            scoring: the network that scores a document at a position: its own, or the frozen one of the policy.
             max_weight: largest weight of a click, of either kind.
             position_rate: learning rate of propensities relative to the ranker's.
         """
         super().__init__()
         if scoring not in SCORING:
-            raise ValueError(f"unknown scoring '{scoring}', known: {', '.join(SCORING)}")
+            raise ValueError(f"unknown scoring '{scoring}': choose from {', '.join(SCORING)}")
         self.relevance = problem.new_ranker()
         self.policy = PolicyNetwork(problem, width, units)
         self.position = PositionVectors(problem.n_positions, width, SCORING[scoring](width, units))
@@ -85,7 +85,7 @@ class UPE(Method):
     def stages(self) -> Sequence[Stage]:
         return [
             Stage("policy", self.policy_loss, {self.policy: 1.0}, steps=self.policy_steps, selects=False),
-            # A ranker that is good early must not stop propensities half way.
+            # A ranker that is good early must not stop the training of propensities.
             Stage("propensity", self.loss, {self.position: self.position_rate, self.relevance: 1.0}, selects=False),
             Stage("ranking", self.ranking_loss, {self.relevance: 1.0}),
         ]
@@ -129,7 +129,7 @@ class UPE(Method):
         length = lists.mask.sum(-1).clamp(min=1).view(-1, 1, 1)
         turn, place = torch.meshgrid(torch.arange(n_docs), torch.arange(n_docs), indexing="ij")
         turn, place = turn.to(length.device), place.to(length.device)
-        stands = ((turn + place) % length).expand(len(logits), -1, -1)  # [batch, turns, places]: who stands there
+        stands = ((turn + place) % length).expand(len(logits), -1, -1)  # [batch, turns, places]: the document there
         turned = logits.gather(1, stands)
         shares = losses.log_shares(turned, lists.mask.unsqueeze(1).expand_as(turned)).exp()
         real_turn = lists.mask.unsqueeze(-1)  # a list has as many turns as documents
@@ -149,13 +149,13 @@ class UPE(Method):
 
 
 class PolicyNetwork(nn.Module):
-    """The logging policy's view of a document: an embedding, and the score of an embedding."""
+    """A model of the logging policy: embeddings of documents, and the score of an embedding."""
 
     pointwise = True
 
     def __init__(self, problem: Problem, width: int, hidden: int):
         super().__init__()
-        # As the ranker: only the reference programs' network normalizes its inputs.
+        # As in the ranker, only the network of the reference programs normalizes its inputs.
         first = [nn.LayerNorm(problem.n_inputs)] if problem.network.kind == "mlp" else []
         self.inputs = problem.new_inputs()
         self.documents = nn.Sequential(
@@ -173,7 +173,7 @@ class PolicyNetwork(nn.Module):
 
 
 class PositionVectors(nn.Module):
-    """Vectors of positions, 0 at the start, what scores them alongside a document, and the curve that follows."""
+    """Vectors of positions, initially 0, the network that scores them with a document, and the resulting curve."""
 
     def __init__(self, n_positions: int, width: int, score: nn.Module | None):
         super().__init__()
@@ -193,7 +193,7 @@ class AdjustedCurve(nn.Module):
         self.mean = RunningEstimate(torch.ones(n_positions), rate)
 
     def relative(self, shares: Tensor, lists: ClickedLists, *, keep: bool) -> Tensor:
-        """The curve of a batch; positions that it does not reach are as they were on average."""
+        """The curve of a batch; positions that it does not reach keep the running mean."""
         n_positions = len(self.mean.value)
         weights = lists.sessions.unsqueeze(-1)
         here = sum_per_position(weights * shares, lists.positions, lists.mask, n_positions)
@@ -217,7 +217,7 @@ SCORING: dict[str, Callable[[int, int], nn.Module | None]] = {"own": scoring_lay
 
 
 def policy_scores(lists: ClickedLists) -> Tensor:
-    """Scores of the policy, standardized within lists; without any, the order that it made, `[batch, docs]`."""
+    """Scores of the policy, standardized within lists; without scores, from the shown order, `[batch, docs]`."""
     if lists.policy_scores is None:
         return -(1.0 + lists.positions).to(lists.clicks.dtype).log()
     count = lists.mask.sum(-1, keepdim=True).clamp(min=1)

@@ -2,24 +2,25 @@ r"""Vectorization (Chen et al., KDD 2022, arXiv:2206.01702): clicks as a dot pro
 
 Assumes $P(c) \propto \exp(r(x)^\top o(t))$ with a relevance embedding $r(x) \in \mathbb{R}^d$ and an observation
 embedding $o(t) \in \mathbb{R}^d$ of the bias factors $t$: the position, and bias columns where the log has them. The
-product is in an exponent (Eq. 9), so that $d = 1$ is the logit $r(x)\,o_k$, which position-based clicks are not
-(but in the limit of ever longer vectors); they are $[\log\gamma, 1]^\top [1, \log\theta_k]$, $d = 2$.
+product is in an exponent (Eq. 9), so that $d = 1$ is the logit $r(x)\,o_k$, which does not contain position-based
+clicks (except in the limit of ever longer vectors); they are $[\log\gamma, 1]^\top [1, \log\theta_k]$, $d = 2$.
 
-Vectors cannot be sorted. A base model learns which observation embeddings a document comes with, as a Gaussian
-$\mathcal{N}(\mu(x), \sigma^2(x))$ (Eq. 10), and the documents of a query are projected onto the vector that is most
-probable for all of them (Eq. 8):
+Vectors cannot be sorted. A base model learns the distribution of observation embeddings given the document, as a
+Gaussian $\mathcal{N}(\mu(x), \sigma^2(x))$ (Eq. 10), and the documents of a query are projected onto the vector that is
+most probable for all of them (Eq. 8):
 
 $\tilde o_q = \frac{\sum_i \mu(x_i) / \sigma^2(x_i)}{\sum_i 1 / \sigma^2(x_i)}$, $s(x_i) = r(x_i)^\top \tilde o_q$.
 
 The ranker therefore takes whole lists. Training: relevance first while observation is frozen, then both, then the base
 model alone. The base model also learns in the joint stage, from embeddings without gradient, so that every state that
-validation can choose has one that belongs to it.
+validation can choose has a matching base model.
 
-What is ours: the base model may be a head on the ranker's trunk (gradient stopped), which costs next to nothing; its
-$\log\sigma^2$ is bent into a safe range; training starts from $[r(x), 1, \dots]^\top [1, 0, \dots]$, a naive ranker on
-its way to the position-based model, rather than from observations of ones, where chance alone tells the dimensions
-apart. `observation_rate` and `base_rate` are learning rates relative to the ranker's: a table of numbers needs a higher
-one with Adagrad (3 by default, 1 for a network of bias columns), a variance a lower one, or it collapses at first.
+Our additions: the base model may be a head on the ranker's trunk (gradient stopped), which costs almost nothing; its
+$\log\sigma^2$ is squashed into a safe range; training starts from $[r(x), 1, \dots]^\top [1, 0, \dots]$, a naive ranker
+close to the position-based model, rather than from observations of ones, where chance alone distinguishes the
+dimensions. `observation_rate` and `base_rate` are learning rates relative to the ranker's: a table of numbers needs a
+higher one with Adagrad (3 by default, 1 for a network of bias columns), a variance a lower one, or it collapses at
+first.
 
 Relation to others: with two dimensions it contains `two_tower` and `affine_softmax`. `low_rank` is the case of $R + 2$
 dimensions with one entry of each vector fixed at 1: $[r, 1, e]^\top [1, b_k, a_k]$.
@@ -52,13 +53,13 @@ class Vectorization(Method):
 
     Args:
         dimensions: $d$, size of the embeddings.
-        base: where the base vector comes from: head (on the ranker's trunk), network (the paper's), or one vector for
-            all lists: position, mean or pca.
+        base: source of the base vector: head (on the ranker's trunk), network (as in the paper), or one vector for all
+            lists: position, mean or pca.
         base_position: the position whose embedding is the base vector, for `base="position"`.
         base_decay: weight decay of the base model.
         base_rate: learning rate of the base model relative to the ranker's.
         observation_rate: learning rate of observation relative to the ranker's; none: 3 for a table, 1 for a network.
-        warm_up_steps: training steps of relevance alone, before observation moves.
+        warm_up_steps: training steps of relevance alone, before observation is trained.
         base_steps: training steps of the base model alone, at the end.
     """
 
@@ -99,7 +100,7 @@ class Vectorization(Method):
         if self.moments is not None:
             relevance[self.moments] = 1.0
         both = {**relevance, self.observation: self.observation_rate}
-        # Observation starts the same at all positions; relevance must settle before it moves.
+        # Observation starts the same at all positions; relevance must settle before it is trained.
         warm_up = Stage("warm-up", self.click_loss, relevance, steps=self.warm_up_steps, selects=False)
         if self.base is None:
             return [warm_up, Stage("joint", self.loss, both)]
@@ -122,13 +123,13 @@ class Vectorization(Method):
         return self._click_terms(lists.apply(self.embedding), self.observation(lists.positions, lists.bias), lists)
 
     def base_loss(self, lists: ClickedLists) -> Terms:
-        """Eq. 10; the penalty counts once a session."""
+        """Eq. 10; the penalty counts once per session."""
         observed = self.observation(lists.positions, lists.bias)
         mean, log_variance = lists.apply(self._bases, pointwise=self.embedding.pointwise)
         return self._base_terms(mean, log_variance, observed, lists)
 
     def _embed(self, features: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
-        """Embeddings of documents, and mean and log variance of their base, which trains the base alone."""
+        """Embeddings of documents, and mean and log variance of their base, whose gradient reaches only the base."""
         assert self.base is not None
         trunk = self.embedding.trunk(features, mask)
         return (self.embedding.last(trunk), *self.base(features, trunk.detach()))
@@ -165,9 +166,9 @@ class Vectorization(Method):
 
 
 class BaseModel(nn.Module, ABC):
-    """Which observation embeddings a document comes with: mean and log variance of each dimension.
+    """The distribution of observation embeddings given a document: mean and log variance of each dimension.
 
-    It starts where observation does, so that every state of training has a ranker.
+    Its initial value is that of observation, so that every state of training has a ranker.
     """
 
     def __init__(self, layers: nn.Sequential, start: Tensor):
@@ -177,7 +178,7 @@ class BaseModel(nn.Module, ABC):
     def forward(self, features: Tensor, trunk: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log variance, `[batch, docs, d]` each."""
         mean, free = self.layers(self.inputs(features, trunk)).chunk(2, -1)
-        # Bent rather than cut: beyond a cut there would be no gradient to come back.
+        # Squashed rather than clipped: a clipped value has no gradient to return.
         return mean, LARGEST_LOG_VARIANCE * (free / LARGEST_LOG_VARIANCE).tanh()
 
     @abstractmethod
@@ -191,7 +192,7 @@ class BaseModel(nn.Module, ABC):
 
 
 class BaseNetwork(BaseModel):
-    """The paper's: a network of its own on the features."""
+    """The base model of the paper: a separate network on the features."""
 
     def __init__(self, problem: Problem, embedding: RelevanceEmbedding, start: Tensor):  # noqa: ARG002
         layers = mlp(problem.n_inputs, BASE_SIZES, 2 * len(start), norm=False)
@@ -202,7 +203,7 @@ class BaseNetwork(BaseModel):
 
 
 class BaseHead(BaseModel):
-    """A linear layer on what the ranker makes of the features; the ranker does not learn from it."""
+    """A linear layer on the ranker's trunk; the ranker does not learn from it."""
 
     def __init__(self, problem: Problem, embedding: RelevanceEmbedding, start: Tensor):  # noqa: ARG002
         super().__init__(nn.Sequential(resized(embedding.last, 2 * len(start))), start)
@@ -263,7 +264,7 @@ def _moments(relevance: Tensor, lists: ClickedLists) -> Tensor:
 
 
 def _principal_direction(method: Vectorization) -> Tensor:
-    """The direction in which relevance embeddings vary most, turned to where clicks grow."""
+    """The direction in which relevance embeddings vary most, with the sign that increases clicks."""
     assert method.moments is not None
     moments = method.moments.value
     mean = moments[-1, :-1]
@@ -289,6 +290,6 @@ def _check(problem: Problem, dimensions: int, base: str, base_position: int) -> 
     if dimensions < 1:
         raise ValueError(f"dimensions must be at least 1, got {dimensions}")
     if base not in known:
-        raise ValueError(f"unknown base '{base}', known: {', '.join(known)}")
+        raise ValueError(f"unknown base '{base}': choose from {', '.join(known)}")
     if not 0 <= base_position < problem.n_positions:
         raise ValueError(f"base_position must be one of 0 to {problem.n_positions - 1}, got {base_position}")

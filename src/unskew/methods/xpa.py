@@ -1,21 +1,21 @@
 r"""Cross-Positional Attention (XPA; Zhuang et al., WWW 2021), experimental.
 
-Assumes $P(c_i) \propto e^{r(x_i)}\,e^{o_i}$ where $o_i$, how well the place $i$ is seen, depends on its position and on
+Assumes $P(c_i) \propto e^{r(x_i)}\,e^{o_i}$ where $o_i$, the examination of place $i$, depends on its position and on
 what is at the *other* positions. Both are fitted jointly by a listwise softmax; the ranker is $r$ alone.
 
-No program of the authors is public and the paper is known here by description only. Chosen here:
+The authors' program is not public, and we know the paper only by description. Our choices:
 
 * $o_i = b_{k_i} + w^\top a_i$: a table of logits as in `two_tower`, and what attention gathers. $w$ starts at 0, so
   that training starts as `two_tower`, and without attention (`attention=False`) it stays that.
 * $a_i$ is multi-head attention of torch. The query is an embedding of the position $k_i$ and nothing else; keys and
   values are embeddings of the other positions plus a linear map of what is displayed there. The document itself is
-  left out of both: its own features could otherwise pass from relevance into observation, and the two would no longer
-  be distinguished. What neighbors tell of it, they may.
-* What is displayed is all features (`displayed="features"`), since logs seldom say what of them people see; or the
-  bias columns (`"bias"`), such as types of results; or nothing, and attention learns who is where (`"nothing"`).
+  left out of both: otherwise its own features could pass from relevance into observation, and the two would not be
+  identified.
+* What is displayed is all features (`displayed="features"`), because logs seldom say which of them people see; or the
+  bias columns (`"bias"`), such as result types; or nothing but the positions themselves (`"nothing"`).
 * Relevance and observation are added in the exponent, as the other listwise methods here do.
 
-The reported examination is relative to the top and a mean over sessions: it differs from list to list.
+The reported examination is relative to the top and a mean over sessions, because it differs between lists.
 
 Relation to others: `two_tower` with an observation that also depends on the neighbors; with `attention=False` it is
 `two_tower`. `cdla_ld` lets relevance depend on the neighbors, `iobm` lets examination depend on their clicks.
@@ -60,16 +60,16 @@ class XPA(Method):
     ):
         """
         Args:
-            attention: look at the other positions; without, this is `two_tower`.
-            displayed: what of them is seen: features, bias (columns), or nothing but that they are there.
-            width: of the vectors that attend and are attended to.
-            attention_heads: of attention; they divide the width.
+            attention: attend to the other positions; without, this is `two_tower`.
+            displayed: what is displayed at other positions: features, bias (columns), or nothing.
+            width: size of queries, keys and values.
+            attention_heads: number of heads; it must divide the width.
             position_rate: learning rate of the position table relative to the ranker's (see `dla`).
             attention_rate: learning rate of attention relative to the ranker's.
         """
         super().__init__()
         if displayed not in DISPLAYED:
-            raise ValueError(f"unknown displayed '{displayed}', known: {', '.join(DISPLAYED)}")
+            raise ValueError(f"unknown displayed '{displayed}': choose from {', '.join(DISPLAYED)}")
         self.relevance = problem.new_ranker()
         self.position = PositionObservation(problem)
         self.context = ContextObservation(problem, displayed, width, attention_heads) if attention else None
@@ -145,9 +145,9 @@ class ContextObservation(nn.Module):
 
 
 def hidden_from(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Whom a document may not attend to, `[batch, docs, docs]`: itself and padding; and who has no other to look at.
+    """Documents that each may not attend to (itself, padding), `[batch, docs, docs]`, and those without any other.
 
-    Those see everything instead, since a softmax needs something; what they gather is to be dropped.
+    The latter attend to everything, because a softmax needs something; drop what they gather.
     """
     itself = torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
     hidden = itself | ~mask.unsqueeze(1)
@@ -165,7 +165,7 @@ def _display_bias(context: ContextObservation, lists: ClickedLists) -> Tensor:
     columns = []
     for name, size in context.levels.items():
         values = lists.bias[name]
-        # A number may have any scale, and nothing is known of it here: asinh keeps sign and order.
+        # A number may have any scale, which is unknown here: asinh keeps sign and order.
         columns.append(values.asinh().unsqueeze(-1) if size is None else F.one_hot(values, size))
     return context.display(torch.cat([column.to(lists.clicks.dtype) for column in columns], -1))
 

@@ -150,5 +150,5 @@ def resized(layer: nn.Linear, n_outputs: int) -> nn.Linear:
 def new_activation(name: str) -> nn.Module:
     """The activation of this name."""
     if name not in ACTIVATIONS:
-        raise ValueError(f"unknown activation '{name}', known: {', '.join(ACTIVATIONS)}")
+        raise ValueError(f"unknown activation '{name}': choose from {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]()

@@ -115,14 +115,14 @@ def _check(experiment: PaperExperiment) -> None:
     if experiment.metric not in experiment.metrics:
         raise ValueError(f"{where}: metric '{experiment.metric}' is not among metrics: add it there")
     if experiment.selection not in SELECTIONS:
-        raise ValueError(f"{where}: unknown selection '{experiment.selection}', known: {', '.join(SELECTIONS)}")
+        raise ValueError(f"{where}: unknown selection '{experiment.selection}': choose from {', '.join(SELECTIONS)}")
     settings = _unique((entry.name for entry in experiment.settings), f"{where}: settings")
     labels = _unique((entry.label for entry in experiment.methods), f"{where}: methods")
     if experiment.selection == "best":
         _check_labels(experiment.baseline, labels, f"{where}: baseline")
     for claim in experiment.claims:
         if claim.relation not in RELATIONS:
-            raise ValueError(f"{where}: unknown relation '{claim.relation}', known: {', '.join(RELATIONS)}")
+            raise ValueError(f"{where}: unknown relation '{claim.relation}': choose from {', '.join(RELATIONS)}")
         if experiment.selection == "best" and claim.relation != "untestable":
             _check_labels((claim.label, *claim.than), labels, f"{where}: claim '{claim.text}'")
         _check_labels(claim.settings, settings, f"{where}: claim '{claim.text}'")
@@ -146,7 +146,7 @@ def _check_simulation(simulation: SimulationSettings, changes: Mapping[str, Any]
     unknown = unknown_name(changes, known)
     if unknown is not None:
         hint = near(unknown, known)
-        raise ValueError(f"{where}: unknown key '{unknown}' of simulation{hint}, known: {', '.join(known)}")
+        raise ValueError(f"{where}: unknown key '{unknown}' of simulation{hint}: choose from {', '.join(known)}")
     simulation.changed(dict(changes))
 
 

@@ -33,7 +33,7 @@ from unskew.reporting.drawing import (
 def draw(setting: FigureSetting, experiment: Experiment, results: Results) -> Drawn | None:
     """A figure of an experiment; None if the runs that it shows are missing."""
     if setting.kind not in KINDS:
-        raise ValueError(f"{experiment.name}: unknown kind of figure '{setting.kind}', known: {', '.join(KINDS)}")
+        raise ValueError(f"{experiment.name}: unknown kind of figure '{setting.kind}': choose from {', '.join(KINDS)}")
     if not results.results:
         return None
     with matplotlib.rc_context(STYLE):

@@ -76,7 +76,7 @@ def reproduce(
     if options:
         experiment = _with_options(experiment, options)
     if experiment.task not in SHEETS:
-        raise ValueError(f"{experiment.name}: unknown task '{experiment.task}', known: {', '.join(SHEETS)}")
+        raise ValueError(f"{experiment.name}: unknown task '{experiment.task}': choose from {', '.join(SHEETS)}")
     every = ", ".join(names)
     folder = Path(out or f"runs/{experiment.name}-{_file_name(every)}")
     if any(map(is_real, names)):
