@@ -138,7 +138,7 @@ def test_users_of_one_query_look_deeper_than_those_of_another():
     assert slopes["deep"] > 0.5
     assert slopes["flat"] < -0.5
     assert slopes["unknown"] == 0.0
-    with pytest.raises(ValueError, match="depth_spread goes by the ids of queries"):
+    with pytest.raises(ValueError, match="depth_spread needs query ids"):
         METHODS["pbm"](Problem(3, 5), depth_spread=0.3)
 
 

@@ -61,5 +61,5 @@ def test_it_starts_as_zero_and_learns():
 
 
 def test_odd_layers_are_refused():
-    with pytest.raises(ValueError, match="7 units are odd: take an even number"):
+    with pytest.raises(ValueError, match="7 is odd: use an even number"):
         LipschitzNetwork(3, (8, 7), 1, constant=1.0)

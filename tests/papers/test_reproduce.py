@@ -192,7 +192,7 @@ def test_a_folder_of_results_says_what_made_it_and_shards_are_put_together(tmp_p
     assert again.results.found == 4  # those of Labels
     with pytest.raises(ValueError, match="no method 'Click' to run again"):
         unskew.reproduce(str(mine), out=tmp_path / "all", fresh=["Click"], seeds=2, progress=False)
-    with pytest.raises(ValueError, match="shard must be a part of all, such as 2/8, got '3/2'"):
+    with pytest.raises(ValueError, match="shard must have the form 2/8, the second of eight parts, got '3/2'"):
         unskew.reproduce(str(mine), out=tmp_path / "all", shard="3/2", progress=False)
 
 

@@ -14,7 +14,7 @@ class AveragedRanker(Ranker):
     """The weighted sum of the scores of several rankers of the same features.
 
     Args:
-        weights: one for each ranker; divide by the spread of its scores for rankers to count alike.
+        weights: one per ranker; divide by the spread of a ranker's scores to give rankers equal influence.
     """
 
     weights: Tensor

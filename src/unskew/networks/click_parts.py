@@ -1,9 +1,9 @@
-r"""Parts of click models: what depends on the document (attraction, satisfaction), as logits.
+r"""Parts of click models that depend on the document (attraction, satisfaction), as logits.
 
-A part is a network of features, a table of ids, or both: the network for what is new, a residual for what was shown
-often. The logit of a document is $b + f(x) + w_d + u_{url(d)} + v_{query(d)}$, where each table is a normal deviate
-of mean 0 and given standard deviation (its spread): a document that was shown rarely stays near its url and its
-query, one that is unknown is scored by what is known of these, and by $b + f(x)$ if nothing is.
+A part is a network of features, a table of ids, or both: the network generalizes to new documents, and a residual fits
+documents that were shown often. The logit of a document is $b + f(x) + w_d + u_{url(d)} + v_{query(d)}$, where each
+table has a normal prior with mean 0 and a given standard deviation (its spread): a document that was shown rarely stays
+close to its URL and its query, and an unknown one is scored by these as far as they are known, otherwise by $b + f(x)$.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ KINDS = ("auto", "features", "ids", "both")
 
 
 class IdTables(nn.Module):
-    """Residuals of documents, urls and queries; what is unknown (number 0) has none."""
+    """Residuals of documents, URLs and queries; 0 for unknown ones (number 0)."""
 
     def __init__(self, sizes: Sequence[int], spreads: Sequence[float]):
         super().__init__()
         self.spreads = tuple(spreads)
-        # In units of the spread: all levels are then equally easy to fit.
+        # In units of the spread, so that all levels are equally easy to fit.
         lengths = [size + 1 if spread else 0 for size, spread in zip(sizes, spreads, strict=True)]
         self.tables = nn.ParameterList([torch.zeros(length) for length in lengths])
 
@@ -35,7 +35,7 @@ class IdTables(nn.Module):
         found = torch.zeros(codes.shape[:-1], dtype=self.tables[0].dtype, device=codes.device)
         for level, (table, spread) in enumerate(zip(self.tables, self.spreads, strict=True)):
             if spread:
-                # Not table[...]: the gradient of that adds entry by entry.
+                # Not table[...]: its gradient adds entry by entry, which is slow.
                 found = found + spread * table.index_select(0, codes[..., level].flatten()).view(codes.shape[:-1])
         return found
 
@@ -48,7 +48,7 @@ class DocumentPart(nn.Module):
     """Logits of documents from features, ids or both.
 
     Args:
-        start: the logit that all documents have before training.
+        start: initial logit of all documents.
     """
 
     def __init__(self, problem: Problem, kind: str, spreads: Sequence[float], name: str, start: float = 0.0):
@@ -60,7 +60,7 @@ class DocumentPart(nn.Module):
         if kind != "ids" and not problem.n_features:
             raise ValueError(f"{name}={kind} needs features, and the log has none: pass {name}=ids")
         if kind != "features" and problem.n_ids is None:
-            raise ValueError(f"{name}={kind} needs the ids of documents, and there are none: pass {name}=features")
+            raise ValueError(f"{name}={kind} needs document ids, and there are none: pass {name}=features")
         self._held: dict[int, Tensor] = {}
         self.offset = nn.Parameter(torch.full((), start))
         self.network = problem.new_ranker() if kind != "ids" else None
@@ -71,11 +71,11 @@ class DocumentPart(nn.Module):
         return self._add(None if self.network is None else self.network(features, mask), mask, codes)
 
     def of(self, lists: Lists) -> Tensor:
-        """Logits of lists, the network run once for each distinct document."""
+        """Logits of lists; the network runs once per distinct document."""
         return self._add(None if self.network is None else self._scores(lists), lists.mask, lists.codes)
 
     def hold(self, batches: Sequence[Lists]) -> None:
-        """Run the network once on these lists and keep what it gives, until `release`: it does not change meanwhile."""
+        """Run the network once on these lists and keep its outputs until `release`, while it does not change."""
         if self.network is not None:
             with torch.no_grad():
                 self._held = {id(lists): lists.apply(self.network).double() for lists in batches}
@@ -94,20 +94,20 @@ class DocumentPart(nn.Module):
 
 
 class QueryDepth(nn.Module):
-    r"""How deep the users of a query look: $\tau\,\delta_q \ln(1 + k)$ is added to the logit of examination.
+    r"""How far down the users of a query examine: $\tau\,\delta_q \ln(1 + k)$ is added to the logit of examination.
 
-    $\delta_q$ is a normal deviate of standard deviation 1, 0 for an unknown query, $\tau$ the spread.
+    $\delta_q$ has a standard normal prior and is 0 for an unknown query; $\tau$ is the spread.
     """
 
     def __init__(self, problem: Problem, spread: float, attraction: DocumentPart):
         super().__init__()
         if spread and attraction.ids is None:
-            raise ValueError("depth_spread goes by the ids of queries: pass attraction=ids or both, or depth_spread=0")
+            raise ValueError("depth_spread needs query ids: pass attraction=ids or both, or depth_spread=0")
         self.spread, self.lowest = spread, problem.n_positions - 1
         self.table = nn.Parameter(torch.zeros(problem.n_ids[2] + 1 if spread and problem.n_ids else 0))
 
     def forward(self, lists: ClickedLists) -> Tensor:
-        """Logits `[batch, docs]`, or one 0 where there is nothing to add."""
+        """Logits `[batch, docs]`, or a single 0 if there is nothing to add."""
         if not self.table.numel() or lists.codes is None:
             return torch.zeros((), dtype=self.table.dtype)
         queries = lists.codes[..., 2]
@@ -115,7 +115,7 @@ class QueryDepth(nn.Module):
         return self.spread * depth * self.table.index_select(0, queries.flatten()).view(queries.shape)
 
     def penalty(self) -> Tensor:
-        """Minus the log-density of the deviates, up to a constant."""
+        """Minus the log-density of $\\delta$, up to a constant."""
         return self.table.square().sum() / 2
 
 
@@ -144,5 +144,5 @@ class PartsRanker(Ranker):
 
 
 def _log_sigmoid(logits: Tensor) -> Tensor:
-    """In plain steps: torch's own becomes the logarithm of a sigmoid in ONNX, which is infinite at -100."""
+    """The log-sigmoid in plain steps: in ONNX, torch's own is the logarithm of a sigmoid, infinite at -100."""
     return logits.clamp(max=0.0) - torch.log1p(torch.exp(-logits.abs()))

@@ -7,8 +7,8 @@ model:
   of its click pattern, so patterns of a list sum to one, and the sum of logarithms is the exact log-likelihood.
 * marginal: $P(c_k)$, before anything was clicked.
 
-All functions take and give logarithms `[batch, docs]`. What they give for padding means nothing. Neither gives an
-infinite value: a probability is bounded by the smallest step of its number format away from 0 and 1.
+All functions take and return logarithms `[batch, docs]`. Values of padding mean nothing. None are infinite: a
+probability is at least the smallest step of its number format away from 0 and 1.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Chances:
         return self.log_click - self.log_skip
 
     def log_likelihood(self, clicks: Tensor, sessions: Tensor, mask: Tensor) -> Tensor:
-        """Of each document over all sessions of its row, `[batch, docs]`; 0 in padding."""
+        """Log-likelihood of each document over all sessions of its row, `[batch, docs]`; 0 in padding."""
         value = clicks * self.log_click + (sessions.unsqueeze(-1) - clicks) * self.log_skip
         return value.masked_fill(~mask, 0.0)
 
@@ -53,7 +53,7 @@ def log_complement(log_probability: Tensor) -> Tensor:
 
 
 def independent(attraction: Tensor, log_examination: Tensor | None = None) -> Chances:
-    r"""$P(c_k) = e_k\,a_k$, whatever else was clicked; without examination, $P(c_k) = a_k$.
+    r"""$P(c_k) = e_k\,a_k$, independent of other clicks; without examination, $P(c_k) = a_k$.
 
     Args:
         attraction: logits of $a$.
@@ -63,11 +63,11 @@ def independent(attraction: Tensor, log_examination: Tensor | None = None) -> Ch
 
 
 def mixture(log_shares: Tensor, types: Sequence[Chances], clicked: Tensor | None = None) -> Chances:
-    """Chances over types of users; given clicks, of users whose type the clicks above tell of.
+    """Chances averaged over types of users; given clicks, over the posterior of the type given the clicks above.
 
     Args:
-        log_shares: of each type among all users, `[types]`.
-        clicked: for conditional chances; None: for marginal ones.
+        log_shares: log share of each type among all users, `[types]`.
+        clicked: clicks, for conditional chances; None: for marginal ones.
     """
     log_click = torch.stack([chances.log_click for chances in types])  # [types, batch, docs]
     log_type = log_shares.view(-1, 1, 1)
@@ -78,7 +78,7 @@ def mixture(log_shares: Tensor, types: Sequence[Chances], clicked: Tensor | None
 
 
 def downward(attraction: Tensor, log_after_click: Tensor, log_after_skip: Tensor, clicked: Tensor) -> Chances:
-    r"""From the top down: after each document the user continues, or leaves for good. Conditional chances.
+    r"""Conditional chances of a user who scans from the top down and, after each document, continues or leaves.
 
     With $e_1 = 1$: $P(c_k \mid \cdot) = e_k a_k$; then $e_{k+1}$ is the chance to continue after a click, or after a
     skip $\frac{e_k (1 - a_k)}{1 - e_k a_k}$ (the posterior of having examined $k$) times that after a skip.
@@ -98,14 +98,14 @@ def downward(attraction: Tensor, log_after_click: Tensor, log_after_skip: Tensor
 def downward_likelihood(
     attraction: Tensor, log_after_click: Tensor, log_after_skip: Tensor, clicked: Tensor, mask: Tensor
 ) -> Tensor:
-    r"""Log-likelihood of each row's click pattern for users of `downward`, `[batch]`: what its chances add up to.
+    r"""Log-likelihood of each row's click pattern for users of `downward`, `[batch]`: the sum of its log chances.
 
-    Down to the last click everything was examined. Below it the user left somewhere or skipped all:
-    $t_k = 1 - g_k + g_k (1 - a_{k+1})\,t_{k+1}$, where $g$ is the chance to continue. This takes fewer steps.
+    Down to the last click everything was examined. Below it the user left somewhere or skipped everything:
+    $t_k = 1 - g_k + g_k (1 - a_{k+1})\,t_{k+1}$, where $g$ is the probability of continuing. This takes fewer steps.
     """
     log_wanted, log_unwanted = F.logsigmoid(attraction), F.logsigmoid(-attraction).masked_fill(~mask, 0.0)
     log_go_on = torch.where(clicked, log_after_click, log_after_skip)
-    clicks_below = F.pad(clicked.flip(1).cumsum(1).flip(1), (0, 1)) > 0  # at or below a place, and none at the end
+    clicks_below = F.pad(clicked.flip(1).cumsum(1).flip(1), (0, 1)) > 0  # at or below a position; False at the end
     own = torch.where(clicked, log_wanted, log_unwanted)
     known = (own * clicks_below[:, :-1] + log_go_on * clicks_below[:, 1:]).sum(1)
     leaves, skips_next = -torch.expm1(log_go_on[:, :-1]), (log_go_on[:, :-1] + log_unwanted[:, 1:]).exp()
@@ -131,11 +131,11 @@ def last_clicks(positions: Tensor, clicked: Tensor) -> Tensor:
 
 
 def browsing_examination(attraction: Tensor, log_examination: Tensor) -> Tensor:
-    r"""Log-probability that each document is examined, where examination depends on the last click.
+    r"""Log-probability that each document is examined, if examination depends on the last click.
 
     Args:
-        log_examination: `[batch, docs, 1 + docs]`, given that the last click was nowhere, or at the document of that
-            number, counted from 1.
+        log_examination: `[batch, docs, 1 + docs]`, given that there was no click (0), or that the last click was on the
+            document of that number, counted from 1.
     """
     wanted, table = attraction.sigmoid(), log_examination.exp()
     last = F.one_hot(torch.zeros_like(attraction[:, 0], dtype=torch.int64), table.shape[2]).to(attraction.dtype)

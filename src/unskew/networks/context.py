@@ -1,4 +1,4 @@
-"""Examination in a context: observation that varies from list to list at one position, and its average."""
+"""Examination in a context: observation that varies between lists at one position, and its average."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unskew.networks.running import RunningEstimate, sum_per_position
 
 
 class AverageCurve(nn.Module):
-    """A running mean over sessions of how likely each position is to be seen, up to a common factor."""
+    """A running mean over sessions of the examination of each position, up to a common factor."""
 
     def __init__(self, n_positions: int, start: float = 1.0, rate: float = 0.05):
         super().__init__()

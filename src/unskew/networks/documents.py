@@ -1,18 +1,18 @@
-"""Networks of documents: what turns features into scores.
+"""Networks of documents, which turn features into scores.
 
-Weights start as torch's `nn.Linear` starts them, uniform in ±1/√inputs.
+Weights are initialized as in torch's `nn.Linear`, uniform in ±1/√inputs.
 
-`tabular`, the default, never normalizes a document's features across columns: their scale and their mean are what
-tells documents apart. The last layer sees the features alongside what the hidden layers made of them, so that a network
-can always be as good as a linear ranker. A ranker's last layer starts at 0: no document is better than
-another before training, and a method that learns examination alongside relevance need not unlearn a random order first.
+`tabular`, the default, never normalizes a document's features across columns, because their scale and mean distinguish
+documents. The last layer sees the features besides the last hidden layer, so that a network can always be as good as a
+linear ranker. A ranker's last layer starts at 0: no document is better than another before training, and a method that
+learns examination along with relevance need not unlearn a random order first.
 
-Layers of many features learn slowly (`FeatureLayer`). Adagrad and Adam move every weight by about the learning rate,
-however small its gradient is alongside others; features are correlated, so a score moves by about that times their
-number. With 700 features the first step would make scores of ±15, and inverse weights of $e^{30}$ of them.
+Layers of many features learn slowly (`FeatureLayer`). Adagrad and Adam change every weight by about the learning rate,
+however small its gradient is compared with others; features are correlated, so a score changes by about the learning
+rate times their number. With 700 features the first step would give scores of ±15, and inverse weights of $e^{30}$.
 
-`mlp` is that of the reference programs of the field: LayerNorm before every linear layer, the first and the last
-included. On the input this deletes what it should keep: of one feature nothing is left, of two only which is larger.
+`mlp` is the network of the reference programs of the field: LayerNorm before every linear layer, including the first
+and the last. On the input this destroys information: of one feature nothing is left, of two only which is larger.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-MANY_FEATURES = 128  # with so many a learning rate of .1 moves scores by about 2 in the first step
+MANY_FEATURES = 128  # with this many, a learning rate of .1 changes scores by about 2 in the first step
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"elu": nn.ELU, "relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh}
 
 
@@ -37,7 +37,7 @@ class Ranker(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        """Scores `[batch, docs]` of documents `[batch, docs, features]`; what padding gets means nothing."""
+        """Scores `[batch, docs]` of documents `[batch, docs, features]`; scores of padding mean nothing."""
 
 
 class PointwiseRanker(Ranker):
@@ -56,13 +56,13 @@ class PointwiseRanker(Ranker):
 
 
 class FeatureLayer(nn.Linear):
-    """A linear layer that sees features, and learns the more slowly the more there are beyond `MANY_FEATURES`.
+    """A linear layer on features that learns more slowly the more there are beyond `MANY_FEATURES`.
 
-    Equal movement of the scores would ask for a rate in inverse proportion; many features also fit chance more easily,
-    and the square of that was better on worlds of 700 features, with 200 queries and with 3,000.
+    Equal changes of the scores would need a rate in inverse proportion; many features also overfit more easily, and the
+    square of that rate was better on worlds of 700 features, with 200 queries and with 3,000.
 
     Args:
-        n_seen: features among the inputs; default: all of these.
+        n_seen: number of features among the inputs; default: all inputs.
     """
 
     def __init__(self, n_inputs: int, n_outputs: int, n_seen: int | None = None):
@@ -95,7 +95,7 @@ def tabular(
     dropout: float = 0.0,
     norm: bool = False,
 ) -> nn.Sequential:
-    """[Linear, activation, dropout] for each hidden size, perhaps LayerNorm; then Linear on that and the inputs."""
+    """[Linear, activation, dropout] per hidden size, optionally LayerNorm; then Linear on the result and the inputs."""
     if not hidden:
         return nn.Sequential(FeatureLayer(n_inputs, n_outputs))
     layers: list[nn.Module] = []
@@ -131,7 +131,7 @@ def mlp(
 
 
 def starting_at(start: Tensor, layers: nn.Sequential) -> nn.Sequential:
-    """These layers, whose last one gives `start` whatever it sees until it has learned better."""
+    """These layers, with the last one initialized so that the output is `start` for any input."""
     last = layers[-1]
     assert isinstance(last, nn.Linear)
     nn.init.zeros_(last.weight)

@@ -13,14 +13,14 @@ from unskew.networks.listwise import ListwiseRanker
 from unskew.networks.registry import Problem
 from unskew.networks.tables import Table
 
-CONTEXT_SIZES = (32,)  # hidden layers of the observation network, where the log has bias columns
+CONTEXT_SIZES = (32,)  # hidden layers of the observation network, if the log has bias columns
 
 
 class RelevanceEmbedding(nn.Module):
     """Documents as vectors: the network of a scalar ranker whose last layer is wider.
 
     Args:
-        constant: dimension that starts at 1 for every document; there need not be so many.
+        constant: index of a dimension that starts at 1 for every document; ignored if there are not that many.
     """
 
     def __init__(self, problem: Problem, dimensions: int, constant: int | None = None):
@@ -32,7 +32,7 @@ class RelevanceEmbedding(nn.Module):
         elif isinstance(ranker, PointwiseRanker) and isinstance(ranker.layers, nn.Sequential):
             layers, self.encoder = ranker.layers, None
         else:
-            raise ValueError(f"network '{problem.network.kind}' gives no embeddings: choose another")
+            raise ValueError(f"network '{problem.network.kind}' has no embeddings: choose another")
         self.pointwise = self.encoder is None
         *hidden, last = layers
         assert isinstance(last, nn.Linear)
@@ -62,7 +62,7 @@ class PositionEmbedding(nn.Module):
 
     def forward(self, positions: Tensor, bias: Mapping[str, Tensor]) -> Tensor:  # noqa: ARG002
         """Embeddings `[batch, docs, d]`."""
-        return self.table[positions.clamp(max=len(self.table) - 1)]  # below the last known place it is as there
+        return self.table[positions.clamp(max=len(self.table) - 1)]  # positions beyond the last known count as the last
 
     def at_positions(self) -> Tensor:
         """Embedding of each position, `[positions, d]`."""
@@ -85,7 +85,7 @@ class ContextEmbedding(nn.Module):
         """Embeddings `[batch, docs, d]`."""
         inputs = [F.one_hot(positions.clamp(max=self.n_positions - 1), self.n_positions)]
         for name, size in self.columns.items():
-            # A number may have any scale, and nothing is known of it here: asinh keeps sign and order.
+            # A number may have any scale, which is unknown here: asinh keeps sign and order.
             inputs.append(bias[name].asinh().unsqueeze(-1) if size is None else F.one_hot(bias[name], size))
         dtype = next(self.parameters()).dtype
         return self.layers(torch.cat([values.to(dtype) for values in inputs], -1))
@@ -99,5 +99,5 @@ class ContextEmbedding(nn.Module):
 
 
 def observation_embedding(problem: Problem, start: Tensor) -> PositionEmbedding | ContextEmbedding:
-    """A table for position alone, a network where the log has bias columns; `start` everywhere at first."""
+    """A table for position alone, a network if the log has bias columns; initially `start` everywhere."""
     return ContextEmbedding(problem, start) if problem.bias else PositionEmbedding(problem, start)

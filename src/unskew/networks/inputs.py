@@ -1,4 +1,4 @@
-"""Inputs of networks: numbers as they are, then a learned vector for the value of each category.
+"""Inputs of networks: numbers unchanged, then a learned vector for the value of each category.
 
 A column of a category holds the place of its value in a table (`data.raw_columns`).
 """
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-VECTOR = 8  # numbers of a category's vector
+VECTOR = 8  # size of a category's vector
 
 
 class Inputs(nn.Module):
@@ -18,12 +18,12 @@ class Inputs(nn.Module):
 
     numbers: Tensor  # [numbers] columns
     places: Tensor  # [categories] columns
-    first: Tensor  # [categories] where each begins in the common table
+    first: Tensor  # [categories] start of each category in the common table
 
     def __init__(self, n_features: int, categories: Sequence[tuple[int, int]]):
         """
         Args:
-            categories: the column of each, and how many values it has.
+            categories: column and number of values of each category.
         """
         super().__init__()
         columns, sizes = [column for column, _ in categories], [size for _, size in categories]
@@ -41,7 +41,7 @@ class Inputs(nn.Module):
 
 
 def split_inputs(layers: nn.Module) -> tuple[nn.Module, nn.Module]:
-    """The input stage and the layers after it; slopes are those of the layers."""
+    """The input stage and the layers after it; slopes are taken with respect to the output of the input stage."""
     if isinstance(layers, nn.Sequential) and isinstance(layers[0], Inputs):
         return layers[0], layers[1:]
     return nn.Identity(), layers

@@ -1,8 +1,8 @@
 r"""Limits of an observation that depends on the document: a penalty on its slope, and cancelling (Chen et al., 2022).
 
-The slope is the length of the gradient with respect to the features. Documents and positions to be penalized can be
-drawn at random; the estimate has the right mean. Cancelling leaves observation out of the click logit now and then, so
-that relevance learns to explain clicks without it as well.
+The slope is the norm of the gradient with respect to the features. Documents and positions to penalize can be drawn at
+random; the estimate is unbiased. Cancelling randomly leaves observation out of the click logit, so that relevance also
+learns to explain clicks without it.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ CANCELLED_TOGETHER: dict[str, Callable[[ClickedLists], int]] = {
 
 
 def showings(lists: ClickedLists) -> Tensor:
-    """How often each document was shown, `[batch, docs]`; 0 in padding."""
+    """Number of showings of each document, `[batch, docs]`; 0 in padding."""
     return lists.sessions.unsqueeze(-1) * lists.mask
 
 
 def weighted_mean(values: Tensor, weights: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """The mean over these dimensions, the batch among them, of all processes; 0 if there are no weights."""
+    """The mean over these dimensions, including the batch, over all processes; 0 if the weights are 0."""
     sums, total_weight = total((weights * values).sum(dims)), total(weights.sum(dims))
     return sums / total_weight.clamp(min=torch.finfo(values.dtype).tiny)
 
 
 @dataclass(frozen=True)
 class Penalized:
-    """Documents and a position for each, whose slopes stand for those of all documents at all positions."""
+    """Documents with one position each, whose slopes represent those of all documents at all positions."""
 
     features: Tensor  # [n, features]
     positions: Tensor  # [n] int64
-    weights: Tensor  # [n], of a slope in the sum over all showings
-    bias: Mapping[str, Tensor]  # name -> [n], of a showing of the document
+    weights: Tensor  # [n], weight of each slope in the sum over all showings
+    bias: Mapping[str, Tensor]  # name -> [n], bias columns of a showing of the document
 
 
 def penalized_pairs(
     lists: ClickedLists, bias: Mapping[str, Tensor], n_positions: int, *, share: float, exact: bool
 ) -> Penalized:
-    """All pairs of a document and a position if `exact`, else one position of a share of the documents at random.
+    """All pairs of document and position if `exact`, otherwise one random position of a random share of the documents.
 
-    Each document is drawn by itself, with a chance of `share`. One that is in several lists counts once, with all
-    its showings. Where bias columns tell these apart an exact sum takes every one, a random one draws one of them; pass
-    no `bias` where slopes do not depend on it.
+    Each document is drawn independently, with probability `share`. A document in several lists counts once, with all
+    its showings. If bias columns distinguish these, an exact sum uses all of them, and a random one draws one; pass no
+    `bias` if slopes do not depend on it.
     """
     shown = showings(lists).flatten()
     if lists.distinct is None or (exact and bias):
@@ -78,7 +78,7 @@ def penalized_pairs(
 
 
 def _one_each(numbers: Tensor, weights: Tensor, n: int, keys: Tensor) -> Tensor:
-    """A place of each number, drawn in proportion to its weight, `[n]`."""
+    """One place per number, drawn in proportion to its weight, `[n]`."""
     race = weights / -torch.log1p(-uniform(new_salt(), keys)).clamp(max=-torch.finfo(torch.float64).tiny)
     fastest = race.new_zeros(n).scatter_reduce(0, numbers, race, "amax")
     wins = (race == fastest[numbers]).nonzero().squeeze(-1)
@@ -86,7 +86,7 @@ def _one_each(numbers: Tensor, weights: Tensor, n: int, keys: Tensor) -> Tensor:
 
 
 def slope_lengths(function: Callable[[Tensor], Tensor], features: Tensor) -> Tensor:
-    r"""$\lVert\nabla_x f(x)\rVert_2$ of one number per document, `[documents]`; gradients pass."""
+    r"""$\lVert\nabla_x f(x)\rVert_2$ of one number per document, `[documents]`; differentiable."""
     with torch.enable_grad():
         inputs = features.detach().requires_grad_()
         (slopes,) = torch.autograd.grad(function(inputs).sum(), inputs, create_graph=True)
@@ -94,6 +94,6 @@ def slope_lengths(function: Callable[[Tensor], Tensor], features: Tensor) -> Ten
 
 
 def draw_kept(lists: ClickedLists, cancel: float, together: str) -> Tensor:
-    """False where observation is cancelled, each with chance `cancel`; fits `[batch, docs]`."""
+    """False if observation is cancelled, each with probability `cancel`; broadcasts to `[batch, docs]`."""
     parts = torch.arange(CANCELLED_TOGETHER[together](lists), device=lists.mask.device)
     return uniform(new_salt(), lists.row_keys.unsqueeze(-1), parts) >= cancel

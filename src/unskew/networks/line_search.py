@@ -1,9 +1,9 @@
-r"""Choosing numbers on few lists: a line search that does not believe small differences.
+r"""Choose numbers on few lists: a line search that ignores small differences.
 
-Lists are scored once; then a score is a function of one or a few numbers that are still open, and each list says how
-good a choice of them is. The best choice on a few lists is partly luck. So candidates are in an order of preference,
-the most cautious first, and the first one is taken that is at most `caution` standard errors worse than the best. The
-standard error is that of the paired difference, list by list: what makes a list hard is the same for both.
+Lists are scored once; then a score is a function of one or a few unknown numbers, and each list has a value for each
+choice of them. The best choice on a few lists is partly luck. So candidates are ordered by preference, the most
+cautious first, and the first candidate is chosen that is at most `caution` standard errors worse than the best. The
+standard error is that of the paired difference, list by list, because the difficulty of a list is the same for both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from unskew.metrics import metric as parse_metric
 
 PLAUSIBLE = 2.0  # standard errors; about a 95 % interval
 LENGTHS = (0.0, *(sign * 2 ** (step / 2) for step in range(-8, 5) for sign in (1, -1)))  # 0 to ±4, by steps of √2
-PASSES = 2  # over several axes: what is best on one depends on the others
+PASSES = 2  # over several axes, because the best value on one depends on the others
 
 Score = Callable[[Tensor, Tensor, Tensor], Tensor]  # relevance [b, d], traits [b, d, R], numbers [n] -> scores [b, d]
 
@@ -31,14 +31,14 @@ class ScoredLists:
     """Lists whose networks have been run."""
 
     relevance: Tensor  # [batch, docs]
-    traits: Tensor  # [batch, docs, R], what the open numbers weigh
+    traits: Tensor  # [batch, docs, R], weighted by the unknown numbers
     mask: Tensor  # [batch, docs]
-    value: Callable[[Tensor], Tensor]  # scores -> a value for each list that can tell; higher is better
+    value: Callable[[Tensor], Tensor]  # scores -> one value per informative list; higher is better
 
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """A direction in which numbers may be moved, and how far, the most cautious first."""
+    """A direction in which numbers may be moved, and the candidate lengths, the most cautious first."""
 
     direction: Tensor  # [n]
     lengths: Tensor  # [candidates]
@@ -46,14 +46,14 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Numbers, and along each axis the length taken and the ends of the interval that is plausible."""
+    """Numbers, and along each axis the chosen length and the ends of the plausible interval."""
 
     numbers: Tensor  # [n]
-    lengths: Tensor  # [3, axes]: low, taken, high
+    lengths: Tensor  # [3, axes]: low, chosen, high
 
 
 def of_metric(lists: JudgedLists, metric: str) -> Callable[[Tensor], Tensor]:
-    """A metric of each list that has a relevant document, turned so that higher is better."""
+    """A metric of each list with a relevant document, with its sign changed if lower is better."""
     entry = parse_metric(metric)
     sign = 1.0 if entry.higher_is_better else -1.0
 
@@ -65,7 +65,7 @@ def of_metric(lists: JudgedLists, metric: str) -> Callable[[Tensor], Tensor]:
 
 
 def of_clicks(lists: ClickedLists) -> Callable[[Tensor], Tensor]:
-    """Log-likelihood of the clicks of each list that has some, where scores are all that matters."""
+    """Log-likelihood of the clicks of each list that has some, if clicks depend only on scores."""
     clicked = lists.clicks.sum(-1) > 0
 
     def value(scores: Tensor) -> Tensor:
@@ -75,10 +75,10 @@ def of_clicks(lists: ClickedLists) -> Callable[[Tensor], Tensor]:
 
 
 def best_with_caution(values: Tensor, caution: float) -> tuple[int, Tensor]:
-    """The candidate to take, and which ones are plausible, from values `[candidates, lists]`."""
+    """The chosen candidate, and which ones are plausible, from values `[candidates, lists]`."""
     best = int(values.mean(1).argmax())
     lost = values[best] - values
-    if values.shape[1] < 2:  # one list cannot say how sure it is
+    if values.shape[1] < 2:  # one list has no standard error
         return (best if caution == 0 else 0), torch.ones(len(values), dtype=torch.bool)
     error = lost.std(1) / values.shape[1] ** 0.5
     taken = int((lost.mean(1) <= caution * error).nonzero()[0])
@@ -87,7 +87,7 @@ def best_with_caution(values: Tensor, caution: float) -> tuple[int, Tensor]:
 
 @torch.no_grad()
 def search(parts: Sequence[ScoredLists], score: Score, axes: Sequence[Axis], caution: float) -> Found:
-    """Numbers for which the lists are best, axis by axis."""
+    """The best numbers for the lists, axis by axis."""
     directions = torch.stack([axis.direction for axis in axes])
     lengths = torch.zeros(3, len(axes), dtype=directions.dtype, device=directions.device)
     for _ in range(1 if len(axes) == 1 else PASSES):
@@ -107,7 +107,7 @@ def _values(parts: Sequence[ScoredLists], score: Score, numbers: Tensor) -> Tens
 
 
 def spread_axes(parts: Sequence[ScoredLists]) -> list[Axis]:
-    """Principal axes of the traits within lists: a length of 1 moves scores as much as relevance does by itself."""
+    """Principal axes of the traits within lists; a length of 1 changes scores as much as relevance varies."""
     weights = torch.cat([part.mask.flatten() for part in parts]).double()
     relevance = torch.cat([_within(part.relevance.unsqueeze(-1), part.mask) for part in parts])
     traits = torch.cat([_within(part.traits, part.mask) for part in parts])
@@ -116,7 +116,7 @@ def spread_axes(parts: Sequence[ScoredLists]) -> list[Axis]:
     spread = relevance.square().sum().div(weights.sum().clamp(min=1)).sqrt()
     tiny = torch.finfo(torch.float32).tiny
     scale = torch.where(variances > tiny, spread / variances.clamp(min=tiny).sqrt(), 0.0)  # 0: it changes nothing
-    # The sign of an eigenvector means nothing: turned to where its largest entry is positive, runs can be compared.
+    # The sign of an eigenvector means nothing: making its largest entry positive makes runs comparable.
     signs = vectors.gather(0, vectors.abs().argmax(0, keepdim=True)).sign()
     rows = (vectors * signs * scale).T.flip(0)  # the widest first
     lengths = parts[0].traits.new_tensor(LENGTHS)
@@ -124,7 +124,7 @@ def spread_axes(parts: Sequence[ScoredLists]) -> list[Axis]:
 
 
 def _within(values: Tensor, mask: Tensor) -> Tensor:
-    """Values `[batch, docs, n]` less their mean over the list, as rows; 0 in padding."""
+    """Values `[batch, docs, n]` minus their mean over the list, as rows; 0 in padding."""
     real = mask.unsqueeze(-1).double()
     kept = values.double().masked_fill(~mask.unsqueeze(-1), 0.0)
     mean = kept.sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp(min=1)

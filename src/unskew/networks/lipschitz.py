@@ -1,10 +1,10 @@
-r"""A network whose outputs cannot change faster than a chosen constant, whatever its weights.
+r"""A network whose outputs cannot change faster than a given constant, for any weights.
 
 Every hidden layer is part of an orthogonal matrix, every activation is 1-Lipschitz, every row of the last layer has at
 most unit length: each output is then 1-Lipschitz in the Euclidean norm, and is multiplied by the constant. Orthogonal
 matrices come from the Cayley map $Q = (I + A)^{-1}(I - A)$ of a skew-symmetric $A$, which is exact for every $A$; power
 iteration would only estimate a spectral norm, from below. The activation sorts pairs of units (MaxMin; Anil, Lucas and
-Grosse, ICML 2019): unlike ELU or ReLU it keeps the length of a gradient, so that the constant can be reached.
+Grosse, ICML 2019): unlike ELU or ReLU it preserves the norm of a gradient, so that the constant can be reached.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-ROUNDING = 1e-6  # what float32 may add to a length in one layer, and more
+ROUNDING = 1e-6  # upper bound of what float32 rounding may add to a norm in one layer
 
 
 class MaxMin(nn.Module):
@@ -27,19 +27,19 @@ class MaxMin(nn.Module):
 
 
 class OrthogonalLinear(nn.Module):
-    """A linear layer that lengthens nothing: rows or columns of an orthogonal matrix."""
+    """A linear layer that never increases norms: rows or columns of an orthogonal matrix."""
 
     def __init__(self, n_inputs: int, n_outputs: int):
         super().__init__()
         self.shape = (n_outputs, n_inputs)
         size = max(self.shape)
-        self.upper = nn.Parameter(torch.randn(size, size) / size**0.5)  # only what is above its diagonal counts
+        self.upper = nn.Parameter(torch.randn(size, size) / size**0.5)  # only the part above the diagonal is used
         self.bias = nn.Parameter(torch.zeros(n_outputs))
 
     @property
     def weight(self) -> Tensor:
         """`[outputs, inputs]`, of spectral norm 1."""
-        upper = self.upper.double().triu(1)  # in float32 the solution would be orthogonal to 1e-5 only
+        upper = self.upper.double().triu(1)  # in float32 the solution would be orthogonal only up to 1e-5
         skew = upper - upper.T
         identity = torch.eye(len(skew), dtype=skew.dtype, device=skew.device)
         whole = torch.linalg.solve(identity + skew, identity - skew)
@@ -50,7 +50,7 @@ class OrthogonalLinear(nn.Module):
 
 
 class ShortRows(nn.Linear):
-    """A linear layer whose rows are cut to unit length; zero at the start."""
+    """A linear layer whose rows are clipped to unit norm; initially zero."""
 
     def __init__(self, n_inputs: int, n_outputs: int):
         super().__init__(n_inputs, n_outputs)
@@ -63,13 +63,13 @@ class ShortRows(nn.Linear):
 
 
 class LipschitzNetwork(nn.Module):
-    """A network each of whose outputs is Lipschitz in its inputs with this constant; zero at the start."""
+    """A network whose outputs are each Lipschitz in the inputs with this constant; initially zero."""
 
     def __init__(self, n_inputs: int, hidden: Sequence[int], n_outputs: int, *, constant: float):
         super().__init__()
         odd = [size for size in hidden if size % 2]
         if odd:
-            raise ValueError(f"a certified network sorts pairs of units, {odd[0]} units are odd: take an even number")
+            raise ValueError(f"a certified network sorts pairs of units, but {odd[0]} is odd: use an even number")
         layers: list[nn.Module] = []
         size = n_inputs
         for next_size in hidden:

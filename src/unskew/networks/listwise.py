@@ -1,9 +1,9 @@
-"""A listwise-input ranker: what a document is worth alongside the others of its list.
+"""A listwise-input ranker: scores a document together with the others of its list.
 
-A linear layer, a Transformer encoder over the list, and a network that scores each document's vector. Without
+It has a linear layer, a Transformer encoder over the list, and a network that scores each document's vector. Without
 encoding of the shown order the list is a set: permuting the documents permutes the scores. The encoder normalizes
-before attention and before its feed-forward part (pre-norm): after them, as first published, it does not bear the
-learning rates of the other rankers.
+before attention and before its feed-forward part (pre-norm): with post-norm, as first published, it does not tolerate
+the learning rates of the other rankers.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from torch import Tensor, nn
 
 from unskew.networks.documents import Ranker, mlp
 
-FEED_FORWARD = 4  # hidden units of the encoder's feed-forward part, in widths
+FEED_FORWARD = 4  # hidden units of the encoder's feed-forward part, as a multiple of the width
 
 
 class ListwiseRanker(Ranker):
     """A score for each document from the features of its whole list.
 
     Args:
-        inputs: what makes `n_features` numbers of the features; default: they are these numbers.
+        inputs: module that turns features into `n_features` numbers; default: the identity.
         width: size of a document's vector in the encoder.
         hidden: layers of the network that scores a vector.
-        n_places: encode this many places of the list, in the order in which documents are given; 0: the list is a set.
+        n_places: encode this many places of the list, in the given order of documents; 0: the list is a set.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ListwiseRanker(Ranker):
         if width % heads:
             raise ValueError(f"{heads} heads do not divide a width of {width}: choose a width that they divide")
         if layers < 1:
-            raise ValueError(f"an encoder has at least one layer, got {layers}: take network 'tabular' for none")
+            raise ValueError(f"an encoder needs at least one layer, got {layers}: use network 'tabular' for none")
         self.inputs = nn.Identity() if inputs is None else inputs
         self.expand = nn.Linear(n_features, width)
         layer = nn.TransformerEncoderLayer(
@@ -69,5 +69,5 @@ class ListwiseRanker(Ranker):
 
 
 def hidden_keys(mask: Tensor) -> Tensor:
-    """Documents that none may attend to; in a list of padding only nothing is hidden: a softmax needs something."""
+    """Documents that none may attend to; a list of only padding hides nothing, because a softmax needs something."""
     return ~mask & mask.any(-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Networks of examination, as several methods use them."""
+"""Networks of examination that several methods use."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class PositionObservation(nn.Module):
-    r"""Observation as a table of logits, one per position; 0 at the start.
+    r"""Observation as a table of logits, one per position; initially 0.
 
-    A bias column bends the curve: every level has a table of its own that is added, a numeric column a slope at every
-    position. (A column that is the same for a whole list could not matter otherwise: constants cancel in a list.)
+    A bias column changes the curve: every level adds its own table, a numeric column a slope at every position. (A
+    column that is the same for a whole list could not matter otherwise: constants cancel within a list.)
     """
 
     def __init__(self, problem: Problem):
@@ -34,7 +34,7 @@ class PositionObservation(nn.Module):
 
     def forward(self, positions: Tensor, bias: Mapping[str, Tensor]) -> Tensor:
         """Logits of examination, `[batch, docs]`."""
-        places = positions.clamp(max=len(self.logits) - 1)  # below the last known place it is as dark as there
+        places = positions.clamp(max=len(self.logits) - 1)  # positions beyond the last known count as the last
         logits = self.logits[places]
         for name, table in zip(self.level_columns, self.levels, strict=True):
             logits = logits + table[bias[name], places]
@@ -53,7 +53,7 @@ class PositionObservation(nn.Module):
 
 
 def at_level(module: M, column: str, level: int) -> M | None:
-    """A copy in which every level of a bias column is this one, so that averages over levels are its own.
+    """A copy in which every level of a bias column equals this one, so that averages over levels are those of this one.
 
     None: nothing in the module depends on the column.
     """

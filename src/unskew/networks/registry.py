@@ -1,4 +1,4 @@
-"""Problem: the sizes that a method is built for, and the architecture chosen for its networks."""
+"""Problem: the sizes that a method is built for, and the architecture of its networks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LISTWISE_WIDTH = 64
 class Network:
     """Architecture of a ranker."""
 
-    kind: str = "tabular"  # or "mlp", "linear", "listwise"; or a class of your own, from `Problem` to `Ranker`
+    kind: str = "tabular"  # or "mlp", "linear", "listwise"; or your own class, from `Problem` to `Ranker`
     hidden: tuple[int, ...] = (128, 64)  # the reference programs use (512, 256, 128)
     activation: str = "elu"
     dropout: float = 0.0
@@ -43,7 +43,7 @@ class Network:
 
     @property
     def normalizes(self) -> bool:
-        """Whether layers are normalized: as `norm` says, else as is usual for the kind."""
+        """Whether layers are normalized: as in `norm`, otherwise the default of the kind."""
         return self.kind in ("mlp", "listwise") if self.norm is None else self.norm
 
     def to_json(self) -> dict[str, Any]:
@@ -68,14 +68,14 @@ class Problem:
         return n_inputs(self.n_features, len(self.categories))
 
     def new_inputs(self) -> nn.Module:
-        """The first layer of every network: replaces categories by vectors."""
+        """The first layer of every network, which replaces categories by vectors."""
         return Inputs(self.n_features, self.categories) if self.categories else nn.Identity()
 
     def new_ranker(self) -> Ranker:
         return (self.network.outside or RANKERS[self.network.kind])(self)
 
     def new_layers(self, n_outputs: int, hidden: Sequence[int] | None = None, *, dropout: float = 0.0) -> nn.Sequential:
-        """Layers that look at one document, in the style of the ranker; none hidden by default if it is linear."""
+        """Layers for one document, in the style of the ranker; without hidden layers by default if it is linear."""
         network = self.network
         normed = hidden is None and not network.hidden and bool(network.norm)  # a linear ranker, as ULTRA has it
         if hidden is None:
@@ -96,7 +96,7 @@ class Problem:
         """The problem of a saved model.
 
         Args:
-            network: from outside the package, where the model was built with one.
+            network: your own network, if the model was built with one.
         """
         bias = {name: None if levels is None else tuple(levels) for name, levels in data["bias"].items()}
         n_ids = data.get("n_ids")
@@ -121,7 +121,7 @@ def _pointwise_ranker(problem: Problem) -> Ranker:
 
 
 def listwise_ranker(problem: Problem) -> ListwiseRanker:
-    """A listwise-input ranker of the problem's sizes, whatever kind of network it asks for."""
+    """A listwise-input ranker of the problem's sizes, whatever its kind of network."""
     network = problem.network
     return ListwiseRanker(
         problem.n_inputs,

@@ -1,4 +1,4 @@
-"""RunningEstimate: state that training learns by averaging rather than by gradient."""
+"""RunningEstimate: state that is learned by averaging instead of by gradient."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RunningEstimate(nn.Module):
 
     @torch.no_grad()
     def update(self, observed: Tensor, known: Tensor | None = None) -> None:
-        """Move towards what was observed; where `known` is False the batch says nothing and the value stays."""
+        """Move towards the observed values; entries that are not `known` stay, as the batch has no data on them."""
         moved = torch.lerp(self.value, observed.to(self.value.dtype), self.rate)
         known = torch.isfinite(observed) if known is None else known & torch.isfinite(observed)
         self.value.copy_(torch.where(known, moved, self.value))

@@ -1,4 +1,4 @@
-"""Tables: numbers that are looked up, one row for each position, level or the like."""
+"""Tables: parameters that are looked up, one row per position, level or the like."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from torch import nn
 
 
 class Table(nn.Parameter):
-    """A parameter that training never decays: that would flatten what was learned of each position or level."""
+    """A parameter without weight decay, which would flatten what was learned about positions or levels."""
 
 
 def decays(module: nn.Module, parameter: nn.Parameter) -> bool:
-    """Whether a module's own parameter shrinks by weight decay: matrices do, offsets, norms and tables do not."""
+    """Whether weight decay applies to a module's own parameter: to matrices, but not to offsets, norms and tables."""
     return parameter.ndim >= 2 and not isinstance(parameter, Table) and not isinstance(module, nn.Embedding)

@@ -1,8 +1,8 @@
 r"""Boosted trees as a ranker: the sum of the leaves that a document falls into, on raw features.
 
-A split sends a document left where $x_f \le t$, or where $x_f$ is one of some categories; a missing value (NaN) goes
-where the split says. `from_lightgbm` reads LightGBM's text form, which is data: neither LightGBM nor any code of the
-file is needed to load and run it. Trees run as torch operations, so that ONNX holds them as it holds networks.
+A split sends a document left if $x_f \le t$, or if $x_f$ is one of some categories; each split also defines where a
+missing value (NaN) goes. `from_lightgbm` reads LightGBM's text format, which is data: loading and running it needs
+neither LightGBM nor code from the file. Trees run as torch operations, so that they can be exported to ONNX.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ CATEGORICAL, DEFAULT_LEFT = 1, 2  # bits of LightGBM's decision type; the missin
 
 @dataclass(frozen=True)
 class Split:
-    """A question of one feature."""
+    """A split on one feature."""
 
     feature: int
-    threshold: float  # left where the value is at most this
+    threshold: float  # left if the value is at most this
     missing_left: bool
     left: Node
     right: Node
-    categories: frozenset[int] | None = None  # left where the value is one of these, instead of the threshold
+    categories: frozenset[int] | None = None  # left if the value is one of these, instead of the threshold
 
 
 Node = Split | float  # a leaf is its value
@@ -51,14 +51,14 @@ class Forest:
 
 
 class TreesRanker(Ranker):
-    """A score for each document from its own raw features; NaN may come in."""
+    """A score for each document from its own raw features, which may be NaN."""
 
     feature: Tensor  # [trees, nodes]
     threshold: Tensor  # [trees, nodes]
     missing_left: Tensor  # [trees, nodes]
     next_node: Tensor  # [trees, 2 * nodes], right before left; a leaf leads to itself
-    value: Tensor  # [trees, nodes], 0 but in leaves
-    category_set: Tensor  # [trees, nodes], which row of `categories` tells left from right; 0: the threshold does
+    value: Tensor  # [trees, nodes], 0 except in leaves
+    category_set: Tensor  # [trees, nodes], the row of `categories` that decides; 0: the threshold decides
     categories: Tensor  # [sets, codes]
 
     def __init__(self, forest: Forest):
@@ -91,7 +91,7 @@ class TreesRanker(Ranker):
         node = torch.zeros(len(self.feature), columns.shape[1], dtype=torch.int64, device=features.device)
         for _ in range(self.depth):
             values = columns.gather(0, self.feature.gather(1, node))
-            missing = values.isnan()  # no NaN is at most a threshold
+            missing = values.isnan()  # comparisons with NaN are False
             left = (values <= self.threshold.gather(1, node)) | (missing & self.missing_left.gather(1, node))
             if len(self.categories) > 1:
                 left = self._by_category(node, values, missing, left)
@@ -119,18 +119,18 @@ class TreesRanker(Ranker):
 
 
 def at_most(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The greatest float32 that is at most each threshold: float32 values fall on the same side of it."""
+    """The largest float32 that is at most each threshold, so that float32 values fall on the same side."""
     with np.errstate(over="ignore"):
         near = thresholds.astype(np.float32)
     return np.where(near > thresholds, np.nextafter(near, np.float32(-np.inf)), near)
 
 
 def from_lightgbm(text: str) -> Forest:
-    """The trees of LightGBM's text form."""
+    """The trees of LightGBM's text format."""
     head, *blocks = text.split("\nTree=")
     about = _fields(head)
     if "feature_names" not in about:
-        raise ValueError("the text is not a LightGBM model: it names no features")
+        raise ValueError("the text is not a LightGBM model: it has no feature names")
     names = tuple(about["feature_names"].split())
     return Forest(tuple(_lightgbm_tree(_fields(block.split("\nend of trees")[0])) for block in blocks), names)
 
@@ -154,7 +154,7 @@ def _lightgbm_tree(fields: dict[str, str]) -> Node:
             return Split(features[number], 0.0, False, left, right, codes)
         missing = kind >> 2
         if missing == ZERO_AS_MISSING:
-            raise ValueError("the trees take 0 as missing: train them with zero_as_missing=false")
+            raise ValueError("the trees treat 0 as missing: train them with zero_as_missing=false")
         goes_left = bool(kind & DEFAULT_LEFT) if missing == NAN_AS_MISSING else threshold >= 0  # NaN counts as 0
         return Split(features[number], threshold, goes_left, left, right)
 
@@ -191,7 +191,7 @@ class _Table:
         self.depth = self._add(tree)
 
     def _add(self, node: Node) -> int:
-        """Appends a subtree; gives its depth."""
+        """Append a subtree, and return its depth."""
         place = len(self.rows)
         if not isinstance(node, Split):
             self.rows.append([0, 0, 0, place, place, node, 0])

@@ -1,7 +1,7 @@
 """Whole-log fitting: a smooth objective over all of a log, minimized by L-BFGS in double precision.
 
-Tables of ids have a number for every document and few showings of each. There an exact gradient over counted patterns
-and a curvature estimate take tens of passes where steps on batches take thousands.
+Tables of ids have one parameter per document and few showings of each. Here an exact gradient over counted patterns and
+a curvature estimate need tens of passes, while steps on batches would need thousands.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class WholeLogFit:
-    """How the minimization ended."""
+    """The result of the minimization."""
 
     passes: int
     objective: float
@@ -37,11 +37,11 @@ def minimize_whole(
     """Minimize in place.
 
     Args:
-        add_gradients: runs over the log, calls `backward` on every part of the objective and gives its sum.
-        curvature: of each parameter about the second derivative of the objective, positive: numbers of which a log
-            tells much and numbers of which it tells little are then equally easy to fit.
-        scale: by which the objective is divided, such as the number of impressions.
-        tolerance: relative gain of a step below which it stops.
+        add_gradients: goes over the log, calls `backward` on every part of the objective and returns their sum.
+        curvature: approximate, positive second derivative of the objective by each parameter, so that parameters with
+            much data and parameters with little data are equally easy to fit.
+        scale: divisor of the objective, such as the number of impressions.
+        tolerance: relative gain of a step at which it stops.
     """
 
     def objective(vector: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:

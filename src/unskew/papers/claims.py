@@ -24,22 +24,22 @@ ALPHA = 0.05
 
 @dataclass(frozen=True)
 class Comparison:
-    """One comparison of a claim: how certainly it holds, and how certainly its opposite does."""
+    """One comparison of a claim: the evidence for it, and the evidence for its opposite."""
 
     text: str
-    p: float  # one-sided: of what the claim says; small is good for it
-    p_against: float  # of its opposite
+    p: float  # one-sided p-value for the claim; small supports it
+    p_against: float  # p-value for its opposite
 
 
 def judge(claims: Sequence[Claim], tables: Mapping[str, Table], main_metric: str) -> list[ClaimResult]:
-    """What results on one or several data sets, by name, say about claims."""
+    """The verdicts on claims by results on one or several data sets, by name."""
     return judge_together([(claims, tables, main_metric)])[0]
 
 
 def judge_together(
     experiments: Sequence[tuple[Sequence[Claim], Mapping[str, Table], str]],
 ) -> list[list[ClaimResult]]:
-    """The same for several experiments, corrected over all their comparisons, as for the tables of one paper."""
+    """The same for several experiments, corrected over all their comparisons, such as all tables of a paper."""
     found = [[_comparisons(claim, tables, name) for claim in claims] for claims, tables, name in experiments]
     every = [one for some in found for of_claim in some for one in of_claim]
     p, p_against = (
@@ -63,7 +63,7 @@ def _result(claim: Claim, some: Sequence[Comparison], verdicts: Sequence[str]) -
     if claim.relation == "untestable":
         return ClaimResult(claim.text, UNTESTED, claim.reason)
     if not some:
-        return ClaimResult(claim.text, UNTESTED, "the runs it is about are missing, or there is one repetition only")
+        return ClaimResult(claim.text, UNTESTED, "its runs are missing, or there is only one repetition")
     counts = {verdict: verdicts.count(verdict) for verdict in (HOLDS, FAILS, UNDECIDED)}
     whole = HOLDS if counts[HOLDS] == len(some) else FAILS if counts[FAILS] else UNDECIDED
     detail = "; ".join(f"{one.text}: {verdict}" for one, verdict in zip(some, verdicts, strict=True))
@@ -83,7 +83,7 @@ def _comparisons(claim: Claim, tables: Mapping[str, Table], main_metric: str) ->
 
 
 def _differences(rule: Callable[[Paired, int, float], tuple[float, float]]) -> Judge:
-    """A judge of differences: `rule` gives both one-sided p-values from a pair, the direction and the margin."""
+    """A judge of differences: `rule` returns both one-sided p-values for a pair, the direction and the margin."""
 
     def judge_differences(claim: Claim, table: Table, settings: Sequence[str], name: str) -> list[Comparison]:
         sign = 1 if metric(name).higher_is_better else -1

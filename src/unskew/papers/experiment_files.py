@@ -1,7 +1,7 @@
-"""Files of experiments: strict TOML into the dataclasses of `settings`.
+"""Files of experiments: parse strict TOML into the dataclasses of `settings`.
 
-One file is one experiment. A key that is not known is an error that names the known ones, and so is a name that points
-nowhere. Whether a method exists is asked only when its experiment is run.
+One file is one experiment. An unknown key is an error that lists the known ones, and so is an undefined name. Whether a
+method exists is checked only when its experiment is run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from unskew.parts import load_part
 
 SELECTIONS = {
     "best": "the point of each grid that is best on validation, on the first repetition",
-    "all": "every point of each grid is a row of its own",
+    "all": "every point of each grid is a separate row",
 }
 FILE_NAME = re.compile(r"\w[\w.\-]*")
 RELATIONS = ("better", "similar", "no_worse", "falls", "rises", "untestable")
@@ -37,7 +37,7 @@ def shipped() -> dict[str, Traversable]:
 
 
 def experiment_text(name: str) -> str:
-    """The TOML of a shipped experiment, to be changed and run as one of your own."""
+    """The TOML of a shipped experiment, as a start for your own."""
     known = shipped()
     if name not in known:
         raise ValueError(f"unknown experiment '{name}'{near(name, known)}: choose one of {', '.join(known)}")
@@ -51,7 +51,7 @@ def experiment_source(name: str) -> str:
 
 
 def load_experiment(name: str, *, allow_code: bool = False) -> PaperExperiment:
-    """A shipped experiment by its name, or one of your own by the path of its file.
+    """A shipped experiment by its name, or your own by the path of its file.
 
     Args:
         allow_code: methods, users and policies of the file may be `"module:Class"`.
@@ -62,9 +62,9 @@ def load_experiment(name: str, *, allow_code: bool = False) -> PaperExperiment:
     path = Path(name)
     if path.suffix == ".toml":
         if not path.is_file():
-            raise FileNotFoundError(f"{path} is not there: name a TOML file, or one of {', '.join(known)}")
+            raise FileNotFoundError(f"{path} does not exist: pass a TOML file, or one of {', '.join(known)}")
         return parse_experiment(_text(path), path.stem, allow_code=allow_code)
-    raise ValueError(f"unknown experiment '{name}': choose one of {', '.join(known)}, or a TOML file of your own")
+    raise ValueError(f"unknown experiment '{name}': choose one of {', '.join(known)}, or pass your own TOML file")
 
 
 def _text(path: Path) -> str:
@@ -86,7 +86,7 @@ def parse_experiment(text: str, name: str, *, allow_code: bool = False) -> Paper
 
 
 def _with_code(experiment: PaperExperiment, *, allow_code: bool) -> PaperExperiment:
-    """The experiment with `"module:Class"` replaced by what it names, where that is allowed."""
+    """The experiment with `"module:Class"` replaced by the class, if that is allowed."""
 
     def loaded(changes: Any) -> Any:
         tables = {key: dict(value) for key, value in changes.items() if key in ("user", "policy")}
@@ -108,12 +108,12 @@ def _with_code(experiment: PaperExperiment, *, allow_code: bool) -> PaperExperim
 
 
 def _check(experiment: PaperExperiment) -> None:
-    """Refuse names that point nowhere."""
+    """Refuse undefined names."""
     where = f"{experiment.name}.toml"
     for name in (*experiment.metrics, experiment.metric):
         metric(name)
     if experiment.metric not in experiment.metrics:
-        raise ValueError(f"{where}: metric '{experiment.metric}' is not among metrics: add it there")
+        raise ValueError(f"{where}: metric '{experiment.metric}' is not among metrics: add it")
     if experiment.selection not in SELECTIONS:
         raise ValueError(f"{where}: unknown selection '{experiment.selection}': choose from {', '.join(SELECTIONS)}")
     settings = _unique((entry.name for entry in experiment.settings), f"{where}: settings")
@@ -130,7 +130,7 @@ def _check(experiment: PaperExperiment) -> None:
         _check_labels([entry.setting] if entry.setting else [], settings, f"{where}: expected")
         short = [label for label, values in entry.values.items() if len(values) != len(entry.metrics)]
         if short:
-            raise ValueError(f"{where}: expected values of '{short[0]}' need one number for each of {entry.metrics}")
+            raise ValueError(f"{where}: expected values of '{short[0]}' need one number per metric: {entry.metrics}")
     for figure in experiment.figures:
         if not FILE_NAME.fullmatch(figure.file):
             raise ValueError(

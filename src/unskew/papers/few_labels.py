@@ -1,9 +1,9 @@
-"""Few labels: what some judged queries are worth, by what they are used for.
+"""Few labels: the value of a few judged queries, by use.
 
-A run learns from clicks without any label, to its last step. Then it draws judged queries, again and again, and puts
-each draw to every use: to choose the number that a low-rank observation leaves open, to move the scores of plain
-clicks by what some method knows of observation, to train either further, or to train on them alone. How long and how
-fast to train is found by cross-validation on the drawn queries, so no use sees a label more than another.
+A run learns from clicks without any label, to its last step. Then it draws judged queries repeatedly, and puts each
+draw to every use: choose the parameter of low-rank observation that clicks do not identify, correct the scores of plain
+clicks by the observation of another method, train either further, or train on the labels alone. Cross-validation on the
+drawn queries chooses the number of steps and the learning rate, so every use sees the same labels.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from unskew.networks.line_search import ScoredLists, of_metric, search, spread_a
 
 PLAIN, LBD = "naive", "lbd"
 N_JUDGED = (5, 20, 50, 200)
-N_DRAWS = 20  # of queries, for uses that take no training
-N_TAUGHT = 4  # of these, for uses that do
+N_DRAWS = 20  # draws of queries, for uses without training
+N_TAUGHT = 4  # draws for uses with training
 FOLDS = 3
 STEPS, EVERY, BATCH = 100, 10, 32  # of training on judged queries
 RATES = (0.01, 0.1)
-CAUTION = 1.0  # standard errors, as low_rank has it
+CAUTION = 1.0  # standard errors, as in low_rank
 
-Observation = Callable[[Tensor, Tensor], Tensor]  # features, mask -> what is known of examination [batch, docs, n]
+Observation = Callable[[Tensor, Tensor], Tensor]  # features, mask -> traits of examination [batch, docs, n]
 
 
 @dataclass(frozen=True, eq=False)
 class Learnt:
-    """Models that learned from clicks alone, and what draws are measured by."""
+    """Models that learned from clicks alone, and the data to evaluate draws on."""
 
     plain: Model
     low_rank: Model
@@ -52,7 +52,7 @@ class Learnt:
 
 
 class Moved(Ranker):
-    """Scores of a ranker, moved along what is known of observation."""
+    """Scores of a ranker, corrected by traits of observation."""
 
     def __init__(self, ranker: Ranker, observation: Observation, numbers: Tensor):
         super().__init__()
@@ -65,7 +65,7 @@ class Moved(Ranker):
 
 
 def choose_number(learnt: Learnt, judged: JudgedSet) -> ModelRanker:
-    """Low rank with its open number from these queries."""
+    """Low rank with its unidentified parameter chosen on these queries."""
     model = learnt.low_rank
     method: Any = deepcopy(model.method)
     method.choose = "judged"  # training is the same
@@ -74,7 +74,7 @@ def choose_number(learnt: Learnt, judged: JudgedSet) -> ModelRanker:
 
 
 def move(learnt: Learnt, judged: JudgedSet, model: Model, observation: Observation) -> Ranker:
-    """Plain clicks moved along the observation of another model, by the same line search."""
+    """Plain clicks corrected by the observation of another model, by the same line search."""
     ranker = learnt.plain.ranker()
 
     def seen(features: Tensor, mask: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ def move(learnt: Learnt, judged: JudgedSet, model: Model, observation: Observati
 
 
 def teach(learnt: Learnt, judged: JudgedSet, start: ModelRanker | None) -> Ranker:
-    """A ranker trained on these queries, from another one or from nothing, as far as cross-validation on them says."""
+    """A ranker trained on these queries, from another ranker or from scratch, as cross-validation on them chooses."""
     model = learnt.plain
     transform = model.transform if start is None else start.transform
     prepared = transform_judged(judged, transform)
@@ -126,7 +126,7 @@ def _of_lbd(learnt: Learnt, judged: JudgedSet) -> Ranker:
     return move(learnt, judged, learnt.lbd, lambda features, _: method.deviation(features).mean(-1, keepdim=True))
 
 
-# What judged queries may be used for.
+# Uses of judged queries.
 CHOSEN = "low rank, number chosen"
 TUNED = "low rank, number chosen, fine-tuned"
 USES: dict[str, Callable[[Learnt, JudgedSet], Ranker]] = {
@@ -151,7 +151,7 @@ def few_labels(definition: Definition) -> Outcome:
     options, metric = definition["task_options"], definition["metric"]
     numbers = options.get("judged", N_JUDGED)
     if min(numbers) < 2:
-        raise ValueError(f"judged = {numbers}: cross-validation asks for at least 2 judged queries")
+        raise ValueError(f"judged = {numbers}: cross-validation needs at least 2 judged queries")
     log = simulation_of(definition).log
     learnt = Learnt(
         plain=fit(recipe_of(as_method(definition, PLAIN)["recipe"]), log),
@@ -175,7 +175,7 @@ def few_labels(definition: Definition) -> Outcome:
 
 
 def _draws(judged: JudgedSet, n: int, times: int, seed: int) -> list[NDArray[np.int64]]:
-    """Queries drawn without replacement, several times; all of them once where so many are asked for."""
+    """Queries drawn without replacement, several times; all of them once if all are requested."""
     if n >= judged.n_queries:
         return [np.arange(judged.n_queries)]
     generator = np.random.default_rng([seed, n])

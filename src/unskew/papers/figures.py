@@ -54,7 +54,7 @@ def _lines(experiment: Experiment, results: Results, options: dict[str, Any]) ->
 
 
 def _option_lines(experiment: Experiment, results: Results, options: dict[str, Any]) -> Figure | None:
-    """The main metric over the values of an option, one line per setting; other methods are level lines."""
+    """The main metric over the values of an option, one line per setting; other methods are horizontal lines."""
     name = options["option"]
     table = Table(results.results)
     cells = _cells(experiment, table)
@@ -90,7 +90,7 @@ def _metric_lines(found: dict[str, list[tuple[float, Cell]]], metric: str, x_lab
 
 
 def _bars(experiment: Experiment, results: Results, options: dict[str, Any]) -> Figure | None:  # noqa: ARG001
-    """The main metric of every method, one panel a setting."""
+    """The main metric of every method, one panel per setting."""
     table = Table(results.results)
     panels = table.settings
     figure = Figure(figsize=(WIDTH, 0.9 + 0.26 * len(table.labels())), layout="constrained")
@@ -114,7 +114,7 @@ def _bars(experiment: Experiment, results: Results, options: dict[str, Any]) -> 
 
 
 def _curves(experiment: Experiment, results: Results, options: dict[str, Any]) -> Figure | None:
-    """Learnt examination curves relative to the top, with the truth and click rates of the log."""
+    """Learned examination curves relative to the top, with the truth and click rates of the log."""
     table = Table(results.results)
     setting = options.get("setting", table.settings[0])
     lines, bands, rates, truths = {}, {}, [], []
@@ -170,7 +170,7 @@ def _band(values: np.ndarray) -> tuple[list[float], list[float]]:
 
 
 def _heatmaps(experiment: Experiment, results: Results, options: dict[str, Any]) -> Figure | None:
-    """The main metric over two hyper-parameters, one panel a setting; the best field is framed."""
+    """The main metric over two hyper-parameters, one panel per setting; the best cell is framed."""
     table = Table(results.results)
     down, across = options["down"], options["across"]
     settings = [name for name in table.settings if any(down in result.run.point for result in _all(table, name))]
@@ -197,7 +197,7 @@ def _heatmaps(experiment: Experiment, results: Results, options: dict[str, Any])
 
 
 def _click_matrix(experiment: Experiment, results: Results, options: dict[str, Any]) -> Figure | None:  # noqa: ARG001
-    """Click rates by grade and position, as the log of the first run has them."""
+    """Click rates by grade and position, in the log of the first run."""
     matrix = np.array(results.results[0].outcome.about["matrix"])
     figure, axes = new_figure()
     heatmap(axes, matrix, [str(k + 1) for k in range(matrix.shape[1])], [str(g) for g in range(len(matrix))], digits=3)

@@ -1,7 +1,7 @@
 """The value of few labels: tables and a figure of the task `few_labels`.
 
-A draw of judged queries is luck, and a seed is a log. So a field shows the mean over seeds of the mean over draws, and
-the range in which nine of ten draws fell; tests compare uses seed by seed.
+A draw of judged queries is random, and a seed is a log. So a cell shows the mean over seeds of the mean over draws, and
+the range of nine of ten draws; tests compare uses seed by seed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Draws = Mapping[tuple[str, str], list[list[float]]]  # use, number of judged que
 
 
 def label_sheets(experiment: Experiment, results: Results, data: str) -> list[Sheet | None]:
-    """For each setting what every use reached, and whether low rank makes the most of the labels."""
+    """For each setting, the result of every use, and whether low rank makes the best use of the labels."""
     sheets: list[Sheet | None] = []
     tests: list[tuple[Field, ...]] = []
     for setting, found in _by_setting(results.results).items():
@@ -43,7 +43,7 @@ def label_sheets(experiment: Experiment, results: Results, data: str) -> list[Sh
 
 
 def label_lines(experiment: Experiment, results: Results, options: dict[str, Any]) -> Figure | None:
-    """The main metric over the number of judged queries, one line a use; what needs no labels is a level line."""
+    """The main metric over the number of judged queries, one line per use; rankers without labels are horizontal."""
     found = _by_setting(results.results).get(options["setting"])
     if found is None:
         return None

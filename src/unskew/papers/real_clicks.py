@@ -1,9 +1,9 @@
 """Experiments on the real clicks of a public log with judged queries, instead of simulated users.
 
-`--data ultre-2:FOLDER`, `--data baidu-ultr:CLICKS+JUDGED` or `--data tiangong-st:FOLDER` (`public_logs.forms`) take the
-protocol of the CDLA-LD paper: pages with all of the first ten positions and a click among them, 80 % of them to learn
-from; judged queries parted into 20 % for validation and 80 % for the test. Log and judged queries are written beside
-the results, so that runs are named by what they hold.
+`--data ultre-2:FOLDER`, `--data baidu-ultr:CLICKS+JUDGED` or `--data tiangong-st:FOLDER` (`public_logs.forms`) use the
+protocol of the CDLA-LD paper: pages with all of the first ten positions and a click among them, 80 % of them for
+training; judged queries split into 20 % for validation and 80 % for testing. Log and judged queries are written next to
+the results, so that runs are identified by their content.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from unskew.data.public_logs.forms import CLICKS, JUDGED, KINDS, is_judged_form
 from unskew.data.public_logs.result_pages import JudgedQueries, complete_pages, split_pages
 from unskew.papers.settings import PaperExperiment
 
-BESIDE = "+"  # between the files of clicks and of judged queries
+BESIDE = "+"  # separates the files of clicks and of judged queries
 
 
 def is_real(data: str) -> bool:
@@ -33,7 +33,7 @@ def is_real(data: str) -> bool:
 
 
 def on_real_clicks(experiment: PaperExperiment) -> PaperExperiment:
-    """The experiment without what is simulated: one setting, no logger, and the claims that are not about a setting."""
+    """The experiment without simulated parts: one setting, no logging policy, and the claims not about a setting."""
     methods = tuple(entry for entry in experiment.methods if not (entry.oracle or entry.interventions))
     labels = {entry.label for entry in methods}
     claims = tuple(claim for claim in experiment.claims if not claim.settings and {claim.label, *claim.than} <= labels)
@@ -41,7 +41,7 @@ def on_real_clicks(experiment: PaperExperiment) -> PaperExperiment:
 
 
 def real_clicks(data: str, folder: Path) -> OptionTable:
-    """The log and the judged queries of `FORM:PLACE` as a plan takes them, written to a folder once."""
+    """The log and the judged queries of `FORM:PLACE` for a plan, written to a folder once."""
     form, _, place = data.partition(":")
     clicks, _, judged = place.partition(BESIDE)
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ def real_clicks(data: str, folder: Path) -> OptionTable:
 
 
 def _parted(judged: JudgedSet) -> tuple[JudgedSet, JudgedSet]:
-    """Queries to validate and to test on; how often they are asked does not matter here."""
+    """Queries for validation and for testing; their frequency does not matter here."""
     valid, test = JudgedQueries(judged, np.zeros(judged.n_queries, dtype=np.int64)).split()
     return valid.judged, test.judged
 

@@ -52,23 +52,23 @@ def reproduce(
     watch: Watch | None = None,
     progress: Progress | None = None,
 ) -> Finished:
-    """Run an experiment and write its results; what was run before is not run again.
+    """Run an experiment and write its results; finished runs are not repeated.
 
     Args:
-        name: of a shipped experiment, or the path of a TOML file, or an experiment made in Python.
-        data: a data set of the catalogue, or files of your own, as `load` takes them; several make one table. Or real
-            clicks of a public log with judged queries, such as `ultre-2:FOLDER` (see `papers.real_clicks`).
-        seeds: repetitions of each fold; default: as the experiment says, or 5, or 1 where the data come in folds.
-        folds: those that are run, counted from 1; default: all.
+        name: a shipped experiment, the path of a TOML file, or an experiment made in Python.
+        data: a data set of the catalogue, or your own files, as in `load`; several make one table. Or real clicks of a
+            public log with judged queries, such as `ultre-2:FOLDER` (see `papers.real_clicks`).
+        seeds: seeds per fold; default: as in the experiment, or 5, or 1 if the data have folds.
+        folds: the folds to run, counted from 1; default: all.
         out: folder for results; default: `runs/NAME-DATA`.
-        variant: a size of the experiment; default: the one that the data set calls for.
-        options: training settings, network sizes and hyper-parameters that all methods get, over those of the
+        variant: a variant of the experiment; default: chosen by the data set.
+        options: training settings, network sizes and hyper-parameters for all methods, which override those of the
             experiment.
-        fresh: run again what is there already: everything, or the methods with these labels.
-        shard: "2/8" runs the second of eight parts of the methods and settings; the parts are put together by `merge`.
-        merge: result folders whose finished runs are taken over first.
-        watch: told every step and validation of every run; see `training.watching`.
-        allow_code: parts named `"module:Class"` in a file are imported.
+        fresh: repeat finished runs: everything, or the methods with these labels.
+        shard: "2/8" runs the second of eight parts of the methods and settings; `merge` combines the parts.
+        merge: result folders whose finished runs are copied first.
+        watch: receives every step and validation of every run; see `training.watching`.
+        allow_code: import classes named `"module:Class"` in a file.
     """
     experiment = load_experiment(name, allow_code=allow_code) if isinstance(name, str) else name
     names = _data_names(data or experiment.data)
@@ -81,7 +81,7 @@ def reproduce(
     folder = Path(out or f"runs/{experiment.name}-{_file_name(every)}")
     if any(map(is_real, names)):
         if len(names) > 1:
-            raise ValueError(f"real clicks stand alone: run {', '.join(names)} one by one")
+            raise ValueError(f"real clicks cannot be combined with other data: run {', '.join(names)} one by one")
         experiment = on_real_clicks(experiment)
         form = every.partition(":")[0]
         groups = plan(experiment, form, seeds, real_clicks(every, writable(folder) / form))
@@ -123,16 +123,16 @@ def _data_names(data: Data) -> list[str]:
     names = [own_name(entry) for entry in ([data] if isinstance(data, str | Mapping) else data)]
     twice = [name for name in names if names.count(name) > 1]
     if not names or twice:
-        raise ValueError(f"data set '{twice[0]}' is named twice" if twice else "name at least one data set")
+        raise ValueError(f"data set '{twice[0]}' is named twice: drop one" if twice else "name at least one data set")
     return names
 
 
 def _shard(groups: Sequence[Group], text: str) -> list[Group]:
-    """The groups of one part; grid and repetitions of a method in a setting stay together."""
+    """The groups of one part; the grid and repetitions of a method in a setting stay together."""
     found = re.fullmatch(r"(\d+)/(\d+)", text)
     number, parts = (int(part) for part in found.groups()) if found else (0, 0)
     if not 1 <= number <= parts:
-        raise ValueError(f"shard must be a part of all, such as 2/8, got '{text}'")
+        raise ValueError(f"shard must have the form 2/8, the second of eight parts, got '{text}'")
     mine = [group for place, group in enumerate(groups) if place % parts == number - 1]
     if not mine:
         raise ValueError(f"there are {len(groups)} methods and settings, too few for {parts} parts: use fewer")
@@ -140,7 +140,7 @@ def _shard(groups: Sequence[Group], text: str) -> list[Group]:
 
 
 def _with_options(experiment: PaperExperiment, options: OptionTable) -> PaperExperiment:
-    """The experiment with these options in place of its own, wherever they stand; a grid of one is replaced by it."""
+    """The experiment with these options in place of its own, wherever they are set; they also replace grids."""
 
     def changed(own: OptionTable) -> OptionTable:
         return {name: options.get(name, value) for name, value in own.items()}
@@ -159,7 +159,7 @@ def _with_options(experiment: PaperExperiment, options: OptionTable) -> PaperExp
 
 
 def _present(experiment: Experiment, results: Results, data: str) -> Presentation:
-    """Tables, figures and what became of the claims; with several data sets, first a table of all of them."""
+    """Tables, figures and the verdicts on claims; with several data sets, first a table of all of them."""
     assert isinstance(experiment, PaperExperiment)
     parts = {name: results.of(name) for name in results.data_sets} or {data: results}
     tables = {name: Table(part.results) for name, part in parts.items()}

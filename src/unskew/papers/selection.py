@@ -1,8 +1,8 @@
-"""How well a criterion chooses: its choice in every case, against the best method by the truth.
+"""How well a criterion chooses: its choice in every case, compared with the truly best method.
 
 A case is a setting and a seed. In each, every method was trained once and measured by all criteria on held-out clicks
-and by judgements on test queries. A criterion chooses the method it likes best among those it can measure; its regret
-is what that method lacks to the best of all, as a share of the best.
+and by judgements on test queries. A criterion chooses the best method among those it can measure; its regret is the
+loss of that method compared with the best of all, as a share of the best.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ AIM = 0.8  # share of the cases
 
 @dataclass(frozen=True)
 class Case:
-    """One world: what is true of each method, and what criteria say of it."""
+    """One world: the truth about each method, and the estimates of the criteria."""
 
     setting: str
     truth: Mapping[str, float]  # method -> nDCG on test queries
@@ -41,12 +41,12 @@ class Case:
         return 1 - self.truth[method] / self.truth[self.best]
 
     def choice(self, criterion: str) -> str | None:
-        """What a criterion would choose; None unless it can measure at least two methods."""
+        """The choice of a criterion; None unless it can measure at least two methods."""
         said = self.said.get(criterion, {})
         return max(said, key=lambda method: said[method]) if len(said) > 1 else None
 
     def rank_correlation(self, criterion: str) -> float | None:
-        """Spearman's, over the methods that the criterion can measure; None for fewer than three."""
+        """Spearman's rank correlation over the methods that the criterion can measure; None for fewer than three."""
         said = self.said.get(criterion, {})
         if len(said) < 3:
             return None
@@ -69,7 +69,7 @@ class Record:
     """A way of choosing over all cases."""
 
     name: str
-    n_cases: int  # in which it could choose
+    n_cases: int  # cases in which it could choose
     near: float  # share of the cases within 1 % of the best
     regret: float  # mean
     worst: float
@@ -79,7 +79,7 @@ class Record:
 
 
 def cases_of(experiment: Experiment, results: Sequence[Result]) -> list[Case]:
-    """Cases from finished runs; those with fewer than two methods say nothing."""
+    """Cases from finished runs with at least two methods."""
     groups: dict[tuple[str, int], list[Result]] = {}
     for result in results:
         groups.setdefault((result.run.setting, result.run.repetition.seed), []).append(result)
@@ -121,7 +121,7 @@ def record(name: str, cases: Sequence[Case], choose: Callable[[Case], str | None
 
 
 def records(cases: Sequence[Case]) -> list[Record]:
-    """All criteria, best first by mean regret; then, to compare with, each method chosen always, and chance."""
+    """All criteria, best first by mean regret; then, for comparison, always choosing one method, and chance."""
     methods = list(dict.fromkeys(method for case in cases for method in case.truth))
     parts: list[list[Record | None]] = [
         [record(name, cases, _chosen_by(name)) for name in CRITERIA],
@@ -153,7 +153,7 @@ def _by_chance(cases: Sequence[Case]) -> Record:
 
 
 def selection_sheets(experiment: Experiment, results: Results, data: str) -> list[Sheet]:
-    """How criteria chose, and case by case what was true and what was chosen."""
+    """How well criteria chose, and the truth and the choices case by case."""
     cases = cases_of(experiment, results.results)
     return [_record_sheet(records(cases), len(cases), data), _truth_sheet(experiment, cases), _choice_sheet(cases)]
 
@@ -186,7 +186,7 @@ def _record_sheet(found: Sequence[Record], n_cases: int, data: str) -> Sheet:
 
 
 def _truth_sheet(experiment: Experiment, cases: Sequence[Case]) -> Sheet:
-    """True nDCG of methods, settings below each other, averaged over seeds."""
+    """True nDCG of methods, one row per setting, averaged over seeds."""
     methods = list(dict.fromkeys(method for case in cases for method in case.truth))
     rows = []
     for setting in dict.fromkeys(case.setting for case in cases):
@@ -214,7 +214,7 @@ def _truth_sheet(experiment: Experiment, cases: Sequence[Case]) -> Sheet:
 
 
 def _choice_sheet(cases: Sequence[Case]) -> Sheet:
-    """What each criterion chose in each case, with its regret."""
+    """The choice of each criterion in each case, with its regret."""
     names = [name for name in CRITERIA if any(case.choice(name) for case in cases)]
     rows = []
     for case in cases:

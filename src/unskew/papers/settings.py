@@ -1,4 +1,4 @@
-"""Settings of a paper's experiment: what the paper measured, what it claims, its figures and its sizes."""
+"""Settings of a paper's experiment: the paper's numbers, its claims, figures and variants."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from unskew.options import Limits
 class Expected:
     """Values reported by the paper."""
 
-    data: str  # as the paper calls it
+    data: str  # its name in the paper
     metrics: tuple[str, ...]
     values: dict[str, list[float]]  # label -> one value per metric
-    setting: str = ""  # empty: of every setting
+    setting: str = ""  # empty: every setting
     catalogue: str = ""  # its name in the catalogue
 
 
@@ -31,7 +31,7 @@ class Claim:
     settings: tuple[str, ...] = ()  # empty: all
     metric: str = ""  # empty: the main one
     margin: Annotated[float, Limits(above=0)] = 0.01  # of "similar" and "no_worse", fixed before the results are seen
-    ours: bool = False  # not of the paper: counted apart
+    ours: bool = False  # not a claim of the paper: counted separately
     reason: str = ""  # why it cannot be tested
 
 
@@ -47,22 +47,22 @@ class FigureSetting:
 
 @dataclass(frozen=True)
 class Variant:
-    """Another size of the same experiment, such as the paper's own."""
+    """A variant of the same experiment, such as the paper's own sizes."""
 
     about: str
-    data: tuple[str, ...] = ()  # used by itself when one of these is named
+    data: tuple[str, ...] = ()  # data sets for which it is the default
     training: OptionTable = field(default_factory=dict)
     simulation: OptionTable = field(default_factory=dict)
     grids: dict[str, Grid] = field(default_factory=dict)  # label -> grid
     options: dict[str, OptionTable] = field(default_factory=dict)  # setting -> options
-    methods: dict[str, OptionTable] = field(default_factory=dict)  # label -> options, over those of the experiment
-    settings: tuple[Setting, ...] = ()  # besides those of the experiment
-    seeds: int | None = None  # None: as the experiment
+    methods: dict[str, OptionTable] = field(default_factory=dict)  # label -> options, overriding the experiment
+    settings: tuple[Setting, ...] = ()  # in addition to those of the experiment
+    seeds: int | None = None  # None: as in the experiment
 
 
 @dataclass(frozen=True)
 class PaperExperiment(Experiment):
-    """Everything that an experiment of a paper is, but the data it is run on. `experiment_files` reads it."""
+    """The definition of a paper's experiment, except the data; `experiment_files` reads it."""
 
     paper: str = field(kw_only=True)
     expected: tuple[Expected, ...] = ()
@@ -72,7 +72,7 @@ class PaperExperiment(Experiment):
     variants: dict[str, Variant] = field(default_factory=dict)
 
     def variant_for(self, data: str) -> str:
-        """Name of the variant that this data set calls for; empty: none."""
+        """Name of the default variant for this data set; empty: none."""
         return next((name for name, variant in self.variants.items() if data in variant.data), "")
 
     def varied(self, name: str) -> PaperExperiment:
@@ -80,7 +80,7 @@ class PaperExperiment(Experiment):
         if not name:
             return self
         if name not in self.variants:
-            raise ValueError(f"{self.name} has no variant '{name}': it has {', '.join(self.variants) or 'none'}")
+            raise ValueError(f"{self.name} has no variant '{name}'. Found: {', '.join(self.variants) or 'none'}")
         variant = self.variants[name]
         return replace(
             self,

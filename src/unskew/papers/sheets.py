@@ -1,4 +1,4 @@
-"""Tables of the papers' experiments, by task; what a paper measured stands alongside our numbers."""
+"""Tables of the papers' experiments, by task, with the paper's numbers next to ours."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHOSEN_BY = {
 
 
 def expected_beside(experiment: PaperExperiment, data: str) -> Beside:
-    """What the paper measured in a setting: on the same data where it has them, else on all of its own."""
+    """The paper's numbers in a setting: on the same data if it has them, otherwise on all of its data."""
 
     def beside(setting: str) -> Mapping[str, Mapping[str, float]]:
         entries = [entry for entry in experiment.expected if entry.setting in ("", setting)]

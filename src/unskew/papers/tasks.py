@@ -1,4 +1,4 @@
-"""Tasks of the papers: what a run does besides training a ranker and measuring it."""
+"""Tasks of the papers besides training and evaluating a ranker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from unskew.methods.vectorization import FixedBase, ProjectedRanker
 from unskew.model import Model
 from unskew.papers.few_labels import few_labels
 
-SCALAR = "naive"  # an ordinary ranker, to compare times with
+SCALAR = "naive"  # an ordinary ranker, to compare scoring times with
 
 
 def selection(definition: Definition) -> Outcome:
@@ -54,7 +54,7 @@ SIMULATED = ("data", "simulation", "simulation_seed", "task_options", "metric")
 
 @remembered(2)
 def _simulated_case(entry: Definition) -> Case:
-    """A simulated log and the true standing of its production ranking."""
+    """A simulated log, and the true quality of its production ranking."""
     case = make_case(simulation_of(entry).log, entry["task_options"].get("held_out", HELD_OUT))
     test = dataset(entry["data"]).test
     scores = policy_of(entry["data"], entry["simulation"]["policy"]).scores(test)
@@ -68,7 +68,7 @@ def _simulated_case(entry: Definition) -> Case:
 
 
 def inference_time(definition: Definition) -> Outcome:
-    """Time to score a batch of lists, relative to an ordinary ranker of the same size, measured in turns."""
+    """Time to score a batch of lists, relative to an ordinary ranker of the same size, measured alternately."""
     options = definition["task_options"]
     model, _ = fit_model(definition)
     ordinary, _ = fit_model(as_method(definition, SCALAR))
@@ -103,7 +103,7 @@ def click_matrix(definition: Definition) -> Outcome:
 
 
 def embeddings(definition: Definition) -> Outcome:
-    """What Vectorization learns: embeddings of documents and positions, and what each position's ranks by."""
+    """The embeddings of documents and positions that Vectorization learns, and the ranking by each position's."""
     model, _ = fit_model(definition)
     method: Any = model.method
     test = judged_split(definition, "test")
@@ -136,7 +136,7 @@ def embeddings(definition: Definition) -> Outcome:
 
 
 class _Transformed(nn.Module):
-    """A ranker of transformed features, on raw ones."""
+    """A ranker of transformed features, applied to raw features."""
 
     def __init__(self, model: Model, ranker: nn.Module):
         super().__init__()

@@ -1,6 +1,6 @@
-"""Common checks of methods: what must hold of every one, whatever it does.
+"""Common checks that every method must pass.
 
-A class is exempt from a check if its `exempt` names it, with the reason. What fails is an `AssertionError`.
+A class is exempt from a check if its `exempt` names it, with the reason. A failed check raises an `AssertionError`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def check_method(method: type[Method], /, **hyper: Any) -> dict[str, str]:
     """Run all common checks on a class; an `AssertionError` names the check that fails.
 
     Args:
-        hyper: hyper-parameters that the method cannot do without.
+        hyper: hyper-parameters that the method requires.
 
     Returns:
         the checks that the method is exempt from, each with its reason.
@@ -108,7 +108,7 @@ def trained(make: Maker, seed: int = 0, **options: Any) -> Method:
 
 
 def loss_reaches_every_network(make: Maker) -> None:
-    """Loss and gradients are finite, and every network that a stage trains gets some, away from a start at 0."""
+    """Loss and gradients are finite, and every trained network of a stage gets a gradient, away from zero weights."""
     method = make().train()
     draw = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -119,7 +119,7 @@ def loss_reaches_every_network(make: Maker) -> None:
         method.zero_grad()
         terms = stage.loss(lists)
         assert_finite(terms)
-        assert all(term.shape == () for term in terms.values()), "a term is no single number"
+        assert all(term.shape == () for term in terms.values()), "a term is not a single number"
         torch.stack(list(terms.values())).sum().backward()
         for module in stage.trains:
             if not list(module.parameters()):
@@ -153,7 +153,7 @@ def distinct_documents_agree(make: Maker) -> None:
 
 
 def padding_changes_nothing(make: Maker) -> None:
-    """Neither loss nor scores nor what is learned."""
+    """Padding changes neither the loss nor scores nor what is learned."""
     results = []
     for change in (lambda lists: lists, widened):
         method = make().double().train()
@@ -169,7 +169,7 @@ def nothing_is_nan(make: Maker) -> None:
     for change in EXTREMES:
         method = make().train()
         lists = change(all_lists(method))
-        for _ in range(3):  # what the first one did to running estimates, the next ones must bear
+        for _ in range(3):  # later steps must cope with the running estimates of the first
             terms, gradients = loss_and_gradients(method, lists)
             assert_finite(terms)
             assert_finite(gradients)
@@ -192,7 +192,7 @@ def counts_teach_like_sessions(make: Maker) -> None:
 
 
 def stages_move_what_they_train(make: Maker) -> None:
-    """All of it, and nothing else."""
+    """Stages change everything that they train, and nothing else."""
     method = make()
     ends: dict[str, dict[str, Tensor]] = {}
     start = state(method)
@@ -220,7 +220,7 @@ def loaded_scores_are_the_same(make: Maker) -> None:
 
 
 def seeds_decide(make: Maker) -> None:
-    """The same seed gives the same weights bit for bit, another one other scores."""
+    """The same seed gives the same weights bit for bit; another seed gives other scores."""
     first = trained(make)
     assert_equal_states(state(first), state(trained(make)))
     lists = all_lists(first)
@@ -229,7 +229,7 @@ def seeds_decide(make: Maker) -> None:
 
 
 def interrupted_runs_resume(make: Maker) -> None:
-    """A run that was cut off ends with the same weights."""
+    """An interrupted and resumed run ends with the same weights."""
 
     class Stopped(Exception):
         pass

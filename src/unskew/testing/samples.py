@@ -83,7 +83,7 @@ def in_several_orders(n_orders: int = 3, seed: int = 0) -> ClickLog:
 
 
 def log_of_single_sessions(log: ClickLog, sessions: Sequence[NDArray]) -> ClickLog:
-    """Every session as a list of its own."""
+    """Every session as a separate list."""
     owner = np.repeat(np.arange(log.n_lists), [len(clicks) for clicks in sessions])
     clicks = np.concatenate(sessions).astype(np.float32)
     return replace(
@@ -131,7 +131,7 @@ def with_clicks(lists: Any, clicks: Tensor) -> Any:
 
 
 def widened(lists: Any, n_more: int = 3) -> Any:
-    """The same lists in a wider batch, with garbage where nothing is."""
+    """The same lists in a wider batch, with garbage in the padding."""
 
     def wider(tensor: Tensor, dims: Sequence[int], fill: float) -> Tensor:
         shape = list(tensor.shape)
