@@ -23,7 +23,9 @@ from unskew.methods.click_model import ClickModel
 from unskew.networks.registry import Problem
 from unskew.options import options_of
 from unskew.recipe import Recipe
+from unskew.serving.export import export_model
 from unskew.serving.model_files import load_model, save_model
+from unskew.serving.saved_ranker import SavedRanker, ranks_by_ids
 from unskew.simulation.browsing import Shown
 from unskew.simulation.sequential import Cascade, DependentClick, DynamicBayesian, UserBrowsing
 from unskew.simulation.simulate import simulate
@@ -407,3 +409,14 @@ def test_parts_of_features_and_of_both_learn_and_rank(kind):
     assert (model.vocabulary is not None) == (kind == "both")
     scores = model.ranker()(torch.from_numpy(log.features)[None], torch.ones(1, 5, dtype=torch.bool))
     assert bool(scores.isfinite().all())
+
+
+@pytest.mark.parametrize(("rank_by", "by_ids"), [("relevance", True), ("attraction", False)])
+def test_a_ranker_is_of_ids_if_one_of_the_parts_it_ranks_by_is(rank_by, by_ids, tmp_path):
+    options = {"attraction": "features", "satisfaction": "ids", "rank_by": rank_by}
+    model = fit(Recipe.of("dbn", steps=4, hidden=[4], **options), with_features(small_log()))
+    assert ranks_by_ids(model) == by_ids
+    assert (SavedRanker.of(model).vocabulary is not None) == by_ids  # else no document is unknown to it
+    if by_ids:
+        with pytest.raises(ValueError, match=r"dbn ranks by document ids.*train with attraction"):
+            export_model(model, tmp_path / "model.onnx")

@@ -33,6 +33,7 @@ from unskew.evaluation.held_out import HeldOut
 from unskew.evaluation.order_agreement import grades_of, kendall
 from unskew.model import Model
 from unskew.networks.trees import TreesRanker, from_lightgbm
+from unskew.serving.saved_ranker import check_features_alone
 from unskew.serving.tree_files import FORMS, categories_place, parse_trees, write_trees
 from unskew.training.boosting import Boosting, boost_lightgbm, boost_xgboost, check_names, need_trees
 
@@ -130,6 +131,7 @@ def export_trees(
     need_trees(kind)
     if kind == "lightgbm" and model.trees is not None and (missing is None or math.isnan(missing)):
         return _as_they_are(model, model.trees, target)
+    check_features_alone(model)
     if log is None:
         raise ValueError(f"distilling the model into {kind} needs the documents of a click log: pass --log LOG")
     _check_log(log, model)

@@ -24,6 +24,7 @@ from unskew.serving.agreement import Agreement, compare
 from unskew.serving.flat_onnx import INPUT, OUTPUT, check_flat, rank_profile, to_flat_onnx
 from unskew.serving.linear_json import linear_scores, to_json
 from unskew.serving.onnx_file import FLAT_FORMAT, FORMAT, OPSET, OnnxRanker, depends_on, to_onnx
+from unskew.serving.saved_ranker import check_features_alone
 from unskew.serving.solr_json import solr_network
 
 FORMS = {"onnx": ".onnx", "linear": ".json", "solr": ".json"}
@@ -78,8 +79,7 @@ def export_model(
     if flat and form != "onnx":
         raise ValueError(f"{target.name}: only ONNX files can be flat: use the extension .onnx")
     check_place(target, overwrite=overwrite)
-    if not model.n_features:
-        raise ValueError("the model was trained without features and scores all documents equally: add features")
+    check_features_alone(model)
     rng = np.random.default_rng(seed)
     if form == "linear":
         content = _linear(model, target, rng)
@@ -95,6 +95,7 @@ def export_model(
 
 def onnx_bytes(model: Model, seed: int = 0) -> bytes:
     """The model as an ONNX file of lists, compared with torch."""
+    check_features_alone(model)
     content = _onnx(model, np.random.default_rng(seed))
     if not content.agreement.holds:
         raise ValueError(f"the ONNX file would not rank as the model does: {content.agreement}")

@@ -24,6 +24,7 @@ from unskew.data.object_storage import fetched, remote
 from unskew.data.raw_columns import UNSEEN, missing_in_training
 from unskew.evaluation.evaluate import Scorer, score_documents
 from unskew.model import Model
+from unskew.networks.click_parts import PartsRanker
 from unskew.networks.trees import TreesRanker
 from unskew.serving.model_files import load_model
 from unskew.serving.onnx_file import OnnxRanker
@@ -90,9 +91,27 @@ class SavedRanker:
             model.feature_names,
             model.categories,
             None if known is None else tuple(known),
-            model.vocabulary,
+            model.vocabulary if ranks_by_ids(model) else None,
             tuple(model.trained_on.get("context", ())),
         )
+
+
+def ranks_by_ids(model: Model) -> bool:
+    """Whether the ranker of a model needs the ids of documents."""
+    own = model.ranker().ranker
+    return isinstance(own, PartsRanker) and own.uses_ids
+
+
+def check_features_alone(model: Model) -> None:
+    """Refuse a model for a file that sees only features."""
+    if model.n_features and not ranks_by_ids(model):
+        return
+    if ranks_by_ids(model):
+        raise ValueError(
+            f"{model.name} ranks by document ids, and an exported file sees only features: rank with unskew rank, or "
+            "train with attraction=features (and satisfaction=features)"
+        )
+    raise ValueError("the model was trained without features and scores all documents equally: add features")
 
 
 class UnknownCounts:

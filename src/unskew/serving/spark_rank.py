@@ -25,7 +25,7 @@ from unskew.serving.model_files import load_model
 from unskew.serving.onnx_file import OnnxRanker
 from unskew.serving.rank import Ranked, score_part
 from unskew.serving.rankings import ranking_table
-from unskew.serving.saved_ranker import TREE_ENDINGS, SavedRanker, UnknownCounts, ranker_of_onnx
+from unskew.serving.saved_ranker import TREE_ENDINGS, SavedRanker, UnknownCounts, ranker_of_onnx, ranks_by_ids
 
 DONE = "_SUCCESS"
 FOUND = "number long, found string"
@@ -81,7 +81,7 @@ def ship(ranker: Model | str | Path) -> bytes:
             if place.suffix in TREE_ENDINGS:
                 raise ValueError(f"{place.name}: trees cannot run on Spark: rank without --engine spark")
             ranker = load_model(place)
-    if ranker.vocabulary is not None:
+    if ranks_by_ids(ranker):
         raise ValueError(f"{ranker.name} ranks by document ids, which ONNX cannot: rank without --engine spark")
     return onnx_bytes(ranker)
 
