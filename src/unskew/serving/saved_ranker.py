@@ -104,14 +104,13 @@ def ranks_by_ids(model: Model) -> bool:
 
 def check_features_alone(model: Model) -> None:
     """Refuse a model for a file that sees only features."""
-    if model.n_features and not ranks_by_ids(model):
-        return
     if ranks_by_ids(model):
         raise ValueError(
             f"{model.name} ranks by document ids, and an exported file sees only features: rank with unskew rank, or "
             "train with attraction=features (and satisfaction=features)"
         )
-    raise ValueError("the model was trained without features and scores all documents equally: add features")
+    if not model.n_features:
+        raise ValueError("the model was trained without features and scores all documents equally: add features")
 
 
 class UnknownCounts:
