@@ -4,7 +4,8 @@ The user scans down the list, leaves if satisfied by a clicked document, with pr
 with probability $\gamma$ (per level of bias columns, if there are any; per position with `by_position`). The paper
 ranks by $a\,s$, attraction times satisfaction (`rank_by=relevance`); the default here is $a$. Every examined document
 informs $a$. Only clicked ones inform $s$, and only through what is clicked below them. Where few clicks satisfy, $s$ is
-near 0, an error in its logit moves $\log s$ by the same amount, and that noise decides the order of $a\,s$.
+near 0, an error in its logit moves $\log s$ by the same amount, and that noise enters the order of $a\,s$. Where clicks
+often satisfy, $a\,s$ can be the better order: compare both on held-out queries (docs/click_models.md).
 
 Relation to others: with $\gamma = 1$ it is `sdbn`. `ccm` uses attraction as satisfaction. `dcm` is `sdbn` with the
 position in place of the document.

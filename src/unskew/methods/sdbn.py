@@ -2,7 +2,7 @@ r"""Simplified dynamic Bayesian network (Chapelle and Zhang, WWW 2009): `dbn` in
 
 The user scans down the list and leaves only if satisfied by a clicked document, with probability $s_d$. The paper ranks
 by $a\,s$, attraction times satisfaction (`rank_by=relevance`); the default here is $a$, for the reason that `dbn`
-gives: where few clicks satisfy, the noise of $\log s$ decides the order of $a\,s$.
+gives: where few clicks satisfy, $\log s$ is mostly noise.
 
 Relation to others: `dbn` with $\gamma = 1$. With $s \equiv 1$ it is `cascade`. `dcm` lets the position, not the
 document, decide whether the user continues after a click.
