@@ -120,7 +120,7 @@ def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: in
 
 
 def _curves(simulation: Simulation, models: Mapping[str, Model]) -> dict[str, NDArray[np.float64]]:
-    """Clicks by position alongside the true, the estimated and the learned examination, all relative to the top."""
+    """Clicks by position, and the true, the estimated and the learned examination, all relative to the top."""
     curves = {"clicks": simulation.log.click_rates()}
     if simulation.truth.position_curve is not None:
         curves["true"] = np.asarray(simulation.truth.position_curve, dtype=np.float64)

@@ -37,7 +37,7 @@ from unskew.training.watching import Watch
 
 DEFAULT_JOBS = 2
 AGAINST_PRODUCTION = ("low", "high", "difference", "least", "most", "verdict")
-DETAILS = ("tests", "chosen", "meaning")  # tables that stand below the results
+DETAILS = ("tests", "chosen", "meaning")  # tables below the results
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +224,7 @@ def _facts(experiment: Experiment, data: str, results: Results, chosen_by: str) 
 
 
 def _name(entry: Entry) -> str:
-    """The label of a method, and its name where that is another."""
+    """The label of a method, and its name if it is different."""
     return entry.label if entry.label == entry.method else f"{entry.label} ({entry.method})"
 
 

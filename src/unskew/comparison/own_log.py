@@ -166,7 +166,7 @@ def compare(
 
 
 def _values(value: object) -> str:
-    """An option, or the values of a grid, as `--set` and `--grid` take them."""
+    """An option, or the values of a grid, in the form of `--set` and `--grid`."""
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 

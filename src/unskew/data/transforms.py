@@ -38,7 +38,7 @@ class Transform(nn.Module, ABC):
     """A function of features, the same in training and in serving."""
 
     kind: ClassVar[str]
-    per_query: bool = False  # looks at the other documents of the query
+    per_query: bool = False  # depends on the other documents of the query
 
     @abstractmethod
     def change(self, features: Tensor, mask: Tensor) -> Tensor:

@@ -7,8 +7,7 @@ without trust bias. So no propensities are needed. The agreement of random score
 * `at_the_top`: the same at the top position only. Nearly everybody examines it, whatever is there, so other causes of
   examination (the document, its neighbors, earlier clicks) matter least.
 * `across_queries`: documents of different queries at one position. Needs no variation, but also compares queries:
-scores
-  are taken relative to the mean of their list, because rankers do not determine the level of a query.
+  scores are taken relative to the mean of their list, because rankers do not determine the level of a query.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ LEAST_GAIN = 0.02  # of the log-likelihood of the whole log in a step; a number'
 ROWS_AT_ONCE = 8192
 TABLE_SPREAD = 3.0  # of logits by position and of averages: wide, so that only what was never seen is held
 WAITING_STEPS = 500  # at most half of all
-WAITING_RATE = 0.1  # share of the learning rate: what only clicks tell of learns more from noise
+WAITING_RATE = 0.1  # share of the learning rate: a part that only clicks inform learns more from noise
 INFORMATION = 0.3  # of a click about a logit: a click is examination and attraction together
 COARSE = 10  # how much earlier the fit stops while a part waits
 
@@ -75,7 +75,7 @@ class ClickModel(Method):
         return self.conditional(lists).log_likelihood((lists.clicks > 0).to(ones), ones, lists.mask).sum(1)
 
     def logits(self, lists: ClickedLists) -> list[Tensor]:
-        """Everything linear in what the model learns: it tells how much of a log each number stands for."""
+        """All logits, which are linear in the parameters: they determine how much data each parameter has."""
         curves = [module for module in self.modules() if isinstance(module, PositionObservation)]
         by_position = [curve(lists.positions, lists.bias) for curve in curves]
         return [part.of(lists) for part in self._parts()] + by_position

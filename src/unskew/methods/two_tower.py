@@ -1,4 +1,4 @@
-r"""Two towers: an additive position logit alongside relevance (Guo et al., RecSys 2019; Yan et al., KDD 2022).
+r"""Two towers: an additive position logit besides relevance (Guo et al., RecSys 2019; Yan et al., KDD 2022).
 
 Assumes $P(c) \propto e^{r(x)} \, e^{o_k}$, the product of relevance and observation in log space, fitted jointly by a
 listwise softmax; the ranker is $r$ alone.

@@ -16,7 +16,8 @@ judged query:
     features          lists of numbers, or a number where it belongs to the query; see `HEURISTICS` for the names
 
 The paper on CDLA-LD keeps pages with ten consecutive documents and a click (`complete_pages`), splits them 80/10/10
-(`split_pages`), judged queries 20/80 (`JudgedQueries.split`), and looks at frequent and rare queries apart (`slices`).
+(`split_pages`), judged queries 20/80 (`JudgedQueries.split`), and evaluates frequent and rare queries separately
+(`slices`).
 """
 
 from __future__ import annotations

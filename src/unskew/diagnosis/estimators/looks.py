@@ -102,9 +102,9 @@ def faults_of_looks(log: ClickLog) -> list[str]:
 
 
 def looks_by_half(log: ClickLog) -> tuple[float, float] | None:
-    """Look rates of the documents that were shown in both halves of the list, there and there; None: there is none.
+    """Recorded examination of documents shown in both halves of the list, in each half; None: there are none.
 
-    Other documents tell nothing: where looks depend on the document, those that are looked at most may stand low.
+    Other documents are not informative: if examination depends on the document, the most examined may be shown low.
     """
     cells = cells_of(log)
     half = log.n_positions // 2
