@@ -36,6 +36,8 @@ from unskew.serving.model_files import ABOUT
 from unskew.terminal import console, errors, parse_options, show_json, show_table
 from unskew.training.distributed import joined
 
+FEW_LISTS, MANY_FEATURES = 10, 50  # lists per feature, of at least so many features
+
 
 @command
 def train(
@@ -138,6 +140,15 @@ def _share_or_name(text: str | None) -> float | str | None:
         return text
 
 
+def _few_lists(model: Model) -> str | None:
+    """Advice where a slower first layer was better, see docs/features.md; None otherwise."""
+    lists, n_features = model.trained_on.get("lists"), model.problem.n_features
+    slow = model.recipe.settings.feature_rate is not None or model.recipe.network.kind not in ("tabular", "linear")
+    if slow or lists is None or n_features < MANY_FEATURES or lists >= FEW_LISTS * n_features:
+        return None
+    return f"Few lists ({lists:,}) for {n_features} features: also try --set feature_rate=0.05, or --validate 0.2"
+
+
 def _show_model(model: Model, out: Path, json: bool) -> None:
     curve = model.examination()
     history = model.history
@@ -169,6 +180,8 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
     )
     if model.trained_on.get("feedback", "clicks") != "clicks":
         console.print(f"Learned from {model.trained_on['feedback']}", markup=False, highlight=False)
+    if (note := _few_lists(model)) is not None:
+        console.print(note, markup=False, highlight=False)
     show_table("What the columns became", ("became", "columns", "names"), grouped(model.columns()), left=3)
     started = model.trained_on.get("started_from")
     if started is not None:
