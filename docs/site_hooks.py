@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import html
 import inspect
 import json
@@ -164,7 +165,24 @@ def measured_text(name: str) -> list[str]:
     words = tomllib.loads((HERE / "measured.toml").read_text(encoding="utf-8"))
     known = words["methods"][name]
     pages = [f"[{words['pages'][page]}](../{page})" for page in known["pages"]]
-    return [known["text"].strip(), "", f"Numbers: {', '.join(pages)}."]
+    before = f" (measured in part with version {known['version']})" if "version" in known else ""
+    return [known["text"].strip(), "", f"Numbers{before}: {', '.join(pages)}.", "", *result_rows(name)]
+
+
+def result_rows(name: str) -> list[str]:
+    """Rows of the method, and of plain clicks, in the tables of results that `make results` has written."""
+    from unskew.papers.experiment_files import load_experiment, shipped
+
+    lines: list[str] = []
+    for experiment in map(load_experiment, shipped()):
+        methods = {entry.label: entry.method for entry in experiment.methods}
+        for path in sorted((HERE / "results" / "tables").glob(f"{experiment.name}-results*.csv")):
+            columns, *rows = csv.reader(path.read_text(encoding="utf-8").splitlines())
+            kept = [row for row in rows if methods.get(row[0]) in (name, "naive")]
+            if any(methods[row[0]] == name for row in kept):
+                lines += [f"**{experiment.title}**", ""]
+                lines += [f"| {' | '.join(row)} |" for row in (columns, ["---"] * len(columns), *kept)] + [""]
+    return lines
 
 
 def example_code(name: str, method: Any) -> str:
