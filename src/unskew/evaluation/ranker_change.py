@@ -3,11 +3,12 @@ r"""A change of ranker: does the relation between features and positions change 
 Within a list, features and positions become ranks, so that drift of a column does not matter. One linear function,
 fitted to all lists, predicts positions from features; its residual times a feature has mean 0 in every period as long
 as one ranker is in place, whatever the documents. For each date, the mean of a query's lists from then on minus the
-mean of its lists before is one difference per query and feature; its $t$ over queries is $\sum_q d_q / \sqrt{\sum_q
-d_q^2}$. The test statistic is the largest $|t|$ over dates and features, compared with its distribution when the signs
-of every query's differences are flipped at random: it keeps its level however the lists of a query depend on each
-other, and a query that was never shown in two orders does not count. The date is the one that minimizes the variance of
-a query's lists before and after it. The period after a change is tested again, so that the latest change is found.
+mean of its lists before is one difference per query and feature; its $t$ over queries is
+$\sum_q d_q / \sqrt{\sum_q d_q^2}$. The test statistic is the largest $|t|$ over dates and features, compared with its
+distribution when the signs of every query's differences are flipped at random: it keeps its level however the lists of
+a query depend on each other, and a query that was never shown in two orders does not count. The date is the one that
+minimizes the variance of a query's lists before and after it. The period after a change is tested again, so that the
+latest change is found.
 """
 
 from __future__ import annotations

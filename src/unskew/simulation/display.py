@@ -39,9 +39,9 @@ def plackett_luce(scores: Chances, n_shown: int) -> Chances:
     r"""Probability of each document at each position, `[docs, shown]`, in the Plackett-Luce model.
 
     The model is a race: document $i$ arrives at a time $T_i$, exponential with rate $e^{s_i}$. It gets position $k$ if
-    it arrives at a time $t$ at which exactly $k$ of the others have arrived: $\int_0^\infty P(\#\{j \ne i : T_j < t\} =
-    k)\,e^{s_i} e^{-t e^{s_i}}\,dt$. In $\log t$ the trapezoidal rule is exact up to rounding, because the integrand is
-    smooth and vanishes at both ends.
+    it arrives at a time $t$ at which exactly $k$ of the others have arrived:
+    $\int_0^\infty P(\#\{j \ne i : T_j < t\} = k)\,e^{s_i} e^{-t e^{s_i}}\,dt$. In $\log t$ the trapezoidal rule is
+    exact up to rounding, because the integrand is smooth and vanishes at both ends.
 
     >>> plackett_luce(np.log([3.0, 1.0]), 2).round(6).tolist()
     [[0.75, 0.25], [0.25, 0.75]]
