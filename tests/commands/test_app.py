@@ -2,13 +2,15 @@
 
 import errno
 import os
+import signal
 
 import pyarrow as pa
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from unskew.cli import app
-from unskew.commands.app import LESS_MEMORY, _refusal
+from unskew.commands.app import LESS_MEMORY, _refusal, command
 
 
 @pytest.mark.parametrize(
@@ -40,3 +42,28 @@ def test_memory_that_does_not_suffice_to_load_a_command_is_one_line_too(monkeypa
     found = CliRunner().invoke(app, ["methods"])
     assert found.exit_code == 2
     assert found.stderr.startswith("error: out of memory")
+
+
+@pytest.fixture
+def interruptible():
+    """Ctrl-C as in a terminal, where a shell may have started the tests in the background and ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_in_the_midst_of_a_query_ends_a_command_without_a_traceback(number, code, capsys):
+    @command
+    def query():  # as DuckDB does it
+        try:
+            os.kill(os.getpid(), number)
+        except KeyboardInterrupt:
+            raise RuntimeError("Query interrupted") from None
+
+    with pytest.raises(typer.Exit) as ended:
+        query()
+    assert ended.value.exit_code == code
+    assert capsys.readouterr().err.strip() == "stopped"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -65,14 +65,18 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> None:
+        received: list[int] = []
         try:
-            with warnings.catch_warnings(), _terminated_like_interrupted():
+            with warnings.catch_warnings(), _terminated_like_interrupted(received):
                 warnings.showwarning = show_warning
                 function(*args, **kwargs)
         except KeyboardInterrupt as interrupt:
             errors.print("stopped", highlight=False)
-            raise typer.Exit(interrupt.args[0] if interrupt.args else INTERRUPTED) from interrupt
+            raise typer.Exit(128 + received[0] if received else INTERRUPTED) from interrupt
         except Exception as error:
+            if received and "interrupt" in str(error).lower():  # DuckDB raises an error of its own
+                errors.print("stopped", highlight=False)
+                raise typer.Exit(128 + received[0]) from error
             if hasattr(error, "exit_code"):  # typer's own errors, and runs that were asked to stop
                 if isinstance(error, click.exceptions.Exit | click.ClickException):
                     raise
@@ -99,20 +103,24 @@ def grading(grade: str | None, sum_grades: bool) -> dict[str, Any]:
 
 
 @contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """Turn SIGTERM into an exception, so that scratch files are removed; the exit code is 143."""
+def _terminated_like_interrupted(received: list[int]) -> Iterator[None]:
+    """Turn SIGTERM into an exception as Ctrl-C is one, so that scratch files are removed; note which signal came."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(number: int, _: FrameType | None) -> None:
-        raise KeyboardInterrupt(128 + number)
+        received.append(number)
+        raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, stop)}
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # ignored in the background: leave it so
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _refusal(error: Exception) -> str | None:
