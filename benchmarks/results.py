@@ -44,7 +44,8 @@ KEPT = (
     "chosen",
 )
 DIGITS = 5  # of curves
-BEFORE_STEPS, PER_STEP = 1.2, 0.006  # seconds of one core
+UNCLAIMED_LATER = 5  # repetitions by which rows that no claim is about wait: if time is short, verdicts come first
+BEFORE_STEPS, PER_STEP = 1.0, 0.0025  # seconds of one core
 Line = dict[str, Any]
 
 
@@ -150,7 +151,7 @@ def claimed_first(experiment: PaperExperiment) -> dict[str, int]:
 
 def waiting(cells: Iterable[Cell], lines: Mapping[str, Line]) -> Iterator[tuple[Cell, Run]]:
     """Runs that are missing: grids first, then turn by turn one repetition of every cell after the other."""
-    found: list[tuple[Cell, Run]] = []
+    found: list[tuple[tuple[int, int], Cell, Run]] = []
     for cell in cells:
         experiment = cell.restricted()
         metric, order = experiment.metric, claimed_first(experiment)
@@ -159,15 +160,12 @@ def waiting(cells: Iterable[Cell], lines: Mapping[str, Line]) -> Iterator[tuple[
                 yield from ((cell, run) for run in group.candidates if key_of(run) not in lines)
             finished = {run.key: outcome_of(lines[key_of(run)]) for run in group.candidates if key_of(run) in lines}
             best = best_candidate(group, finished, metric) or group.candidates[0]
-            found += [(cell, run) for run in (best, *group.again(best))]
-    for cell, run in sorted(found, key=lambda entry: _place(*entry)):
+            turn = max(cell.turn, 2 if group.setting in cell.later else 1)
+            lag = 0 if group.label in order else UNCLAIMED_LATER
+            found += [((turn, run.repetition.number + lag), cell, run) for run in (best, *group.again(best))]
+    for _, cell, run in sorted(found, key=lambda entry: entry[0]):
         if key_of(run) not in lines:
             yield cell, run
-
-
-def _place(cell: Cell, run: Run) -> tuple[int, int]:
-    """Turn and repetition of a run."""
-    return max(cell.turn, 2 if run.setting in cell.later else 1), run.repetition.number
 
 
 def line_of(run: Run, cell: Cell, outcome: Outcome) -> Line:
