@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from unskew.comparison.claims import Claims
 from unskew.comparison.code_digest import code_digest
 from unskew.comparison.plan import Group, Run, plan
 from unskew.comparison.rows import Outcome
@@ -192,34 +193,43 @@ def _short(value: Any) -> Any:
     )
 
 
-def run_missing(cells: list[Cell], path: Path, until: float, part: tuple[int, int] = (1, 1)) -> None:
-    """Run until nothing is missing or the time is over.
-
-    Args:
-        part: 1 of 2 does every other repetition, into a file of its own: put the lines together afterwards.
-    """
+def run_missing(cells: list[Cell], path: Path, until: float) -> None:
+    """Run until nothing is missing or the time is over; several processes may share a file if no cell has a grid."""
     lines = read_lines(path)
-    if path.is_file():  # without a line that was cut off
-        whole, end, _ = path.read_text(encoding="utf-8").rpartition("\n")
-        path.write_text(whole + end, encoding="utf-8")
+    _mend(path)
     codes = {line["code"] for line in lines.values()}
     if codes - {code_digest()}:
         raise SystemExit(f"{path} is of code {codes.pop()}, this is {code_digest()}: check out the code that began it")
-    for cell, run in waiting(cells, lines):
-        if time.time() > until:
-            return
-        if key_of(run) in lines or run.repetition.number % part[1] != part[0] - 1:
-            continue
-        started = time.process_time()
-        try:
-            outcome = perform(PAPER_TASKS[run.definition["task"]], run.definition)
-        except Exception as error:  # the other runs go on; it is tried again next time
-            print(f"failed: {cell.name}, {run.title}: {type(error).__name__}: {error}", flush=True)
-            continue
-        lines[key_of(run)] = {**line_of(run, cell, outcome), "cpu_seconds": round(time.process_time() - started, 2)}
-        with path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(lines[key_of(run)]) + "\n")
-        print(f"{lines[key_of(run)]['cpu_seconds']:6.1f} s  {cell.name}, {run.title}", flush=True)
+    folder = path.with_suffix(".claims")
+    folder.mkdir(exist_ok=True)
+    with Claims(folder) as claims:
+        for cell, run in waiting(cells, lines):
+            if time.time() > until:
+                return
+            key = key_of(run)
+            if not claims.take(key):
+                continue
+            lines |= read_lines(path)  # another process may have finished it
+            if key not in lines:
+                started = time.process_time()
+                try:
+                    outcome = perform(PAPER_TASKS[run.definition["task"]], run.definition)
+                except Exception as error:  # the other runs go on; it is tried again next time
+                    print(f"failed: {cell.name}, {run.title}: {type(error).__name__}: {error}", flush=True)
+                    continue
+                seconds = round(time.process_time() - started, 2)
+                lines[key] = {**line_of(run, cell, outcome), "cpu_seconds": seconds}
+                with path.open("a", encoding="utf-8") as stream:
+                    stream.write(json.dumps(lines[key]) + "\n")
+                print(f"{seconds:6.1f} s  {cell.name}, {run.title}", flush=True)
+            claims.release(key)
+
+
+def _mend(path: Path) -> None:
+    """Take away a last line that was cut off by a kill."""
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    if text and not text.endswith("\n"):
+        path.write_text(text[: text.rfind("\n") + 1], encoding="utf-8")
 
 
 def show_plan(cells: list[Cell], path: Path) -> None:
@@ -275,14 +285,13 @@ def main() -> None:
     parser.add_argument("--cells", type=Path, default=HERE / "cells.toml")
     parser.add_argument("--runs", type=Path, default=HERE / "runs.jsonl")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after this many")
-    parser.add_argument("--part", type=int, nargs=2, default=(1, 1), help="1 2: the first of two processes")
     options = parser.parse_args()
     torch.set_num_threads(1)
     cells = full_size() if options.everything else read_cells(options.cells)
     if options.plan:
         show_plan(cells, options.runs)
     else:
-        run_missing(cells, options.runs, time.time() + 60 * options.minutes, options.part)
+        run_missing(cells, options.runs, time.time() + 60 * options.minutes)
 
 
 if __name__ == "__main__":
