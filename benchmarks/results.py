@@ -45,7 +45,7 @@ KEPT = (
     "chosen",
 )
 DIGITS = 5  # of curves
-UNCLAIMED_LATER = 5  # repetitions by which rows that no claim is about wait: if time is short, verdicts come first
+LAG = 5  # repetitions by which rows wait that no claim is about, or that are not named first: time may be short
 BEFORE_STEPS, PER_STEP = 1.0, 0.0025  # seconds of one core
 Line = dict[str, Any]
 
@@ -61,6 +61,7 @@ class Cell:
     settings: tuple[str, ...] = ()  # empty: all
     turn: int = 1  # cells of a later turn wait until all of the earlier ones are finished
     later: tuple[str, ...] = ()  # settings of the second turn
+    first: tuple[str, ...] = ()  # labels that are run before others; empty: those of the claims
 
     @property
     def file(self) -> str:
@@ -162,7 +163,7 @@ def waiting(cells: Iterable[Cell], lines: Mapping[str, Line]) -> Iterator[tuple[
             finished = {run.key: outcome_of(lines[key_of(run)]) for run in group.candidates if key_of(run) in lines}
             best = best_candidate(group, finished, metric) or group.candidates[0]
             turn = max(cell.turn, 2 if group.setting in cell.later else 1)
-            lag = 0 if group.label in order else UNCLAIMED_LATER
+            lag = LAG * ((group.label not in (cell.first or order)) + (group.label not in order))
             found += [((turn, run.repetition.number + lag), cell, run) for run in (best, *group.again(best))]
     for _, cell, run in sorted(found, key=lambda entry: entry[0]):
         if key_of(run) not in lines:

@@ -101,3 +101,10 @@ def test_on_several_data_sets_a_claim_holds_if_it_does_on_each_and_they_are_name
     assert found.words == "fails (of 2: 1 hold, 1 fail, 0 undecided)"
     assert "one: s0: own − clicks" in found.detail
     assert "other: s0: own − clicks" in found.detail
+
+
+def test_a_claim_does_not_hold_while_one_of_its_comparisons_was_not_run():
+    found = judged(Claim("own beats all", "better", "own", ("clicks", "other")), worlds((0.1,)))
+    assert found.verdict == "undecided"
+    assert "1 comparisons of the claim were not run" in found.detail
+    assert judged(Claim("own is below", "better", "clicks", ("own", "other")), worlds((0.1,))).verdict == "fails"

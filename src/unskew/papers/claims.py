@@ -48,10 +48,10 @@ def judge_together(
     verdicts = iter([_verdict(p[str(number)], p_against[str(number)]) for number in range(len(every))])
     return [
         [
-            _result(claim, of_claim, [next(verdicts) for _ in of_claim])
+            _result(claim, of_claim, [next(verdicts) for _ in of_claim], _n_expected(claim, tables) - len(of_claim))
             for claim, of_claim in zip(claims, some, strict=True)
         ]
-        for (claims, _, _), some in zip(experiments, found, strict=True)
+        for (claims, tables, _), some in zip(experiments, found, strict=True)
     ]
 
 
@@ -59,15 +59,26 @@ def _verdict(p: float, p_against: float) -> str:
     return HOLDS if p < ALPHA else FAILS if p_against < ALPHA else UNDECIDED
 
 
-def _result(claim: Claim, some: Sequence[Comparison], verdicts: Sequence[str]) -> ClaimResult:
+def _result(claim: Claim, some: Sequence[Comparison], verdicts: Sequence[str], n_missing: int = 0) -> ClaimResult:
     if claim.relation == "untestable":
         return ClaimResult(claim.text, UNTESTED, claim.reason)
     if not some:
         return ClaimResult(claim.text, UNTESTED, "its runs are missing, or there is only one repetition")
     counts = {verdict: verdicts.count(verdict) for verdict in (HOLDS, FAILS, UNDECIDED)}
-    whole = HOLDS if counts[HOLDS] == len(some) else FAILS if counts[FAILS] else UNDECIDED
+    whole = HOLDS if counts[HOLDS] == len(some) and not n_missing else FAILS if counts[FAILS] else UNDECIDED
     detail = "; ".join(f"{one.text}: {verdict}" for one, verdict in zip(some, verdicts, strict=True))
+    detail += f"; {n_missing} comparisons of the claim were not run" if n_missing else ""
     return ClaimResult(claim.text, whole, detail, counts[HOLDS], counts[FAILS], len(some))
+
+
+def _n_expected(claim: Claim, tables: Mapping[str, Table]) -> int:
+    """Comparisons that a claim asks for: one that was not run keeps it from holding."""
+    if claim.relation in ("falls", "rises", "untestable"):
+        return 0 if claim.relation == "untestable" else len(tables)
+    settings = [
+        len([name for name in claim.settings or table.settings if name in table.settings]) for table in tables.values()
+    ]
+    return sum(settings) * len(claim.than)
 
 
 def _comparisons(claim: Claim, tables: Mapping[str, Table], main_metric: str) -> list[Comparison]:
