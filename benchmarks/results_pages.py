@@ -115,9 +115,10 @@ def cell_text(done: Done, tables: Path, figures: Path) -> str:
     ]
     if not done.results.results:
         return "\n".join([*parts, "Nothing of it is finished.\n"])
+    tuned = any(len(entry.points()) > 1 for entry in experiment.methods)
     parts.append("### Claims\n\n" + verdicts_text(done))
     for sheet in SHEETS[experiment.task](experiment, done.results, cell.data):
-        if sheet is not None and sheet.name.startswith(SHOWN):
+        if sheet is not None and sheet.name.startswith(SHOWN if tuned else SHOWN[:1]):
             parts.append("### " + markdown(sheet).replace("**", "", 2))
             write_csv(tables / f"{cell.file}-{sheet.name}.csv", sheet.columns, text_rows(sheet))
     rows = [[found.text, found.verdict, text] for found in done.claims for text in found.detail.split("; ")]
