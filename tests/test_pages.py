@@ -98,6 +98,21 @@ def test_every_block_of_a_page_parses_and_imports_what_exists(page):
                     exec(ast.unparse(node), {})
 
 
+def test_every_link_of_a_page_leads_to_a_file_or_to_a_page_that_the_site_makes():
+    made = {"reference.md", "contributing.md", "changelog.md", "methods/index.md"}
+    made |= {f"methods/{name}.md" for name in METHODS}
+    made |= {f"tutorials/{path.stem}.md" for path in (ROOT / "examples").glob("*.ipynb")}
+    broken = []
+    for page in PAGES:
+        text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", text):
+            target = (page.parent / link).resolve()
+            known = target.exists() or str(target).removeprefix(f"{ROOT / 'docs'}/") in made
+            if not known and not link.startswith(("http:", "https:")):
+                broken.append(f"{page.name}: {link}")
+    assert not broken
+
+
 def words_of(line):
     words = shlex.split(line.partition(" > ")[0], comments=True)
     return words[1:]
