@@ -36,7 +36,7 @@ def test_the_estimator_always_has_a_ranker_and_warns_where_it_is_not_known_to_be
 
 def test_the_report_says_what_to_randomize_on_how_much_traffic_and_what_it_costs(fixed_order):
     line = unskew.auto(fixed_order, progress=False, **FAST).verdict.surer[1]
-    assert "in 10% of the sessions, 80 of the 800" in line
+    assert "in 10% of the sessions (80 of 800" in line
     assert "costs at most" in line
 
 

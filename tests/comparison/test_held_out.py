@@ -46,7 +46,7 @@ def test_queries_that_choose_hyper_parameters_do_not_give_the_numbers(log):
 def test_a_log_in_a_fixed_order_has_no_propensities_and_says_why(world):
     case = make_case(simulate(world.train, "svm", "position_based", sessions=4).log)
     assert case.evidence.propensities is None
-    assert case.about["propensities"].startswith("the log cannot tell propensities")
+    assert case.about["propensities"].startswith("the log does not identify propensities")
     assert case.about["production"] == "policy score, which orders 100% of shown pairs as shown"
 
 

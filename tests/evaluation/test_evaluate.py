@@ -59,7 +59,7 @@ def test_the_policy_for_undefined_queries_is_an_argument_and_arp_always_leaves_t
 
 
 def test_an_unknown_policy_lists_the_known_ones():
-    with pytest.raises(ValueError, match="use one of skip, zero, one"):
+    with pytest.raises(ValueError, match="choose one of skip, zero, one"):
         evaluate(by_feature, judged_set(), ["mrr"], undefined="drop")
 
 
@@ -178,7 +178,7 @@ def test_a_metric_that_was_not_asked_for_is_refused():
 def test_scores_of_a_wrong_shape_say_what_is_expected():
     with pytest.raises(ValueError, match=r"needs squeeze\(-1\)"):
         evaluate(lambda features, mask: features, judged_set())
-    with pytest.raises(ValueError, match=r"scores of shape \(5,\) for 6 documents"):
+    with pytest.raises(ValueError, match=r"scores have shape \(5,\), but there are 6 documents"):
         evaluate(np.zeros(5), judged_set())
 
 

@@ -336,7 +336,7 @@ def test_a_model_saved_by_an_earlier_version_is_refused_with_what_to_do(tmp_path
     del about["digest"]
     about["digests"]["weights.safetensors"] = file_digest(folder / "weights.safetensors")
     (folder / "model.json").write_text(json.dumps({**about, "digest": json_digest(about)}))
-    with pytest.raises(ValueError, match=r"weights do not fit .*If an earlier version .* train it again"):
+    with pytest.raises(ValueError, match=r"weights do not match .*If an earlier version .* train it again"):
         load_model(folder)
 
 

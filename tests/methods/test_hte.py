@@ -70,7 +70,7 @@ def test_no_document_ends_with_less_than_no_click():
 
 def test_effects_of_another_log_are_refused():
     log = two_lists([[4, 2, 1], [1, 1, 0]], [10, 2])
-    with pytest.raises(ValueError, match=r"effects have shape \(2, 2\), the log's lists \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"effects have shape \(2, 2\), but the log's lists \(2, 3\)"):
         correct_clicks(log, np.zeros((2, 2)))
     with pytest.raises(ValueError, match="must be finite"):
         correct_clicks(log, np.full((2, 3), np.nan))

@@ -81,7 +81,7 @@ def test_the_method_that_needs_another_log_fails_alone_and_says_why(small):
     folder, done = small
     ((run, message),) = done.results.failed
     assert run.label == "IPW"
-    assert "the log cannot tell propensities" in message
+    assert "the log does not identify propensities" in message
     assert "IPW" in (folder / "out" / "report.html").read_text()
 
 

@@ -201,7 +201,7 @@ def test_names_and_logs_that_do_not_fit_are_refused(linear, small_log, tmp_path)
     strange = replace(linear, feature_names=("a b", "price", "views"))
     with pytest.raises(ValueError, match="cannot hold the feature name 'a b'"):
         export_trees(strange, tmp_path / "model.txt", replace(small_log, feature_names=strange.feature_names))
-    with pytest.raises(ValueError, match=r"lightgbm is written as \.txt or \.json"):
+    with pytest.raises(ValueError, match=r"extension of a lightgbm file must be \.txt or \.json"):
         export_trees(linear, tmp_path / "model.ubj", small_log)
     (tmp_path / "bad.json").write_text('[{"nodeid": 0}]')
     with pytest.raises(ValueError, match="cannot be read as trees"):

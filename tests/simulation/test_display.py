@@ -93,7 +93,7 @@ def test_the_curve_is_found_where_no_document_is_shown_twice() -> None:
 
 def test_a_ranker_that_never_draws_tells_nothing() -> None:
     log = unskew.simulate("world:tiny", sessions=20, display_probabilities=True, progress=False).log
-    with pytest.raises(NotIdentified, match="hardly draws"):
+    with pytest.raises(NotIdentified, match="almost deterministic"):
         unskew.estimate_propensities(log, "display", n_bootstrap=0)
     with pytest.raises(NotIdentified, match="--display-probability"):
         unskew.estimate_propensities(unskew.simulate("world:tiny", sessions=2, progress=False).log, "display")

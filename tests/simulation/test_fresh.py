@@ -83,7 +83,7 @@ def test_training_goes_on_where_it_was_cut_off(tmp_path):
     assert all(torch.equal(resumed[name], whole[name]) for name in whole)
 
 
-@pytest.mark.parametrize(("method", "message"), [("hte", "as a whole"), ("ipw", "propensities are estimated")])
+@pytest.mark.parametrize(("method", "message"), [("hte", "needs a whole log"), ("ipw", "propensities are estimated")])
 def test_methods_that_need_a_whole_log_are_refused(method, message):
     with pytest.raises(ValueError, match=message):
         unskew.fit(method, FreshClicks(SMALL, "svm", "position_based"), progress=False)
