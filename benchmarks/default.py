@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from default_report import KeptCase, KeptMethod, show
+from default_report import IMITATED, KeptCase, KeptMethod, show
 from default_worlds import SEEDS, SETS, Scene, World, open_scene, worlds_of
 from unskew.comparison.automatic import HELD_OUT
+from unskew.comparison.choice import PLAIN
 from unskew.comparison.held_out import Case, contender_of, make_case
-from unskew.data.clicks.click_log import ClickLog
-from unskew.data.judged.judged_set import JudgedSet
+from unskew.comparison.imitation import ordered_as_production
 from unskew.diagnosis.advice import facts
 from unskew.diagnosis.assemble import diagnose
 from unskew.diagnosis.estimators.curve import NotIdentified
@@ -36,7 +36,6 @@ from unskew.fitting import fit
 from unskew.recipe import Recipe
 
 METHODS = ("naive", "dla", "two_tower", "low_rank", "ipw", "lbd")
-IMITATED = "imitated"  # a ranker that learns the order of production from features
 OPTIONS = {"steps": 150, "hidden": (64, 32)}
 METRIC = "ndcg@10"
 
@@ -115,7 +114,8 @@ def train_method(name: str, scene: Scene, case: Case, seed: int) -> KeptMethod |
     start = time.process_time()
     try:
         if name == IMITATED:
-            model = fit(Recipe.of("labelled", **OPTIONS, seed=seed), judged=as_shown(case.learning, scene.which))
+            shown = ordered_as_production(case.learning, scene.which)
+            model = fit(Recipe.of(PLAIN, **OPTIONS, seed=seed), shown)
         else:
             model = fit(Recipe.of(name, **OPTIONS, seed=seed), case.learning)
     except (ValueError, NotIdentified) as error:
@@ -125,17 +125,6 @@ def train_method(name: str, scene: Scene, case: Case, seed: int) -> KeptMethod |
     assert case.choosing is not None
     contenders = (contender_of(model, part.held_out) for part in (case.choosing, case.evidence))
     return KeptMethod(*contenders, score_documents(model.ranker(), scene.test).astype(np.float32), seconds)
-
-
-def as_shown(log: ClickLog, which: str | None) -> JudgedSet:
-    """The shown documents of a log, graded by production's order: 1 on top, nothing at the bottom."""
-    scores = production_of_log(log, which).scores
-    shown = np.flatnonzero(np.isfinite(scores))
-    shown = shown[np.lexsort((-scores[shown], log.version_queries[shown]))]
-    _, starts, sizes = np.unique(log.version_queries[shown], return_index=True, return_counts=True)
-    places = np.arange(len(shown)) - np.repeat(starts, sizes)
-    grades = 1 - places / np.maximum(np.repeat(sizes, sizes) - 1, 1)
-    return JudgedSet.from_arrays(log.features[shown], grades, sizes)
 
 
 def write(place: Path, value: Any) -> None:

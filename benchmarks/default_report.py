@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from default_worlds import SEEDS, World, test_set
+from default_worlds import SEEDS, World
 from unskew.comparison.choice import BY_LOOKS, PLAIN, Certificate, certify, choose, read_signs, tried_first
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis.advice import Facts
@@ -21,6 +21,7 @@ from unskew.evaluation.evaluate import evaluate
 
 METRIC = "ndcg@10"
 PRODUCTION, AUTO = "production", "auto"
+IMITATED = "imitated"  # a ranker that learned the order of production
 MARGIN = 0.01  # a loss up to this share of the better one of plain clicks and production is none
 
 Vector = NDArray[np.float64]
@@ -166,7 +167,7 @@ def read_row(world: World, folder: Path) -> Row | None:
     places = [place for place in places if all((place / f"{n}.pickle").exists() for n in ("case", PLAIN, "dla"))]
     if not places:
         return None
-    test = test_set(world)
+    test = _read(folder / f"{world.number:02d}-scene.pickle").test
     return Row(world, [tell(place, test) for place in places])
 
 
@@ -175,27 +176,33 @@ def tell(place: Path, test: JudgedSet) -> Told:
     case: KeptCase = _read(place / "case.pickle")
     methods: dict[str, KeptMethod] = {file.stem: _read(file) for file in sorted(place.glob("*.pickle"))}
     methods = {name: kept for name, kept in methods.items() if name != "case" and kept is not None}
+    found = apply_rule(case, methods)
+    scores = {name: kept.test_scores.astype(np.float64) for name, kept in methods.items()}
+    known = {**scores, PRODUCTION: scores.pop(IMITATED, np.zeros(0))}
+    own = averaged([known[name] for name in found.choice.members], test, found.choice.shares)
+    scores |= {PRODUCTION: case.test_scores, AUTO: case.test_scores if found.worse else own}
+    return Told(found, {name: evaluate(each, test, [METRIC]).values(METRIC) for name, each in scores.items()})
+
+
+def apply_rule(case: KeptCase, methods: Mapping[str, KeptMethod]) -> Certificate:
+    """What `auto` does with the methods on one log; no judgement enters."""
     tried = tried_first(list(methods))
-    if BY_LOOKS not in methods or case.facts.faulty_looks:
+    if case.facts.faulty_looks:
         tried = [name for name in tried if name != BY_LOOKS]
     choosing, certifying = (
         {name: getattr(methods[name], part) for name in tried} for part in ("choosing", "certifying")
     )
     signs = read_signs(choosing, case.production[0], case.choosing, coupled=case.facts.coupled)
-    found = certify(choose(choosing, signs), certifying, case.production[1], case.certifying)
-    scores = {name: kept.test_scores.astype(np.float64) for name, kept in methods.items()}
-    own = averaged([scores[name] for name in found.choice.members], test)
-    scores |= {PRODUCTION: case.test_scores, AUTO: case.test_scores if found.worse else own}
-    return Told(found, {name: evaluate(each, test, [METRIC]).values(METRIC) for name, each in scores.items()})
+    return certify(choose(choosing, signs), certifying, case.production[1], case.certifying)
 
 
-def averaged(scores: Sequence[Vector], test: JudgedSet) -> Vector:
-    """Scores that count alike."""
+def averaged(scores: Sequence[Vector], test: JudgedSet, shares: Sequence[float]) -> Vector:
+    """Scores that count by their shares."""
     starts, sizes = test.offsets[:-1], test.sizes
     found = np.zeros(test.n_documents)
-    for each in scores:
+    for each, share in zip(scores, shares, strict=True):
         deviations = each - np.repeat(np.add.reduceat(each, starts) / sizes, sizes)
-        found += each / max(float(np.sqrt((deviations**2).mean())), 1e-12)
+        found += share * each / max(float(np.sqrt((deviations**2).mean())), 1e-12)
     return found
 
 

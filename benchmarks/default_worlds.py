@@ -153,11 +153,6 @@ def open_scene(world: World) -> Scene:
     )
 
 
-def test_set(world: World) -> JudgedSet:
-    """The judged queries that measure a world."""
-    return _sets(world)[1]
-
-
 def _sets(world: World) -> tuple[JudgedSet, JudgedSet]:
     rng = np.random.default_rng(1_000 + world.number)
     train = load_split(world.documents, "train")

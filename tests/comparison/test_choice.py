@@ -32,31 +32,46 @@ def truth(evidence):
 
 
 def signs(as_production=0.2, alike=0.9, **more):
-    return Signs(as_production, more.pop("document_as_production", 0.2), alike, **more)
+    return Signs(as_production, alike, **more)
 
 
 TRIED = dict.fromkeys(["naive", "dla", "two_tower", "low_rank"], Contender(np.zeros(1)))
 CLEAR = Paired(np.array([-1.0, -1.1, -0.9]))  # far below 0
 
 
-def test_rankers_that_agree_are_averaged():
+def shares(found):
+    return dict(zip(found.members, (round(share, 2) for share in found.shares), strict=True))
+
+
+def test_far_from_production_two_corrections_that_agree_are_averaged():
     found = choose(TRIED, signs())
-    assert found.members == ("dla", "low_rank")
+    assert shares(found) == {"low_rank": 0.5, "dla": 0.5}
     assert found.criteria == ("dr", "pair_agreement")
-    assert "Examination does not seem to depend on the document" in found.signs.line
+    assert "Nothing shows that examination depends on the document" in found.signs.line
 
 
-def test_corrections_that_end_where_production_is_are_averaged_with_plain_clicks():
-    assert choose(TRIED, signs(as_production=0.7)).label == "dla + naive"
+def test_production_has_a_share_to_the_degree_that_clicks_lead_to_its_order():
+    assert shares(choose(TRIED, signs(as_production=0.45))) == {"low_rank": 0.5, "dla": 0.38, "production": 0.12}
+    assert shares(choose(TRIED, signs(as_production=0.7))) == {"low_rank": 0.5, "production": 0.5}
+    assert "tau 0.70" in choose(TRIED, signs(as_production=0.7)).reason
 
 
-def test_rankers_that_contradict_each_other_need_another_sign_of_eye_catchers():
-    assert choose(TRIED, signs(alike=0.4)).members == ("dla", "low_rank")
+def test_plain_clicks_have_a_share_to_the_degree_that_corrections_contradict_each_other():
+    assert shares(choose(TRIED, signs(alike=0.55))) == {"low_rank": 0.5, "dla": 0.25, "naive": 0.25}
+    assert shares(choose(TRIED, signs(alike=0.3))) == {"low_rank": 0.5, "naive": 0.5}
+
+
+def test_an_average_has_at_most_three_members():
+    found = choose(TRIED, signs(as_production=0.5, alike=0.5))  # a half near; 0.6 of the rest to plain clicks
+    assert shares(found) == {"low_rank": 0.56, "production": 0.28, "naive": 0.17}
+
+
+def test_examination_by_document_needs_two_signs_and_then_no_criterion_counts():
+    assert choose(TRIED, signs(alike=0.4)).criteria == ("dr", "pair_agreement")
     for sign in ({"score_likelihood": CLEAR}, {"click_likelihood": Paired(-CLEAR.values)}, {"diagnosed": True}):
         found = choose(TRIED, signs(alike=0.4, **sign))
-        assert (found.members, found.criteria, found.keeps_production) == (("low_rank", "naive"), (), False)
-    kept = choose(TRIED, signs(alike=0.4, diagnosed=True, document_as_production=0.5))
-    assert kept.keeps_production
+        assert found.signs.coupled
+        assert found.criteria == ()
 
 
 def test_criteria_of_position_alone_do_not_count_where_diagnose_rejects_it():
@@ -64,7 +79,9 @@ def test_criteria_of_position_alone_do_not_count_where_diagnose_rejects_it():
 
 
 def test_looks_come_first_and_plain_clicks_alone_are_called_so():
-    assert choose({**TRIED, "attention": TRIED["dla"]}, signs(alike=0.1, diagnosed=True)).members == ("attention",)
+    looks = {**TRIED, "attention": TRIED["dla"]}
+    assert choose(looks, signs(alike=0.1, diagnosed=True)).members == ("attention",)
+    assert shares(choose(looks, signs(as_production=0.6))) == {"attention": 0.5, "production": 0.5}
     found = choose({"naive": TRIED["naive"]}, Signs())
     assert (found.members, found.reason) == (("naive",), "only plain clicks can work on this log")
     assert tried_first(["attention", "lbd", "dla", "naive"]) == ["naive", "dla", "attention"]
@@ -115,7 +132,13 @@ def test_without_a_criterion_that_can_rank_production_there_is_no_verdict(eviden
     assert not found.worse
 
 
-def test_where_nothing_counts_and_rankers_agree_with_production_it_is_kept(evidence, truth):
+def test_production_counts_in_the_average_that_is_certified(evidence, truth):
+    bad = Contender(np.where(np.isnan(truth), np.nan, RNG.normal(size=len(truth))))
     good = Contender(truth)
-    found = certify(Choice(("dla",), "", keeps_production=True), {"dla": good, "naive": good}, good, evidence)
-    assert found.worse
+    choice = Choice(("dla", "production"), "", criteria=("dr", "pair_agreement"), weights=(1.0, 0.5))
+    assert choice.shares == (2 / 3, 1 / 3)
+    found = certify(choice, {"dla": bad, "naive": bad}, good, evidence)
+    assert (
+        found.own("dr").mean
+        > certify(Choice(("dla",), "", criteria=("dr",)), {"dla": bad, "naive": bad}, good, evidence).own("dr").mean
+    )

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from unskew.comparison.against_production import TO_RANK_PRODUCTION, Standing
+from unskew.comparison.against_production import PRODUCTION, TO_RANK_PRODUCTION, Standing
 from unskew.comparison.choice import (
     BY_DOCUMENT,
     BY_LOOKS,
@@ -28,6 +28,7 @@ from unskew.comparison.choice import (
     tried_first,
 )
 from unskew.comparison.held_out import Case, contender_of, make_case
+from unskew.comparison.imitation import ordered_as_production
 from unskew.comparison.surer import surer_lines
 from unskew.data.clicks.batches import batches_per_epoch
 from unskew.data.clicks.click_log import ClickLog
@@ -62,7 +63,7 @@ Progress = Callable[[int, int], None]
 class AutoVerdict:
     """The choice, its reason, and the comparison with production."""
 
-    method: str  # or several, whose average is one ranker: "dla + two_tower"
+    method: str  # or several, of which the average is one ranker: "dla + low_rank"; "production" is its imitation
     reason: str
     production: str  # BETTER, NOT_BETTER or UNKNOWN
     against_production: str  # in one sentence
@@ -73,6 +74,7 @@ class AutoVerdict:
     standings: tuple[Standing, ...] = ()  # production and the choice, criterion by criterion
     criteria: tuple[str, ...] = ()  # the criteria of these standings
     surer: tuple[str, ...] = ()  # what to log or randomize
+    shares: tuple[float, ...] = ()  # of the members in the average
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -147,16 +149,17 @@ def auto(
     if start is not None:
         check_columns(start, clicks)
     runs = _Runs(clicks, {**options, "seed": seed}, None if checkpoints is None else Path(checkpoints), progress)
-    found, case = _verdict(clicks, runs, production)
-    starts = {} if start is None else {each.recipe.method: each for each in _members(start)}
+    found, case, which = _verdict(clicks, runs, production)
+    starts = {} if start is None else _members(start)
     if not set(found.members) <= set(starts):
         starts = {}
-    models = [runs.train(name, clicks, f"final-{name}", starts.get(name)) for name in found.members]
+    models = [runs.last(name, which, starts.get(name)) for name in found.members]
     if len(models) > 1:
         assert case is not None
         assert case.choosing is not None
         shown = case.choosing.held_out
-        model = average_models(models, [1 / spread(shown.score(each.ranker()), shown) for each in models])
+        spreads = [spread(shown.score(each.ranker()), shown) for each in models]
+        model = average_models(models, [share / each for share, each in zip(found.shares, spreads, strict=True)])
     else:
         (model,) = models
     return Chosen.of(model, found)
@@ -174,14 +177,16 @@ def check_options(options: Mapping[str, Any]) -> None:
     Recipe.of(PLAIN, **options)
 
 
-def _members(model: Model) -> list[Model]:
-    """The models of an average."""
+def _members(model: Model) -> dict[str, Model]:
+    """The models that an average is made of, by what `auto` called them; one that it did not choose by its method."""
     own = replace(model, others=(), weights=())
     others = [
         replace(own, recipe=each.recipe, problem=each.problem, method=each.method, history=History())
         for each in model.others
     ]
-    return [own, *others]
+    verdict = model.trained_on.get("verdict") or {}
+    names = str(verdict.get("method", model.name)).split(" + ")
+    return dict(zip(names, [own, *others], strict=False))
 
 
 @dataclass
@@ -196,8 +201,12 @@ class _Runs:
     total: int = 1
     done: int = 0
 
-    def train(self, method: str, log: ClickLog, name: str, start: Model | None = None) -> Model:
-        return self._train(method, log, name, self.options, start)
+    def last(self, method: str, which: str | None, start: Model | None) -> Model:
+        """A training on everything; production is imitated by plain clicks on its order."""
+        if method != PRODUCTION:
+            return self._train(method, self.log, f"final-{method}", self.options, start)
+        shown = ordered_as_production(self.log, which)
+        return self._train(PLAIN, shown, f"final-{method}", self.options, start)
 
     def attempt(self, method: str, log: ClickLog) -> Model:
         """A training on some of the queries, with as many epochs as the final training on all of them."""
@@ -223,8 +232,8 @@ class _Runs:
         return model
 
 
-def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> tuple[AutoVerdict, Case | None]:
-    """Everything except the final training."""
+def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> tuple[AutoVerdict, Case | None, str | None]:
+    """Everything but the last training; and the flag of the ranker that production is."""
     diagnosis = diagnose(log, quick=True)
     told, known = verdict_of(diagnosis), facts_of(diagnosis)
     if not known.n_clicks or not known.features:
@@ -238,11 +247,11 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> tuple[AutoVerdict
     names = tried_first(able) if known.n_positions > 1 else [PLAIN]
     if diagnosis.traffic.n_queries < FEWEST_QUERIES:
         few = f"{diagnosis.traffic.n_queries:,} queries are too few for a choice, which needs at least {FEWEST_QUERIES}"
-        return untried(SAFE if SAFE in names else PLAIN, few, told.lines[:1]), None
+        return untried(SAFE if SAFE in names else PLAIN, few, told.lines[:1]), None, None
     try:
         case = make_case(log, HELD_OUT, choosing=True)
     except ValueError as error:
-        return untried(SAFE if SAFE in names else PLAIN, str(error), told.lines[:1]), None
+        return untried(SAFE if SAFE in names else PLAIN, str(error), told.lines[:1]), None, None
     latest = latest_ranker(log) if which is None else which
     case = case.with_production(latest)
     assert case.choosing is not None
@@ -253,17 +262,15 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> tuple[AutoVerdict
     runs.total = len(choosing) + len(choice.members)
     found = certify(choice, certifying, case.production, case.evidence)
     status, line = _against_production(found, case)
-    label = found.choice.label
-    own = {name: found.own(name) for name in found.criteria}
     surer = surer_lines(
         log,
-        own,
+        {name: found.own(name) for name in found.criteria},
         open_number=BY_DOCUMENT in found.choice.members,
         criteria=bool(found.criteria),
         varied=known.connected,
     )
-    return AutoVerdict(
-        method=label,
+    verdict = AutoVerdict(
+        method=found.choice.label,
         reason=found.choice.reason,
         production=status,
         against_production=line,
@@ -274,7 +281,9 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> tuple[AutoVerdict
         standings=tuple(entry for name in found.criteria for entry in (found.by_criterion or {})[name]),
         criteria=found.criteria,
         surer=tuple(surer),
-    ), case
+        shares=found.choice.shares,
+    )
+    return verdict, case, latest if isinstance(latest, str) else latest.which
 
 
 def _production_of(part: Evidence, latest: str | LatestRanker) -> Contender:
@@ -321,12 +330,6 @@ def _no_verdict() -> str:
 
 def _against_production(found: Certificate, case: Case) -> tuple[str, str]:
     label = found.choice.label
-    if found.choice.keeps_production and not found.better:
-        return NOT_BETTER, (
-            f"Nothing was shown to be better than production ({case.about['production']}): no criterion is valid if "
-            "examination depends on the document, and the best ranker learned here orders documents much as production "
-            "does."
-        )
     if not found.criteria:
         return UNKNOWN, _no_verdict()
     where = f"production ({case.about['production']}, {case.about['held_out_queries']} other queries)"

@@ -1,25 +1,24 @@
 """Which rankers to use for a log without labels: the rule of `auto`.
 
-Held-out clicks alone do not identify the best ranker among all methods: the method that fits clicks best may rank worst
-(docs/selection.md). But together with the orders of the rankers, they say which case applies to a log:
+Held-out clicks are no guide to the best ranker among all methods: a method that fits clicks best may rank worst
+(docs/selection.md). So the rule does not pick one. It averages rankers that go wrong in different ways, by how far they
+agree with each other (Kendall's tau within held-out queries):
 
-* The ranker that corrects for position (`dla` and `two_tower`) orders documents as production does: production is good,
-  and corrections gain little and may lose. `dla` is averaged with plain clicks (`naive`).
-* That ranker differs widely from the ranker that lets examination depend on the document too (`low_rank`), and there is
-  another sign of such coupling: `low_rank` is averaged with plain clicks. If even `low_rank` agrees with production,
-  nothing is shown to be better than production.
-* Otherwise `dla` and `low_rank` are averaged, which then rank alike.
-* If examination was recorded and the record is consistent, `attention` is used alone; it is not shown to be better than
-  a production ranking that it agrees with.
+* Half of the average is `low_rank`, which lets examination depend on position and document.
+* The other half is production, imitated from features, to the degree that clicks lead to its order: then there is
+  little to gain and much to lose, since documents that attract attention look like errors of production.
+* What production leaves of that half is `dla`, which corrects for positions alone; but plain clicks to the degree that
+  `dla` and `low_rank` contradict each other, because at least one of the two is wrong.
+* Where looks are recorded and the record is consistent, `attention` takes the place of all but production.
 
-All criteria assume that examination depends on position alone, and count only if nothing rejects that. This includes
-agreement on top: under strong coupling it put plain clicks above `attention`, which was far better.
+All criteria assume examination by position alone, and count only where nothing rejects it. They choose nothing: they
+certify, on other queries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,18 +31,16 @@ from unskew.reporting.sheets import signed
 
 PLAIN = "naive"
 BY_POSITION, BY_DOCUMENT = "two_tower", "low_rank"  # nested: the second contains the first
-POSITION_ALONE = ("dla", BY_POSITION)
-BY_LOOKS = "attention"  # if examination was recorded and the record is consistent
-FIRST = (PLAIN, *POSITION_ALONE, BY_DOCUMENT, BY_LOOKS)
-LIKE_PRODUCTION = (POSITION_ALONE[0], PLAIN)
-EYE_CATCHERS = (BY_DOCUMENT, PLAIN)
-USUAL = (POSITION_ALONE[0], BY_DOCUMENT)
-# Kendall's tau within queries. All three come from one log of each of 32 simulated worlds (docs/selection.md).
-AS_PRODUCTION = 0.6  # of the ranker by position with production: from here on production is assumed to be good
-STILL_AS_PRODUCTION = 0.45  # of `low_rank`, or `attention`, with production, under coupling
-ALIKE = 0.75  # of the ranker by position with `low_rank`: below, they contradict each other
-Z = 2.0  # standard errors of a difference of likelihoods that counts as a sign
-# One relies on the examination curve, the other compares documents at the same position: a verdict needs both.
+POSITION_ALONE = "dla"
+BY_LOOKS = "attention"  # where looks are recorded and the record is consistent
+FIRST = (PLAIN, POSITION_ALONE, BY_POSITION, BY_DOCUMENT, BY_LOOKS)
+MOST_MEMBERS = 3  # of an average: each is one more training
+# Kendall's tau, where a share begins and where it is full. From one log of each of 74 simulated worlds, which hardly
+# tell other values apart (docs/selection.md).
+FAR, NEAR = 0.4, 0.6  # of what clicks teach with production
+CONTRADICT, ALIKE = 0.3, 0.8  # of `dla` with `low_rank`
+Z = 2.0  # standard errors by which a difference of likelihoods is a sign
+# One that rests on the examination curve, and one that compares documents at one position: a verdict needs both.
 CRITERIA_OF_POSITION = ("dr", "pair_agreement")
 
 Tried = Mapping[str, Contender]
@@ -53,35 +50,51 @@ Tried = Mapping[str, Contender]
 class Signs:
     """What orders of rankers and held-out clicks say about a log; None: not measurable."""
 
-    as_production: float | None = None  # agreement of the ranker by position with production
-    document_as_production: float | None = None  # the same for `low_rank`, or for `attention` if there is one
-    alike: float | None = None  # agreement of the ranker by position with `low_rank`
-    click_likelihood: Paired | None = None  # of `low_rank` minus `two_tower`: the test of nested models
-    score_likelihood: Paired | None = None  # of `low_rank` minus the ranker by position
+    as_production: float | None = None  # agreement of what clicks teach with production
+    alike: float | None = None  # agreement of `dla` and `low_rank`
+    click_likelihood: Paired | None = None  # of `low_rank`, less that of `two_tower`: the test of nested models
+    score_likelihood: Paired | None = None  # of `low_rank`, less that of `dla`
     diagnosed: bool | None = None  # whether `diagnose` found examination that depends on the document
 
     @property
     def coupled(self) -> bool:
-        """Whether examination seems to depend on the document: the two rankers contradict each other, and another sign.
+        """Whether examination seems to depend on the document: two rankers contradict each other, and one more sign.
 
-        Scores that follow visual attraction explain clicks well, so a ranker that corrects for it explains them worse.
+        Scores that follow what attracts attention explain clicks well, so a ranker without it explains clicks worse.
         """
         if self.alike is None or self.alike >= ALIKE:
             return False
         return bool(self.diagnosed) or _z(self.click_likelihood) > Z or _z(self.score_likelihood) < -Z
 
     @property
+    def near(self) -> float:
+        """The degree to which clicks lead to production's order, from 0 to 1."""
+        return 0.0 if self.as_production is None else _ramp(self.as_production, FAR, NEAR)
+
+    @property
+    def contradiction(self) -> float:
+        """The degree to which `dla` and `low_rank` contradict each other, from 0 to 1."""
+        return 0.0 if self.alike is None else 1 - _ramp(self.alike, CONTRADICT, ALIKE)
+
+    @property
     def line(self) -> str:
-        """All signs in one sentence; empty if nothing was measured."""
-        if self.as_production is None or self.alike is None:
+        """All of it in one sentence; empty where nothing was measured."""
+        if self.alike is None:
             return ""
-        found = f"{'Examination seems' if self.coupled else 'Examination does not seem'} to depend on the document"
-        return (
-            f"{found}: Kendall's tau of the position-corrected ranker is {self.alike:.2f} with {BY_DOCUMENT} and "
-            f"{self.as_production:.2f} with production; the scores of {BY_DOCUMENT} change the log-likelihood of "
-            f"held-out clicks by {_text(self.score_likelihood)} per click, and its click predictions by "
-            f"{_text(self.click_likelihood)} compared with {BY_POSITION}."
+        found = (
+            "Examination seems to depend on the document, too"
+            if self.coupled
+            else "Nothing shows that examination depends on the document"
         )
+        return (
+            f"{found}: {POSITION_ALONE} agrees with {BY_DOCUMENT} to {self.alike:.2f} (Kendall's tau); {BY_DOCUMENT} "
+            f"explains held-out clicks by {_text(self.score_likelihood)} per click beside it, and predicts them by "
+            f"{_text(self.click_likelihood)} beside {BY_POSITION}."
+        )
+
+
+def _ramp(value: float, start: float, end: float) -> float:
+    return float(np.clip((value - start) / (end - start), 0, 1))
 
 
 def _z(pairs: Paired | None) -> float:
@@ -99,15 +112,21 @@ def _text(pairs: Paired | None) -> str:
 class Choice:
     """Rankers to average, or a single one, and why."""
 
-    members: tuple[str, ...]
+    members: tuple[str, ...]  # methods, or PRODUCTION
     reason: str
     signs: Signs = Signs()
-    criteria: tuple[str, ...] = ()  # criteria whose assumptions are not rejected on this log
-    keeps_production: bool = False  # nothing can be shown to be better than production
+    criteria: tuple[str, ...] = ()  # whose assumptions are not rejected on this log
+    weights: tuple[float, ...] = ()  # of the members, each with scores of spread 1; none: all alike
 
     @property
     def label(self) -> str:
         return " + ".join(self.members)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The weights; they sum to 1."""
+        weights = self.weights or (1.0,) * len(self.members)
+        return tuple(weight / sum(weights) for weight in weights)
 
 
 def read_signs(tried: Tried, production: Contender, evidence: Evidence, *, coupled: bool | None = None) -> Signs:
@@ -117,14 +136,14 @@ def read_signs(tried: Tried, production: Contender, evidence: Evidence, *, coupl
         production: scores of the same held-out documents.
         coupled: whether the diagnosis found examination that depends on the document; None: not measurable.
     """
-    if not {*POSITION_ALONE, BY_DOCUMENT} <= set(tried):
+    if not {POSITION_ALONE, BY_POSITION, BY_DOCUMENT} <= set(tried):
         return Signs(diagnosed=coupled)
+    taught = [BY_LOOKS] if BY_LOOKS in tried else [POSITION_ALONE, BY_DOCUMENT]
     held_out = evidence.held_out
-    closest = tried.get(BY_LOOKS, tried[BY_DOCUMENT])
-    document, position = tried[BY_DOCUMENT], average([tried[name] for name in POSITION_ALONE], held_out)
+    document, position = tried[BY_DOCUMENT], tried[POSITION_ALONE]
+    close = [agreement(tried[name], production, held_out) for name in taught]
     return Signs(
-        agreement(position, production, held_out),
-        agreement(closest, production, held_out),
+        max((tau for tau in close if tau is not None), default=None),
         agreement(position, document, held_out),
         _gained("click_likelihood", document, tried[BY_POSITION], evidence),
         _gained("score_likelihood", document, position, evidence),
@@ -146,38 +165,41 @@ def agreement(one: Contender, other: Contender, held_out: HeldOut) -> float | No
 
 
 def choose(tried: Tried, signs: Signs) -> Choice:
-    """Choose among the tried methods by the signs."""
-    if BY_LOOKS in tried:
-        why = "it learns from recorded examination, so no assumption about examination is needed"
-        return Choice((BY_LOOKS,), why, signs, keeps_production=_still_as_production(signs))
-    if (signs.as_production or 0.0) >= AS_PRODUCTION:
-        why = "corrected clicks order documents much as production does, so corrections are averaged with plain clicks"
-        return _able(LIKE_PRODUCTION, why, tried, signs)
-    if not signs.coupled:
-        return _able(
-            USUAL, "nothing contradicts examination by position, and rankers that agree are averaged", tried, signs
-        )
-    why = "examination seems to depend on the document, and plain clicks hedge what clicks do not identify"
-    return _able(EYE_CATCHERS, why, tried, signs, keeps_production=_still_as_production(signs))
-
-
-def _still_as_production(signs: Signs) -> bool:
-    return (signs.document_as_production or 0.0) >= STILL_AS_PRODUCTION
-
-
-def _able(members: Sequence[str], why: str, tried: Tried, signs: Signs, *, keeps_production: bool = False) -> Choice:
-    able = tuple(name for name in members if name in tried)
-    if able in ((), (PLAIN,)) and len(tried) == 1:
-        able, why = (PLAIN,), "only plain clicks can work on this log"
+    """Which rankers to average on this log, and with which weights."""
     criteria = () if signs.coupled or signs.diagnosed else CRITERIA_OF_POSITION
-    return Choice(able, why, signs, criteria, keeps_production)
+    if BY_LOOKS in tried:
+        weights, criteria = {BY_LOOKS: 1.0, PRODUCTION: signs.near}, ()
+        why = "it learns from recorded looks, so nothing has to be assumed about examination"
+    else:
+        rest = 1 - signs.near
+        weights = {
+            BY_DOCUMENT: 1.0,
+            POSITION_ALONE: rest * (1 - signs.contradiction),
+            PLAIN: rest * signs.contradiction,
+            PRODUCTION: signs.near,
+        }
+        why = "rankers that go wrong in different ways are averaged"
+    able = {name: weight for name, weight in weights.items() if weight and name in (*tried, PRODUCTION)}
+    able = {name: able[name] for name in sorted(able, key=lambda name: -able[name])[:MOST_MEMBERS]}
+    if not able:
+        return Choice((PLAIN,), "only plain clicks can work on this log", signs, criteria)
+    if PRODUCTION in able:
+        why += f"; production, since clicks lead close to its order (Kendall's tau {signs.as_production:.2f})"
+    if PLAIN in able:
+        why += f"; plain clicks, since {POSITION_ALONE} and {BY_DOCUMENT} disagree (tau {signs.alike:.2f})"
+    choice = Choice(tuple(able), why, signs, criteria, tuple(able.values()))
+    if len(able) == 1:
+        return choice
+    shares = ", ".join(f"{share:.0%}" for share in choice.shares)
+    return replace(choice, reason=f"{why} (shares {shares})")
 
 
-def average(contenders: Sequence[Contender], held_out: HeldOut) -> Contender:
-    """The average of contenders, with equal influence; a single one stays as it is."""
+def average(contenders: Sequence[Contender], held_out: HeldOut, shares: Sequence[float] = ()) -> Contender:
+    """Contenders whose scores count by their shares, by default alike; one stays as it is."""
     if len(contenders) == 1:
         return contenders[0]
-    weights = [1 / spread(contender.scores, held_out) for contender in contenders]
+    parts = shares or (1.0,) * len(contenders)
+    weights = [part / spread(each.scores, held_out) for part, each in zip(parts, contenders, strict=True)]
     scores = np.sum([weight * each.scores for weight, each in zip(weights, contenders, strict=True)], axis=0)
     of_all = [each.scores_of_all for each in contenders]
     known = [each for each in of_all if each is not None]
@@ -214,15 +236,15 @@ class Certificate:
 
     @property
     def worse(self) -> bool:
-        """Whether nothing is shown to be better: no valid criterion puts the choice above production."""
-        if self.choice.keeps_production and not self.better:
-            return True
+        """Whether nothing is shown to be better: no criterion that counts gives the choice anything over production."""
         return bool(self.criteria) and all((self.own(name).difference or 0.0) <= 0 for name in self.criteria)
 
 
 def certify(choice: Choice, tried: Tried, production: Contender, evidence: Evidence) -> Certificate:
-    """Evaluate the choice on queries that did not choose it; plain clicks replace it if all criteria say so."""
-    chosen = average([tried[name] for name in choice.members], evidence.held_out)
+    """The choice on queries that did not choose it; plain clicks replace it where all criteria say so."""
+    last = np.nanmin(production.scores, initial=0.0)  # where it would show what it has not shown
+    known = {**tried, PRODUCTION: Contender(np.nan_to_num(production.scores, nan=last))}
+    chosen = average([known[name] for name in choice.members], evidence.held_out, choice.shares)
     contenders = {choice.label: chosen, PLAIN: tried[PLAIN]}
     values = {label: measure_all(each, evidence, choice.criteria)[0] for label, each in contenders.items()}
     counting = [name for name in choice.criteria if all(name in found for found in values.values())]
