@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from default_worlds import SEEDS, World
 from unskew.comparison.choice import BY_LOOKS, PLAIN, Certificate, certify, choose, read_signs, tried_first
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.diagnosis.advice import Facts
+from unskew.diagnosis.advice import Facts, scalar_violated
 from unskew.evaluation.criteria import Contender, Evidence
 from unskew.evaluation.differences import paired
 from unskew.evaluation.evaluate import evaluate
@@ -192,7 +192,8 @@ def apply_rule(case: KeptCase, methods: Mapping[str, KeptMethod]) -> Certificate
     choosing, certifying = (
         {name: getattr(methods[name], part) for name in tried} for part in ("choosing", "certifying")
     )
-    signs = read_signs(choosing, case.production[0], case.choosing, coupled=case.facts.coupled)
+    rejected = scalar_violated(case.facts) is not None
+    signs = read_signs(choosing, case.production[0], case.choosing, coupled=case.facts.coupled, rejected=rejected)
     return certify(choose(choosing, signs), certifying, case.production[1], case.certifying)
 
 

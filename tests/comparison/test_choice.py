@@ -76,6 +76,7 @@ def test_examination_by_document_needs_two_signs_and_then_no_criterion_counts():
 
 def test_criteria_of_position_alone_do_not_count_where_diagnose_rejects_it():
     assert choose(TRIED, signs(diagnosed=True)).criteria == ()
+    assert choose(TRIED, signs(rejected=True)).criteria == ()
 
 
 def test_looks_come_first_and_plain_clicks_alone_are_called_so():

@@ -33,7 +33,7 @@ from unskew.comparison.surer import surer_lines
 from unskew.data.clicks.batches import batches_per_epoch
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import read_log
-from unskew.diagnosis.advice import Advice, worth_comparing
+from unskew.diagnosis.advice import Advice, scalar_violated, worth_comparing
 from unskew.diagnosis.advice import facts as facts_of
 from unskew.diagnosis.assemble import diagnose
 from unskew.diagnosis.verdict import verdict as verdict_of
@@ -258,7 +258,9 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> tuple[AutoVerdict
     runs.total = len(names) + 2
     choosing, certifying = _try(names, case, runs)
     shown = _production_of(case.choosing, latest)
-    choice = choose(choosing, read_signs(choosing, shown, case.choosing, coupled=known.coupled))
+    rejected = scalar_violated(known) is not None
+    signs = read_signs(choosing, shown, case.choosing, coupled=known.coupled, rejected=rejected)
+    choice = choose(choosing, signs)
     runs.total = len(choosing) + len(choice.members)
     found = certify(choice, certifying, case.production, case.evidence)
     status, line = _against_production(found, case)

@@ -55,6 +55,7 @@ class Signs:
     click_likelihood: Paired | None = None  # of `low_rank`, less that of `two_tower`: the test of nested models
     score_likelihood: Paired | None = None  # of `low_rank`, less that of `dla`
     diagnosed: bool | None = None  # whether `diagnose` found examination that depends on the document
+    rejected: bool = False  # whether `diagnose` rejects examination by position alone, for any reason
 
     @property
     def coupled(self) -> bool:
@@ -129,15 +130,18 @@ class Choice:
         return tuple(weight / sum(weights) for weight in weights)
 
 
-def read_signs(tried: Tried, production: Contender, evidence: Evidence, *, coupled: bool | None = None) -> Signs:
-    """The signs that the rule uses.
+def read_signs(
+    tried: Tried, production: Contender, evidence: Evidence, *, coupled: bool | None = None, rejected: bool = False
+) -> Signs:
+    """The signs that the rule goes by.
 
     Args:
         production: scores of the same held-out documents.
-        coupled: whether the diagnosis found examination that depends on the document; None: not measurable.
+        coupled: whether the diagnosis found examination that depends on the document; None: it could not tell.
+        rejected: whether it rejects examination by position alone, be it for trust.
     """
     if not {POSITION_ALONE, BY_POSITION, BY_DOCUMENT} <= set(tried):
-        return Signs(diagnosed=coupled)
+        return Signs(diagnosed=coupled, rejected=rejected)
     taught = [BY_LOOKS] if BY_LOOKS in tried else [POSITION_ALONE, BY_DOCUMENT]
     held_out = evidence.held_out
     document, position = tried[BY_DOCUMENT], tried[POSITION_ALONE]
@@ -148,6 +152,7 @@ def read_signs(tried: Tried, production: Contender, evidence: Evidence, *, coupl
         _gained("click_likelihood", document, tried[BY_POSITION], evidence),
         _gained("score_likelihood", document, position, evidence),
         coupled,
+        rejected,
     )
 
 
@@ -166,7 +171,7 @@ def agreement(one: Contender, other: Contender, held_out: HeldOut) -> float | No
 
 def choose(tried: Tried, signs: Signs) -> Choice:
     """Which rankers to average on this log, and with which weights."""
-    criteria = () if signs.coupled or signs.diagnosed else CRITERIA_OF_POSITION
+    criteria = () if signs.coupled or signs.diagnosed or signs.rejected else CRITERIA_OF_POSITION
     if BY_LOOKS in tried:
         weights, criteria = {BY_LOOKS: 1.0, PRODUCTION: signs.near}, ()
         why = "it learns from recorded looks, so nothing has to be assumed about examination"
