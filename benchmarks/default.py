@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from default_report import IMITATED, KeptCase, KeptMethod, show
+from default_report import IMITATED, KeptCase, KeptMethod, imitates, show
 from default_worlds import SEEDS, SETS, Scene, World, open_scene, worlds_of
 from unskew.comparison.automatic import HELD_OUT
 from unskew.comparison.choice import PLAIN
@@ -74,6 +74,8 @@ def train_world(world: World, folder: Path, methods: list[str], seeds: list[int]
     for seed in seeds:
         place = folder / f"{world.number:02d}-{seed}"
         missing = [name for name in methods if not (place / f"{name}.pickle").exists()]
+        if missing == [IMITATED] and (place / "case.pickle").exists() and not imitates(place):
+            continue
         if not missing:
             continue
         place.mkdir(parents=True, exist_ok=True)

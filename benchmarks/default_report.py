@@ -173,15 +173,24 @@ def read_row(world: World, folder: Path) -> Row | None:
 
 def tell(place: Path, test: JudgedSet) -> Told:
     """The rule on one log."""
-    case: KeptCase = _read(place / "case.pickle")
-    methods: dict[str, KeptMethod] = {file.stem: _read(file) for file in sorted(place.glob("*.pickle"))}
-    methods = {name: kept for name, kept in methods.items() if name != "case" and kept is not None}
+    case, methods = read_log(place)
     found = apply_rule(case, methods)
     scores = {name: kept.test_scores.astype(np.float64) for name, kept in methods.items()}
-    known = {**scores, PRODUCTION: scores.pop(IMITATED, np.zeros(0))}
+    known = {**scores, PRODUCTION: scores.pop(IMITATED, case.test_scores * np.nan)}
     own = averaged([known[name] for name in found.choice.members], test, found.choice.shares)
     scores |= {PRODUCTION: case.test_scores, AUTO: case.test_scores if found.worse else own}
     return Told(found, {name: evaluate(each, test, [METRIC]).values(METRIC) for name, each in scores.items()})
+
+
+def read_log(place: Path) -> tuple[KeptCase, dict[str, KeptMethod]]:
+    """What was kept of a log."""
+    methods = {file.stem: _read(file) for file in sorted(place.glob("*.pickle")) if file.stem != "case"}
+    return _read(place / "case.pickle"), {name: kept for name, kept in methods.items() if kept is not None}
+
+
+def imitates(place: Path) -> bool:
+    """Whether the rule gives production a share on this log, so that its imitation is needed."""
+    return PRODUCTION in apply_rule(*read_log(place)).choice.members
 
 
 def apply_rule(case: KeptCase, methods: Mapping[str, KeptMethod]) -> Certificate:
