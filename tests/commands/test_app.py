@@ -44,6 +44,17 @@ def test_memory_that_does_not_suffice_to_load_a_command_is_one_line_too(monkeypa
     assert found.stderr.startswith("error: out of memory")
 
 
+def test_an_exit_code_of_its_own_is_returned_and_not_printed(capsys):
+    @command
+    def nothing_better():
+        raise typer.Exit(3)
+
+    with pytest.raises(typer.Exit) as ended:
+        nothing_better()
+    assert ended.value.exit_code == 3
+    assert capsys.readouterr() == ("", "")
+
+
 @pytest.fixture
 def interruptible():
     """Ctrl-C as in a terminal, where a shell may have started the tests in the background and ignore it."""

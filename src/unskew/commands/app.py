@@ -78,7 +78,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
                 errors.print("stopped", highlight=False)
                 raise typer.Exit(128 + received[0]) from error
             if hasattr(error, "exit_code"):  # typer's own errors, and runs that were asked to stop
-                if isinstance(error, click.exceptions.Exit | click.ClickException):
+                # typer may bring its own click, so both are named
+                if isinstance(error, typer.Exit | click.exceptions.Exit | click.ClickException):
                     raise
                 errors.print(str(error), highlight=False, markup=False, soft_wrap=True)
                 raise typer.Exit(error.exit_code) from error
