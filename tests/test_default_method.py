@@ -54,12 +54,22 @@ def test_few_queries_train_the_safe_method_once_and_say_so(trainings):
     assert ranker.model_.trained_on["verdict"]["method"] == "dla"
 
 
-def test_a_choice_costs_at_most_six_trainings(trainings):
+def test_a_choice_costs_at_most_six_trainings(monkeypatch):
+    steps = []
+    usual = automatic.fit
+
+    def counted(recipe, *arguments, **more):
+        steps.append(recipe.settings.steps)
+        return usual(recipe, *arguments, **more)
+
+    monkeypatch.setattr(automatic, "fit", counted)
     X, clicks, group = rows(60)
     with pytest.warns(RuntimeWarning):
-        ranker = unskew.UnbiasedRanker(**SMALL).fit(X, clicks, group, progress=False)
-    assert len(trainings) <= 6
-    assert trainings[-1] == ranker.verdict_.members[-1]
+        ranker = unskew.UnbiasedRanker(**{**SMALL, "steps": 10}).fit(X, clicks, group, progress=False)
+    tried, final = steps[: -len(ranker.verdict_.members)], steps[-len(ranker.verdict_.members) :]
+    assert set(tried) == {7}  # on seven tenths of the queries
+    assert set(final) == {10}
+    assert sum(steps) <= 6 * 10
 
 
 @pytest.mark.parametrize("n_queries", [5, 60])

@@ -26,6 +26,7 @@ from unskew.evaluation.evaluate import Scorer, score_documents
 from unskew.model import Model
 from unskew.networks.click_parts import PartsRanker
 from unskew.networks.trees import TreesRanker
+from unskew.serving.card import called
 from unskew.serving.model_files import load_model
 from unskew.serving.onnx_file import OnnxRanker
 from unskew.serving.tree_files import read_categories, read_trees
@@ -86,7 +87,7 @@ class SavedRanker:
         known = missing_in_training(model.transform)
         return cls(
             model.ranker(),
-            name or model.name,
+            name or called(model),
             model.n_features,
             model.feature_names,
             model.categories,
