@@ -34,7 +34,7 @@ EXTRAS = ("onnx", "notebook", "trees", "dev")  # of pyproject.toml; Spark, MLflo
 BUILD = ("hatchling", "editables")  # for the editable install
 BY_VERSION = "torch"
 OF_GPU_BUILDS = ("nvidia-", "cuda-", "triton")  # torch brings them itself, in the versions that it needs
-INDEX = os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple")
+INDEX = os.environ.get("PIP_INDEX_URL")
 LINK = re.compile(r'href="[^"]*?/?(?P<file>[^"/]+)#sha256=(?P<hash>[0-9a-f]{64})"')
 HEADER = "# Written by `make lock`. Torch is pinned in the Makefile.\n"
 
@@ -98,7 +98,9 @@ def lock(index: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--index", default=INDEX, help="address of a simple index")
+    parser.add_argument(
+        "--index", default=INDEX, required=INDEX is None, help="address of a simple index; default: PIP_INDEX_URL"
+    )
     try:
         text = lock(parser.parse_args().index)
     except (PackageNotFoundError, LookupError, OSError) as error:
