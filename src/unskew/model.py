@@ -96,8 +96,10 @@ class Model(Displayed):
 
     @property
     def name(self) -> str:
-        """The method, or the methods of an average."""
-        return " + ".join([self.recipe.method, *(member.recipe.method for member in self.others)])
+        """The method, or the methods of an average; as `auto` called them, so a member may be `production`."""
+        chosen = str((self.trained_on.get("verdict") or {}).get("method", "")).split(" + ")
+        methods = [self.recipe.method, *(member.recipe.method for member in self.others)]
+        return " + ".join(chosen if self.others and len(chosen) == len(methods) else methods)
 
     @cached_property
     def _trees_ranker(self) -> ModelRanker:

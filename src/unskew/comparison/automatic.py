@@ -178,15 +178,13 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 
 def _members(model: Model) -> dict[str, Model]:
-    """The models that an average is made of, by what `auto` called them; one that it did not choose by its method."""
+    """The models that an average is made of, by name."""
     own = replace(model, others=(), weights=())
     others = [
         replace(own, recipe=each.recipe, problem=each.problem, method=each.method, history=History())
         for each in model.others
     ]
-    verdict = model.trained_on.get("verdict") or {}
-    names = str(verdict.get("method", model.name)).split(" + ")
-    return dict(zip(names, [own, *others], strict=False))
+    return dict(zip(model.name.split(" + "), [own, *others], strict=True))
 
 
 @dataclass

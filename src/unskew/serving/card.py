@@ -33,7 +33,7 @@ def model_card(model: Model) -> Card:
     return {
         "library": "unskew",
         "version": version("unskew"),
-        "method": called(model),
+        "method": model.name,
         "paper": "; ".join(dict.fromkeys(method.paper for method in methods)),
         "assumes": "; ".join(dict.fromkeys(method.assumes for method in methods)),
         "ranker": "boosted trees of LightGBM" if model.trees is not None else f"network '{model.problem.network.kind}'",
@@ -56,12 +56,6 @@ def model_card(model: Model) -> Card:
     }
 
 
-def called(model: Model) -> str:
-    """The method, or those of an average; one that imitates production is called production."""
-    chosen = str((model.trained_on.get("verdict") or {}).get("method", ""))
-    return chosen if len(chosen.split(" + ")) == 1 + len(model.others) and model.others else model.name
-
-
 def scores_depend_on(model: Model) -> str | None:
     """Whether a score depends on the document alone or on the whole list; None: the method has no ranker."""
     try:
@@ -74,8 +68,8 @@ def limits(model: Model) -> list[str]:
     """The known limits of the model."""
     found = [f"It is valid only if its assumption holds: {model.method.assumes}."]
     if model.others:
-        found = [f"It is an average of the rankers of {called(model)}, with their assumptions."]
-        if PRODUCTION in called(model).split(" + "):
+        found = [f"It is an average of the rankers of {model.name}, with their assumptions."]
+        if PRODUCTION in model.name.split(" + "):
             found.append("One of them imitates the order of the production ranker from features.")
     if model.trained_on.get("validation") is None:
         found.append("It was not validated: compare it with production before you serve it (`unskew compare`).")

@@ -33,7 +33,6 @@ from unskew.evaluation.held_out import HeldOut
 from unskew.evaluation.order_agreement import grades_of, kendall
 from unskew.model import Model
 from unskew.networks.trees import TreesRanker, from_lightgbm
-from unskew.serving.card import called
 from unskew.serving.saved_ranker import check_features_alone
 from unskew.serving.tree_files import FORMS, categories_place, parse_trees, write_trees
 from unskew.training.boosting import Boosting, boost_lightgbm, boost_xgboost, check_names, need_trees
@@ -151,7 +150,7 @@ def export_trees(
         )
     coded = _write_with_categories(model, target, content)
     sent = "NaN" if math.isnan(missing) else f"{missing:g}"
-    made = f"{settings.trees} trees of {kind}, distilled from {called(model)}"
+    made = f"{settings.trees} trees of {kind}, distilled from {model.name}"
     note = f"{made}; a missing value is sent as {sent}{coded}"
     return ExportedTrees(target, agreement, note)
 

@@ -21,7 +21,6 @@ from unskew.data.raw_columns import missing_in_training
 from unskew.display import OnScreen, Screen
 from unskew.model import Model, ModelRanker
 from unskew.serving.agreement import Agreement, compare
-from unskew.serving.card import called
 from unskew.serving.flat_onnx import INPUT, OUTPUT, check_flat, rank_profile, to_flat_onnx
 from unskew.serving.linear_json import linear_scores, to_json
 from unskew.serving.onnx_file import FLAT_FORMAT, FORMAT, OPSET, OnnxRanker, depends_on, to_onnx
@@ -134,7 +133,7 @@ def _metadata(model: Model, ranker: ModelRanker, layout: str) -> dict[str, str]:
     return {
         "format": layout,
         "unskew_version": version("unskew"),
-        "method": called(model),
+        "method": model.name,
         "transform": model.recipe.transform,
         "n_features": str(model.n_features),
         "feature_names": json.dumps(list(model.feature_names)),

@@ -26,7 +26,6 @@ from unskew.evaluation.evaluate import Scorer, score_documents
 from unskew.model import Model
 from unskew.networks.click_parts import PartsRanker
 from unskew.networks.trees import TreesRanker
-from unskew.serving.card import called
 from unskew.serving.model_files import load_model
 from unskew.serving.onnx_file import OnnxRanker
 from unskew.serving.tree_files import read_categories, read_trees
@@ -87,7 +86,7 @@ class SavedRanker:
         known = missing_in_training(model.transform)
         return cls(
             model.ranker(),
-            name or called(model),
+            name or model.name,
             model.n_features,
             model.feature_names,
             model.categories,
