@@ -237,5 +237,5 @@ def test_an_interrupted_training_run_goes_on(clicks, tmp_path):
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in said
-    assert "the same command goes on" in said
+    assert "repeat the command to resume" in said
     assert (tmp_path / ".model.checkpoint").exists()

@@ -111,7 +111,7 @@ def test_a_streamed_log_of_many_shards_is_learnt_from(log, world, tmp_path):
 @pytest.mark.parametrize("name", ["regression_em", "affine"])
 def test_methods_of_clicks_refuse_dwell_times(name):
     log = ClickLog.from_arrays(np.eye(4), [30.0, 0.0, 2.5, 0.0], group=[2, 2], graded=True)
-    with pytest.raises(ValueError, match=f"{name} takes clicks of 0 and 1, but the log holds graded feedback"):
+    with pytest.raises(ValueError, match=f"{name} needs binary clicks, but the log holds graded feedback"):
         fit(Recipe.of(name, **FAST), log)
     fit(Recipe.of("two_tower", **FAST), log)
 

@@ -63,7 +63,7 @@ class TestTraining:
         assert not prefers_what_is_bought(plain)
         assert prefers_what_is_bought(graded)
         assert plain.trained_on["feedback"] == "clicks"
-        expected = "events by weight: click 1, cart 3, purchase 5; the strongest counts"
+        expected = "events by weight: click 1, cart 3, purchase 5; the strongest event counts"
         assert graded.trained_on["feedback"] == expected
 
     def test_weights_of_the_log_are_the_default_and_clicks_can_be_asked_for(self):
@@ -74,7 +74,7 @@ class TestTraining:
     def test_methods_for_clicks_learn_from_clicks_and_say_so(self):
         log = bought(grades=WEIGHTS)
         model = unskew.fit("regression_em", log, steps=5, progress=False)
-        assert model.trained_on["feedback"] == "clicks: regression_em takes clicks of 0 and 1"
+        assert model.trained_on["feedback"] == "clicks: regression_em needs binary clicks"
 
     def test_a_log_on_disk_and_a_stream_of_it_have_the_weights(self, tmp_path):
         unskew.write_log(bought(grades=WEIGHTS), tmp_path / "log")

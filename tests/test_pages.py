@@ -186,7 +186,7 @@ def test_the_page_of_a_method_says_all_of_it_and_links_to_pages_that_exist(name)
         assert target in made or (ROOT / "docs" / target).is_file(), link
 
 
-@pytest.mark.filterwarnings("ignore:the learned order runs against:RuntimeWarning")  # two steps teach little
+@pytest.mark.filterwarnings("ignore:the learned order reverses:RuntimeWarning")  # two steps teach little
 @pytest.mark.parametrize("name", METHODS)
 def test_the_example_on_the_page_of_a_method_runs(name):
     code = site_hooks().example_code(name, METHODS[name])

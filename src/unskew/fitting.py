@@ -178,7 +178,7 @@ def _started(recipe: Recipe, start: Model, log: ClickLog | LogFolder | None) -> 
 def feedback_for(recipe: Recipe, log: ClickLog | LogFolder) -> Feedback:
     """The feedback that the recipe learns from: graded feedback if its method supports it, otherwise clicks."""
     found, settings = recipe.method_class, recipe.settings
-    why = f"{recipe.method} takes clicks of 0 and 1" if found.counts_only or found.detail != "counts" else ""
+    why = f"{recipe.method} needs binary clicks" if found.counts_only or found.detail != "counts" else ""
     return feedback_of(log, settings.grade, add_up=settings.sum_grades, only_clicks=why)
 
 
@@ -299,7 +299,7 @@ def _check_sources(recipe: Recipe, log: ClickLog | LogFolder | None, judged: Jud
     graded = log.about["graded"] if isinstance(log, LogFolder) else log is not None and log.graded
     if graded and recipe.method_class.counts_only:
         raise ValueError(
-            f"{recipe.method} takes clicks of 0 and 1, but the log holds graded feedback: choose dla, two_tower, ipw "
+            f"{recipe.method} needs binary clicks, but the log holds graded feedback: choose dla, two_tower, ipw "
             "or naive"
         )
     if log is None and recipe.method_class.learns_from == "clicks":

@@ -133,8 +133,9 @@ def talk(function: Callable[[], Any]) -> None:
         function()
     except RuntimeError as error:
         message = (
-            "another process of this run has ended (its own message says why), so this one ends too. The same command "
-            f"goes on from the last checkpoint, with any number of processes. ({str(error).splitlines()[0]})"
+            "another process of this run has stopped (its own message says why), so this one stops too. Repeat the "
+            "command, with any number of processes, to resume from the last checkpoint. "
+            f"({str(error).splitlines()[0]})"
         )
         logger.error(message)  # immediately: torchrun may end this process before the exception is printed
         raise LostProcess(message) from error

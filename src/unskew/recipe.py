@@ -115,6 +115,7 @@ def _unknown(name: str, method: type[Method]) -> str:
     own = list(hyper_parameters(method))
     hint = near(name, [*own, *SETTING_NAMES, *NETWORK_NAMES, "transform", "ranker"])
     return (
-        f"unknown option '{name}' for {name_of(METHODS, method)}{hint}; its own: {', '.join(own) or 'none'}; "
-        f"of training: {', '.join(SETTING_NAMES)}; of the network: {', '.join(NETWORK_NAMES)}; and transform, ranker"
+        f"unknown option '{name}' for {name_of(METHODS, method)}{hint}; options of the method: "
+        f"{', '.join(own) or 'none'}; of training: {', '.join(SETTING_NAMES)}; of the network: "
+        f"{', '.join(NETWORK_NAMES)}; also transform, ranker"
     )

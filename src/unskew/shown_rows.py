@@ -67,7 +67,7 @@ class ShownRows:
         for name, values in columns.items():
             if len(values) != n_rows:
                 raise ValueError(f"{name} has {len(values)} values, X has {n_rows} rows: give one per row")
-        check_places(columns["position"], "position", 0, "Then subtract that")
+        check_places(columns["position"], "position", 0, "If so, subtract it")
         bias = {name: per_row(values, lists, f"bias column '{name}'") for name, values in _bias(self.bias).items()}
         table, names = _features(X)
         twice = [name for name in bias if name in table]

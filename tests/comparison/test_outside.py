@@ -45,7 +45,7 @@ def test_every_ranker_has_a_row_with_the_criteria_it_can_be_measured_by(done):
     cells = {row[0].text[:-2]: [cell.text for cell in row[1:]] for row in criteria.rows}
     assert all(re.match(r"[\d.]+ ± ", cell) for cell in cells["IPS DCG@10"])
     assert cells["click likelihood"][2:] == ["predicts no clicks"] * 4  # a network that does not rank is not asked
-    assert cells["DR, all documents"][-1] == "scores only what was shown"
+    assert cells["DR, all documents"][-1] == "scores shown documents only"
 
 
 def test_scores_that_lack_a_document_or_a_column_are_refused_by_name(done, tmp_path):

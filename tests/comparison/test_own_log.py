@@ -60,7 +60,7 @@ def test_without_labels_every_criterion_stands_in_the_table_with_a_number_or_a_r
     rows = {row[0].text[:-2]: [cell.text for cell in row[1:]] for row in criteria.rows}
     assert rows["click likelihood"][0] == "predicts no clicks"
     assert rows["click likelihood"][3] == "predicts single clicks: see perplexity"
-    assert rows["perplexity"][1] == "predicts places: see likelihood"
+    assert rows["perplexity"][1] == "predicts the place of a click: see click likelihood"
     assert all(" ± " in text for text in rows["pair agreement"])
     assert len(sheets["meaning"].rows) == len(CRITERIA) - 1
 
@@ -92,7 +92,7 @@ def test_a_log_that_cannot_tell_propensities_leaves_their_criteria_out_with_the_
     write_log(replace(fixed, interventions=None), tmp_path / "log")
     done = compare(tmp_path / "log", ["naive"], options=TRAINING, seeds=1, jobs=1, out=tmp_path / "out")
     sheet = next(sheet for sheet in done.shown.sheets if sheet.name == "criteria")
-    assert "IPS DCG@10: the log cannot tell propensities" in sheet.note
+    assert "IPS DCG@10: the log does not identify propensities" in sheet.note
     assert "pair agreement: no query shows two documents at one position" in sheet.note
     assert "agreement across queries ↑" in labels_of(sheet)
     # Production's order is the position: methods are ranked, and nothing is said of production.

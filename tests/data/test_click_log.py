@@ -144,10 +144,10 @@ def test_interventions_are_found_or_asked_for():
         ),
         ({"mask": np.array([[False, True], [True, True], [True, False]])}, "list 0: a list must show"),
         ({"sessions": np.array([2.0, 0.0, 1.0])}, "list 1: sessions is 0.0"),
-        ({"clicks": np.array([[2, 1], [0, -3], [1, 0]])}, "list 1, document 1 of it: clicks is -3"),
-        ({"clicks": np.array([[2, 1], [0, 5], [1, 0]])}, "list 1, document 1 of it: 5 clicks, more than"),
-        ({"clicks": np.array([[2, 1], [0, np.nan], [1, 0]])}, "list 1, document 1 of it: clicks is nan"),
-        ({"clicks": np.array([[2, 1], [0, 1], [1, 1]])}, "list 2, document 1 of it: clicks is 1 in padding"),
+        ({"clicks": np.array([[2, 1], [0, -3], [1, 0]])}, "list 1, document 1: clicks is -3"),
+        ({"clicks": np.array([[2, 1], [0, 5], [1, 0]])}, "list 1, document 1: 5 clicks, more than"),
+        ({"clicks": np.array([[2, 1], [0, np.nan], [1, 0]])}, "list 1, document 1: clicks is nan"),
+        ({"clicks": np.array([[2, 1], [0, 1], [1, 1]])}, "list 2, document 1: clicks is 1 in padding"),
         ({"positions": np.array([[0, -1], [0, 1], [0, 0]])}, "list 0: position -1 is below 0"),
         ({"positions": np.array([[0, 1], [2, 2], [0, 0]])}, r"list 1: positions are \[2, 2\]"),
         ({"patterns": replace(small_log().patterns, lists=np.array([1, 0, 0, 1, 2]))}, "not sorted"),
@@ -221,7 +221,7 @@ def test_counts_that_are_not_exact_are_refused_and_the_largest_exact_one_is_kept
     assert log.clicks.tolist() == [[largest, 1]]
     assert log.n_sessions == largest
     for count in (2**53, 2**53 + 1, 2**70):
-        with pytest.raises(ValueError, match=r"list 0.* sessions: counts from 2\^53 on are not exact"):
+        with pytest.raises(ValueError, match=r"list 0.* sessions: counts of 2\^53 or more are not exact"):
             ClickLog.from_arrays([[1.0], [2.0]], clicks=[1, 0], group=[2], sessions=[count])
-    with pytest.raises(ValueError, match=r"'cart': counts from 2\^53 on are not exact"):
+    with pytest.raises(ValueError, match=r"'cart': counts of 2\^53 or more are not exact"):
         small_log(events={"cart": np.array([[2.0**53, 0], [0, 0], [0, 0]])})

@@ -168,7 +168,7 @@ def test_an_unknown_name_lists_the_known_ones():
 
 
 def test_infinity_is_refused_when_a_transform_is_fitted_and_when_it_is_used():
-    with pytest.raises(ValueError, match="feature 'bm25' of row 1 is inf: features are finite"):
+    with pytest.raises(ValueError, match="feature 'bm25' of row 1 is inf: a feature must be finite"):
         fit_transform("standard", matrix([1, 2], [3, np.inf]), columns=["length", "bm25"])
     with pytest.raises(ValueError, match="feature number 0 of block 1, row 2 is inf"):
         fit_transform("standard", [matrix([1], [2]), matrix([3], [4], [np.inf])])
@@ -252,10 +252,10 @@ def test_a_table_says_what_each_column_became():
     names = ["flag", "same", "price", "brand"]
     transform = fit_transform("standard", features.astype(np.float32), columns=names, categories={"brand": ("a", "b")})
     assert [(column.name, column.became) for column in describe_columns(transform, names)] == [
-        ("flag", "mean 0 and deviation 1"),
-        ("same", "0, as it was constant in training"),
-        ("price", "mean 0 and deviation 1; missing in 33%: filled, with an indicator"),
-        ("brand", "category: a vector for each of 1 values, one for 1 rare ones and what is new"),
+        ("flag", "standardized"),
+        ("same", "0 (constant in training)"),
+        ("price", "standardized; missing in 33%: imputed, with an indicator"),
+        ("brand", "category: a vector for each of 1 values, one for 1 rare and all new ones"),
     ]
 
 

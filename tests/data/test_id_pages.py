@@ -34,7 +34,7 @@ def test_a_click_belongs_to_the_latest_page_that_shows_its_document(tmp_path, mo
     write(tmp_path / "naver-clara2", CLARA2SearchLog_beta=CLARA)
     pages = read_pages("naver-clara2")
     assert pages.clicks.tolist() == [[0, 1], [1, 0]]  # 12 once on the first page, then on the second, there once
-    assert pages.left_out == {"clicks on no page of their session": 2}
+    assert pages.left_out == {"clicks outside the pages of their session": 2}
     assert pages.grades is None
 
 

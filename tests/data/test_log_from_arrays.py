@@ -85,10 +85,10 @@ def test_sparse_and_integer_matrices_and_none_at_all_become_float32():
         ({"query": [1, "a", 1, 1, 1]}, "all whole numbers .* or all text"),
         ({"group": [5], "clicks": [0, 1]}, "clicks has 2 values, but must have 5: one per row"),
         ({"group": [5], "clicks": [0, -1, 0, 0, 0]}, "column 'clicks', row 1: -1.0"),
-        ({"group": [5], "clicks": [0, 0, 3, 0, 0]}, r"column 'clicks', row 2: 3.0 .*sessions=…"),
+        ({"group": [5], "clicks": [0, 0, 3, 0, 0]}, r"column 'clicks', row 2: 3.0 .*for counts, pass sessions"),
         (
             {"group": [5], "clicks": [0, 0, 3, 0, 0], "sessions": [2]},
-            "column 'clicks', row 2: 3.0 .* at most the sessions",
+            "column 'clicks', row 2: 3.0 .* cannot have more clicks than its list has sessions",
         ),
         ({"group": [5], "clicks": [0, np.nan, 0, 0, 0]}, "column 'clicks', row 1: nan"),
         ({"group": [5], "sessions": [0]}, "column 'sessions', row 0: 0.0"),

@@ -364,12 +364,16 @@ def test_a_list_is_first_shown_at_its_earliest_session(times):
         ({}, {"features": ["weight"]}, "no column 'weight'"),
         ({"position": [0, 0, 0, 1, 0, 1]}, {}, r"column 'position', rows 0 and 1: two documents at position 0"),
         ({"position": [0, -1, 0, 1, 0, 1]}, {}, "column 'position', row 1: -1 is not allowed"),
-        ({"position": [0, 1.5, 0, 1, 0, 1]}, {}, "column 'position', row 1: 1.5 .* whole numbers"),
-        ({"position": [0, 2**40, 0, 1, 0, 1]}, {}, "column 'position', row 1: .* end at 32767"),
-        ({"position": [1, 2, 1, 2, 1, 2]}, {}, "does the log count from 1\\? Then pass first_position=1"),
+        ({"position": [0, 1.5, 0, 1, 0, 1]}, {}, "column 'position', row 1: 1.5 .* whole number"),
+        ({"position": [0, 2**40, 0, 1, 0, 1]}, {}, "column 'position', row 1: .* to 32767"),
+        ({"position": [1, 2, 1, 2, 1, 2]}, {}, "does the log count from 1\\? If so, pass first_position=1"),
         ({"position": ["a", "b"] * 3}, {}, "column 'position' holds string, but must hold numbers, e.g. 'a' in row 0"),
         ({"click": [0, 0, 0, -1, 0, 0]}, {}, "column 'click', row 3: -1.0 is not allowed"),
-        ({"click": [0, 0, 0, 2, 0, 0]}, {}, r"column 'click', row 3: 2.0 .* a click is 0 or 1 \(graded=True"),
+        (
+            {"click": [0, 0, 0, 2, 0, 0]},
+            {},
+            r"column 'click', row 3: 2.0 .* a click is 0 or 1 \(for dwell times, pass graded=True",
+        ),
         ({"click": [0, 0, float("nan"), 0, 0, 0]}, {}, "column 'click', row 2: nan"),
         ({"click": [0, 0, None, 0, 0, 0]}, {}, "column 'click', row 2: missing value"),
         ({"click": [0, 0, -1.0, 0, 0, 0]}, {"graded": True}, "column 'click', row 2: -1.0"),
@@ -381,9 +385,9 @@ def test_a_list_is_first_shown_at_its_earliest_session(times):
         ({"look": [1, 1, -1, 1, 1, 1]}, {"seen": "look"}, "column 'look', row 2: -1"),
         ({"carts": [0, 1, 0, -1, 0, 0]}, {"events": ["carts"]}, "column 'carts', row 3: -1"),
         ({"n": [5, 5, 5, 5, 5, 4]}, {"sessions": "n"}, "column 'n', row 5: 4.0, but row 4 has 5.0"),
-        ({"n": [0] * 6}, {"sessions": "n"}, "column 'n', row 0: 0.0 .* shown at least once"),
-        ({"click": [6] * 6, "n": [5] * 6}, {"sessions": "n"}, "column 'click', row 0: 6.0 .* at most 'n'"),
-        ({"w": [1.0, 0, 1, 1, 1, 1]}, {"weight": "w"}, "column 'w', row 1: 0.0 .* weights are positive"),
+        ({"n": [0] * 6}, {"sessions": "n"}, "column 'n', row 0: 0.0 .* sessions must be above 0"),
+        ({"click": [6] * 6, "n": [5] * 6}, {"sessions": "n"}, "column 'click', row 0: 6.0 .* cannot exceed 'n'"),
+        ({"w": [1.0, 0, 1, 1, 1, 1]}, {"weight": "w"}, "column 'w', row 1: 0.0 .* weights must be above 0"),
         ({"w": [1.0, 2, 1, 1, 1, 1]}, {"weight": "w"}, "column 'w', row 1: 2.0, but row 0 has 1.0"),
         ({"n": [1] * 6}, {"sessions": "n", "weight": "n"}, "not both"),
         ({"t": ["monday"] * 6}, {"time": "t"}, "column 't' holds string, but must hold timestamps"),
@@ -445,5 +449,5 @@ def test_grades_weigh_events_by_kind():
 
 
 def test_counts_that_are_not_exact_are_refused():
-    with pytest.raises(ValueError, match=r"counts from 2\^53 on are not exact"):
+    with pytest.raises(ValueError, match=r"counts of 2\^53 or more are not exact"):
         ClickLog.from_table(table(n=[2.0**54] * 6), sessions="n")

@@ -78,7 +78,7 @@ def test_a_method_that_predicts_places_has_no_perplexity(log, evidence):
     values, reasons = measure_all(trained("naive", log)[2], evidence)
     lacking = {"perplexity", "conditional_perplexity"}
     assert set(values) == set(CRITERIA) - lacking - set(NO_CHANCES)
-    assert reasons == {**dict.fromkeys(lacking, "predicts places: see likelihood"), **NO_CHANCES}
+    assert reasons == {**dict.fromkeys(lacking, "predicts the place of a click: see click likelihood"), **NO_CHANCES}
 
 
 def test_conditional_perplexity_is_that_of_the_click_patterns():
@@ -100,7 +100,7 @@ def test_production_has_every_criterion_but_likelihoods_and_unshown_documents(lo
     values, reasons = measure_all(Contender(production_of_log(log).scores), evidence)
     assert set(values) == set(CRITERIA) - LIKELIHOODS - {"dr_all", *NO_CHANCES}
     assert reasons["click_likelihood"] == "predicts no clicks"
-    assert reasons["dr_all"] == "scores only what was shown"
+    assert reasons["dr_all"] == "scores shown documents only"
 
 
 def test_without_propensities_the_reason_stands_in_their_place(log):

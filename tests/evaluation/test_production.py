@@ -82,7 +82,7 @@ def two_rankers():
     )
 
 
-FIRST = ", by when a list was first shown (ingest with --period day to count by day)"
+FIRST = ", dated by the first showing of each list (ingest with --period day to count by day)"
 
 
 @pytest.mark.parametrize(

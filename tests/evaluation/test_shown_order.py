@@ -50,9 +50,9 @@ def test_only_what_is_below_0_by_more_than_chance_is_told():
 
 
 def test_training_warns_where_looks_reverse_the_order():
-    with pytest.warns(RuntimeWarning, match="the learned order runs against the shown one"):
+    with pytest.warns(RuntimeWarning, match="the learned order reverses the shown one"):
         model = fit(Recipe.of("dla", steps=200, hidden=(8,)), log_shown_by(1, looks=1.5))
-    assert any("runs against" in text for text in model.history.warnings)
+    assert any("reverses the shown" in text for text in model.history.warnings)
 
 
 def test_training_is_silent_where_only_the_position_matters():

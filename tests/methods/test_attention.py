@@ -82,7 +82,7 @@ def test_more_false_alarms_than_looks_at_some_position_are_refused():
 
 def test_a_log_without_looks_is_refused():
     log = replace(simulated().log, seen=None, seen_sessions=None)
-    with pytest.raises(ValueError, match="no record of looks"):
+    with pytest.raises(ValueError, match="no recorded examination"):
         fit(Recipe("attention", settings=Settings(steps=1)), log)
 
 
@@ -110,5 +110,5 @@ def test_an_unsure_rate_of_false_alarms_is_warned_of_and_never_above_the_least_s
     log = simulated(sessions=15, false_alarms=0.2).log
     assert false_alarms(log).error > UNSURE
     model = fit(Recipe("attention", {"false_alarms": None}, Settings(steps=1)), log)
-    assert "too unsure to correct for" in caplog.text
+    assert "too uncertain to correct for" in caplog.text
     assert model.method.findings()["false_alarms"]["rate"] <= np.nanmin(look_rates(log)) + 1e-6

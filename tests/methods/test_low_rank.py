@@ -418,7 +418,7 @@ def test_looks_tell_as_many_numbers_as_are_open(rank):
 
 
 def test_without_a_record_looks_choose_nothing(log):
-    with pytest.raises(ValueError, match="no record of looks"):
+    with pytest.raises(ValueError, match="no recorded examination"):
         fit(Recipe.of("low_rank", choose="seen", **FAST), log)
 
 

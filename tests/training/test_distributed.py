@@ -150,9 +150,9 @@ def lost_run(folder, number):
         return first(*arguments)
 
     batches.rows = rows
-    with pytest.raises(LostProcess, match="another process of this run has ended") as caught:
+    with pytest.raises(LostProcess, match="another process of this run has stopped") as caught:
         train(method, {"clicks": batches}, SETTINGS, norm, checkpoint=folder / "lost")
-    assert "goes on from the last checkpoint" in str(caught.value)
+    assert "resume from the last checkpoint" in str(caught.value)
     (folder / "lost.seen").touch()
 
 

@@ -182,7 +182,7 @@ def criteria_sheets(results: Results) -> list[Sheet]:
         for name, entry in CRITERIA.items()
         if name in measured
     ]
-    columns = ("criterion", "measures", "can tell", "cannot tell")
+    columns = ("criterion", "measures", "shows", "does not show")
     return [
         Sheet("criteria", "Criteria on held-out clicks", ("", *labels), tuple(rows), note),
         Sheet("meaning", "What the criteria mean", columns, tuple(meaning)),
@@ -197,8 +197,8 @@ def _explained(name: str, asked: str | None) -> str:
         else ""
     )
     return (
-        f"Decided by {entry.title}{instead}: {entry.measures}. It can tell {entry.can_tell}. "
-        f"It cannot tell {entry.cannot_tell}."
+        f"Decided by {entry.title}{instead}: {entry.measures}. It shows {entry.can_tell}. "
+        f"It does not show {entry.cannot_tell}."
     )
 
 

@@ -174,7 +174,7 @@ def choose(tried: Tried, signs: Signs) -> Choice:
     criteria = () if signs.coupled or signs.diagnosed or signs.rejected else CRITERIA_OF_POSITION
     if BY_LOOKS in tried:
         weights, criteria = {BY_LOOKS: 1.0, PRODUCTION: signs.near}, ()
-        why = "it learns from recorded looks, so nothing has to be assumed about examination"
+        why = "it learns from recorded examination, so it needs no assumption about examination"
     else:
         rest = 1 - signs.near
         weights = {

@@ -39,7 +39,7 @@ from unskew.model import Model
 HELD_OUT = 0.2  # share of the queries
 SPLIT_SEED = 0
 CHOOSING_SEED = 1  # splits the held-out queries again, to choose hyper-parameters
-NO_PROPENSITIES = "the log cannot tell propensities"
+NO_PROPENSITIES = "the log does not identify propensities"
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,8 +37,8 @@ TREES = 150
 PATIENCE = 30  # trees without an improvement in validation
 LIGHTGBM = {"lightgbm": False, "lightgbm_position": True}  # label -> whether it gets the positions
 LOOKS_BETTER = (
-    "{}: whether this ranker has learned from the clicks it is compared by is not known here. If it has, it looks "
-    "better than it is; compare on a log that is newer than its training"
+    "{}: this ranker may have been trained on the clicks that it is compared on. Then its values are too good; compare "
+    "on a log recorded after its training"
 )
 
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 LAST_POSITION = int(np.iinfo(np.int16).max)
 LARGEST_COUNT = 2.0**53  # in float64, 2^53 + 1 is the same number
-INFINITE = "features are finite, or missing (NaN); cut it off or leave it empty"
-NOTHING_MISSING = "here features must be finite; fill what is missing first"
-PROBABLE = "what was shown has a probability above 0 and at most 1; leave it empty where not recorded"
+INFINITE = "a feature must be finite or missing (NaN); clip the value or leave it empty"
+NOTHING_MISSING = "features must be finite here; impute missing values first"
+PROBABLE = "it must be above 0 and at most 1; leave it empty where it was not recorded"
 ROUNDING = 1e-6  # weighted clicks may exceed weighted sessions by this share
 
 
@@ -75,7 +75,7 @@ def check_same(values: NDArray, representative: NDArray[np.int64], column: str, 
 
 def check_places(places: NDArray, column: str, first_position: int, advice: str) -> None:
     """Refuse positions, counted from 0, that are below 0 or too large, or that never include the top."""
-    rule = f"positions count from {first_position} and end at {LAST_POSITION}"
+    rule = f"positions must be from {first_position} to {LAST_POSITION}"
     check_values(places + first_position, (places >= 0) & (places <= LAST_POSITION), column, rule)
     if len(places) and places.min() > 0:
         raise ValueError(
@@ -180,19 +180,19 @@ def _check_counts(log: ClickLog) -> None:
     def refuse(bad: NDArray, values: NDArray, message: str) -> None:
         if bad.any():
             place = np.argwhere(bad)[0]
-            where = f"list {place[0]}" + (f", document {place[1]} of it" if len(place) == 2 else "")
+            where = f"list {place[0]}" + (f", document {place[1]}" if len(place) == 2 else "")
             raise ValueError(f"{where}: {message.format(values[tuple(place)])}")
 
     sessions, clicks = log.sessions, log.clicks
-    refuse(sessions >= LARGEST_COUNT, sessions, "{} sessions: counts from 2^53 on are not exact and are refused")
-    refuse(clicks >= LARGEST_COUNT, clicks, "{} clicks: counts from 2^53 on are not exact and are refused")
-    refuse(~(np.isfinite(sessions) & (sessions > 0)), sessions, "sessions is {}, a list was shown at least once")
-    refuse(~np.isfinite(clicks) | (clicks < 0), clicks, "clicks is {}, clicks are counted from 0")
-    refuse((clicks != 0) & ~log.mask, clicks, "clicks is {} in padding, where no document stands")
+    refuse(sessions >= LARGEST_COUNT, sessions, "{} sessions: counts of 2^53 or more are not exact")
+    refuse(clicks >= LARGEST_COUNT, clicks, "{} clicks: counts of 2^53 or more are not exact")
+    refuse(~(np.isfinite(sessions) & (sessions > 0)), sessions, "sessions is {}, but must be above 0")
+    refuse(~np.isfinite(clicks) | (clicks < 0), clicks, "clicks is {}, but must be 0 or more")
+    refuse((clicks != 0) & ~log.mask, clicks, "clicks is {} in padding, but must be 0 there")
     for kind, counts in log.events.items():
-        refuse(counts >= LARGEST_COUNT, counts, f"{{}} events '{kind}': counts from 2^53 on are not exact")
-        refuse(~np.isfinite(counts) | (counts < 0), counts, f"events '{kind}' is {{}}, events are counted from 0")
-        refuse((counts != 0) & ~log.mask, counts, f"events '{kind}' is {{}} in padding, where no document stands")
+        refuse(counts >= LARGEST_COUNT, counts, f"{{}} events '{kind}': counts of 2^53 or more are not exact")
+        refuse(~np.isfinite(counts) | (counts < 0), counts, f"events '{kind}' is {{}}, but must be 0 or more")
+        refuse((counts != 0) & ~log.mask, counts, f"events '{kind}' is {{}} in padding, but must be 0 there")
     if log.display_probabilities is not None:
         chances = log.display_probabilities
         possible = np.isnan(chances) | ((chances > 0) & (chances <= 1))
@@ -203,13 +203,15 @@ def _check_counts(log: ClickLog) -> None:
     if log.seen is not None and log.seen_sessions is not None:
         looked, recorded = log.seen, log.seen_sessions
         enough = (recorded >= 0) & (recorded <= sessions * (1 + ROUNDING))
-        refuse(~enough, recorded, "looks were recorded in {} sessions, more than the list was shown")
-        refuse(~np.isfinite(looked) | (looked < 0), looked, "seen is {}, looks are counted from 0")
-        refuse((looked != 0) & ~log.mask, looked, "seen is {} in padding, where no document stands")
-        refuse(looked > recorded[:, None] * (1 + ROUNDING), looked, "seen in {} sessions, more than were recorded")
+        refuse(~enough, recorded, "examination was recorded in {} sessions, more than the list has")
+        refuse(~np.isfinite(looked) | (looked < 0), looked, "seen is {}, but must be 0 or more")
+        refuse((looked != 0) & ~log.mask, looked, "seen is {} in padding, but must be 0 there")
+        refuse(
+            looked > recorded[:, None] * (1 + ROUNDING), looked, "seen in {} sessions, more than recorded examination"
+        )
     if not log.graded:
         too_many = clicks > sessions[:, None] * (1 + ROUNDING)
-        refuse(too_many, clicks, "{} clicks, more than the list was shown (graded=True takes dwell times and the like)")
+        refuse(too_many, clicks, "{} clicks, more than the list has sessions (for dwell times, pass graded=True)")
 
 
 def _check_positions(log: ClickLog) -> None:

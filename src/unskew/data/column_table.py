@@ -21,7 +21,7 @@ from unskew.data.transforms import (
     Transform,
 )
 
-CONSTANT = "0, as it was constant in training"
+CONSTANT = "0 (constant in training)"
 MOST_NAMES = 6
 
 
@@ -60,10 +60,10 @@ def _number(transform: RawColumns, place: int) -> str:
     texts = [DESCRIPTIONS[type(step)](step, place) for step in steps]
     if CONSTANT in texts:
         return CONSTANT
-    text = ", ".join(entry for entry in texts if entry) or "as it is"
+    text = ", ".join(entry for entry in texts if entry) or "unchanged"
     flag = (transform.flagged == place).nonzero()
     if len(flag):
-        text += f"; missing in {float(transform.flag_mean[flag[0, 0]]):.0%}: filled, with an indicator"
+        text += f"; missing in {float(transform.flag_mean[flag[0, 0]]):.0%}: imputed, with an indicator"
     return text
 
 
@@ -71,8 +71,8 @@ def _category(transform: RawColumns, place: int) -> str:
     first = int(transform.first_entry[place])
     codes, own = transform.codes[place], transform.sizes[place] - N_SPECIAL
     missing = transform.places[first + codes + 1] == MISSING_PLACE
-    return f"category: a vector for each of {own} values, one for {codes - own} rare ones and what is new" + (
-        ", one for missing" if missing else ""
+    return f"category: a vector for each of {own} values, one for {codes - own} rare and all new ones" + (
+        ", one for missing values" if missing else ""
     )
 
 
@@ -80,9 +80,9 @@ DESCRIPTIONS: dict[type[nn.Module], Callable[..., str]] = {
     Identity: lambda _, __: "",
     SignedLog: lambda _, __: "logarithm",
     HeavyTailLog: lambda step, place: "logarithm" if step.heavy[place] else "",
-    Standard: lambda step, place: "mean 0 and deviation 1" if step.inverse_deviation[place] else CONSTANT,
+    Standard: lambda step, place: "standardized" if step.inverse_deviation[place] else CONSTANT,
     MinMax: lambda step, place: "-1 to 1" if step.inverse_radius[place] else CONSTANT,
-    Clip: lambda step, _: f"held to ±{step.bound:g}",
+    Clip: lambda step, _: f"clipped to ±{step.bound:g}",
     Reciprocal: lambda step, _: f"1 / ({step.constant:g} + x), 0 if missing",
     PerQueryMinMax: lambda _, __: "0 to 1 among the documents of the query",
 }

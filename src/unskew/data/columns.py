@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from unskew.data.checks import check_values
 from unskew.data.grouping import as_array, as_text, decoded
 
-FINITE = "features are finite, or missing; cut it off or leave it empty"
+FINITE = "a feature must be finite or missing; clip the value or leave it empty"
 MOST_VALUES = 10_000  # maximum number of values of a category
 
 
@@ -128,7 +128,7 @@ def begin_of_period(times: NDArray[np.int64] | None, period: str) -> NDArray[np.
 def whole_numbers(table: pa.Table, name: str) -> NDArray[np.int64]:
     """A column of whole numbers."""
     values = numbers(table, name)
-    check_values(values, np.isfinite(values) & (values == np.floor(values)), name, "whole numbers are needed")
+    check_values(values, np.isfinite(values) & (values == np.floor(values)), name, "it must be a whole number")
     return values.astype(np.int64)
 
 
@@ -137,7 +137,7 @@ def levels_or_numbers(table: pa.Table, name: str) -> tuple[NDArray, tuple[str, .
     column = decoded(as_array(table[name]))
     if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
         values = numbers(table, name).astype(np.float32)
-        check_values(values, np.isfinite(values), name, "finite numbers are needed")
+        check_values(values, np.isfinite(values), name, "it must be a finite number")
         return values, None
     encoded = pc.dictionary_encode(as_text(column))
     names, rank = np.unique(encoded.dictionary.to_numpy(zero_copy_only=False), return_inverse=True)

@@ -147,7 +147,9 @@ def _likelihood_of(contender: Contender, click_model: str) -> Vector:
         raise NotMeasured("predicts no clicks")
     if contender.click_model != click_model:
         raise NotMeasured(
-            "predicts single clicks: see perplexity" if click_model == "softmax" else "predicts places: see likelihood"
+            "predicts single clicks: see perplexity"
+            if click_model == "softmax"
+            else "predicts the place of a click: see click likelihood"
         )
     return contender.log_likelihood
 
@@ -168,7 +170,7 @@ def _dr(contender: Contender, evidence: Evidence) -> Vector:
 def _dr_of_all(contender: Contender, evidence: Evidence) -> Vector:
     propensities = _propensities(evidence)
     if contender.scores_of_all is None:
-        raise NotMeasured("scores only what was shown")
+        raise NotMeasured("scores shown documents only")
     return offline.dr(contender.scores_of_all, evidence.held_out, propensities, _relevance(evidence), candidates="all")
 
 
@@ -180,106 +182,106 @@ def _propensities(evidence: Evidence) -> Vector:
 
 def _relevance(evidence: Evidence) -> Vector:
     if evidence.relevance is None:
-        raise NotMeasured("no model of relevance")
+        raise NotMeasured("there is no model of relevance")
     return evidence.relevance
 
 
-PRODUCTION_IS_POSITION = "gives production no credit: its order is the position"
+PRODUCTION_IS_POSITION = "cannot rate production: its order is the position"
 NEVER_SHOWN = "anything about documents that were never shown"
 
 CRITERIA: dict[str, Criterion] = {
     "score_likelihood": Criterion(
         measure=lambda contender, evidence: score_likelihood(contender.scores, evidence.held_out),
         title="score likelihood",
-        measures="log-likelihood of where in its list a click falls, from the scores and one free number per position",
-        can_tell="whether the scores explain clicks beyond the position; needs neither varied orders nor propensities",
-        cannot_tell="relevance from what else draws the eye: scoring eye-catchers high is praised; "
-        f"production, whose order is the position; {NEVER_SHOWN}",
+        measures="log-likelihood of the place of a click in its list, given the scores and a parameter per position",
+        can_tell="whether the scores explain clicks beyond position; needs no randomized rankings, no propensities",
+        cannot_tell="whether scores reflect relevance or visual attraction (it rewards eye-catching documents); "
+        f"how good production is, because its order is the position; {NEVER_SHOWN}",
         given_position=True,
     ),
     "pair_agreement": Criterion(
         measure=lambda contender, evidence: pair_agreement.same_query(contender.scores, evidence.held_out),
         title="pair agreement",
-        measures="of two documents of a query shown at one position, how often the clicked one is scored higher",
-        can_tell="the order of relevance for any examination curve and any trust in positions",
-        cannot_tell=f"anything where orders never vary; relevance from what else draws the eye; {NEVER_SHOWN}",
+        measures="how often, of two documents shown for one query at the same position, the clicked one scores higher",
+        can_tell="the order of relevance, whatever the examination curve and the trust bias",
+        cannot_tell="anything in a log without varied rankings; whether scores reflect relevance or visual attraction; "
+        f"{NEVER_SHOWN}",
     ),
     "top_agreement": Criterion(
         measure=lambda contender, evidence: pair_agreement.at_the_top(contender.scores, evidence.held_out),
-        title="agreement on top",
+        title="agreement at the top",
         measures="the same for pairs at the top position only",
-        can_tell="the same, and little disturbed by what else draws the eye: nearly everybody looks at the top",
-        cannot_tell=f"anything where one document is always on top; it rests on few sessions; {NEVER_SHOWN}",
+        can_tell="the same, nearly unaffected by visual attraction: almost everybody examines the top",
+        cannot_tell=f"anything about queries whose top document never changes; it uses few sessions; {NEVER_SHOWN}",
     ),
     "pair_agreement_across": Criterion(
         measure=lambda contender, evidence: pair_agreement.across_queries(contender.scores, evidence.held_out),
         title="agreement across queries",
-        measures="of two documents of any queries at one position the same, scores less the mean of their query",
-        can_tell="what pair agreement can, with an order that never varies",
-        cannot_tell="an easy query from a good ranker: queries with more relevant documents blur it; "
-        f"production, whose order is the position; {NEVER_SHOWN}",
+        measures="the same for two documents of any queries, with scores minus the mean of their query",
+        can_tell="the same as pair agreement, also without varied rankings",
+        cannot_tell="small differences: it mixes queries with many and with few relevant documents; "
+        f"how good production is, because its order is the position; {NEVER_SHOWN}",
         given_position=True,
     ),
     "ips": Criterion(
         measure=_ips,
         title="IPS DCG@10",
-        measures="DCG@10 of the ranking among shown documents, a click counting one over its propensity",
-        can_tell="the value of the ranking itself, without bias, if clicks are position-based and the curve is right",
-        cannot_tell=f"anything under trust, cascades or eye-catchers; it varies much; {NEVER_SHOWN}",
+        measures="DCG@10 of the shown documents in the new order, each click divided by its propensity",
+        can_tell="the value of the ranking, without bias if clicks are position-based and the curve is right",
+        cannot_tell=f"anything under trust bias, cascades or visual attraction; its variance is high; {NEVER_SHOWN}",
     ),
     "snips": Criterion(
         measure=_snips,
         title="SNIPS",
-        measures="the mean discount at which a query's relevance stands, clicks weighted as in IPS",
-        can_tell="the same with less spread; every query counts alike, however many clicks it has",
-        cannot_tell=f"the same as IPS; it is slightly biased where a query has few clicks; {NEVER_SHOWN}",
+        measures="mean DCG discount of the clicked documents of a query, clicks weighted as in IPS",
+        can_tell="the same with less variance; every query has equal weight, however many clicks it has",
+        cannot_tell=f"the same as IPS; it is slightly biased for queries with few clicks; {NEVER_SHOWN}",
     ),
     "dr": Criterion(
         measure=_dr,
         title="DR DCG@10",
-        measures="as IPS, with a model of relevance in place of the largest weights",
-        can_tell="as IPS with less spread, as far as the model of relevance is right where documents are rarely seen",
-        cannot_tell=f"as IPS, and a ranker that is better than the model low in the list; {NEVER_SHOWN}",
+        measures="like IPS, with a model of relevance to reduce the variance",
+        can_tell="the same as IPS with less variance, if the model of relevance is right where examination is rare",
+        cannot_tell=f"the same as IPS; how good a ranker is that beats the model low in the list; {NEVER_SHOWN}",
     ),
     "dr_all": Criterion(
         measure=_dr_of_all,
         title="DR, all documents",
-        measures="as DR, ranked among all documents of the query; the model stands in for those never shown",
-        can_tell="something of documents that were never shown, as far as the model of relevance is right",
-        cannot_tell="a ranker that is better than the model of relevance: it is judged by it where nothing was shown",
+        measures="like DR, with all documents of the query; the model predicts those never shown",
+        can_tell="the value of a ranking that includes documents never shown, if the model of relevance is right",
+        cannot_tell="how good a ranker is that beats the model: where nothing was shown, the model judges it",
     ),
     "reweighted_clicks": Criterion(
         measure=lambda contender, evidence: offline.reweighted_clicks(contender.scores, evidence.held_out),
         title="reweighted clicks",
-        measures="click rate of the top 10 places, from impressions where the ranking agrees with what was shown, each "
-        "counting one over the logged probability of its display",
-        can_tell="what would be clicked, without any model of examination, where a stochastic ranker logs its chances",
-        cannot_tell="anything where the ranker hardly draws: it rests on the impressions that agree; effects of what "
-        f"stands around; {NEVER_SHOWN}",
+        measures="click rate of the top 10, from impressions that the ranking would show at the same position, each "
+        "divided by its logged display probability",
+        can_tell="the expected clicks, without a model of examination, if a stochastic ranker logs its probabilities",
+        cannot_tell="anything where production is nearly deterministic: it uses only matching impressions; effects of "
+        f"neighboring documents; {NEVER_SHOWN}",
     ),
     "click_likelihood": Criterion(
         measure=click_likelihood,
         title="click likelihood",
-        measures="log-likelihood of where in its list a click falls, by the method's own model of clicks",
-        can_tell="whether a method describes clicks well; good for choosing a learning rate or a number of steps",
+        measures="log-likelihood of the place of a click in its list, under the method's own click model",
+        can_tell="how well a method predicts clicks; useful for choosing a learning rate or a number of steps",
         cannot_tell="which ranker is better: a model that explains clicks by examination alone (Unlimited) fits clicks "
-        "best and ranks worst; production, which predicts no clicks",
+        "best and ranks worst; anything about production, which predicts no clicks",
     ),
     "perplexity": Criterion(
         measure=perplexity,
         title="perplexity",
-        measures="of every impression, clicked or not, by the method's own model of clicks",
-        can_tell="the same for methods that predict single clicks (regression_em, click models)",
-        cannot_tell="the same; methods that predict the place of a click have none",
+        measures="perplexity of every impression, clicked or not, under the method's own click model",
+        can_tell="the same as click likelihood, for methods that predict single clicks (regression_em, click models)",
+        cannot_tell="the same as click likelihood; methods that predict the place of a click have no perplexity",
         higher_is_better=False,
     ),
     "conditional_perplexity": Criterion(
         measure=conditional_perplexity,
         title="conditional perplexity",
-        measures="perplexity with every click predicted from those above it: exp of minus the log-likelihood per "
-        "impression of a click pattern",
-        can_tell="which click model describes how the clicks of a list depend on each other",
-        cannot_tell="which ranker is better; anything in a log that only counts clicks",
+        measures="perplexity with every click predicted from those above it",
+        can_tell="which click model best predicts how the clicks of a list depend on each other",
+        cannot_tell="which ranker is better; anything from a log that only counts clicks",
         higher_is_better=False,
     ),
 }

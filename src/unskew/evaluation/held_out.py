@@ -126,7 +126,7 @@ def of_ratio(numerators: ArrayLike, denominators: ArrayLike) -> Vector:
     above, below = np.asarray(numerators, dtype=np.float64), np.asarray(denominators, dtype=np.float64)
     counted = below != 0
     if not counted.any():
-        raise NotMeasured("no held-out query has anything to count")
+        raise NotMeasured("no held-out query has data for it")
     ratio = above[counted].sum() / below[counted].sum()
     values = np.full(len(above), np.nan)
     values[counted] = ratio + (above[counted] - ratio * below[counted]) / below[counted].mean()

@@ -32,7 +32,7 @@ def latest_ranker(log: ClickLog) -> LatestRanker:
     try:
         change = latest_change(log)
     except NotMeasured as reason:
-        return LatestRanker(None, f"whether the ranker changed cannot be told: {reason}")
+        return LatestRanker(None, f"unknown whether the ranker changed: {reason}")
     if change is None:
         return LatestRanker(None, "no change of ranker found")
     return LatestRanker(f"since={change.day}", change.line)
@@ -54,13 +54,11 @@ def _latest_level(log: ClickLog, name: str) -> LatestRanker:
     times = log.periods if log.periods is not None else log.first_shown
     if times is None:
         levels = ", ".join(column.levels[level] for level in np.unique(column.values))
-        return LatestRanker(
-            None, f"the rankers of {name} ({levels}) count as one: without times nothing says which is the latest"
-        )
+        return LatestRanker(None, f"the rankers of {name} ({levels}) are pooled: without times the latest is not known")
     usual = np.ones(log.n_lists, dtype=bool) if log.interventions is None else log.interventions.values == 0
     last = int(times[usual].max() if usual.any() else times.max()) // DAY
     sessions = np.bincount(column.values, np.where((times // DAY == last) & usual, log.sessions, 0), len(column.levels))
     level = column.levels[int(sessions.argmax())]
     day = datetime.fromtimestamp(last * DAY / 1e6, UTC).date().isoformat()
     share = f"{sessions.max():,.0f} of {sessions.sum():,.0f} sessions"
-    return LatestRanker(f"logger={name}:{level}", f"the {name} of most sessions on the last day, {day}, {share}")
+    return LatestRanker(f"logger={name}:{level}", f"the {name} with the most sessions on the last day, {day}: {share}")

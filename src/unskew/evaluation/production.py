@@ -71,7 +71,7 @@ def production_of_judged(log: ClickLog, judged: JudgedSet, which: str | None = N
     trees, agreement = _imitation(log, own.scores)
     scores = trees.predict(judged.features) if judged.n_documents else np.zeros(0)
     meant = "" if which is None else f"{own.source}, "
-    return Production(scores, f"{meant}imitated from features, {agreement:.0%} of pairs as in production")
+    return Production(scores, f"{meant}imitated from features, {agreement:.0%} of pairs in production's order")
 
 
 def parse_production(which: str) -> tuple[str, str]:
@@ -111,9 +111,9 @@ def _in_lists(log: ClickLog, lists: NDArray[np.bool_], which: str) -> Production
     absent = np.isnan(own.scores) & ~np.isnan(everywhere)
     below = np.nanmin(own.scores) - 1.0 - log.n_positions + everywhere
     sessions = f"{log.sessions[lists].sum():,.0f} of {log.n_sessions:,.0f} sessions"
-    unseen = f", {absent.sum():,} documents that it did not show below the others" if absent.any() else ""
+    unseen = f", {absent.sum():,} documents that it never showed come last" if absent.any() else ""
     first = which.startswith("since") and log.periods is None and (log.sessions > 1).any()
-    roughly = ", by when a list was first shown (ingest with --period day to count by day)" if first else ""
+    roughly = ", dated by the first showing of each list (ingest with --period day to count by day)" if first else ""
     source = f"{own.source} of {which}, {sessions}{roughly}{unseen}"
     return Production(np.where(absent, below, own.scores), source, own.reproduced)
 

@@ -53,7 +53,7 @@ class RankerChange:
     @property
     def line(self) -> str:
         return (
-            f"the ranker changed on {self.day}: {self.column} explains positions differently from then on, "
+            f"the ranker changed on {self.day}: the effect of {self.column} on positions differs from then on, "
             f"p = {self.p_value:.3f} over {self.n_queries:,} queries shown before and after"
         )
 
@@ -115,7 +115,7 @@ def _paths(log: ClickLog, rng: np.random.Generator) -> _Paths:
         sums.reshape(-1, len(begins), left.shape[1]),
         counts.reshape(-1, len(begins)),
         begins,
-        (*names, "what the features say together"),
+        (*names, "all features together"),
     )
 
 

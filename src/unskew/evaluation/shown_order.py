@@ -50,8 +50,8 @@ def reversal(agreement: NDArray[np.float64]) -> str | None:
     if mean >= -STANDARD_ERRORS * error:
         return None
     return (
-        f"the learned order runs against the shown one (Kendall's tau {mean:.2f} on {len(agreement)} queries): either "
-        "production ranks worse than chance, or documents are seen for what they look like and not only for where they "
-        "stand, and this method mistakes looks for relevance. Do not ship it unseen: run unskew diagnose, and compare "
-        "with naive"
+        f"the learned order reverses the shown one (Kendall's tau {mean:.2f} on {len(agreement)} queries): either "
+        "production ranks worse than chance, or examination depends on how documents look, not only on their position, "
+        "and this method mistakes visual attraction for relevance. Check the ranker before you ship it: run unskew "
+        "diagnose, and compare with naive"
     )

@@ -46,8 +46,9 @@ HIGHEST_RATE = 0.99
 MEAN_RATE = 0.05
 UNSURE = 0.01  # largest harmless standard error of the rate of false alarms; an error of .05 cost .07 nDCG@10
 UNSURE_RATE = (
-    "the rate of false alarms is %.3f ± %.3f, too unsure to correct for: shuffle lists, or swap the first document "
-    "with another, in a share of the sessions (swapped neighbors tell little), or pass the rate as false_alarms"
+    "the rate of false alarms is %.3f ± %.3f, too uncertain to correct for: shuffle lists, or swap the first "
+    "document with another, in a share of the sessions (swapping neighbors is not enough), or pass the rate as "
+    "false_alarms"
 )
 
 logger = logging.getLogger(__name__)

@@ -44,7 +44,7 @@ Matrix = NDArray[np.float64]
 QUANTILES = np.linspace(0, 1, 255)[1:-1]  # of a feature; the trees use no more levels
 
 HOW_TO_INTERVENE = (
-    "make a log in which documents change places with the top one: unskew simulate ... --intervene swap_top=0.2 "
+    "create a log in which documents are swapped with the top one: unskew simulate ... --intervene swap_top=0.2 "
     "(in Python simulate(..., interventions={'swap_top': 0.2})), or record such swaps in your own logs"
 )
 
@@ -59,7 +59,9 @@ class HTE(Method):
     """
 
     paper = "Tian et al., 2020"
-    assumes = "all documents are examined alike at the top; an intervention log shows the effect of other positions"
+    assumes = (
+        "at the top, examination is the same for all documents; an intervention log shows the effect of other positions"
+    )
 
     def __init__(self, problem: Problem, *, folds: int = 3, trees: int = 100, max_leaves: int = 31):
         super().__init__()

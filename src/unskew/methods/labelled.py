@@ -41,7 +41,7 @@ class Labelled(Method):
 
     @property
     def exempt(self) -> dict[str, str]:
-        return {"counts_teach_like_sessions": "learns from grades, there are no clicks to count"}
+        return {"counts_teach_like_sessions": "learns from grades, not from counted clicks"}
 
     def stages(self) -> list[Stage]:
         return [Stage("judgements", self.loss, {self: 1.0}, source="judgements")]

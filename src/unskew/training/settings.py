@@ -15,7 +15,7 @@ from unskew.options import Limits, check
 
 Count = Annotated[int, Limits(1)]
 Positive = Annotated[float, Limits(above=0)]
-Share = Annotated[float, Limits(above=0, most=1, words="a share above 0, at most 1")]
+Share = Annotated[float, Limits(above=0, most=1, words="a share above 0 and at most 1")]
 ShareOfSteps = Annotated[float, Limits(0, 1, words="a share of the steps from 0 to 1")]
 RESTART_AVERAGE = 0.5  # share of the steps of a warm start to average over, if there is no validation
 MOST_STEPS, MOST_PASSES = 1_000, 50  # by default; more passes over a small log learn its clicks by heart

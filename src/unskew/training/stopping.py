@@ -15,7 +15,7 @@ class Stopped(Exception):
     """A run ended on request; the same call with the same checkpoint resumes it."""
 
     def __init__(self, number: int, step: int):
-        super().__init__(f"stopped at step {step}; the checkpoint is written, the same command goes on from here")
+        super().__init__(f"stopped at step {step}; the checkpoint is saved: repeat the command to resume")
         self.exit_code = 128 + number  # as in a shell: 143 for SIGTERM, 130 for Ctrl-C
 
 

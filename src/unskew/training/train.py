@@ -246,7 +246,7 @@ def _watch_divergence(run: RunState, loss: float) -> None:
     elif loss > 100 * abs(run.first_loss) + 100 and not any("diverge" in text for text in run.history.warnings):
         _warn(
             run,
-            f"training seems to diverge: the loss is {loss:.3g} at step {run.step}, it began at {run.first_loss:.3g}; "
+            f"training seems to diverge: the loss is {loss:.3g} at step {run.step}, up from {run.first_loss:.3g}; "
             "lower the learning rate",
         )
 

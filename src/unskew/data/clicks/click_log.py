@@ -342,9 +342,9 @@ class ClickLog(Displayed):
     def __repr__(self) -> str:
         kind = "joint" if self.joint else "counted"
         versions = f" in {len(self.features):,} versions" if self.features_change else ""
-        parts = [f"{len(self.context_names)} of the context"] * bool(self.context_names)
+        parts = [f"{len(self.context_names)} context features"] * bool(self.context_names)
         parts += [f"{counts.sum(dtype=np.float64):,.0f} {kind}" for kind, counts in self.events.items()]
-        parts += ["looks"] * (self.seen is not None)
+        parts += ["recorded examination"] * (self.seen is not None)
         more = "".join(f", {part}" for part in parts)
         return (
             f"ClickLog({self.n_sessions:,.0f} sessions in {self.n_lists:,} {kind} lists, {self.n_clicks:,.0f} clicks, "

@@ -27,7 +27,7 @@ class Feedback:
         if not self.weights:
             return f"clicks: {self.why}" if self.why else "clicks"
         listed = ", ".join(f"{kind} {weight:g}" for kind, weight in self.weights.items())
-        return f"events by weight: {listed}; {'weights add up' if self.add_up else 'the strongest counts'}"
+        return f"events by weight: {listed}; {'weights are summed' if self.add_up else 'the strongest event counts'}"
 
 
 def feedback_of(

@@ -59,13 +59,13 @@ def _feedback(
     if sessions is not None and weight is not None:
         raise ValueError("pass sessions (clicks are counts) or weight (one session per list), not both")
     values = _vector(clicks, len(lists), "clicks", "per row")
-    check_values(values, np.isfinite(values) & (values >= 0), "clicks", "clicks are counted from 0")
+    check_values(values, np.isfinite(values) & (values >= 0), "clicks", "clicks must be 0 or more")
     shown = np.ones(n_lists)
     if sessions is not None:
         shown = _positive(sessions, n_lists, "sessions")
     if not graded:
-        rule = "a click is 0 or 1 (sessions=… takes counts, graded=True dwell times and the like)"
-        rule = rule if sessions is None else "clicks are at most the sessions of the list"
+        rule = "a click is 0 or 1 (for counts, pass sessions; for dwell times, graded=True)"
+        rule = rule if sessions is None else "a document cannot have more clicks than its list has sessions"
         check_values(values, values <= shown[lists], "clicks", rule)
     return values, shown if weight is None else _positive(weight, n_lists, "weight")
 
@@ -79,15 +79,17 @@ def _vector(values: ArrayLike, length: int, name: str, each: str) -> NDArray[np.
 
 def _positive(values: ArrayLike, length: int, name: str) -> NDArray[np.float64]:
     vector = _vector(values, length, name, "per list")
-    check_values(vector, np.isfinite(vector) & (vector > 0), name, "a number above 0 is needed for each list")
+    check_values(vector, np.isfinite(vector) & (vector > 0), name, "every list needs a number above 0")
     return vector
 
 
 def _places(position: ArrayLike, n_rows: int) -> NDArray[np.int64]:
     values = _vector(position, n_rows, "position", "per row")
-    check_values(values, np.isfinite(values) & (values == np.floor(values)), "position", "positions are 0, 1, 2, …")
+    check_values(
+        values, np.isfinite(values) & (values == np.floor(values)), "position", "positions must be whole numbers"
+    )
     places = values.astype(np.int64)
-    check_places(places, "position", 0, "Then subtract that")
+    check_places(places, "position", 0, "If so, subtract it")
     return places
 
 
@@ -107,7 +109,7 @@ def _lists_of_rows(n_rows: int, group: ArrayLike | None, query: Any) -> tuple[ND
         raise ValueError(
             f"group must hold whole numbers, the number of rows per list, got {sizes.dtype} of shape {sizes.shape}"
         )
-    check_values(sizes, sizes > 0, "group", "a list has at least one row")
+    check_values(sizes, sizes > 0, "group", "a list must have at least one row")
     if sizes.sum() != n_rows:
         raise ValueError(f"group sizes add up to {sizes.sum()}, but X has {n_rows} rows: each row must be in one list")
     return np.arange(len(sizes)), np.repeat(np.arange(len(sizes)), sizes)

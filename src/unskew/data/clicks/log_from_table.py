@@ -46,7 +46,7 @@ class _Ids:
 
     def one_each(self, values: NDArray, column: str) -> NDArray:
         """Values of rows as `[showings]`; two values in one showing are an error."""
-        check_same(values, self.first_of_showing[self.showings], column, "all rows of a showing say the same")
+        check_same(values, self.first_of_showing[self.showings], column, "it must be the same in all rows of a showing")
         return values[self.first_of_showing]
 
 
@@ -70,7 +70,7 @@ def log_from_table(
     roles = columns.roles
     ids = _number_rows(data, roles)
     places = whole_numbers(data, roles["position"]) - first_position
-    check_places(places, roles["position"], first_position, "Then pass first_position=1")
+    check_places(places, roles["position"], first_position, "If so, pass first_position=1")
     clicks, shown_times = _feedback(data, ids, roles["click"], sessions, weight, graded=graded)
     found = _versions(data, features, ids)
     context, levels = _context(data, columns.context, ids)
@@ -175,7 +175,7 @@ def _context(
 
 def _counts(data: pa.Table, name: str) -> NDArray:
     values = numbers(data, name)
-    check_values(values, np.isfinite(values) & (values >= 0), name, "events are counted from 0")
+    check_values(values, np.isfinite(values) & (values >= 0), name, "events must be 0 or more")
     return values
 
 
@@ -184,7 +184,7 @@ def _looks(data: pa.Table, name: str | None, sessions: str | None) -> NDArray | 
     if name is None:
         return None
     values = numbers(data, name)
-    check_values(values, np.isnan(values) | (values >= 0), name, "looks are 0 or 1, or seconds from 0")
+    check_values(values, np.isnan(values) | (values >= 0), name, "examination must be 0, 1 or a number of seconds")
     return np.where(np.isnan(values), np.nan, values > 0) if sessions is None else values
 
 
@@ -193,20 +193,20 @@ def _feedback(
 ) -> tuple[NDArray, NDArray]:
     """Clicks of each row, and the number of sessions of each showing, or the weight of its single session."""
     values = numbers(data, click)
-    check_values(values, np.isfinite(values) & (values >= 0), click, "clicks are counted from 0")
+    check_values(values, np.isfinite(values) & (values >= 0), click, "clicks must be 0 or more")
     shown = np.ones(len(values))
     if sessions is not None:
         shown = numbers(data, sessions)
-        check_values(shown, np.isfinite(shown) & (shown > 0), sessions, "a list was shown at least once")
+        check_values(shown, np.isfinite(shown) & (shown > 0), sessions, "sessions must be above 0")
     if not graded:
-        rule = "a click is 0 or 1" if sessions is None else f"clicks are at most '{sessions}'"
+        rule = "a click is 0 or 1" if sessions is None else f"clicks cannot exceed '{sessions}'"
         whole = values <= shown if sessions is not None else (values == 0) | (values == 1)
-        check_values(values, whole, click, f"{rule} (graded=True takes dwell times and the like)")
+        check_values(values, whole, click, f"{rule} (for dwell times, pass graded=True)")
     if sessions is not None:
         return values, ids.one_each(shown, sessions)
     if weight is not None:
         weights = numbers(data, weight)
-        check_values(weights, np.isfinite(weights) & (weights > 0), weight, "weights are positive")
+        check_values(weights, np.isfinite(weights) & (weights > 0), weight, "weights must be above 0")
         return values, ids.one_each(weights, weight)
     return values, np.ones(len(ids.first_of_showing))
 
@@ -226,7 +226,7 @@ def _scores(data: pa.Table, name: str | None) -> NDArray | None:
     if name is None:
         return None
     scores = numbers(data, name)
-    check_values(scores, np.isfinite(scores), name, "scores are finite")
+    check_values(scores, np.isfinite(scores), name, "scores must be finite")
     return scores
 
 

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from unskew.data.clicks.click_log import ClickLog
 
 NO_RECORD = (
-    "the log has no record of looks: ingest it with --seen COLUMN or --seen-event TYPE, or take a method that learns "
-    "from clicks alone"
+    "the log has no recorded examination: ingest it with --seen COLUMN or --seen-event TYPE, or choose a method that "
+    "learns from clicks alone"
 )
 CERTAIN = 2.0  # standard errors by which clicks must differ between positions
-REMEDY = "pass the rate as false_alarms, 0 for a clean record, or shuffle a small share of the traffic"
+REMEDY = "pass the rate as false_alarms (0 for a clean record), or shuffle a small share of the traffic"
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,9 @@ def _clara2(name: str) -> IdPages:
     asked = np.array(queries, dtype=np.int64)
     grades = _clara2_grades(name, asked, shown)
     split = _random_split(np.array(sessions))
-    return IdPages(asked, shown, np.array(clicks), split, grades, left_out={"clicks on no page of their session": lost})
+    return IdPages(
+        asked, shown, np.array(clicks), split, grades, left_out={"clicks outside the pages of their session": lost}
+    )
 
 
 def _clara2_grades(name: str, queries: NDArray[np.int64], documents: NDArray[np.int64]) -> NDArray[np.float32] | None:

@@ -24,8 +24,8 @@ LARGEST_CHANCE = 1 - 1e-12  # upper limit of a click probability if there was a 
 
 HOW_TO_LINK = (
     "show the same documents at several positions: swap or shuffle a share of the sessions (in a simulation "
-    "interventions={'swap_top': 0.1}), or take turns with a second ranker (policy 'mixed' or 'plackett_luce'). "
-    "A log without document ids (from_arrays) cannot tell that two lists show the same document: use from_table"
+    "interventions={'swap_top': 0.1}), or alternate with a second ranker (policy 'mixed' or 'plackett_luce'). "
+    "In a log without document ids (from_arrays), two lists never share a document: use from_table"
 )
 
 

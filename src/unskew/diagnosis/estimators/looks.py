@@ -79,24 +79,26 @@ def faults_of_looks(log: ClickLog) -> list[str]:
     every = float(np.broadcast_to(sessions[:, None], seen.shape)[log.mask].sum())
     share = float(seen[log.mask].sum()) / every
     if not CONSTANT < share < 1 - CONSTANT:
-        return [f"the record is constant: {share:.1%} of the shown documents were looked at"]
+        return [f"the record is constant: {share:.1%} of the impressions are recorded as examined"]
     faults = []
     blind = blind_clicks(log)
     if blind > BLIND:
         faults.append(
-            f"at least {blind:.0%} of the clicks have no recorded view: it misses views, or is of something else"
+            f"at least {blind:.0%} of the clicks have no recorded examination: the record has gaps, or measures "
+            "something else"
         )
     halves = looks_by_half(log)
     if halves is not None and halves[1] >= halves[0]:
         faults.append(
-            "looks do not fall with the position: the same documents were looked at in "
-            f"{halves[0]:.0%} of the sessions in the upper half, {halves[1]:.0%} in the lower"
+            "recorded examination does not decrease with position: the same documents were examined in "
+            f"{halves[0]:.0%} of the sessions in the upper half and in {halves[1]:.0%} in the lower half"
         )
     left = left_for_relevance(log)
     if left is not None and left < LEAST_LEFT:
         faults.append(
-            f"clicks per look hardly differ between documents ({left:.0%} of the variance of clicks is left): the "
-            "record grows with interest, as clicks do, or documents differ only in how well they are seen"
+            "clicks per recorded examination hardly differ between documents "
+            f"({left:.0%} of the variance of clicks remains): the record measures interest, as clicks do, or documents "
+            "differ only in how often they are examined"
         )
     return faults
 

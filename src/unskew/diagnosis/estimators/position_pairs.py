@@ -138,7 +138,7 @@ def spell(positions: Sequence[int] | Index) -> str:
 
 def how_to_leave_out(first: int) -> str:
     """How to leave out this position and all below it in Python, where positions count from 0."""
-    return f"in Python, where positions count from 0, leave the last ones out with counted=log.positions < {first}"
+    return f"in Python, where positions count from 0, exclude the last ones with counted=log.positions < {first}"
 
 
 @dataclass(frozen=True, eq=False)
