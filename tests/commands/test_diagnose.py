@@ -23,7 +23,7 @@ def test_the_verdict_stands_last_and_the_report_is_written(run, clicks, tmp_path
 def test_json_holds_everything(run, clicks, tmp_path):
     data = json.loads(run("diagnose", clicks, "--quick", "--json", "--out", tmp_path / "report.html"))
     assert data["connectivity"]["groups"] == [[str(position) for position in range(10)]]
-    assert data["bounds"] == {"refused": "left out by --quick"}
+    assert data["bounds"] == {"refused": "skipped by --quick"}
     assert data["verdict"]
 
 

@@ -32,7 +32,7 @@ def done(log, tmp_path_factory):
     settings = {"options": TRAINING, "seeds": 1, "jobs": 1, "out": place / "out"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(held_out, "fit_relevance", lambda *_: lambda features: np.full(len(features), 0.1))
-        with pytest.warns(UserWarning, match="looks better than it is"):
+        with pytest.warns(UserWarning, match="too optimistic"):
             found = compare(folder, names, scores={"old": place / "scores.parquet"}, **settings)
     return found, folder
 
@@ -58,7 +58,7 @@ def test_scores_that_lack_a_document_or_a_column_are_refused_by_name(done, tmp_p
     with pytest.raises(ValueError, match="1 documents have several scores"):
         read_scores(file)
     pq.write_table(pa.table({"query": ["?"], "document": ["?"], "score": [0.5]}), file)
-    with pytest.warns(UserWarning, match="looks better"):
+    with pytest.warns(UserWarning, match="too optimistic"):
         found = compare(folder, ["dla"], scores={"old": file}, options=TRAINING, seeds=1, jobs=1, out=tmp_path / "out")
     (failure,) = found.results.failed
     assert "have no finite score, the first is document" in str(failure)

@@ -253,7 +253,7 @@ def test_a_table_says_what_each_column_became():
     transform = fit_transform("standard", features.astype(np.float32), columns=names, categories={"brand": ("a", "b")})
     assert [(column.name, column.became) for column in describe_columns(transform, names)] == [
         ("flag", "standardized"),
-        ("same", "0 (constant in training)"),
+        ("same", "constant in training, so 0"),
         ("price", "standardized; missing in 33%: imputed, with an indicator"),
         ("brand", "category: a vector for each of 1 values, one for 1 rare and all new ones"),
     ]

@@ -47,8 +47,8 @@ def test_the_right_side_of_production_is_counted_method_by_method():
 def test_always_the_same_method_and_chance_stand_beside_the_criteria():
     found = {entry.name: entry for entry in records([case({"a": 1.0, "b": 2.0, "c": 0.0})])}
     assert found["always a"].regret == 0
-    assert found["a method by chance"].regret == pytest.approx((0 + 0.005 + 0.25) / 3)
-    assert found["a method by chance"].near == pytest.approx(2 / 3)
+    assert found["a random method"].regret == pytest.approx((0 + 0.005 + 0.25) / 3)
+    assert found["a random method"].near == pytest.approx(2 / 3)
 
 
 def test_the_shipped_experiment_has_at_least_five_users_at_three_strengths():

@@ -93,11 +93,11 @@ def test_the_command_tells_two_documents_apart(run, folder):
 
 def test_the_card_says_what_became_of_each_feature_and_how_to_train_again(folder):
     card = json.loads((folder / "model" / "card.json").read_text())
-    assert card["features"]["same"] == "0 (constant in training)"
+    assert card["features"]["same"] == "constant in training, so 0"
     assert card["features"]["price"] == "standardized, clipped to ±10"
     assert card["command"] == "unskew train LOG --method dla --seed 0 --set steps=40 --set network=linear --out MODEL"
     assert card["trained_on"]["clicks"] == int((FEATURES[:, 1] > 0).sum())
     assert any("It was not validated" in text for text in card["limits"])
     page = (folder / "model" / "README.md").read_text()
     assert page.startswith("---\nlibrary_name: unskew\ntags:\n- learning-to-rank\n")
-    assert "| same | 0 (constant in training) |" in page
+    assert "| same | constant in training, so 0 |" in page

@@ -135,7 +135,7 @@ def test_lists_for_the_check_lie_where_the_transform_works():
 def test_a_file_that_scores_otherwise_is_not_written(naive, named_log, onnx_file, tmp_path, monkeypatch):
     monkeypatch.setattr(export, "to_onnx", lambda *_: onnx_file.read_bytes())
     other = fit(Recipe.of("naive", **FAST, seed=1), named_log)
-    with pytest.raises(ValueError, match=r"was not written, .* largest difference to torch"):
+    with pytest.raises(ValueError, match=r"was not written, .* largest difference from torch"):
         export_model(other, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
 
@@ -148,7 +148,7 @@ def test_a_file_that_gives_nan_for_a_list_of_padding_is_not_written(naive, onnx_
 
     monkeypatch.setattr(export, "to_onnx", lambda *_: onnx_file.read_bytes())
     monkeypatch.setattr(export, "OnnxRanker", Dividing)
-    with pytest.raises(ValueError, match=r"largest difference to torch nan"):
+    with pytest.raises(ValueError, match=r"largest difference from torch nan"):
         export_model(naive, tmp_path / "model.onnx")
 
 
@@ -274,7 +274,7 @@ def test_every_command_and_code_block_of_the_page_runs_as_written(run, tmp_path,
     tables = [pq.read_table(name) for name in ("ranking.parquet", "torch.parquet")]
     by_id = [table.sort_by([("query", "ascending"), ("document", "ascending")])["score"].to_numpy() for table in tables]
     np.testing.assert_allclose(*by_id, rtol=1e-4, atol=1e-5)
-    assert said.count("largest difference to torch") == 4
+    assert said.count("largest difference from torch") == 4
     assert all(f"`{name}`" in DOCS for name in METADATA)
 
 

@@ -47,7 +47,11 @@ def simulate(
         ),
     ] = None,
     display_probabilities: Annotated[
-        bool, typer.Option("--display-probabilities", help="Log how likely the policy shows each document there.")
+        bool,
+        typer.Option(
+            "--display-probabilities",
+            help="Log the probability with which the policy shows each document at its position.",
+        ),
     ] = False,
     allow_code: AllowCode = False,
     seed: Seed = 0,

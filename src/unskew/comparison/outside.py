@@ -36,9 +36,9 @@ GRADES = 32
 TREES = 150
 PATIENCE = 30  # trees without an improvement in validation
 LIGHTGBM = {"lightgbm": False, "lightgbm_position": True}  # label -> whether it gets the positions
-LOOKS_BETTER = (
-    "{}: this ranker may have been trained on the clicks that it is compared on. Then its values are too good; compare "
-    "on a log recorded after its training"
+TOO_OPTIMISTIC = (
+    "{}: this ranker may have been trained on the clicks that it is compared on. If so, its values are too optimistic; "
+    "compare on a log recorded after its training"
 )
 
 
@@ -186,7 +186,7 @@ def scores_definition(name: str, path: str | Path) -> dict[str, object]:
     if not place.is_file():
         raise FileNotFoundError(f"{place} does not exist: pass --scores NAME=FILE.parquet")
     read_scores(place)
-    warnings.warn(LOOKS_BETTER.format(name), UserWarning, stacklevel=3)
+    warnings.warn(TOO_OPTIMISTIC.format(name), UserWarning, stacklevel=3)
     with place.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()[:24]
     return {"scores": {"path": str(place.resolve()), "digest": digest}}

@@ -21,7 +21,7 @@ from unskew.data.transforms import (
     Transform,
 )
 
-CONSTANT = "0 (constant in training)"
+CONSTANT = "constant in training, so 0"
 MOST_NAMES = 6
 
 

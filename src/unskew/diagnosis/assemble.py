@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 
-QUICK = "left out by --quick"
+QUICK = "skipped by --quick"
 N_PARTS = 14  # besides estimators, bias columns and fitted models
 RARE = 0.01  # significance of each test that may reject scalar examination: there are three
 BY_LIST = ("randomization", "display")  # estimators that need whole lists

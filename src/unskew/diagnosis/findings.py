@@ -143,7 +143,7 @@ def _about_looks(diagnosis: Diagnosis) -> list[Finding]:
     rates = looks.rates
     text = f"{looks.share:.0%} of the sessions; {rates[0]:.2f} at the top, {rates[-1]:.2f} at position {len(rates)}"
     if looks.blind:
-        text += f"; at least {looks.blind:.1%} of the clicks have no recorded view"
+        text += f"; at least {looks.blind:.1%} of the clicks have no recorded examination"
     found = [Finding("recorded examination", text, BAD if looks.faults else GOOD)]
     found += [Finding("record consistent?", f"no: {fault}", BAD) for fault in looks.faults]
     if looks.alarms is None:

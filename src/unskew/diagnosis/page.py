@@ -26,7 +26,7 @@ from unskew.reporting.sheets import Field, Sheet
 TITLES = {
     TRAIN: "Worth training",
     TRY: "Possible, but with little to gain or no way to check it",
-    DOUBTFUL: "Doubtful: the log contradicts an assumption, or leaves it open",
+    DOUBTFUL: "Doubtful: the log contradicts an assumption, or cannot test it",
     CANNOT: "Cannot work on this log",
 }
 MOST_IN_MATRIX = 20  # positions in a heat map
@@ -175,7 +175,7 @@ def _curves(lines: dict[str, Line], bands: dict[str, Line], reference: dict[str,
 
 
 def _line(one: np.ndarray, other: np.ndarray) -> Line:
-    """Two rows of numbers, clipped to what is drawn."""
+    """Two rows of numbers, clipped to the range of the plot."""
     return np.asarray(one).tolist(), np.clip(np.nan_to_num(other, posinf=HIGHEST), None, HIGHEST).tolist()
 
 
@@ -277,7 +277,7 @@ def _refusal_section(diagnosis: Diagnosis) -> list[Section]:
     }
     refused = {name: part.reason for name, part in parts.items() if isinstance(part, Refusal)}
     text = "These are messages of the Python functions, which count positions from 0."
-    return [Section("What this log cannot tell, and why", [text], facts=refused)] if refused else []
+    return [Section("What this log does not identify, and why", [text], facts=refused)] if refused else []
 
 
 def _matrix_figure(values: np.ndarray, columns: list[str], rows: list[str], y_label: str, digits: int) -> Figure:

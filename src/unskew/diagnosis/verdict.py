@@ -42,7 +42,7 @@ def verdict(diagnosis: Diagnosis) -> Verdict:
     for word, phrase in (
         (TRAIN, "Worth training: {}."),
         (TRY, "Possible, but with little to gain or no way to check it: {}."),
-        (DOUBTFUL, "Doubtful, because the log contradicts an assumption or leaves it open: {}."),
+        (DOUBTFUL, "Doubtful, because the log contradicts an assumption or cannot test it: {}."),
         (CANNOT, "Cannot work on this log: {}."),
     ):
         names = [entry.method for entry in methods if entry.word == word]

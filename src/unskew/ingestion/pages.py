@@ -23,7 +23,7 @@ def one_position(engine: Engine, rows: ir.Table, columns: Columns, name: str) ->
         counts = rows.aggregate(first=rows[outer].min(), least=rows.position.min(), most=rows.position.max())
         first, least, most = engine.arrow(counts).to_pylist()[0].values()
         if first is None or least is None:
-            raise ValueError(f"{name}: column '{columns.roles[outer]}' holds no whole numbers: change --{outer}")
+            raise ValueError(f"{name}: column '{columns.roles[outer]}' does not hold whole numbers: change --{outer}")
         size = getattr(columns, f"{outer}_size")
         found = most - least + 1
         if size is None:

@@ -37,7 +37,7 @@ class UBM(ClickModel):
         table_spread: standard deviation of the logits of examination around those of their position.
         depth_spread: standard deviation of a query's slope of examination over ln(1 + position); 0: none, as in the
             paper. Needs ids.
-        user_types: number of types of users; 1: all users are alike, as in the paper.
+        user_types: number of types of users; 1: one type, as in the paper.
     """
 
     paper = "Dupret and Piwowarski, SIGIR 2008"

@@ -82,7 +82,7 @@ def _use_sheet(experiment: Experiment, setting: str, found: Sequence[Result], da
         rows.append((Field(name), *(Field(f"{mean:.4f}", mean) for _ in numbers)))
     note = (
         f"{experiment.metric} on test queries: mean over {len(found)} seeds and their draws of judged queries, in "
-        "brackets where nine of ten draws fell. Bold: the best use."
+        "brackets the range of nine in ten draws. Bold: the best use."
     )
     columns = ("use of the labels", *(f"{n} judged queries" for n in numbers))
     return Sheet(f"uses-{_slug(setting)}", f"{setting}, on {data}", columns, tuple(rows), note)

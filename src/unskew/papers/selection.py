@@ -144,7 +144,7 @@ def _by_chance(cases: Sequence[Case]) -> Record:
     """A method drawn at random, in expectation."""
     regrets = [[case.regret(method) for method in case.truth] for case in cases]
     return Record(
-        name="a method by chance",
+        name="a random method",
         n_cases=len(cases),
         near=float(np.mean([np.mean([regret <= NEAR for regret in entry]) for entry in regrets])),
         regret=float(np.mean([np.mean(entry) for entry in regrets])),

@@ -21,7 +21,7 @@ from unskew.reporting.sheets import NOTHING, Field, Sheet
 # How states and hyper-parameters are chosen in tasks without validation queries.
 CHOSEN_BY = {
     "selection": "the last step",
-    "few_labels": "the last steps, averaged; what judged queries choose, on those that were drawn",
+    "few_labels": "the mean of the last steps; what labels choose, on the drawn judged queries",
 }
 
 

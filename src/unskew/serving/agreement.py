@@ -43,7 +43,7 @@ class Agreement:
 
     def __str__(self) -> str:
         return (
-            f"largest difference to torch {self.largest:.2g} on {self.n_documents} documents "
+            f"largest difference from torch {self.largest:.2g} on {self.n_documents} documents "
             f"(allowed: {self.allowed:.2g})"
         )
 

@@ -29,7 +29,7 @@ def model_card(model: Model) -> Card:
     names = model.feature_names or tuple(f"feature {number}" for number in range(model.n_features))
     fates = [column.became for column in model.columns()] or ["as it is"] * len(names)
     if model.trees is not None:
-        fates = ["as it is, missing values too"] * len(names)
+        fates = ["unchanged, including missing values"] * len(names)
     return {
         "library": "unskew",
         "version": version("unskew"),

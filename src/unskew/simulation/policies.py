@@ -108,7 +108,7 @@ class Random(Policy):
     """Shows documents in random order.
 
     Attributes:
-        orders_per_query: sessions share so many orders; None: each session has its own.
+        orders_per_query: number of orders that the sessions share; None: each session has its own.
     """
 
     orders_per_query: int | None = None
@@ -181,7 +181,7 @@ class PlackettLuce(Policy):
     Attributes:
         logger: the policy whose scores are used, or its name.
         temperature: scores are divided by it; low: nearly always the order of the scores, high: nearly random.
-        orders_per_query: sessions share so many orders; None: each session has its own.
+        orders_per_query: number of orders that the sessions share; None: each session has its own.
     """
 
     logger: Policy | str = "svm"

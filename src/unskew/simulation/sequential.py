@@ -110,7 +110,7 @@ class DependentClick(DownwardUser):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (np.isfinite(self.power) and self.power >= 0):
-            raise ValueError(f"power must be at least 0 (0: everything is seen), got {self.power}")
+            raise ValueError(f"power must be at least 0 (0: everything is examined), got {self.power}")
         if self.looks_on is not None:
             check_probability("looks_on", self.looks_on)
 
@@ -162,7 +162,7 @@ class UserBrowsing(GradedUser):
         super().__post_init__()
         check_probability("dependence", self.dependence)
         if not (np.isfinite(self.power) and self.power >= 0):
-            raise ValueError(f"power must be at least 0 (0: everything is seen), got {self.power}")
+            raise ValueError(f"power must be at least 0 (0: everything is examined), got {self.power}")
 
     def position_curve(self, n_positions: int) -> Matrix | None:
         return extend(EYE_TRACKING, n_positions) ** self.power if self.dependence == 0 else None

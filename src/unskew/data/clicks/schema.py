@@ -31,7 +31,8 @@ class LogSchema:
         for name, value in _fixed(log).items():
             if value != self._fixed[name]:
                 raise ValueError(
-                    f"shard {number}: {name} is {value}, but {self._fixed[name]} in shard 0: build all shards alike"
+                    f"shard {number}: {name} is {value}, but {self._fixed[name]} in shard 0: build all shards "
+                    "with the same settings"
                 )
         interventions = log.interventions
         if interventions is not None:
