@@ -78,12 +78,32 @@ def total(values: Tensor) -> Tensor:
     return _Total.apply(values) if several() else values
 
 
+def total_later(values: Tensor) -> Callable[[], Tensor]:
+    """Start to sum over all processes; the returned function waits for the sum."""
+    if not several():
+        return lambda: values
+    summed = values.detach().clone(memory_format=torch.contiguous_format)
+    works: list[Any] = []
+    talk(lambda: works.append(distributed.all_reduce(summed, async_op=True)))
+
+    def wait() -> Tensor:
+        talk(works[0].wait)
+        return summed
+
+    return wait
+
+
+def total_in_place(values: Tensor) -> Tensor:
+    """The sum over all processes, written into the contiguous tensor itself; without gradients."""
+    if several():
+        talk(lambda: distributed.all_reduce(values))
+    return values
+
+
 class _Total(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:  # noqa: ARG004
-        summed = values.detach().clone(memory_format=torch.contiguous_format)
-        talk(lambda: distributed.all_reduce(summed))
-        return summed
+        return total_in_place(values.detach().clone(memory_format=torch.contiguous_format))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:  # noqa: ARG004

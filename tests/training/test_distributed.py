@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.multiprocessing as multiprocessing
@@ -13,6 +14,7 @@ import torch.multiprocessing as multiprocessing
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.shard_batches import ShardBatches, lanes_of
 from unskew.data.clicks.storage import open_log, write_log
+from unskew.data.transformed import transform_for
 from unskew.lists import join_lists
 from unskew.methods import METHODS
 from unskew.networks.registry import Network, Problem
@@ -106,9 +108,27 @@ def assert_equal_to_one_process(folder, names):
 def fast_part(folder, number):
     """All that is tried in one start of two processes, which takes longer than the rest."""
     train_and_save(folder, number, FAST)
+    log = open_log(folder.parent / "log")
+    torch.save(transform_for("automatic", log).state_dict(), folder / f"transform.{number}")
+    assert log._verified == set(range(number, 3, 2))  # each process has read only its own shards
     sums_pass_gradients(number)
     stopped_run(folder, number)
     lost_run(folder, number)
+
+
+def messy_log():
+    """A log with missing values, context and a category."""
+    log = small_log(n_lists=48)
+    features = log.features.copy()
+    features[::5, 0] = np.nan
+    features[:, 1] = np.exp(4 * features[:, 1])  # heavy-tailed
+    features[:, 2] = np.arange(len(features)) % 3
+    context = np.arange(log.n_lists, dtype=np.float32)[:, None]
+    names = tuple(f"f{number}" for number in range(N_FEATURES))
+    categories = {"f2": ("a", "b", "c")}
+    return replace(
+        log, features=features, feature_names=names, categories=categories, context=context, context_names=("hour",)
+    )
 
 
 def sums_pass_gradients(number):
@@ -158,8 +178,13 @@ def lost_run(folder, number):
 
 @pytest.mark.timeout(600)
 def test_two_processes_train_like_one_and_their_run_goes_on_in_one(tmp_path):
+    write_log(messy_log(), tmp_path / "log", n_shards=3)
     together(tmp_path / "both", fast_part)
     assert_equal_to_one_process(tmp_path / "both", FAST)
+    for number in range(2):
+        shared = torch.load(tmp_path / "both" / f"transform.{number}")
+        for entry, value in transform_for("automatic", open_log(tmp_path / "log")).state_dict().items():
+            assert torch.equal(shared[entry], value), entry
     assert (tmp_path / "both" / "lost.seen").exists()
     for name, checkpoint in (("pair_debias", "stopped"), ("lbd", "lost")):
         place = tmp_path / "both" / checkpoint

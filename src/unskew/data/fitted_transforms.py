@@ -7,13 +7,14 @@ say how numbers are transformed. Missing values (NaN) are ignored in fitting and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from unskew.data.checks import check_features
-from unskew.data.moments import Moments, moments
+from unskew.data.feature_parts import Blocks, Parts, one_part
+from unskew.data.moments import Moments
 from unskew.data.raw_columns import MISSING_PLACE, N_SPECIAL, RARE_PLACE, RawColumns
 from unskew.data.transform_specs import from_spec
 from unskew.data.transforms import (
@@ -28,8 +29,8 @@ from unskew.data.transforms import (
     SignedLog,
     Standard,
     Transform,
-    cut,
 )
+from unskew.processes import total
 
 __all__ = ["TRANSFORMS", "Transform", "fit_transform", "from_spec"]
 
@@ -37,20 +38,18 @@ COMMON = 5  # documents of a category; rarer values share a place with unseen on
 LARGEST_FLAG = 10.0  # limit of an indicator: one missing value in millions would become a huge number
 TINY = 1e-30  # a smaller spread counts as 0: its inverse would overflow float32
 
-# Each step is fitted in one pass over the blocks.
-Blocks = Iterable[NDArray]
 Fit = Callable[[Blocks], Transform]
 
 
 def fit_standard(blocks: Blocks) -> Transform:
     """Columns with mean 0 and standard deviation 1."""
-    found = moments(blocks)
+    found = blocks.moments
     return Standard.of(mean=found.mean, inverse_deviation=_inverse(found.deviation))
 
 
 def fit_minmax(blocks: Blocks) -> Transform:
     """Columns from -1 to 1."""
-    found = moments(blocks)
+    found = blocks.moments
     radius = (found.greatest - found.least) / 2
     return MinMax.of(centre=found.least + radius, inverse_radius=_inverse(radius))
 
@@ -62,11 +61,11 @@ def fit_automatic(blocks: Blocks) -> Transform:
     at least halves that: a rare flag is as far away, but a logarithm does not help it. The unit of the logarithm is 1,
     or the typical size of the column (geometric mean of its nonzero values) if that is less.
     """
-    raw = moments(blocks)
-    typical_size = np.exp(moments(_log_sizes(block) for block in blocks).mean)
+    raw = blocks.moments
+    typical_size = np.exp(blocks.moments_after(_log_sizes).mean)
     unit = np.clip(typical_size, 1e-9, 1.0)
     bend = HeavyTailLog.of(heavy=np.ones(len(unit), bool), unit=unit)
-    bent = moments(bend.apply_to(block) for block in blocks)
+    bent = blocks.moments_after(bend.apply_to)
     heavy = (raw.tail > 8.0) & (bent.tail < raw.tail / 2)
     standard = Standard.of(
         mean=np.where(heavy, bent.mean, raw.mean),
@@ -98,7 +97,7 @@ TRANSFORMS: dict[str, tuple[Fit, ...]] = {
 
 def fit_transform(
     name: str,
-    features: NDArray | Iterable[NDArray],
+    features: NDArray | Iterable[NDArray] | Parts,
     offsets: Offsets | None = None,
     *,
     columns: Sequence[str] = (),
@@ -108,7 +107,7 @@ def fit_transform(
 
     Args:
         features: A matrix `[documents, features]`, or blocks of one that is larger than memory: an iterable that can
-            be read several times, once per pass. NaN is a missing value.
+            be read several times, once per pass; or parts that several processes share. NaN is a missing value.
         offsets: Offsets of the queries among the rows of a matrix; needed if a step that looks at whole queries comes
             before another step.
         columns: Names of the columns.
@@ -121,23 +120,22 @@ def fit_transform(
     if offsets is not None and not isinstance(features, np.ndarray):
         raise TypeError("offsets belong to the rows of one matrix: leave them out, or pass a matrix instead of blocks")
     vocabularies = {list(columns).index(column): len(values) for column, values in (categories or {}).items()}
-    blocks = _Blocks([features] if isinstance(features, np.ndarray) else features, offsets)
-    blocks.check(columns)
-    found = moments(blocks)
+    blocks = Blocks(features if isinstance(features, Parts) else one_part(features), offsets, columns)
+    found = blocks.moments
     numbers = np.setdiff1d(np.arange(len(found.count)), list(vocabularies))
     fitted: list[Transform] = []
     for fit in TRANSFORMS[name]:
         fitted.append(fit(blocks.after(numbers, fitted)))
     inner = fitted[0] if len(fitted) == 1 else Chain(fitted)
     places = _places(blocks, vocabularies)
-    return _raw_columns(inner, found, numbers, places, blocks.n_rows())
+    return _raw_columns(inner, found, numbers, places)
 
 
 def _raw_columns(
-    inner: Transform, found: Moments, numbers: NDArray, places: Mapping[int, NDArray[np.int64]], n_rows: int
+    inner: Transform, found: Moments, numbers: NDArray, places: Mapping[int, NDArray[np.int64]]
 ) -> RawColumns:
     """The transform of numbers, wrapped with fill values, missing-value indicators and places of categories."""
-    share = 1 - found.count[numbers] / n_rows
+    share = 1 - found.count[numbers] / found.n_rows
     flagged = np.flatnonzero((share > 0) & (share < 1))
     deviation = np.sqrt(share * (1 - share))[flagged]
     sizes = [int(table.max(initial=MISSING_PLACE)) + 1 for table in places.values()]
@@ -172,10 +170,10 @@ def _typical(inner: Transform, mean: NDArray) -> NDArray:
     return np.where(steps[0].heavy.numpy(), unbent, mean)
 
 
-def _places(blocks: _Blocks, vocabularies: Mapping[int, int]) -> dict[int, NDArray[np.int64]]:
+def _places(blocks: Blocks, vocabularies: Mapping[int, int]) -> dict[int, NDArray[np.int64]]:
     """The place of each code of each category: of unseen values, of code 0, 1, …, and of missing values."""
     counts = {column: np.zeros(size + N_SPECIAL, np.int64) for column, size in vocabularies.items()}
-    for block in blocks if counts else ():
+    for block in chain.from_iterable(part for _, part in blocks) if counts else ():
         for column, count in counts.items():
             codes, missing = block[:, column], np.isnan(block[:, column])
             size = len(count) - N_SPECIAL
@@ -186,51 +184,14 @@ def _places(blocks: _Blocks, vocabularies: Mapping[int, int]) -> dict[int, NDArr
             entries = np.where(missing, size, codes).astype(np.int64) + 1
             count += np.bincount(entries, minlength=len(count))
     places = {}
-    for column, count in counts.items():
+    for column, mine in counts.items():
+        count = total(torch.from_numpy(mine)).numpy()
         common = count[1:-1] >= COMMON
         table = np.full(len(count), RARE_PLACE, np.int64)
         table[1:-1][common] = N_SPECIAL + np.arange(common.sum())
         table[-1] = MISSING_PLACE if count[-1] else RARE_PLACE
         places[column] = table
     return places
-
-
-class _Blocks:
-    """Rows for fitting, in blocks that can be read repeatedly, after the steps fitted so far."""
-
-    def __init__(
-        self,
-        matrices: Iterable[NDArray],
-        offsets: Offsets | None,
-        numbers: NDArray | None = None,
-        before: Sequence[Transform] = (),
-    ):
-        self.matrices = matrices
-        self.offsets = offsets
-        self.numbers = numbers
-        self.before = before
-
-    def after(self, numbers: NDArray, steps: Sequence[Transform]) -> _Blocks:
-        """The numbers of the same rows after these steps; missing values stay missing."""
-        return _Blocks(self.matrices, self.offsets, numbers, tuple(steps))
-
-    def __iter__(self) -> Iterator[NDArray]:
-        for matrix in self.matrices:
-            for start, stop, inner in cut(matrix, self.offsets):
-                block = matrix[start:stop]
-                if self.numbers is not None and len(self.numbers) < block.shape[1]:
-                    block = block[:, self.numbers]
-                for step in self.before:
-                    block = step.apply_to(block, None if self.offsets is None else inner)
-                yield block
-
-    def n_rows(self) -> int:
-        return sum(len(matrix) for matrix in self.matrices)
-
-    def check(self, columns: Sequence[str]) -> None:
-        """Refuse infinite values, with column and row."""
-        for number, matrix in enumerate(self.matrices):
-            check_features(matrix, columns, what="row" if number == 0 else f"block {number}, row")
 
 
 def _inverse(spread: NDArray) -> NDArray:

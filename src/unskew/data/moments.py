@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+
+from unskew.processes import total
 
 Numbers = NDArray[np.float64]  # [features]
 
@@ -20,6 +23,7 @@ class Moments:
     squares: Numbers  # sum of (x - mean)²
     least: Numbers  # minimum; +inf if nothing was finite
     greatest: Numbers
+    n_rows: int
 
     @property
     def deviation(self) -> Numbers:
@@ -48,6 +52,7 @@ class Moments:
             squares=(np.where(known, values - mean, 0.0) ** 2).sum(axis=0),
             least=np.where(known, values, np.inf).min(axis=0),
             greatest=np.where(known, values, -np.inf).max(axis=0),
+            n_rows=len(block),
         )
 
     def join(self, other: Moments) -> Moments:
@@ -64,16 +69,37 @@ class Moments:
             squares=self.squares + other.squares + apart**2 * self.count * share,
             least=np.minimum(self.least, other.least),
             greatest=np.maximum(self.greatest, other.greatest),
+            n_rows=self.n_rows + other.n_rows,
         )
 
 
 def moments(blocks: Iterable[NDArray]) -> Moments:
     """Moments of all rows of all blocks."""
+    return _joined(Moments.of_block(block) for block in blocks if len(block))
+
+
+def moments_of_parts(parts: Iterable[tuple[int, Iterable[NDArray]]], n_parts: int, n_columns: int) -> Moments:
+    """Moments of all rows of all parts; each process passes the blocks of its own parts, with their numbers."""
+    found = torch.zeros(n_parts, 5 * n_columns + 1, dtype=torch.float64)
+    for number, blocks in parts:
+        filled = [Moments.of_block(block) for block in blocks if len(block)]
+        if filled:
+            part = _joined(filled)
+            values = np.concatenate([part.count, part.mean, part.squares, part.least, part.greatest])
+            found[number] = torch.from_numpy(np.append(values, part.n_rows))
+    rows = total(found).numpy()
+    return _joined(_unpacked(row) for row in rows if row[-1])
+
+
+def _unpacked(row: Numbers) -> Moments:
+    count, mean, squares, least, greatest = row[:-1].reshape(5, -1)
+    return Moments(count, mean, squares, least, greatest, int(row[-1]))
+
+
+def _joined(parts: Iterable[Moments]) -> Moments:
     joined: Moments | None = None
-    for block in blocks:
-        if len(block):
-            part = Moments.of_block(block)
-            joined = part if joined is None else joined.join(part)
+    for part in parts:
+        joined = part if joined is None else joined.join(part)
     if joined is None:
         raise ValueError("there are no documents to fit a feature transform to: pass the training split")
     return joined

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import LogFolder
+from unskew.data.feature_parts import Matrices, Parts
 from unskew.data.fitted_transforms import Transform, fit_transform
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.moments import moments
@@ -22,7 +23,7 @@ def transform_for(name: str, source: ClickLog | LogFolder | JudgedSet) -> RawCol
     """The transform of this name, fitted to the features of a source."""
     names, categories = feature_names(source), feature_categories(source)
     if isinstance(source, LogFolder):
-        return fit_transform(name, _ShardFeatures(source), columns=names, categories=categories)
+        return fit_transform(name, _shard_features(source), columns=names, categories=categories)
     if isinstance(source, ClickLog) and source.context_names:
         return fit_transform(name, _ListBlocks(source), columns=names, categories=categories)
     return fit_transform(name, source.features, _offsets(source), columns=names, categories=categories)
@@ -104,15 +105,14 @@ def plain_numbers(log: ClickLog) -> NDArray[np.float32]:
     return features
 
 
-@dataclass(frozen=True)
-class _ShardFeatures:
-    """Features of a log on disk, in blocks that can be read repeatedly."""
+def _shard_features(folder: LogFolder) -> Parts:
+    """Features of a log on disk, in parts that can be read repeatedly."""
 
-    folder: LogFolder
+    def read(numbers: Sequence[int]) -> Iterator[Matrices]:
+        for shard in folder.shards(numbers):
+            yield _ListBlocks(shard) if shard.context_names else (shard.features,)
 
-    def __iter__(self) -> Iterator[NDArray[np.float32]]:
-        for shard in self.folder.shards():
-            yield from _ListBlocks(shard) if shard.context_names else (shard.features,)
+    return Parts(folder.n_shards, folder.n_inputs, read)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor, distributed, nn
 
-from unskew.processes import from_first, is_first, several, total
+from unskew.processes import from_first, is_first, several, total_in_place
 
 LONGEST = timedelta(days=1)  # others wait while the first validates; a process that ends is noticed immediately
 
@@ -47,7 +47,7 @@ def add_up(shares: Tensor, parameters: Sequence[nn.Parameter]) -> Tensor:
     gradients = [torch.zeros_like(entry) if entry.grad is None else entry.grad for entry in trained]
     sizes = [len(shares), len(known), *(gradient.numel() for gradient in gradients)]
     message = torch.cat([shares, known, *(gradient.flatten() for gradient in gradients)])
-    terms, has_gradient, *summed = total(message).split(sizes)
+    terms, has_gradient, *summed = total_in_place(message).split(sizes)
     for entry, gradient, count in zip(trained, summed, has_gradient.tolist(), strict=True):
         entry.grad = gradient.view_as(entry).to(entry.dtype) if count else None
     return terms

@@ -28,7 +28,7 @@ from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage
 from unskew.networks.documents import FeatureLayer
 from unskew.networks.tables import decays
-from unskew.processes import is_first, largest, once, share, state_from_first, total
+from unskew.processes import is_first, largest, once, share, state_from_first, total_later
 from unskew.training.averaging import UNVALIDATED, AveragedMethod
 from unskew.training.checkpoint import RunState, load_checkpoint, restore_optimizer, save_checkpoint
 from unskew.training.distributed import add_up, file_of_first
@@ -206,9 +206,10 @@ def _step(
 ) -> dict[str, float]:
     """One update; returns the loss terms per session, or nothing if they were not finite."""
     lists = batches(run.step, share()).to(next(method.parameters()).device)
-    n_sessions = total(lists.sessions.sum() if isinstance(lists, ClickedLists) else torch.tensor(lists.n_lists))
+    mine = lists.sessions.sum() if isinstance(lists, ClickedLists) else torch.tensor(lists.n_lists)
+    n_sessions = total_later(mine)  # summed while the networks run
     terms = stage.loss(lists)
-    shares = torch.stack(list(terms.values())) / n_sessions
+    shares = torch.stack(list(terms.values())) / n_sessions()
     loss = shares.sum()
     optimizer.zero_grad(set_to_none=True)
     if loss.requires_grad:
