@@ -48,15 +48,15 @@ CLAX: dict[str, tuple[float | None, ...]] = {
     "ccm": (-0.1040, -0.2618, -0.1635),
 }
 CLAX_BEST = "ubm"  # on all three logs
-PAIRED = (("ubm", "ubm"), ("pbm", "pbm"), ("pbm, depth by query", "pbm"), ("dbn", "dbn"))  # compared page by page
+PAIRED = (("ubm", "ubm"), ("pbm", "pbm"), ("dbn", "dbn"))  # compared page by page
 CLAX_DECAYS = {"sogou-mouse": ("1e-4", "0.1")}  # weight decays tried; elsewhere 1e-4
 CLAX_SECONDS = {"pbm": 12, "ubm": 13, "dbn": 23}  # of CPU, on naver-clara2
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in CLAX},
     "dbn, patience by position": ("dbn", {"by_position": True}),
-    "pbm, depth by query": ("pbm", {"depth_spread": 0.3}),
-    "ubm, depth by query": ("ubm", {"depth_spread": 0.3}),
-    "ubm, also two user types": ("ubm", {"depth_spread": 0.3, "user_types": 2}),
+    "pbm, one depth": ("pbm", {"depth_spread": 0.0}),
+    "ubm, one depth": ("ubm", {"depth_spread": 0.0}),
+    "ubm, two user types": ("ubm", {"user_types": 2}),
 }
 SPREADS = [  # the first are the defaults of the methods
     dict(zip(("spread", "url_spread", "query_spread"), values, strict=True))

@@ -109,3 +109,5 @@ def test_click_models_are_compared_on_a_public_log_by_its_name(tmp_path, monkeyp
     rows = (tmp_path / "out" / "criteria.md").read_text().splitlines()
     measured = next(row for row in rows if row.startswith("| conditional perplexity"))
     assert measured.count(" ± ") == 3  # rctr has no ranker, but predicts clicks
+    as_evaluated = (tmp_path / "out" / "click_prediction.md").read_text()
+    assert all(name in as_evaluated for name in ("log-likelihood per page", "predicted / observed clicks", "| ubm |"))

@@ -3,11 +3,14 @@
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from unskew.comparison import held_out
 from unskew.comparison.held_out import contender_of, make_case
+from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation.criteria import measure_all
+from unskew.evaluation.held_out import HeldOut
 from unskew.fitting import fit
 from unskew.recipe import Recipe
 from unskew.simulation.simulate import simulate
@@ -56,3 +59,19 @@ def test_a_log_with_context_is_measured_with_it(log):
     model = fit(Recipe.of("naive", steps=2), case.learning)
     values, _ = measure_all(contender_of(model, case.evidence.held_out), case.evidence)
     assert {"dr", "ips"} <= set(values)
+
+
+def test_held_out_queries_are_ranked_by_urls_that_other_queries_showed():
+    """Users click url 1 and skip url 0, under both queries; query 1 is held out."""
+    table = {
+        "session": np.repeat(np.arange(80), 2),
+        "query": np.repeat(np.arange(80) % 2, 2),
+        "document": np.tile([0, 1], 80),
+        "position": np.tile([0, 1, 0, 1, 1, 0, 1, 0], 20),
+        "click": np.tile([0, 1], 80),
+    }
+    log = ClickLog.from_table(pa.table(table), features=())
+    learning, held_out = (log.of_queries([query]) for query in (0, 1))
+    contender = contender_of(fit(Recipe.of("pbm"), learning), HeldOut(held_out))
+    skipped, clicked = contender.scores
+    assert clicked > skipped + 0.5

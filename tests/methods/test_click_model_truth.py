@@ -164,7 +164,8 @@ TRUTHS = {
     ),
 }
 WIDE = {"spread": 3.0, "url_spread": 0.0, "query_spread": 0.0}  # a prior that a log of this size overrules
-OPTIONS = {name: {} if name in ("gctr", "rctr") else WIDE for name in TRUTHS} | {"ubm": {**WIDE, "table_spread": 3.0}}
+OPTIONS = {name: {} if name in ("gctr", "rctr") else WIDE for name in TRUTHS}
+OPTIONS |= {"pbm": {**WIDE, "depth_spread": 0.0}, "ubm": {**WIDE, "depth_spread": 0.0, "table_spread": 3.0}}
 
 
 class Of(torch.nn.Module):

@@ -144,6 +144,14 @@ def test_users_of_one_query_look_deeper_than_those_of_another():
         METHODS["pbm"](Problem(3, 5), depth_spread=0.3)
 
 
+@pytest.mark.parametrize("name", ["pbm", "ubm"])
+def test_depth_by_query_is_the_default_with_ids_only(name):
+    known = Problem(3, 5, n_ids=(6, 4, 2))
+    assert METHODS[name](known).depth.table.numel() == 0  # features
+    assert METHODS[name](known, attraction="both").depth.table.numel() == 3  # two queries, and unknown ones
+    assert METHODS[name](known, attraction="ids", depth_spread=0.0).depth.table.numel() == 0
+
+
 @every_model
 def test_no_pattern_has_an_infinite_likelihood_however_extreme_the_numbers(name):
     model = new_model(name).float()
@@ -204,7 +212,7 @@ def as_sdbn(user, shown):
 
 
 def as_ubm(user, shown):
-    model = new_model("ubm", 5)
+    model = new_model("ubm", 5, depth_spread=0.0)
     set_part(model.attraction, user.attraction(shown)[0])
     model.observation.logits.zero_()
     model.table.copy_(logit(np.minimum(user.table(5), 1 - 1e-16)))
@@ -212,7 +220,7 @@ def as_ubm(user, shown):
 
 
 def as_pbm(user, shown):
-    model = new_model("pbm", 5)
+    model = new_model("pbm", 5, depth_spread=0.0)
     set_part(model.attraction, user.attraction(shown)[0])
     model.observation.logits.copy_(logit(user.position_curve(5)))
     return model

@@ -9,27 +9,34 @@ ranker.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from unskew.comparison.rows import Outcome
 from unskew.comparison.sources import Definition, judged_split, own_log, recipe_of, remembered
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.public_logs.id_pages import is_public_log, read_pages
 from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.diagnosis.estimators.propensities import estimate_propensities
+from unskew.evaluation.click_prediction import predict_clicks
 from unskew.evaluation.criteria import (
     CRITERIA,
     Contender,
     Evidence,
+    click_log_likelihood,
     leading_criterion,
-    list_log_likelihood,
     measure_all,
     pattern_log_likelihood,
 )
 from unskew.evaluation.criteria import measure_production as by_held_out_clicks
+from unskew.evaluation.differences import mean_interval
 from unskew.evaluation.evaluate import evaluate
-from unskew.evaluation.held_out import HeldOut, Vector
+from unskew.evaluation.held_out import HeldOut, NotMeasured, Vector
 from unskew.evaluation.latest_ranker import LatestRanker
 from unskew.evaluation.offline import fit_relevance
 from unskew.evaluation.production import Production, production_of_judged, production_of_log
@@ -39,6 +46,7 @@ from unskew.model import Model
 HELD_OUT = 0.2  # share of the queries
 SPLIT_SEED = 0
 CHOOSING_SEED = 1  # splits the held-out queries again, to choose hyper-parameters
+GRADED = "ndcg@10"
 NO_PROPENSITIES = "the log does not identify propensities"
 
 
@@ -96,21 +104,71 @@ def make_case(log: ClickLog, share: float = HELD_OUT, *, choosing: bool = False)
 
 def contender_of(model: Model, held_out: HeldOut) -> Contender:
     """A trained model as a contender for criteria."""
-    if model.method.has_ranker:
-        ranker = model.ranker()
-        scores, of_all = held_out.score(ranker), held_out.score(ranker, "all")
-    else:  # it predicts clicks but does not rank
-        scores = of_all = np.zeros(len(held_out.log.features))
-    if model.trees is not None or model.others:  # the network that predicts clicks is not the ranker
+    scores, of_all = _scores(model, held_out, "shown"), _scores(model, held_out, "all")
+    if not _predicts_clicks(model):
         return Contender(scores, of_all)
     log = model.encode(held_out.log)
     return Contender(
         scores=scores,
         scores_of_all=of_all,
         click_model=model.method.click_model,
-        log_likelihood=list_log_likelihood(model.method, log),
+        log_likelihood=click_log_likelihood(model.method, log),
         pattern_likelihood=pattern_log_likelihood(model.method, log),
     )
+
+
+def _scores(model: Model, held_out: HeldOut, which: str) -> Vector:
+    """Scores of the candidates, `[documents]`, by features or ids; NaN for other documents."""
+    log = held_out.log
+    if not model.method.has_ranker:  # it predicts clicks but does not rank
+        return np.zeros(len(log.features))
+    if not model.method.uses_ids:
+        return held_out.score(model.ranker(), which)
+    scores = np.full(len(log.features), np.nan)
+    documents, _ = held_out.candidates(which)
+    queries, urls = log.query_ids[log.version_queries], log.document_ids[log.version_documents]
+    scores[documents] = _scores_by_id(model, queries[documents], urls[documents], log.features[documents])
+    return scores
+
+
+def _scores_by_id(model: Model, queries: NDArray, urls: NDArray, features: NDArray[np.float32]) -> Vector:
+    """Scores of documents known by their ids, `[documents]`."""
+    assert model.vocabulary is not None
+    codes = torch.from_numpy(model.vocabulary.numbers(queries, urls))
+    with torch.inference_mode():
+        found = model.ranker()(
+            torch.from_numpy(features)[None], torch.ones(1, len(codes), dtype=torch.bool), codes[None]
+        )
+    return found[0].double().numpy()
+
+
+def _predicts_clicks(model: Model) -> bool:
+    """Whether the network that predicts clicks is the ranker: not with trees, nor in an average of rankers."""
+    return model.trees is None and not model.others
+
+
+def _as_evaluated(model: Model, path: str, held_out: HeldOut) -> dict[str, list[float]]:
+    """What `evaluate` reports on held-out clicks, and nDCG if the log has grades: value and 95 % interval.
+
+    Empty: the method does not predict every click, or the log does not keep which documents were clicked together.
+    """
+    try:
+        found = predict_clicks(model.method, model.encode(held_out.log)).summary() if _predicts_clicks(model) else {}
+    except NotMeasured:
+        return {}
+    values = {name: [entry.value, entry.low, entry.high] for name, entry in found.items()}
+    judged = _grades(path)
+    if judged is None or not found or not (model.method.has_ranker and model.method.uses_ids):
+        return values
+    scores = _scores_by_id(model, np.repeat(judged.query_ids, judged.sizes), judged.document_ids, judged.features)
+    graded = evaluate(scores, judged, [GRADED]).values(GRADED)[np.isin(judged.query_ids, held_out.query_ids)]
+    return values | ({GRADED: list(mean_interval(graded))} if np.isfinite(graded).sum() > 1 else {})
+
+
+@remembered(1)
+def _grades(path: str) -> JudgedSet | None:
+    """Grades of a public log of ids; None: it has none, or it is another log."""
+    return read_pages(path).judged() if is_public_log(path) and not Path(path).exists() else None
 
 
 def measure_held_out(definition: Definition) -> Outcome:
@@ -124,6 +182,7 @@ def measure_held_out(definition: Definition) -> Outcome:
     curve = model.examination()
     about = {
         "reasons": reasons,
+        "click_prediction": _as_evaluated(model, definition["log"]["path"], case.evidence.held_out),
         "examination": None if curve is None else curve.tolist(),
         "examination_by_level": {level: each.tolist() for level, each in model.examinations().items()},
         "best_step": model.history.best_step,

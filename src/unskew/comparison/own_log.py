@@ -8,7 +8,14 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from unskew.comparison.against_production import PRODUCTION, Outlook, criteria_sheets, outlook, standing_sheet
+from unskew.comparison.against_production import (
+    PRODUCTION,
+    Outlook,
+    click_prediction_sheet,
+    criteria_sheets,
+    outlook,
+    standing_sheet,
+)
 from unskew.comparison.held_out import HELD_OUT
 from unskew.comparison.outputs import DEFAULT_JOBS, Finished, Presentation, command_text, run_experiment, writable
 from unskew.comparison.outside import LIGHTGBM, OUTSIDE_TASKS, lightgbm_rows, scores_definition
@@ -199,7 +206,7 @@ def _present(
     table = Table(results.results)
     sheets: list[Sheet | None] = [standing_sheet(found, experiment.seeds or 1) if found else None]
     if experiment.task == "choose":
-        sheets += criteria_sheets(results)
+        sheets += [*criteria_sheets(results), click_prediction_sheet(results)]
     else:
         sheets += [*result_sheets(experiment, table, data), difference_sheet(experiment, table)]
         sheets.append(seen_sheet(experiment, results, seen))

@@ -35,8 +35,8 @@ class Contender:
     scores: Vector  # [documents] of the held-out log, of the shown candidates
     scores_of_all: Vector | None = None  # the same with every document of a query as candidate; None: not known
     click_model: str | None = None  # the method's predictions, softmax or bernoulli; None: it predicts no clicks
-    log_likelihood: Vector | None = None  # [lists], of the held-out clicks
-    pattern_likelihood: Vector | None = None  # [lists], the same with each click given those above; None: not known
+    log_likelihood: Vector | None = None  # [lists, docs], of the held-out clicks; 0 in padding
+    pattern_likelihood: Vector | None = None  # [lists, docs], the same with each click given those above, if known
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +64,10 @@ class Criterion:
     given_position: bool = False
 
 
-def list_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
-    """Log-likelihood of the clicks on each list, `[lists]`, under what a method predicts; None: it predicts none.
+def click_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
+    """Log-likelihood of the clicks on each document, `[lists, docs]`, under what a method predicts.
+
+    None: it predicts none.
 
     Args:
         log: with transformed features, as the method was trained on.
@@ -74,7 +76,7 @@ def list_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
         return None
     was_training = method.training
     method.eval()
-    found = np.empty(log.n_lists)
+    found = np.empty(log.mask.shape)
     with torch.inference_mode():
         for rows, lists in ClickBatches(log).by_query():
             logits = method.click_logits(lists)
@@ -84,26 +86,26 @@ def list_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
             else:
                 unclicked = lists.sessions.unsqueeze(-1) - lists.clicks
                 likelihood = -(lists.clicks * F.softplus(-logits) + unclicked * F.softplus(logits))
-            found[rows] = likelihood.masked_fill(~lists.mask, 0.0).sum(-1).double().numpy()
+            found[rows] = likelihood.masked_fill(~lists.mask, 0.0).double().numpy()
     method.train(was_training)
     return found
 
 
 def pattern_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
-    """Log-likelihood of the click patterns on each list, `[lists]`, each click given those above it.
+    """Log-likelihood of the clicks on each document, `[lists, docs]`, each click given those above it.
 
     None: the method predicts no single clicks, or its clicks depend on each other and the log does not keep patterns.
     """
     if not isinstance(method, ClickModel):
-        return list_log_likelihood(method, log) if method.click_model == "bernoulli" else None
+        return click_log_likelihood(method, log) if method.click_model == "bernoulli" else None
     if log.patterns is None:
         return None
     was_training = method.training
     method.eval()
-    found = np.zeros(log.n_lists)
+    found = np.zeros(log.mask.shape)
     with torch.inference_mode():
         for rows, lists in ClickBatches(log, detail="patterns").by_query():
-            likelihood = lists.sessions * method.log_likelihood(lists)
+            likelihood = method.conditional(lists).log_likelihood(lists.clicks, lists.sessions, lists.mask)
             np.add.at(found, log.patterns.lists[rows], likelihood.double().numpy())
     method.train(was_training)
     return found
@@ -114,13 +116,13 @@ def click_likelihood(contender: Contender, evidence: Evidence) -> Vector:
     held_out = evidence.held_out
     clicks = np.where(held_out.log.mask, held_out.log.clicks, 0.0).sum(axis=1)
     return of_ratio(
-        held_out.sum_by_query(held_out.query_of_list, _likelihood_of(contender, "softmax")),
+        held_out.sum_by_query(held_out.query_of_list, _likelihood_of(contender, "softmax").sum(axis=1)),
         held_out.sum_by_query(held_out.query_of_list, clicks),
     )
 
 
 def perplexity(contender: Contender, evidence: Evidence) -> Vector:
-    """The exponential of the negative mean log-likelihood of an impression, clicked or not; 1 is perfect."""
+    """The exponential of the negative mean log-likelihood of an impression, clicked or not, averaged over positions."""
     return _perplexity(_likelihood_of(contender, "bernoulli"), evidence.held_out)
 
 
@@ -133,13 +135,17 @@ def conditional_perplexity(contender: Contender, evidence: Evidence) -> Vector:
 
 
 def _perplexity(log_likelihood: Vector, held_out: HeldOut) -> Vector:
-    impressions = held_out.log.sessions * held_out.log.mask.sum(axis=1)
-    surprise = -of_ratio(
-        held_out.sum_by_query(held_out.query_of_list, log_likelihood),
-        held_out.sum_by_query(held_out.query_of_list, impressions),
-    )
-    mean = np.nanmean(surprise)
-    return np.exp(mean) * (1 + surprise - mean)
+    """One value per query, whose mean is the perplexity of all sessions, as `click_prediction` defines it."""
+    log = held_out.log
+    by_position = []
+    for place in range(log.n_positions):
+        here = log.mask & (log.positions == place)
+        shown = held_out.sum_by_query(held_out.query_of_list, log.sessions * here.sum(axis=1))
+        if shown.any():
+            likelihood = held_out.sum_by_query(held_out.query_of_list, np.where(here, log_likelihood, 0.0).sum(axis=1))
+            mean = likelihood.sum() / shown.sum()
+            by_position.append(np.exp(-mean) * (1 - (likelihood - mean * shown) / shown.mean()))
+    return np.mean(by_position, axis=0)
 
 
 def _likelihood_of(contender: Contender, click_model: str) -> Vector:
@@ -271,7 +277,7 @@ CRITERIA: dict[str, Criterion] = {
     "perplexity": Criterion(
         measure=perplexity,
         title="perplexity",
-        measures="perplexity of every impression, clicked or not, under the method's own click model",
+        measures="perplexity of every impression, clicked or not, under the method's own click model; mean over positions",
         can_tell="the same as click likelihood, for methods that predict single clicks (regression_em, click models)",
         cannot_tell="the same as click likelihood; methods that predict the place of a click have no perplexity",
         higher_is_better=False,

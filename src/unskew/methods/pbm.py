@@ -28,8 +28,8 @@ class PBM(ClickModel):
         attraction: a network of `features`, a table of `ids`, or `both`; auto: features where the log has some.
         spread: standard deviation of a document's logit around that of its url and query; small: shrunk strongly.
         url_spread, query_spread: the same of urls and of queries; 0: none.
-        depth_spread: standard deviation of a query's slope of examination over ln(1 + position); 0: none, as in the
-            papers. Needs ids.
+        depth_spread: standard deviation of a query's slope of examination over ln(1 + position), which needs ids; 0:
+            none, as in the papers; default: 0.3 with ids, otherwise 0.
     """
 
     paper = "Richardson et al., WWW 2007; Craswell et al., WSDM 2008"
@@ -43,7 +43,7 @@ class PBM(ClickModel):
         spread: float = 1.0,
         url_spread: float = 0.5,
         query_spread: float = 0.5,
-        depth_spread: float = 0.0,
+        depth_spread: float | None = None,
     ):
         super().__init__()
         spreads = (spread, url_spread, query_spread)

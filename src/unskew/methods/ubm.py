@@ -35,8 +35,8 @@ class UBM(ClickModel):
         spread: standard deviation of a document's logit around that of its url and query; small: shrunk strongly.
         url_spread, query_spread: the same of urls and of queries; 0: none.
         table_spread: standard deviation of the logits of examination around those of their position.
-        depth_spread: standard deviation of a query's slope of examination over ln(1 + position); 0: none, as in the
-            paper. Needs ids.
+        depth_spread: standard deviation of a query's slope of examination over ln(1 + position), which needs ids; 0:
+            none, as in the paper; default: 0.3 with ids, otherwise 0.
         user_types: number of types of users; 1: one type, as in the paper.
     """
 
@@ -52,7 +52,7 @@ class UBM(ClickModel):
         url_spread: float = 0.5,
         query_spread: float = 0.5,
         table_spread: float = 1.0,
-        depth_spread: float = 0.0,
+        depth_spread: float | None = None,
         user_types: int = 1,
     ):
         super().__init__()

@@ -18,6 +18,7 @@ from unskew.networks.documents import Ranker
 from unskew.networks.registry import Problem
 
 KINDS = ("auto", "features", "ids", "both")
+DEPTH_SPREAD = 0.3  # better than 0 on validation pages of three logs, with any of five sets of spreads of documents
 
 
 class IdTables(nn.Module):
@@ -97,10 +98,15 @@ class QueryDepth(nn.Module):
     r"""How far down the users of a query examine: $\tau\,\delta_q \ln(1 + k)$ is added to the logit of examination.
 
     $\delta_q$ has a standard normal prior and is 0 for an unknown query; $\tau$ is the spread.
+
+    Args:
+        spread: None: the default with ids, otherwise 0.
     """
 
-    def __init__(self, problem: Problem, spread: float, attraction: DocumentPart):
+    def __init__(self, problem: Problem, spread: float | None, attraction: DocumentPart):
         super().__init__()
+        if spread is None:
+            spread = DEPTH_SPREAD if attraction.ids is not None else 0.0
         if spread and attraction.ids is None:
             raise ValueError("depth_spread needs query ids: pass attraction=ids or both, or depth_spread=0")
         self.spread, self.lowest = spread, problem.n_positions - 1
