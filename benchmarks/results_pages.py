@@ -19,7 +19,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from results import HERE, Cell, Line, read_cells, read_lines, results_of
+from results_cells import HERE, Cell, Line, read_cells, read_lines, results_of
 from unskew.comparison.run import Results
 from unskew.comparison.statistics import Table
 from unskew.papers.claims import ALPHA, judge_together

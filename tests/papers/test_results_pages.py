@@ -21,7 +21,7 @@ settings = ["page context"]
 def modules():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / "benchmarks")
-        yield importlib.import_module("results"), importlib.import_module("results_pages")
+        yield importlib.import_module("results_cells"), importlib.import_module("results_pages")
 
 
 def line(results, cell, run, value):
@@ -90,11 +90,35 @@ def test_a_later_turn_waits_and_repetitions_come_one_after_the_other(modules):
     results, _ = modules
     contexts = ("page context", "query context")
     late = results.Cell("cdla-table2", "world:tiny", seeds=2, settings=("page context",), turn=2)
-    mixed = results.Cell("cdla-table3", "world:tiny", seeds=2, settings=contexts, later=("query context",))
-    order = [(cell.experiment, run.setting, run.repetition.seed) for cell, run in results.waiting([late, mixed], {})]
-    first = [("cdla-table3", "page context", seed) for seed in (0, 1)]
-    assert list(dict.fromkeys(order))[:2] == first
-    assert {seed for _, _, seed in order[-3:]} == {1}
+    mixed = results.Cell("cdla-table3", "world:tiny", seeds=6, settings=contexts, later=("query context",))
+    planned = results.planned([late, mixed])
+    done = {}  # of key and line
+    order = []
+    while runs := results.waiting(planned, done, (2, 2)):  # the second of two processes
+        cell, run = runs[0]
+        order.append((cell.experiment, run.setting, run.repetition.number))
+        done[results.key_of(run)] = line(results, cell, run, 0.5)
+    page, late, query = ("cdla-table3", contexts[0]), ("cdla-table2", contexts[0]), ("cdla-table3", contexts[1])
+    assert list(dict.fromkeys(order)) == [
+        *((*page, number) for number in (1, 3, 5, 0, 2, 4)),
+        *((*late, number) for number in (1, 0)),
+        *((*query, number) for number in (1, 3, 0, 2, 4)),  # five repetitions
+    ]
+
+
+def test_a_grid_is_chosen_from_when_all_of_its_points_were_tried(modules):
+    results, _ = modules
+    cell = results.Cell("lbd-table1", "world:tiny", seeds=2, variant="quick", settings=("DNN",))
+    [group] = [group for group in cell.groups() if group.label == "DLA"]
+    slow, best, diverged = group.candidates
+    done = {results.key_of(slow): line(results, cell, slow, 0.5)}
+    done[results.key_of(best)] = line(results, cell, best, 0.5) | {"validation": 0.6}
+    assert [run for _, run in results.waiting([(cell, "ndcg@10", [group])], done)] == [diverged]
+    done[results.key_of(diverged)] = {"diverged": "no finite loss"}
+    [(_, again)] = results.waiting([(cell, "ndcg@10", [group])], done)
+    assert (again.point, again.repetition.seed) == (best.point, 1)
+    found, missing = results.results_of([group], done, "ndcg@10")
+    assert ([result.run for result in found.results], missing) == ([best], 1)
 
 
 def test_a_line_that_was_cut_off_is_not_read(modules, folder):

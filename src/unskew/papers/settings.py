@@ -54,6 +54,7 @@ class Variant:
     training: OptionTable = field(default_factory=dict)
     simulation: OptionTable = field(default_factory=dict)
     grids: dict[str, Grid] = field(default_factory=dict)  # label -> grid
+    grid: Grid = field(default_factory=dict)  # added to the grid of every method
     options: dict[str, OptionTable] = field(default_factory=dict)  # setting -> options
     methods: dict[str, OptionTable] = field(default_factory=dict)  # label -> options, overriding the experiment
     settings: tuple[Setting, ...] = ()  # in addition to those of the experiment
@@ -94,7 +95,7 @@ class PaperExperiment(Experiment):
             methods=tuple(
                 replace(
                     entry,
-                    grid=variant.grids.get(entry.label, entry.grid),
+                    grid={**variant.grids.get(entry.label, entry.grid), **variant.grid},
                     options={**entry.options, **variant.methods.get(entry.label, {})},
                 )
                 for entry in self.methods
