@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from unskew.comparison.plan import Group, Run, plan
+from unskew.comparison.plan import Group, Repetition, Run, plan
 from unskew.comparison.rows import Outcome
 from unskew.comparison.run import Result, Results, best_candidate
 from unskew.options import build
@@ -31,6 +31,7 @@ KEPT = (
     "chosen",
 )
 FEW = 5  # repetitions of settings that are no headline
+LEAST = 3  # repetitions of a setting that is shown
 Line = dict[str, Any]
 
 
@@ -123,18 +124,32 @@ def outcome_of(line: Line) -> Outcome:
     return Outcome(per_query, None, {name: line[name] for name in KEPT if name in line})
 
 
-def results_of(groups: Iterable[Group], lines: Mapping[str, Line], metric: str) -> tuple[Results, int]:
-    """What is finished of a plan, and how many runs are missing; a grid is chosen from only when it is whole."""
-    chosen, tried, missing = [], [], 0
-    for group in groups:
-        finished = finished_of(group.candidates, lines)
-        tried += finished
-        best = chosen_of(group, lines, metric)
-        later = repetitions_of(group, best or group.candidates[0])
+def results_of(groups: Sequence[Group], lines: Mapping[str, Line], metric: str) -> tuple[Results, int]:
+    """What is finished of a plan, and how many runs are missing.
+
+    Rows of a setting have the same repetitions: what only some rows have is left out, and a setting with fewer than
+    `LEAST` as a whole. A grid is chosen from only when it is whole.
+    """
+    chosen = [chosen_of(group, lines, metric) or group.candidates[0] for group in groups]
+    whole = _whole(groups, chosen, lines)
+    results, tried, missing = [], [], 0
+    for group, best in zip(groups, chosen, strict=True):
+        later = repetitions_of(group, best)
         missing += sum(key_of(run) not in lines for run in (*group.candidates, *later))
-        chosen += [result for result in finished if result.run is best]
-        chosen += finished_of(later, lines) if best is not None else []
-    return Results(tuple(chosen), tuple(tried), (), len(chosen), 0), missing
+        tried += finished_of(group.candidates, lines)
+        results += finished_of([run for run in (best, *later) if run.repetition in whole[group.setting]], lines)
+    return Results(tuple(results), tuple(tried), (), len(results), 0), missing
+
+
+def _whole(groups: Sequence[Group], chosen: Sequence[Run], lines: Mapping[str, Line]) -> dict[str, set[Repetition]]:
+    """Repetitions of each setting that all of its rows have."""
+    whole: dict[str, set[Repetition]] = {}
+    for group, best in zip(groups, chosen, strict=True):
+        has_grid = all(key_of(run) in lines for run in group.candidates)
+        runs = [best, *repetitions_of(group, best)] if has_grid else []
+        done = {run.repetition for run in runs if key_of(run) in lines}
+        whole[group.setting] = whole.get(group.setting, done) & done
+    return {setting: done if len(done) >= LEAST else set() for setting, done in whole.items()}
 
 
 def finished_of(runs: Iterable[Run], lines: Mapping[str, Line]) -> list[Result]:

@@ -19,7 +19,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from results_cells import HERE, Cell, Line, read_cells, read_lines, results_of
+from results_cells import HERE, Cell, Line, every_run, read_cells, read_lines, results_of
 from unskew.comparison.run import Results
 from unskew.comparison.statistics import Table
 from unskew.papers.claims import ALPHA, judge_together
@@ -37,7 +37,6 @@ PAGES = {  # how `paper` of an experiment begins -> its page
     "our own": "ours",
 }
 SHOWN = ("results", "chosen")  # sheets on a page begin so; all of them are files
-NOT_RUN = "not run"
 MANY = 6  # comparisons of a claim that are listed below it
 
 
@@ -114,8 +113,6 @@ def cell_text(done: Done, tables: Path, figures: Path) -> str:
         " ".join(experiment.question.split()) + "\n",
         size_text(done),
     ]
-    if not done.results.results:
-        return "\n".join([*parts, "Nothing of it is finished.\n"])
     tuned = any(len(entry.points()) > 1 for entry in experiment.methods)
     parts.append("### Claims\n\n" + verdicts_text(done))
     for sheet in SHEETS[experiment.task](experiment, done.results, cell.data):
@@ -140,23 +137,31 @@ def size_text(done: Done) -> str:
     cell, experiment = done.cell, done.experiment
     variant = f" --variant {cell.variant}" if cell.variant else ""
     about = f" ({experiment.variants[cell.variant].about})" if cell.variant else ""
-    points = ", ".join(
-        f"{entry.label} {len(entry.points())}" for entry in experiment.methods if len(entry.points()) > 1
-    )
     whole = load_experiment(cell.experiment).varied(cell.variant)
-    own = [(entry.label, entry.options["steps"]) for entry in experiment.methods if "steps" in entry.options]
-    steps = "".join(f"; {label}: {number} steps" for label, number in own)
-    units = len({(result.run.repetition.data, result.run.repetition.seed) for result in done.results.results})
-    finished = len(done.results.results)
-    left_out = [entry.name for entry in whole.settings if entry.name not in {one.name for one in experiment.settings}]
+    repetitions: dict[str, set[int]] = {}
+    for result in done.results.results:
+        repetitions.setdefault(result.run.setting, set()).add(result.run.repetition.number)
+    numbers = "; ".join(f"{name + ' ' if name else ''}{len(some)}" for name, some in repetitions.items())
+    left_out = [entry.name for entry in whole.settings if entry.name not in repetitions]
     parts = [
         f"Run: `unskew reproduce {experiment.name} --data {cell.data}{variant}`{about}.",
-        f"Training: {options_text(experiment.training)}{steps}. Grid points per method: {points or 'one'}.",
-        f"Repetitions: {units}. Runs: {finished}, missing: {done.missing}.",
+        f"Training: {options_text(experiment.training)}.",
+        f"Grid points per method: {points_text(experiment)}.",
+        f"Repetitions of every row: {numbers or 'none'}. Runs that were planned and not done: {done.missing}.",
         f"Settings not run: {'; '.join(left_out)}." if left_out else "",
     ]
-    parts = [part for part in parts if part]
-    return "\n".join(f"* {part}" for part in parts) + "\n"
+    return "\n".join(f"* {part}" for part in parts if part) + "\n"
+
+
+def points_text(experiment: PaperExperiment) -> str:
+    """Sizes of the grids; one number if all methods have equally many points."""
+    points = {entry.label: len(entry.points()) for entry in experiment.methods}
+    if len(set(points.values())) > 1:
+        return ", ".join(f"{label} {number}" for label, number in points.items())
+    number = next(iter(points.values()))
+    if experiment.selection == "all":
+        return f"{number}, each a row"
+    return f"{number}, chosen on validation queries of the first repetition" if number > 1 else "one"
 
 
 def text_rows(sheet: Sheet) -> list[list[str]]:
@@ -171,9 +176,9 @@ def write_csv(path: Path, columns: Sequence[str], rows: Sequence[Sequence[str]])
 
 def paper_page(page: str, done: Sequence[Done], notes: Mapping[str, Any], folder: Path = HERE) -> str:
     """The page of one paper."""
-    own = [entry for entry in done if entry.page == page]
+    own = [entry for entry in done if entry.page == page and entry.results.results]
     words = notes[page]
-    run = {entry.experiment.name for entry in own if entry.results.results}
+    run = {entry.experiment.name for entry in own}
     others = [load_experiment(name) for name in shipped()]
     cut = [f"* `{other.name}`: {other.title}\n" for other in others if page_of(other) == page and other.name not in run]
     parts = [
@@ -189,18 +194,18 @@ def paper_page(page: str, done: Sequence[Done], notes: Mapping[str, Any], folder
 
 def summary_page(done: Sequence[Done], lines: Mapping[str, Line], notes: Mapping[str, Any]) -> str:
     """What was measured, how, every claim with its verdict, and what was cut."""
+    shown = [entry for entry in done if entry.results.results]
     rows, counts = [], {"papers": Counter[str](), "ours": Counter[str]()}
-    for entry in done:
+    for entry in shown:
         for claim, found in zip(entry.experiment.claims, entry.claims, strict=True):
             whose = "ours" if claim.ours or entry.page == "ours" else "papers"
-            counts[whose][found.verdict if entry.results.results else NOT_RUN] += 1
+            counts[whose][found.verdict] += 1
             link = f"[{entry.cell.file}](results/{entry.page}.md#{entry.cell.file})"
             ours = " *(ours)*" if claim.ours or entry.page == "ours" else ""
-            rows.append(f"| {link} | {claim.text}{ours} | {found.words if entry.results.results else NOT_RUN} |")
+            rows.append(f"| {link} | {claim.text}{ours} | {found.words} |")
     codes = ", ".join(sorted({line["code"] for line in lines.values()})) or "none"
-    totals = [
-        f"| {verdict} | {counts['papers'][verdict]} | {counts['ours'][verdict]} |" for verdict in (*VERDICTS, NOT_RUN)
-    ]
+    totals = [f"| {verdict} | {counts['papers'][verdict]} | {counts['ours'][verdict]} |" for verdict in VERDICTS]
+    unfinished = [f"{entry.cell.name} ({missing_text(entry)})" for entry in done if entry.missing]
     seconds = sum(line["cpu_seconds"] for line in lines.values())
     parts = [
         "# Results\n",
@@ -212,8 +217,14 @@ def summary_page(done: Sequence[Done], lines: Mapping[str, Line], notes: Mapping
         "\n".join(["| experiment | claim | verdict |", "|---|---|---|", *rows]) + "\n",
         "\n".join(["| verdict | claims of the papers | ours |", "|---|---:|---:|", *totals]) + "\n",
         notes["summary"]["cut"].strip() + "\n",
+        f"Planned, but not finished when the time was over: {'; '.join(unfinished) or 'nothing'}.\n",
     ]
     return "\n".join(parts)
+
+
+def missing_text(done: Done) -> str:
+    """How many of the planned runs of a cell are missing."""
+    return f"{done.missing} of {sum(len(every_run(group)) for group in done.cell.groups())} runs"
 
 
 NOT_MEASURED = """These experiments ship with the package (`unskew reproduce NAME`), but were not run with this code.
