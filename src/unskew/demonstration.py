@@ -169,7 +169,7 @@ def _gains(results: Mapping[str, Evaluation]) -> Drawn:
     against = paired_differences({name: result.values("ndcg@10") for name, result in results.items()}, PRODUCTION)
     rows = [(row.name, row.difference, *row.difference_interval) for row in against if row.name != PRODUCTION]
     figure = interval_figure(rows, "nDCG@10, difference from production")
-    return Drawn("gains", "Difference from production on test queries, with 95 % intervals over queries", figure)
+    return Drawn("gains", "Difference from production on test queries, with 95% intervals over queries", figure)
 
 
 def _figure(curves: Mapping[str, NDArray[np.float64]]) -> Drawn:

@@ -22,7 +22,7 @@ from unskew.parts import load_part
 from unskew.serving.weights import write_rows
 from unskew.terminal import show_json, show_table
 
-GRADE_COLUMNS = ("metric", "mean", "95 % interval", "queries", "left out")
+GRADE_COLUMNS = ("metric", "mean", "95% interval", "queries", "left out")
 SEEN_COLUMNS = ("metric", "in the log", "queries", "not in the log", "queries")
 POSITION_COLUMNS = ("predicted click rate", "observed click rate", "perplexity", "conditional perplexity")
 
@@ -108,7 +108,7 @@ def _show_clicks(model: Path, data: str, metrics: Sequence[str], *, json: bool) 
         show_json({"sessions": found.n_sessions, **values, "positions": places, **means})
         return
     rows = [(name, f"{each.value:.4f}", f"{each.low:.4f} to {each.high:.4f}") for name, each in summary.items()]
-    show_table(f"{model} on {found.n_sessions:,.0f} sessions of {data}", ("clicks", "value", "95 % interval"), rows)
+    show_table(f"{model} on {found.n_sessions:,.0f} sessions of {data}", ("clicks", "value", "95% interval"), rows)
     texts = [
         (str(place), *(_rate(rate) for rate in pair), *(_with_interval(each) for each in both))
         for place, (pair, both) in enumerate(zip(rates, perplexities, strict=True), start=1)

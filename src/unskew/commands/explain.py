@@ -55,7 +55,7 @@ def explain(
         show_table(title, ("feature", f"for {found.first}", found.first, found.second), found.rows())
     else:
         title = f"Loss of {found.measure} when a feature is shuffled, on {found.n_queries:,} queries"
-        show_table(title, ("feature", "importance", "95 % interval"), found.rows())
+        show_table(title, ("feature", "importance", "95% interval"), found.rows())
     if out is not None and not json:
         console.print(f"Figure and numbers in {out}", markup=False, highlight=False)
 

@@ -54,7 +54,7 @@ def _show(found: Tuned, out: Path) -> None:
         )
     ]
     title = f"{found.metric} on {found.n_queries:,} judged queries, by cross-validation"
-    show_table(title, ("model", "mean", "95 % interval"), rows)
+    show_table(title, ("model", "mean", "95% interval"), rows)
     choice = found.choice
     how = f"trained for {choice.steps} steps, learning rate {choice.rate}" if choice.steps else "not trained further"
     number = ", with the parameter that clicks do not identify chosen on these queries" if choice.number else ""

@@ -36,7 +36,7 @@ class Standing:
 
     label: str
     mean: float
-    low: float  # 95 % interval over queries
+    low: float  # 95% interval over queries
     high: float
     difference: float | None = None  # from production; None: it is production
     least: float | None = None  # interval of the difference, for all methods simultaneously
@@ -143,7 +143,7 @@ def standings(values: Mapping[str, NDArray[np.float64]], higher_is_better: bool 
 
 def standing_sheet(found: Outlook, n_seeds: int) -> Sheet:
     """Methods against production, as a table."""
-    columns = ("", f"{found.measure} {'↑' if found.higher_is_better else '↓'}", "95 % interval")
+    columns = ("", f"{found.measure} {'↑' if found.higher_is_better else '↓'}", "95% interval")
     against = ("difference from production", "interval of the difference", "verdict")
     rows = [
         (
@@ -173,7 +173,7 @@ def criteria_sheets(results: Results) -> list[Sheet]:
     labels = sorted(table.labels(), key=lambda label: label != PRODUCTION)
     rows = [(Field(_directed(name)), *(_cell(table, label, name) for label in labels)) for name in measured]
     unmeasured = {name: _reasons(table, labels[0]).get(name, "") for name in CRITERIA if name not in measured}
-    note = "Estimate ± half of its 95 % interval over held-out queries, averaged over trainings."
+    note = "Estimate ± half of its 95% interval over held-out queries, averaged over trainings."
     if unmeasured:
         missing = "; ".join(f"{CRITERIA[name].title}: {reason}" for name, reason in unmeasured.items())
         note += f" Not measured: {missing}."

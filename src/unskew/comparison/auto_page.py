@@ -43,7 +43,7 @@ def production_figure(found: AutoVerdict) -> Drawn | None:
         (CRITERIA[name].title, one.difference or 0.0, one.least, one.most)
         for name, one in zip(found.criteria, rivals, strict=True)
     ]
-    title = f"{found.method} against production on queries that did not choose it, with 95 % intervals over queries"
+    title = f"{found.method} against production on queries that did not choose it, with 95% intervals over queries"
     return Drawn("production", title, interval_figure(rows, "difference from production"))
 
 

@@ -53,7 +53,7 @@ def difference_sheet(experiment: Experiment, table: Table) -> Sheet | None:
             )
     if not rows:
         return None
-    columns = ("method", "baseline", "difference", "95 % interval", "p", "p, these rankers")
+    columns = ("method", "baseline", "difference", "95% interval", "p", "p, these rankers")
     note = (
         f"Paired, two-sided, over {units_text(table)}; p is Holm-corrected over the methods of a setting. The last "
         "column is over queries: it refers to the rankers trained here, not to their methods."
@@ -100,7 +100,7 @@ def data_set_sheet(experiment: Experiment, tables: Mapping[str, Table]) -> Sheet
     labels = dict.fromkeys(label for cells in columns.values() for label in cells)
     rows = [(Field(label), *(cells.get(label, Field(NOTHING)) for cells in columns.values())) for label in labels]
     units = ", ".join(f"{data}: {units_text(table)}" for data, table in tables.items())
-    note = f"Mean ± half of the 95 % interval. {units}."
+    note = f"Mean ± half of the 95% interval. {units}."
     if experiment.baseline:
         note += " +/− p < .05 and ++/−− p < .005 against the baseline of each data set, Holm-corrected."
     title = f"{experiment.title}: {experiment.metric} on all data sets"
@@ -190,7 +190,7 @@ def _note(table: Table, setting: str, baseline: str | None) -> str:
     folds = any(result.run.repetition.overlap for results in table.results.values() for result in results.values())
     shared = ", which allows for the training data that folds share" if folds else ""
     parts = [
-        f"Mean over {units_text(table)} ± half of the 95 % interval{shared}."
+        f"Mean over {units_text(table)} ± half of the 95% interval{shared}."
         if units > 1
         else f"Mean of {units_text(table)}."
     ]

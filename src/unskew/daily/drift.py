@@ -55,7 +55,7 @@ class Drift(Displayed):
             )
             for row in changed
         ]
-        columns = ("changed", "before", "after", "difference", "95 % interval", "p, corrected")
+        columns = ("changed", "before", "after", "difference", "95% interval", "p, corrected")
         notes = [f"{len(self.rows) - len(rows)} of {len(self.rows)} comparisons found no change."]
         sides = (("before", self.only_before), ("after", self.only_after))
         notes += [f"Only {side}: {', '.join(names)}" for side, names in sides if names]

@@ -69,7 +69,7 @@ class Readout(Displayed):
             )
             for each in self.outcomes
         ]
-        columns = ("outcome", "before", "after", "difference", "95 % interval", "p")
+        columns = ("outcome", "before", "after", "difference", "95% interval", "p")
         notes = ["Sessions: " + ", ".join(f"{name} {count:,.0f}" for name, count in self.sessions.items())]
         notes += [] if self.not_corrected is None else [f"Not corrected for position: {self.not_corrected}"]
         return Screen(self.kind, columns, rows, notes)

@@ -90,7 +90,7 @@ class Tuned(Displayed):
         ]
         title = f"A model of {self.model.recipe.method}, tuned on {self.n_queries:,} judged queries"
         chosen = f"Chosen: {self.choice.steps} steps at a learning rate of {self.choice.rate:g}"
-        return Screen(title, (self.metric, "mean", "95 % interval"), rows, [chosen])
+        return Screen(title, (self.metric, "mean", "95% interval"), rows, [chosen])
 
 
 def tune(

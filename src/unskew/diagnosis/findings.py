@@ -221,7 +221,7 @@ def _about_logger(diagnosis: Diagnosis) -> list[Finding]:
         )
         found.append(Finding("logging policy, by shuffling", text))
     if not isinstance(diagnosis.order, Refusal):
-        text = f"{diagnosis.order:.0%} of held-out document pairs (50 % is chance)"
+        text = f"{diagnosis.order:.0%} of held-out document pairs (50% is chance)"
         found.append(Finding("features predict order", text))
     return found
 
@@ -276,7 +276,7 @@ def _about_traffic(diagnosis: Diagnosis) -> list[Finding]:
         ),
         Finding(
             "sessions per list",
-            f"{made.compaction:,.1f}; the heaviest 1 % of the queries have {made.heavy_queries:.0%} of the sessions",
+            f"{made.compaction:,.1f}; the heaviest 1% of the queries have {made.heavy_queries:.0%} of the sessions",
         ),
     ]
     if made.only_shown:

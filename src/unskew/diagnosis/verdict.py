@@ -96,7 +96,7 @@ def how_to_link(links: Connectivity) -> str:
         merged += f", but all {len(links.merges)} required merges would amount to naive"
     swapped = "neighbors" if len(links.links) > MOST_LINKS else ", ".join(_pair(link) for link in links.links)
     return (
-        f"To link them with an error of about 10 %, shuffle {_of_sessions(links.shuffle_share or 0.0)}, or swap "
+        f"To link them with an error of about 10%, shuffle {_of_sessions(links.shuffle_share or 0.0)}, or swap "
         f"{swapped} in {_of_sessions(sum(link.share for link in links.links))}. {merged}."
     )
 

@@ -10,7 +10,7 @@ With $\ell_{ik}$ the natural log-likelihood of what session $i$ did at position 
 * calibration: predicted clicks over observed clicks; 1 is perfect.
 
 These are the definitions of PyClick and CLAX (which also use the natural logarithm). A session is one showing of a
-list. Intervals are 95 % intervals, by the delta method from the spread over sessions, for a given model.
+list. Intervals are 95% intervals, by the delta method from the spread over sessions, for a given model.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from unskew.methods.click_model import ClickModel
 from unskew.methods.method import Method
 from unskew.networks.click_sequences import Chances
 
-Z = 1.959964  # of a 95 % interval
+Z = 1.959964  # of a 95% interval
 Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its 95 % interval over sessions."""
+    """A number with its 95% interval over sessions."""
 
     value: float
     low: float

@@ -24,7 +24,7 @@ from unskew.methods.click_model import ClickModel
 from unskew.methods.method import Method
 
 # Chooses among methods without labels, and comes first in the table of `unskew compare`: the criterion that most often
-# came within 1 % of the best method in 21 simulated worlds (docs/selection.md).
+# came within 1% of the best method in 21 simulated worlds (docs/selection.md).
 DEFAULT_CRITERION = "dr"
 
 

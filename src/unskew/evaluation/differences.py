@@ -185,7 +185,7 @@ class Differences(list[Difference], Displayed):
             )
             for row in self
         ]
-        columns = ("ranker", "mean", "95 % interval", "difference", "p (Holm)")
+        columns = ("ranker", "mean", "95% interval", "difference", "p (Holm)")
         return Screen("Differences from the baseline, paired by query", columns, rows)
 
     def plot(self, ax: Any = None) -> Any:

@@ -19,7 +19,7 @@ from unskew.lists import ClickedLists, JudgedLists
 from unskew.metrics import measure
 from unskew.metrics import metric as parse_metric
 
-PLAUSIBLE = 2.0  # standard errors; about a 95 % interval
+PLAUSIBLE = 2.0  # standard errors; about a 95% interval
 LENGTHS = (0.0, *(sign * 2 ** (step / 2) for step in range(-8, 5) for sign in (1, -1)))  # 0 to ±4, by steps of √2
 PASSES = 2  # over several axes, because the best value on one depends on the others
 

@@ -141,7 +141,7 @@ def _curves(experiment: Experiment, results: Results, options: dict[str, Any]) -
 
 
 def _learning_curves(experiment: Experiment, results: Results, options: dict[str, Any]) -> Figure | None:
-    """Validation over training steps, with the 95 % interval over repetitions."""
+    """Validation over training steps, with the 95% interval over repetitions."""
     table = Table(results.results)
     setting = options.get("setting", table.settings[0])
     lines, bands = {}, {}
@@ -164,7 +164,7 @@ def _learning_curves(experiment: Experiment, results: Results, options: dict[str
 
 
 def _band(values: np.ndarray) -> tuple[list[float], list[float]]:
-    """The 95 % interval of each column."""
+    """The 95% interval of each column."""
     intervals = [mean_interval(column)[1:] for column in values.T]
     return [low for low, _ in intervals], [high for _, high in intervals]
 

@@ -34,7 +34,7 @@ def label_sheets(experiment: Experiment, results: Results, data: str) -> list[Sh
     for setting, found in _by_setting(results.results).items():
         sheets.append(_use_sheet(experiment, setting, found, data))
         tests += _tests(setting, found)
-    columns = ("setting, judged queries", "use", "best other use", "use − it", "95 % interval", "p (Holm)")
+    columns = ("setting, judged queries", "use", "best other use", "use − it", "95% interval", "p (Holm)")
     note = (
         "The best use without low rank, by its mean over all seeds and draws; differences, on the draws that both "
         "have, and paired t-tests over seeds."

@@ -1,8 +1,8 @@
 """Experiments on the real clicks of a public log with judged queries, instead of simulated users.
 
 `--data ultre-2:FOLDER`, `--data baidu-ultr:CLICKS+JUDGED` or `--data tiangong-st:FOLDER` (`public_logs.forms`) use the
-protocol of the CDLA-LD paper: pages with all of the first ten positions and a click among them, 80 % of them for
-training; judged queries split into 20 % for validation and 80 % for testing. Log and judged queries are written next to
+protocol of the CDLA-LD paper: pages with all of the first ten positions and a click among them, 80% of them for
+training; judged queries split into 20% for validation and 80% for testing. Log and judged queries are written next to
 the results, so that runs are identified by their content.
 """
 

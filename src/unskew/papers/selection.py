@@ -70,7 +70,7 @@ class Record:
 
     name: str
     n_cases: int  # cases in which it could choose
-    near: float  # share of the cases within 1 % of the best
+    near: float  # share of the cases within 1% of the best
     regret: float  # mean
     worst: float
     correlation: float | None = None  # mean of rank correlations

@@ -42,7 +42,7 @@ class Importance:
 
     feature: str
     mean: float
-    low: float  # 95 % interval over queries
+    low: float  # 95% interval over queries
     high: float
 
 
@@ -67,7 +67,7 @@ class Explanation(Displayed):
 
     def screen(self) -> Screen:
         title = f"Importance by {self.measure} on {self.n_queries:,} queries"
-        return Screen(title, ("feature", "importance", "95 % interval"), self.rows())
+        return Screen(title, ("feature", "importance", "95% interval"), self.rows())
 
     def plot(self, ax: Any = None) -> Any:
         """The most important features with their intervals, on matplotlib axes."""

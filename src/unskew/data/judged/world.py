@@ -59,7 +59,7 @@ GRADE_SHARES = (0.52, 0.32, 0.11, 0.035, 0.015)  # of grades 0 to 4
 DOCUMENTS_PER_QUERY = (10, 40)
 
 # Tuned so that nDCG@10 on `small` is about .36 for a random order, .80 for a linear ranker trained on labels, .82 to
-# .83 for a small MLP, and .73 for a linear SVM trained on 1 % of the labelled queries. Slow tests check this.
+# .83 for a small MLP, and .73 for a linear SVM trained on 1% of the labelled queries. Slow tests check this.
 MATCH_CORRELATION = 0.6  # of the match factors with each other
 INTENT_SHARPNESS = 3.0  # 0: every query wants a bit of everything; large: exactly one intent
 READING_NOISE = 1.1  # standard deviation of the measurement noise of a column

@@ -8,7 +8,7 @@
 Pages keep the order of their files, so that a split can be published as page numbers: `read_pages(name)` returns all
 pages, `read_pages(name).select(numbers).log()` the log of some. `NAME@train`, `NAME@valid` and `NAME@test` are splits:
 the publisher's own for TREC; for the others, sessions (for Sogou, which has none, pages) in a random order with a fixed
-seed: the first 80 % for training, the next 10 % for validation, the rest for testing.
+seed: the first 80% for training, the next 10% for validation, the rest for testing.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from unskew.data.clicks.click_log import ClickLog
 from unskew.diagnosis.estimators.curve import NotIdentified
 
-MOST_PAIRS = 50_000  # a share among this many has a standard error of about 0.2 %
+MOST_PAIRS = 50_000  # a share among this many has a standard error of about 0.2%
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import compact_counts
 from unskew.diagnosis.estimators.curve import NotIdentified
 
-HEAVY_SHARE = 0.01  # the heaviest 1 % of the queries
+HEAVY_SHARE = 0.01  # the heaviest 1% of the queries
 CLICKS_EVERYTHING = 0.8  # share of clicked documents in a session that counts as clicking everything
 FEWEST_DOCUMENTS = 5
 
@@ -32,7 +32,7 @@ class Traffic:
     orders_per_query: float  # distinct lists, the mean over queries
     one_order: float  # share of the queries that were shown one list only
     never_shown: float  # share of the candidates that were never shown
-    heavy_queries: float  # share of the sessions of the heaviest 1 % of the queries
+    heavy_queries: float  # share of the sessions of the heaviest 1% of the queries
     clickless: float | None  # share of the sessions without a click; None: unknown
     everything_clicked: float | None  # share of the sessions that clicked nearly everything; None: unknown
 
