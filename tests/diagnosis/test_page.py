@@ -27,7 +27,7 @@ def test_the_page_fetches_nothing_and_holds_the_verdict(page):
     assert not re.search(r"(src|href)=[\"']?(https?:)?//", text)
     assert "Diagnosis of clicks &lt;of&gt; mine" in text
     assert "Worth training" in text
-    assert text.count("<svg") == 5  # click-through, curves, logger, links, click matrix
+    assert text.count("<svg") == 5  # click rates, curves, logger, links, click matrix
 
 
 def test_what_was_refused_is_on_the_page(page):

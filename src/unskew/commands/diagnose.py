@@ -20,6 +20,7 @@ from unskew.diagnosis.plain import as_plain
 from unskew.terminal import console, show_json, show_table
 
 MOST_ROWS = 15  # positions shown in the terminal; the report has all
+RATE_INTERVAL = 3  # the column of position_rows that only the report has: a terminal is narrow
 NAME_WIDTH = 28
 STYLES = {GOOD: "green", PLAIN: "", BAD: "bold yellow", UNKNOWN: "dim"}
 WORD_STYLES = {TRAIN: "bold green", TRY: "", DOUBTFUL: "yellow", CANNOT: "red"}
@@ -50,7 +51,10 @@ def diagnose(
 def _show(found: Diagnosis) -> None:
     console.print(f"{found.log!r}", markup=False, highlight=False)
     columns, rows = position_rows(found)
-    show_table("Positions (from 1)", columns, rows[:MOST_ROWS])
+    kept = [number for number in range(len(columns)) if number != RATE_INTERVAL]
+    shown = [[row[number] for number in kept] for row in rows[:MOST_ROWS]]
+    show_table("Positions (from 1)", [columns[number] for number in kept], shown)
+
     if len(rows) > MOST_ROWS:
         console.print(f"… and {len(rows) - MOST_ROWS} more in the report", style="dim", highlight=False)
     _show_pairs("What the log says", [(e.question, e.answer, STYLES[e.tone]) for e in findings(found)])

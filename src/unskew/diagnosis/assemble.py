@@ -131,10 +131,10 @@ class Diagnosis(Displayed):
         return Screen(f"Diagnosis of {self.log!r}", ("what the log says", ""), rows, self.verdict.lines, left=2)
 
     def plot(self, ax: Any = None) -> Any:
-        """Plot examination by every estimator with its interval, recorded examination, and click-through."""
+        """Plot examination by every estimator with its interval, recorded examination, and the click rate."""
         axes = new_axes(ax)
         rates = self.rates
-        axes.plot(rates.positions + 1, rates.rates / max(rates.rates[0], 1e-12), color="grey", label="click-through")
+        axes.plot(rates.positions + 1, rates.rates / max(rates.rates[0], 1e-12), color="grey", label="click rate")
         curves = {**self.curves, "seen": self.recorded_curve}
         return draw_curves({name: curve for name, curve in curves.items() if isinstance(curve, Curve)}, axes)
 

@@ -33,8 +33,8 @@ MOST_IN_MATRIX = 20  # positions in a heat map
 HIGHEST = 3.0  # of a relative curve that is drawn
 SMALLEST = 1e-12
 WHAT_IT_IS = (
-    "Click-through mixes the relevance of the documents at a position with the effect of the position. Curves show the "
-    "effect of the position alone, relative to the first, if examination depends on the position only. Bands are "
+    "The click rate mixes the relevance of the documents at a position with the effect of the position. Curves show "
+    "the effect of the position alone, relative to the first, if examination depends on the position only. Bands are "
     "intervals over queries. Positions count from 1."
 )
 
@@ -79,7 +79,7 @@ def position_rows(diagnosis: Diagnosis) -> tuple[tuple[str, ...], list[list[str]
     """Columns and rows of the table of positions, as text."""
     rates, curve = diagnosis.rates, diagnosis.curve
     strength = diagnosis.strength
-    columns = ["position", "impressions", "click-through", f"{rates.level:.0%} interval"]
+    columns = ["position", "impressions", "click rate", f"{rates.level:.0%} interval"]
     if curve is not None:
         columns += [f"examination ({curve.estimator})", f"{curve.level:.0%} interval"]
     looked = diagnosis.recorded_curve
@@ -114,7 +114,7 @@ def _interval(low: float, high: float, digits: int) -> str:
 def _position_sheet(diagnosis: Diagnosis) -> Sheet:
     columns, rows = position_rows(diagnosis)
     note = (
-        "Relevance: click-through divided by the examination curve, relative to the first position."
+        "Relevance: click rate divided by the examination curve, relative to the first position."
         if columns[-1] == "relevance"
         else ""
     )
@@ -124,12 +124,12 @@ def _position_sheet(diagnosis: Diagnosis) -> Sheet:
 def _position_figures(diagnosis: Diagnosis) -> list[Drawn]:
     """Plots by position; examination, where the log supports an estimate, is the first."""
     rates = diagnosis.rates
-    shown: dict[str, Line] = {"click-through": ((rates.positions + 1).tolist(), rates.rates.tolist())}
-    band: dict[str, Line] = {"click-through": (rates.low.tolist(), rates.high.tolist())}
+    shown: dict[str, Line] = {"click rate": ((rates.positions + 1).tolist(), rates.rates.tolist())}
+    band: dict[str, Line] = {"click rate": (rates.low.tolist(), rates.high.tolist())}
     figures = [
         *_curve_figures(diagnosis),
         Drawn(
-            "click-through",
+            "click rate",
             "Clicks per impression at each position, with intervals over queries",
             line_figure(shown, x_label="position", y_label="clicks per impression", bands=band),
         ),
@@ -139,7 +139,7 @@ def _position_figures(diagnosis: Diagnosis) -> list[Drawn]:
         line: dict[str, Line] = {"relevance": ((strength.positions + 1).tolist(), strength.relevance.tolist())}
         of_line: dict[str, Line] = {"relevance": (strength.low.tolist(), np.minimum(strength.high, HIGHEST).tolist())}
         figure = line_figure(line, x_label="position", y_label="mean relevance, relative to the first", bands=of_line)
-        title = "How well the logging policy ranked: click-through divided by examination"
+        title = "How well the logging policy ranked: click rate divided by examination"
         figures.append(Drawn("logger", title, figure))
     return figures
 
@@ -154,8 +154,8 @@ def _curve_figures(diagnosis: Diagnosis) -> list[Drawn]:
         lines = {name: _line(curve.positions + 1, curve.values) for name, curve in estimated.items()}
         bands = {name: _line(curve.low, curve.high) for name, curve in estimated.items()}
         rates = diagnosis.rates
-        through = {"click-through": _line(rates.positions + 1, rates.rates / max(rates.rates[0], SMALLEST))}
-        title = "Examination by position, from every estimator that this log supports; click-through for comparison"
+        through = {"click rate": _line(rates.positions + 1, rates.rates / max(rates.rates[0], SMALLEST))}
+        title = "Examination by position, from every estimator that this log supports; click rate for comparison"
         figures.append(Drawn("curves", title, _curves(lines, bands, through)))
     if learnt:
         lines = {name: _line(np.arange(len(curve.values)) + 1, curve.values) for name, curve in learnt.items()}
@@ -229,12 +229,12 @@ def _matrix_section(diagnosis: Diagnosis) -> list[Section]:
     ]
     sheet = _sheet("rank", "Singular values of the click matrix", ("dimension", "value", "share", "p"), rows)
     text = (
-        "Documents shown at several positions, grouped by click-through in one half of the sessions; rates are from "
+        "Documents shown at several positions, grouped by click rate in one half of the sessions; rates are from "
         "the other half. If clicks were a product of a document factor and a position factor, the rows would be "
         "multiples of each other."
     )
     summary = rank.summary()
-    if rank.scalar_is_enough:  # as far as this matrix can show: groups differ in click-through, not in features
+    if rank.scalar_is_enough:  # as far as this matrix can show: groups differ in click rate, not in features
         summary = f"The rates do not contradict this (p = {_p(rank.rates.p_values[0])}). This test ignores features."
     drawn = Drawn("click-matrix", "Clicks per impression by group of documents and position", figure)
     return [Section("The click matrix", [text, summary], sheets=[sheet], figures=[drawn])]
