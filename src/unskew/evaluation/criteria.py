@@ -277,7 +277,7 @@ CRITERIA: dict[str, Criterion] = {
     "perplexity": Criterion(
         measure=perplexity,
         title="perplexity",
-        measures="perplexity of every impression, clicked or not, under the method's own click model; mean over positions",
+        measures="perplexity of every impression, clicked or not, by the method's own click model; mean over positions",
         can_tell="the same as click likelihood, for methods that predict single clicks (regression_em, click models)",
         cannot_tell="the same as click likelihood; methods that predict the place of a click have no perplexity",
         higher_is_better=False,
