@@ -56,7 +56,7 @@ def test_the_average_is_plain_up_to_its_horizon_and_exponential_then():
     for value in (4.0, 8.0, 16.0):
         with torch.no_grad():
             method.number.fill_(value)
-        averaged.update(method)
+        averaged.update()
         found.append(float(averaged.method.number.detach()))
     assert found == [4.0, 6.0, 11.0]  # the first, the mean of two, half way from 6 to 16
 

@@ -9,15 +9,13 @@ and are copied.
 
 from __future__ import annotations
 
-from typing import cast
+from copy import deepcopy
 
 import torch
 from torch import Tensor
-from torch.optim.swa_utils import AveragedModel
 
 from unskew.methods.method import Method
 
-Tensors = tuple[Tensor, ...] | list[Tensor]
 UNVALIDATED = 0.2  # share of the steps of a stage to average over, if there is no validation
 
 
@@ -25,27 +23,31 @@ class AveragedMethod:
     """A copy of the trained method with averaged parameters.
 
     Args:
+        method: the method to average; it must keep its parameters, as an optimizer does.
         horizon: number of steps over which parameters are averaged.
     """
 
     def __init__(self, method: Method, horizon: int):
-        def move(averages: Tensors, parameters: Tensors, steps_before: Tensor | int) -> None:
-            torch._foreach_lerp_(averages, parameters, 1 / min(int(steps_before) + 1, horizon))
+        self.method = deepcopy(method).eval()
+        self._horizon = horizon
+        self._steps = 0
+        self._parameters = [list(each.parameters()) for each in (self.method, method)]
+        self._trained = method if next(method.buffers(), None) is not None else None  # the source of buffers
 
-        self._model = AveragedModel(method, multi_avg_fn=move)
-        self._model.eval()
-
-    @property
-    def method(self) -> Method:
-        return cast(Method, self._model.module)
-
-    def update(self, method: Method) -> None:
+    @torch.no_grad()
+    def update(self) -> None:
         """Include the parameters after a step in the average."""
-        self._model.update_parameters(method)
+        self._steps += 1
+        torch._foreach_lerp_(*self._parameters, 1 / min(self._steps, self._horizon))
+        if self._trained is not None:
+            for mine, current in zip(self.method.buffers(), self._trained.buffers(), strict=True):
+                mine.copy_(current)
 
     def state(self) -> dict[str, Tensor]:
         """The state needed to resume."""
-        return self._model.state_dict()
+        return {"n_averaged": torch.tensor(self._steps), **self.method.state_dict(prefix="module.")}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        self._model.load_state_dict(state)
+        self._steps = int(state["n_averaged"])
+        kept = {name.removeprefix("module."): value for name, value in state.items() if name.startswith("module.")}
+        self.method.load_state_dict(kept)

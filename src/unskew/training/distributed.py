@@ -8,7 +8,7 @@ Only the first process validates, writes checkpoints and the model, and prints.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -38,7 +38,7 @@ def joined() -> Iterator[None]:
         distributed.destroy_process_group()
 
 
-def add_up(shares: Tensor, parameters: Sequence[nn.Parameter]) -> Tensor:
+def add_up(shares: Tensor, parameters: Iterable[nn.Parameter]) -> Tensor:
     """Sum the terms of a loss and its gradients over all processes, in one message, and return the terms."""
     if not several():
         return shares

@@ -73,10 +73,9 @@ def train(
     trainable = [parameter.requires_grad for parameter in method.parameters()]
     try:
         with _own_randomness(settings.seed):
-            same = {**_fingerprint(method, plan, sources, settings), **(fingerprint or {})}
-            place = Path(checkpoint) if checkpoint else None
-            if place is None:
-                return _run(method, plan, sources, settings, validate, progress, None, same, lambda: None, watch)
+            if not checkpoint:
+                return _run(method, plan, sources, settings, validate, progress, None, {}, lambda: None, watch)
+            place, same = Path(checkpoint), {**_fingerprint(method, plan, sources, settings), **(fingerprint or {})}
             with _writer(place), stop_requests() as stop_requested:
                 return _run(method, plan, sources, settings, validate, progress, place, same, stop_requested, watch)
     finally:
@@ -138,7 +137,7 @@ def _run(
             if watch is not None and is_first():
                 watch(Report(stage.name, run.step, total, terms, None, started, first_step))
             if averaged is not None:
-                averaged.update(method)
+                averaged.update()
             if checkpoint is not None and (number := largest(stop_requested() or 0)):
                 run.average = None if averaged is None else averaged.state()
                 save_checkpoint(checkpoint, run, method, optimizer, fingerprint)
@@ -207,27 +206,35 @@ def _step(
     """One update; returns the loss terms per session, or nothing if they were not finite."""
     lists = batches(run.step, share()).to(next(method.parameters()).device)
     mine = lists.sessions.sum() if isinstance(lists, ClickedLists) else torch.tensor(lists.n_lists)
-    n_sessions = total_later(mine)  # summed while the networks run
+    total_sessions = total_later(mine)  # summed while the networks run
     terms = stage.loss(lists)
-    shares = torch.stack(list(terms.values())) / n_sessions()
-    loss = shares.sum()
+    n_sessions = total_sessions()
     optimizer.zero_grad(set_to_none=True)
-    if loss.requires_grad:
-        loss.backward()
-    shares = add_up(shares.detach(), list(method.parameters()))
-    if loss.requires_grad and settings.max_gradient_norm is not None:
+    learned = [term for term in terms.values() if term.requires_grad]
+    if learned:
+        torch.autograd.backward(learned, [torch.ones_like(term) / n_sessions for term in learned])
+    shares = torch.stack([term.detach() for term in terms.values()]) / n_sessions
+    shares = add_up(shares, method.parameters())
+    if learned and settings.max_gradient_norm is not None:
         for parameters in networks:
-            nn.utils.clip_grad_norm_(parameters, settings.max_gradient_norm, foreach=True)
-    *values, value = torch.cat([shares, shares.sum().unsqueeze(0)]).tolist()  # the only synchronization of a step
+            _clip(parameters, settings.max_gradient_norm)
+    *values, value = torch.cat([shares, shares.sum().unsqueeze(0)]).tolist()  # a GPU is waited for here only
     named = dict(zip(terms, values, strict=True))
     if not math.isfinite(value):
         _note_bad_step(run, stage, named)
         return {}
-    if loss.requires_grad:
+    if learned:
         optimizer.step()
     run.skipped = 0
     _watch_divergence(run, value)
     return named
+
+
+def _clip(parameters: Sequence[nn.Parameter], most: float) -> None:
+    """Scale the gradients of a network down to this norm; those below it are left alone."""
+    norm = nn.utils.get_total_norm([entry.grad for entry in parameters if entry.grad is not None], foreach=True)
+    if norm.device.type != "cpu" or not norm + 1e-6 <= most:  # a GPU would have to be waited for
+        nn.utils.clip_grads_with_norm_(parameters, most, norm, foreach=True)
 
 
 def _note_bad_step(run: RunState, stage: Stage, terms: Mapping[str, float]) -> None:

@@ -60,6 +60,7 @@ class ClickBatches:
         self._shown = torch.from_numpy(log.versions.astype(np.int64) * len(contexts) + context[:, None])
         self._positions = torch.from_numpy(log.positions.astype(np.int64))
         self._mask = shared_tensor(log.mask)
+        self._padded = not log.mask.all()
         self._bias = {name: shared_tensor(_levels_or_numbers(column, log.n_docs)) for name, column in log.bias.items()}
         self._repeats = detail == "patterns" or _repeated(self._shown[self._mask], len(log.features))
         self._codes = None if log.codes is None else torch.from_numpy(log.codes[log.version_documents])
@@ -121,8 +122,9 @@ class ClickBatches:
 
     def _documents_of(self, lists: Tensor, mask: Tensor) -> dict[str, Any]:
         """Features of these lists; once per distinct document, if documents are in several of them."""
-        past = len(self._features) * len(self._contexts)  # the number of padding, after all documents
-        numbers = self._shown[lists].masked_fill_(~mask, past)
+        numbers = self._shown[lists]
+        if self._padded:
+            numbers.masked_fill_(~mask, len(self._features) * len(self._contexts))  # after all documents
         if not self._repeats:
             return {"features": self._rows(numbers.flatten()).view(*numbers.shape, self.log.n_inputs)}
         chosen, places = numbers.unique(return_inverse=True)
@@ -131,12 +133,13 @@ class ClickBatches:
     def _rows(self, numbers: Tensor) -> Tensor:
         """Features of these versions in their contexts; 0 for numbers past the last version."""
         n_contexts = len(self._contexts)
-        past = numbers == len(self._features) * n_contexts
-        numbers = numbers.masked_fill(past, 0) if past.any() else numbers
+        past = numbers == len(self._features) * n_contexts if self._padded else None
+        if past is not None:
+            numbers = numbers.masked_fill(past, 0)
         rows = self._features.index_select(0, numbers if n_contexts == 1 else numbers // n_contexts)
         if self.log.context_names:
             rows = torch.cat([rows, self._contexts.index_select(0, numbers % n_contexts)], dim=1)
-        return rows.masked_fill_(past.unsqueeze(-1), 0.0) if past.any() else rows
+        return rows if past is None else rows.masked_fill_(past.unsqueeze(-1), 0.0)
 
     def _pairs(self, lists: NDArray[np.int64]) -> Tensor:
         """Sessions of each list in which i was clicked and j was not, `[lists, docs, docs]`."""
