@@ -28,7 +28,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(log, tmp_path, monkeypatch, n
     checkpoint = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr(TwoTower, "loss", stop_at_the_seventh)
-        with pytest.raises(Stopped, match="stopped at step 7; the checkpoint is written") as stopped:
+        with pytest.raises(Stopped, match="stopped at step 7; the checkpoint is saved") as stopped:
             fit(RECIPE, log, checkpoint=checkpoint)
     assert stopped.value.exit_code == code
     resumed = fit(RECIPE, log, checkpoint=checkpoint)
