@@ -202,8 +202,9 @@ def apply_rule(case: KeptCase, methods: Mapping[str, KeptMethod]) -> Certificate
         {name: getattr(methods[name], part) for name in tried} for part in ("choosing", "certifying")
     )
     rejected = scalar_violated(case.facts) is not None
-    signs = read_signs(choosing, case.production[0], case.choosing, coupled=case.facts.coupled, rejected=rejected)
-    return certify(choose(choosing, signs), certifying, case.production[1], case.certifying)
+    held_out = case.choosing.held_out
+    signs = read_signs(choosing, case.production[0], held_out, coupled=case.facts.coupled, rejected=rejected)
+    return certify(choose(choosing, signs, list(methods)), certifying, case.production[1], case.certifying)
 
 
 def averaged(scores: Sequence[Vector], test: JudgedSet, shares: Sequence[float]) -> Vector:

@@ -33,7 +33,7 @@ def test_the_estimator_always_has_a_ranker_and_warns_where_it_is_not_known_to_be
     with pytest.warns(RuntimeWarning, match="No verdict on production"):
         ranker = unskew.UnbiasedRanker(method="auto", **FAST).fit(fixed_order)
     assert ranker.verdict_.production == UNKNOWN
-    assert ranker.model_.name == ranker.verdict_.method.replace("production", "naive")  # which imitates it
+    assert ranker.model_.name == ranker.verdict_.method
     assert "shuffled or swapped" in ranker.verdict_.surer[0]
     assert ranker.predict(fixed_order.features[:3]).shape == (3,)
 
@@ -58,6 +58,7 @@ def test_production_is_a_member_that_goes_on_from_itself(fixed_order, monkeypatc
     monkeypatch.setattr(automatic, "choose", lambda *_, **__: choice)
     yesterday = unskew.auto(fixed_order, progress=False, **FAST)
     assert yesterday.verdict.shares == (2 / 3, 1 / 3)
+    assert yesterday.model.name == "low_rank + production"
     save_model(yesterday.model, tmp_path / "model")
     assert model_card(load_model(tmp_path / "model"))["method"] == "low_rank + production"
     today = unskew.auto(fixed_order, start=yesterday.model, progress=False, **FAST).model

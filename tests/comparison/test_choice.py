@@ -9,7 +9,6 @@ import unskew
 from unskew.comparison.choice import Choice, Signs, average, certify, choose, read_signs, spread, tried_first
 from unskew.comparison.held_out import make_case
 from unskew.evaluation.criteria import Contender
-from unskew.evaluation.differences import Paired
 from unskew.simulation.policies import Random
 
 RNG = np.random.default_rng(0)
@@ -35,8 +34,11 @@ def signs(as_production=0.2, alike=0.9, **more):
     return Signs(as_production, alike, **more)
 
 
-TRIED = dict.fromkeys(["naive", "dla", "two_tower", "low_rank"], Contender(np.zeros(1)))
-CLEAR = Paired(np.array([-1.0, -1.1, -0.9]))  # far below 0
+TRIED = dict.fromkeys(["naive", "dla", "low_rank"], Contender(np.zeros(1)))
+
+
+def chosen(**found):
+    return choose(TRIED, signs(**found), ["lbd"])
 
 
 def shares(found):
@@ -44,60 +46,58 @@ def shares(found):
 
 
 def test_far_from_production_two_corrections_that_agree_are_averaged():
-    found = choose(TRIED, signs())
-    assert shares(found) == {"low_rank": 0.5, "dla": 0.5}
+    found = chosen()
+    assert shares(found) == {"dla": 0.5, "low_rank": 0.5}
     assert found.criteria == ("dr", "pair_agreement")
-    assert "Nothing shows that examination depends on the document" in found.signs.line
+    assert found.signs.line == "dla and low_rank agree (Kendall's tau 0.90)."
 
 
-def test_production_has_a_share_to_the_degree_that_clicks_lead_to_its_order():
-    assert shares(choose(TRIED, signs(as_production=0.45))) == {"low_rank": 0.5, "dla": 0.38, "production": 0.12}
-    assert shares(choose(TRIED, signs(as_production=0.7))) == {"low_rank": 0.5, "production": 0.5}
-    assert "tau 0.70" in choose(TRIED, signs(as_production=0.7)).reason
+def test_production_is_a_member_where_clicks_lead_to_its_order():
+    found = chosen(as_production=0.5)
+    assert shares(found) == {"naive": 0.4, "low_rank": 0.4, "production": 0.2}
+    assert found.criteria == ("dr", "pair_agreement")
+    assert "tau 0.50) (shares 40%, 40%, 20%)" in found.reason
 
 
-def test_plain_clicks_have_a_share_to_the_degree_that_corrections_contradict_each_other():
-    assert shares(choose(TRIED, signs(alike=0.55))) == {"low_rank": 0.5, "dla": 0.25, "naive": 0.25}
-    assert shares(choose(TRIED, signs(alike=0.3))) == {"low_rank": 0.5, "naive": 0.5}
+def test_where_corrections_contradict_each_other_lbd_corrects_a_part_and_no_criterion_counts():
+    found = chosen(alike=0.6)
+    assert shares(found) == {"lbd": 0.5, "naive": 0.5}
+    assert found.criteria == ()
+    assert "contradict each other" in found.signs.line
+    assert shares(chosen(alike=0.6, as_production=0.5)) == {"lbd": 0.5, "production": 0.5}
+    assert shares(chosen(diagnosed=True)) == {"lbd": 0.5, "naive": 0.5}
+    assert "depend on the document" in chosen(diagnosed=True).reason
 
 
-def test_an_average_has_at_most_three_members():
-    found = choose(TRIED, signs(as_production=0.5, alike=0.5))  # a half near; 0.6 of the rest to plain clicks
-    assert shares(found) == {"low_rank": 0.56, "production": 0.28, "naive": 0.17}
-
-
-def test_examination_by_document_needs_two_signs_and_then_no_criterion_counts():
-    assert choose(TRIED, signs(alike=0.4)).criteria == ("dr", "pair_agreement")
-    for sign in ({"score_likelihood": CLEAR}, {"click_likelihood": Paired(-CLEAR.values)}, {"diagnosed": True}):
-        found = choose(TRIED, signs(alike=0.4, **sign))
-        assert found.signs.coupled
-        assert found.criteria == ()
+def test_plain_clicks_take_the_place_of_what_cannot_work():
+    assert choose(TRIED, signs(alike=0.6)).members == ("naive",)
+    assert choose(TRIED, signs(alike=0.6, as_production=0.8)).members == ("naive", "production")
 
 
 def test_criteria_of_position_alone_do_not_count_where_diagnose_rejects_it():
-    assert choose(TRIED, signs(diagnosed=True)).criteria == ()
-    assert choose(TRIED, signs(rejected=True)).criteria == ()
+    assert chosen(diagnosed=True).criteria == ()
+    assert chosen(rejected=True).criteria == ()
+    assert chosen(rejected=True).members == ("dla", "low_rank")
 
 
 def test_looks_come_first_and_plain_clicks_alone_are_called_so():
     looks = {**TRIED, "attention": TRIED["dla"]}
     assert choose(looks, signs(alike=0.1, diagnosed=True)).members == ("attention",)
     assert shares(choose(looks, signs(as_production=0.6))) == {"attention": 0.5, "production": 0.5}
-    found = choose({"naive": TRIED["naive"]}, Signs())
+    found = choose({"naive": TRIED["naive"]}, Signs(), ["lbd", "dla"])
     assert (found.members, found.reason) == (("naive",), "only plain clicks can work on this log")
     assert tried_first(["attention", "lbd", "dla", "naive"]) == ["naive", "dla", "attention"]
 
 
-def test_signs_are_read_from_orders_and_held_out_clicks(evidence, truth):
+def test_signs_are_read_from_orders(evidence, truth):
     noise = Contender(np.where(np.isnan(truth), np.nan, RNG.normal(size=len(truth))))
-    tried = {"naive": noise, "dla": Contender(truth), "two_tower": Contender(truth), "low_rank": noise}
-    found = read_signs(tried, Contender(truth), evidence, coupled=None)
+    tried = {"naive": noise, "dla": Contender(truth), "low_rank": noise}
+    found = read_signs(tried, Contender(truth), evidence.held_out, coupled=None)
     assert found.as_production > 0.95
     assert abs(found.alike) < 0.2
-    assert found.click_likelihood is None  # these contenders predict no clicks
-    assert found.score_likelihood.mean < 0
-    assert found.coupled
-    assert read_signs({"naive": noise}, noise, evidence) == Signs()
+    assert found.doubtful
+    assert found.near
+    assert read_signs({"naive": noise}, noise, evidence.held_out) == Signs()
 
 
 def test_scores_of_an_average_count_alike_whatever_their_scale(evidence, truth):

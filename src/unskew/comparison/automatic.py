@@ -257,8 +257,8 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> tuple[AutoVerdict
     choosing, certifying = _try(names, case, runs)
     shown = _production_of(case.choosing, latest)
     rejected = scalar_violated(known) is not None
-    signs = read_signs(choosing, shown, case.choosing, coupled=known.coupled, rejected=rejected)
-    choice = choose(choosing, signs)
+    signs = read_signs(choosing, shown, case.choosing.held_out, coupled=known.coupled, rejected=rejected)
+    choice = choose(choosing, signs, able)
     runs.total = len(choosing) + len(choice.members)
     found = certify(choice, certifying, case.production, case.evidence)
     status, line = _against_production(found, case)

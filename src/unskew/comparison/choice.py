@@ -1,18 +1,24 @@
 """Which rankers to use for a log without labels: the rule of `auto`.
 
 Held-out clicks are no guide to the best ranker among all methods: a method that fits clicks best may rank worst
-(docs/selection.md). So the rule does not pick one. It averages rankers that go wrong in different ways, by how far they
-agree with each other (Kendall's tau within held-out queries):
+(docs/selection.md). So the rule does not pick one. It asks two questions about orders (Kendall's tau within held-out
+queries), and averages rankers that go wrong in different ways:
 
-* Half of the average is `low_rank`, which lets examination depend on position and document.
-* The other half is production, imitated from features, to the degree that clicks lead to its order: then there is
-  little to gain and much to lose, since documents that attract attention look like errors of production.
-* What production leaves of that half is `dla`, which corrects for positions alone; but plain clicks to the degree that
-  `dla` and `low_rank` contradict each other, because at least one of the two is wrong.
-* Where looks are recorded and the record is consistent, `attention` takes the place of all but production.
+* **Is the correction in doubt?** `dla` corrects for positions alone, `low_rank` for positions and documents. If they
+  contradict each other, at least one is wrong. If `diagnose` finds examination that depends on the document, too.
+* **Is it near production?** If clicks lead to production's order, there is little to gain and much to lose, since
+  documents that attract attention look like errors of production.
 
-All criteria assume examination by position alone, and count only where nothing rejects it. They choose nothing: they
-certify, on other queries.
+| | far from production | near it |
+|---|---|---|
+| no doubt | `dla`, `low_rank` | plain clicks, `low_rank`, some production |
+| doubt | plain clicks, `lbd` | production, `lbd` |
+
+`lbd` lies between plain clicks and a full correction. Production is imitated from features. Where looks are recorded
+and the record is consistent, `attention` ranks, near production together with it.
+
+All criteria assume examination by position alone, and count only where nothing speaks against it. They choose nothing:
+they certify, on other queries.
 """
 
 from __future__ import annotations
@@ -24,22 +30,19 @@ import numpy as np
 
 from unskew.comparison.against_production import ALPHA, PRODUCTION, Standing, standings
 from unskew.evaluation.criteria import CRITERIA, Contender, Evidence, measure_all, measure_production
-from unskew.evaluation.differences import Paired, paired
+from unskew.evaluation.differences import paired
 from unskew.evaluation.held_out import HeldOut, Vector
 from unskew.evaluation.order_agreement import kendall
 from unskew.reporting.sheets import signed
 
 PLAIN = "naive"
-BY_POSITION, BY_DOCUMENT = "two_tower", "low_rank"  # nested: the second contains the first
-POSITION_ALONE = "dla"
+POSITION_ALONE, BY_DOCUMENT = "dla", "low_rank"
+HALFWAY = "lbd"  # between plain clicks and a full correction; it is not tried, since nothing is measured where it ranks
 BY_LOOKS = "attention"  # where looks are recorded and the record is consistent
-FIRST = (PLAIN, POSITION_ALONE, BY_POSITION, BY_DOCUMENT, BY_LOOKS)
-MOST_MEMBERS = 3  # of an average: each is one more training
-# Kendall's tau, where a share begins and where it is full. From one log of each of 74 simulated worlds, which hardly
-# tell other values apart (docs/selection.md).
-FAR, NEAR = 0.4, 0.6  # of what clicks teach with production
-CONTRADICT, ALIKE = 0.3, 0.8  # of `dla` with `low_rank`
-Z = 2.0  # standard errors by which a difference of likelihoods is a sign
+FIRST = (PLAIN, POSITION_ALONE, BY_DOCUMENT, BY_LOOKS)
+# Kendall's tau; from one log of each of 192 simulated worlds, which hardly tell other values apart (docs/selection.md).
+ALIKE = 0.7  # of `dla` with `low_rank`: below, they contradict each other
+NEAR = 0.5  # of what clicks teach with production
 # One that rests on the examination curve, and one that compares documents at one position: a verdict needs both.
 CRITERIA_OF_POSITION = ("dr", "pair_agreement")
 
@@ -48,65 +51,31 @@ Tried = Mapping[str, Contender]
 
 @dataclass(frozen=True)
 class Signs:
-    """What orders of rankers and held-out clicks say about a log; None: not measurable."""
+    """What orders of rankers and the diagnosis say about a log; None: not measurable."""
 
     as_production: float | None = None  # agreement of what clicks teach with production
     alike: float | None = None  # agreement of `dla` and `low_rank`
-    click_likelihood: Paired | None = None  # of `low_rank`, less that of `two_tower`: the test of nested models
-    score_likelihood: Paired | None = None  # of `low_rank`, less that of `dla`
     diagnosed: bool | None = None  # whether `diagnose` found examination that depends on the document
     rejected: bool = False  # whether `diagnose` rejects examination by position alone, for any reason
 
     @property
-    def coupled(self) -> bool:
-        """Whether examination seems to depend on the document: two rankers contradict each other, and one more sign.
-
-        Scores that follow what attracts attention explain clicks well, so a ranker without it explains clicks worse.
-        """
-        if self.alike is None or self.alike >= ALIKE:
-            return False
-        return bool(self.diagnosed) or _z(self.click_likelihood) > Z or _z(self.score_likelihood) < -Z
+    def doubtful(self) -> bool:
+        """Whether a correction for positions is in doubt."""
+        return bool(self.diagnosed) or (self.alike is not None and self.alike < ALIKE)
 
     @property
-    def near(self) -> float:
-        """The degree to which clicks lead to production's order, from 0 to 1."""
-        return 0.0 if self.as_production is None else _ramp(self.as_production, FAR, NEAR)
-
-    @property
-    def contradiction(self) -> float:
-        """The degree to which `dla` and `low_rank` contradict each other, from 0 to 1."""
-        return 0.0 if self.alike is None else 1 - _ramp(self.alike, CONTRADICT, ALIKE)
+    def near(self) -> bool:
+        """Whether clicks lead to production's order."""
+        return self.as_production is not None and self.as_production >= NEAR
 
     @property
     def line(self) -> str:
         """All of it in one sentence; empty where nothing was measured."""
         if self.alike is None:
             return ""
-        found = (
-            "Examination seems to depend on the document, too"
-            if self.coupled
-            else "Nothing shows that examination depends on the document"
-        )
-        return (
-            f"{found}: {POSITION_ALONE} agrees with {BY_DOCUMENT} to {self.alike:.2f} (Kendall's tau); {BY_DOCUMENT} "
-            f"explains held-out clicks by {_text(self.score_likelihood)} per click beside it, and predicts them by "
-            f"{_text(self.click_likelihood)} beside {BY_POSITION}."
-        )
-
-
-def _ramp(value: float, start: float, end: float) -> float:
-    return float(np.clip((value - start) / (end - start), 0, 1))
-
-
-def _z(pairs: Paired | None) -> float:
-    return 0.0 if pairs is None or not pairs.error > 0 else pairs.mean / pairs.error
-
-
-def _text(pairs: Paired | None) -> str:
-    if pairs is None:
-        return "an unknown amount"
-    least, most = pairs.interval()
-    return f"{signed(pairs.mean)} ({signed(least)} to {signed(most)})"
+        found = "agree" if self.alike >= ALIKE else "contradict each other, so at least one is wrong"
+        more = "; examination seems to depend on the document" if self.diagnosed else ""
+        return f"{POSITION_ALONE} and {BY_DOCUMENT} {found} (Kendall's tau {self.alike:.2f}){more}."
 
 
 @dataclass(frozen=True)
@@ -131,7 +100,7 @@ class Choice:
 
 
 def read_signs(
-    tried: Tried, production: Contender, evidence: Evidence, *, coupled: bool | None = None, rejected: bool = False
+    tried: Tried, production: Contender, held_out: HeldOut, *, coupled: bool | None = None, rejected: bool = False
 ) -> Signs:
     """The signs that the rule goes by.
 
@@ -140,25 +109,16 @@ def read_signs(
         coupled: whether the diagnosis found examination that depends on the document; None: it could not tell.
         rejected: whether it rejects examination by position alone, be it for trust.
     """
-    if not {POSITION_ALONE, BY_POSITION, BY_DOCUMENT} <= set(tried):
+    if not {POSITION_ALONE, BY_DOCUMENT} <= set(tried):
         return Signs(diagnosed=coupled, rejected=rejected)
     taught = [BY_LOOKS] if BY_LOOKS in tried else [POSITION_ALONE, BY_DOCUMENT]
-    held_out = evidence.held_out
-    document, position = tried[BY_DOCUMENT], tried[POSITION_ALONE]
     close = [agreement(tried[name], production, held_out) for name in taught]
     return Signs(
         max((tau for tau in close if tau is not None), default=None),
-        agreement(position, document, held_out),
-        _gained("click_likelihood", document, tried[BY_POSITION], evidence),
-        _gained("score_likelihood", document, position, evidence),
+        agreement(tried[POSITION_ALONE], tried[BY_DOCUMENT], held_out),
         coupled,
         rejected,
     )
-
-
-def _gained(name: str, one: Contender, other: Contender, evidence: Evidence) -> Paired | None:
-    values = [measure_all(each, evidence, [name])[0].get(name) for each in (one, other)]
-    return None if values[0] is None or values[1] is None else paired(values[0], values[1])
 
 
 def agreement(one: Contender, other: Contender, held_out: HeldOut) -> float | None:
@@ -169,34 +129,50 @@ def agreement(one: Contender, other: Contender, held_out: HeldOut) -> float | No
     return None if np.isnan(taus).all() else float(np.nanmean(taus))
 
 
-def choose(tried: Tried, signs: Signs) -> Choice:
-    """Which rankers to average on this log, and with which weights."""
-    criteria = () if signs.coupled or signs.diagnosed or signs.rejected else CRITERIA_OF_POSITION
-    if BY_LOOKS in tried:
-        weights, criteria = {BY_LOOKS: 1.0, PRODUCTION: signs.near}, ()
-        why = "it learns from recorded examination, so it needs no assumption about examination"
-    else:
-        rest = 1 - signs.near
-        weights = {
-            BY_DOCUMENT: 1.0,
-            POSITION_ALONE: rest * (1 - signs.contradiction),
-            PLAIN: rest * signs.contradiction,
-            PRODUCTION: signs.near,
-        }
-        why = "rankers that go wrong in different ways are averaged"
-    able = {name: weight for name, weight in weights.items() if weight and name in (*tried, PRODUCTION)}
-    able = {name: able[name] for name in sorted(able, key=lambda name: -able[name])[:MOST_MEMBERS]}
-    if not able:
+def choose(tried: Tried, signs: Signs, able: Sequence[str] = ()) -> Choice:
+    """Which rankers to average on this log, and with which weights.
+
+    Args:
+        able: methods that can work on this log and were not tried.
+    """
+    criteria = () if signs.doubtful or signs.rejected or BY_LOOKS in tried else CRITERIA_OF_POSITION
+    if set(tried) <= {PLAIN}:
         return Choice((PLAIN,), "only plain clicks can work on this log", signs, criteria)
-    if PRODUCTION in able:
-        why += f"; production, since clicks lead close to its order (Kendall's tau {signs.as_production:.2f})"
-    if PLAIN in able:
-        why += f"; plain clicks, since {POSITION_ALONE} and {BY_DOCUMENT} disagree (tau {signs.alike:.2f})"
-    choice = Choice(tuple(able), why, signs, criteria, tuple(able.values()))
-    if len(able) == 1:
+    weights, why = _looked(signs) if BY_LOOKS in tried else _averaged(signs)
+    known = (*tried, *able, PRODUCTION)
+    members = {name if name in known else PLAIN: weight for name, weight in weights.items()}
+    choice = Choice(tuple(members), why, signs, criteria, tuple(members.values()))
+    if len(members) == 1:
         return choice
-    shares = ", ".join(f"{share:.0%}" for share in choice.shares)
-    return replace(choice, reason=f"{why} (shares {shares})")
+    return replace(choice, reason=f"{why} (shares {', '.join(f'{share:.0%}' for share in choice.shares)})")
+
+
+def _looked(signs: Signs) -> tuple[dict[str, float], str]:
+    why = "it learns from recorded examination, so it needs no assumption about examination"
+    if not signs.near:
+        return {BY_LOOKS: 1.0}, why
+    return {BY_LOOKS: 1.0, PRODUCTION: 1.0}, f"{why}; {_nearness(signs)}"
+
+
+def _averaged(signs: Signs) -> tuple[dict[str, float], str]:
+    """Weights of the average, and why."""
+    if signs.doubtful:
+        alone = "examination seems to depend on the document" if signs.diagnosed else _contradiction(signs)
+        why = f"a full correction for positions is in doubt, since {alone}"
+        if signs.near:
+            return {HALFWAY: 1.0, PRODUCTION: 1.0}, f"{why}; {_nearness(signs)}"
+        return {HALFWAY: 1.0, PLAIN: 1.0}, f"{why}: {HALFWAY} corrects only a part of the way from plain clicks"
+    if signs.near:
+        return {PLAIN: 2.0, BY_DOCUMENT: 2.0, PRODUCTION: 1.0}, _nearness(signs)
+    return {POSITION_ALONE: 1.0, BY_DOCUMENT: 1.0}, "two corrections that go wrong in different ways are averaged"
+
+
+def _nearness(signs: Signs) -> str:
+    return f"production is a member, since clicks lead close to its order (Kendall's tau {signs.as_production:.2f})"
+
+
+def _contradiction(signs: Signs) -> str:
+    return f"{POSITION_ALONE} and {BY_DOCUMENT} contradict each other (Kendall's tau {signs.alike:.2f})"
 
 
 def average(contenders: Sequence[Contender], held_out: HeldOut, shares: Sequence[float] = ()) -> Contender:
@@ -247,6 +223,8 @@ class Certificate:
 
 def certify(choice: Choice, tried: Tried, production: Contender, evidence: Evidence) -> Certificate:
     """The choice on queries that did not choose it; plain clicks replace it where all criteria say so."""
+    if not choice.criteria:
+        return Certificate(choice)
     last = np.nanmin(production.scores, initial=0.0)  # where it would show what it has not shown
     known = {**tried, PRODUCTION: Contender(np.nan_to_num(production.scores, nan=last))}
     chosen = average([known[name] for name in choice.members], evidence.held_out, choice.shares)
