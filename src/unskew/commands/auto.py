@@ -26,7 +26,7 @@ def auto(
     log: Annotated[Path, typer.Argument(help="A click log.")],
     out: Annotated[Path, typer.Option(help="Output folder for the model; the report is OUT.html.")],
     force: Annotated[
-        bool, typer.Option("--force", help="Write the model even if it was not shown to be better than production.")
+        bool, typer.Option("--force", help="Write the model even if production is better.")
     ] = False,
     production: Production = None,
     start: Annotated[

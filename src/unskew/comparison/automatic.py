@@ -337,8 +337,8 @@ def _against_production(found: Certificate, case: Case) -> tuple[str, str]:
     if found.better:
         return BETTER, f"{label} beats {where} by {numbers}."
     if found.worse:
-        return NOT_BETTER, f"Nothing was shown to be better than {where}: {label} differs by {numbers}."
-    return UNKNOWN, f"{label} seems better than {where}, but not beyond every interval: {numbers}."
+        return NOT_BETTER, f"Nothing is better than {where}: {label} differs by {numbers}."
+    return UNKNOWN, f"No clear difference between {label} and {where}: {numbers}."
 
 
 def _numbers(criterion: str, own: Standing) -> str:

@@ -217,8 +217,8 @@ class Certificate:
 
     @property
     def worse(self) -> bool:
-        """Whether nothing is shown to be better: no criterion that counts gives the choice anything over production."""
-        return bool(self.criteria) and all((self.own(name).difference or 0.0) <= 0 for name in self.criteria)
+        """Whether every valid criterion puts the choice below production, beyond its interval."""
+        return bool(self.criteria) and all(self.own(name).verdict == "worse" for name in self.criteria)
 
 
 def certify(choice: Choice, tried: Tried, production: Contender, evidence: Evidence) -> Certificate:
