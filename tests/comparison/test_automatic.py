@@ -44,6 +44,14 @@ def test_the_report_says_what_to_randomize_on_how_much_traffic_and_what_it_costs
     assert "costs at most" in line
 
 
+def test_lists_of_one_document_are_trained_on_once_and_named_once(world):
+    log = unskew.simulate(world.train, sessions=4, n_shown=1, progress=False).log
+    with pytest.warns(RuntimeWarning) as warned:
+        found = unskew.auto(log, progress=False, **FAST)
+    assert [str(each.message).partition(":")[0] for each in warned] == ["every list has only one document"]
+    assert found.verdict.method == "naive"
+
+
 def test_an_average_goes_on_from_an_average(fixed_order, monkeypatch):
     monkeypatch.setattr(automatic, "choose", lambda *_, **__: Choice(("dla", "low_rank"), "it is a test"))
     yesterday = unskew.auto(fixed_order, progress=False, **FAST).model

@@ -242,7 +242,9 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> tuple[AutoVerdict
     able = worth_comparing(told.methods)
     if known.false_alarms:
         runs.own[BY_LOOKS] = {"false_alarms": None}  # estimated
-    names = tried_first(able) if known.n_positions > 1 else [PLAIN]
+    if known.n_positions < 2:
+        return untried(PLAIN, "every list has only one document", told.lines[:1]), None, None
+    names = tried_first(able)
     if diagnosis.traffic.n_queries < FEWEST_QUERIES:
         few = f"{diagnosis.traffic.n_queries:,} queries are too few for a choice, which needs at least {FEWEST_QUERIES}"
         return untried(SAFE if SAFE in names else PLAIN, few, told.lines[:1]), None, None
