@@ -38,7 +38,7 @@ class AveragedMethod:
     def update(self) -> None:
         """Include the parameters after a step in the average."""
         self._steps += 1
-        torch._foreach_lerp_(*self._parameters, 1 / min(self._steps, self._horizon))
+        torch._foreach_lerp_(*self._parameters, 1 / min(self._steps, self._horizon))  # type: ignore[call-overload]
         if self._trained is not None:
             for mine, current in zip(self.method.buffers(), self._trained.buffers(), strict=True):
                 mine.copy_(current)
