@@ -151,7 +151,13 @@ def list_of_rows(n_rows: int, group: Any, query: Any) -> NDArray[np.int64]:
         if len(lists) != n_rows:
             raise ValueError(f"query has {len(lists)} values, X has {n_rows} rows: give one per row")
         return lists
-    sizes = vector(group).astype(np.int64)
+    sizes = vector(group)
+    if sizes.dtype.kind not in "iuf":
+        raise ValueError(
+            "group is the number of rows of each list, as in LightGBM: pass the list id of each row as query, or as "
+            "session if a query was shown several times"
+        )
+    sizes = sizes.astype(np.int64)
     if (sizes < 1).any() or sizes.sum() != n_rows:
         raise ValueError(f"group sizes add up to {sizes.sum()}, but X has {n_rows} rows: each row must be in one list")
     return np.repeat(np.arange(len(sizes)), sizes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -38,13 +38,6 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     for row in rows:
         table.add_row(*map(Text, row))  # ids may look like markup
     console.print(table)
-
-
-def show_filled(filled: Mapping[str, int]) -> None:
-    """Warn of columns with missing values that had none in training."""
-    if filled:
-        columns = ", ".join(f"{name} ({count:,})" for name, count in filled.items())
-        show_warning(f"missing values filled in columns that had none in training: {columns}; --strict refuses them")
 
 
 def cell(value: Any) -> str:

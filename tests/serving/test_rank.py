@@ -325,7 +325,9 @@ def test_text_in_place_of_numbers_is_refused_and_an_empty_column_is_missing(tmp_
     assert "column 'age' holds string, but the model was trained on numbers" in refusal(text, tmp_path)
     empty = TABLE.set_column(2, "age", pa.nulls(5))
     known = SavedRanker(lambda f, m: f.nan_to_num().sum(-1), "sum", 2, ("price", "age"), missing_in_training=())
-    assert unskew.rank(known, empty, progress=False).filled == {"age": 5}
+    found = unskew.rank(known, empty, progress=False)
+    assert found.filled == {"age": 5}
+    assert "'age' has 5 missing values, which were filled: it had none in training" in repr(found)
 
 
 def test_the_types_of_every_file_are_looked_at(tmp_path):

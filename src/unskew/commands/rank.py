@@ -10,7 +10,7 @@ import typer
 import unskew
 from unskew.commands.app import DATA_HELP, RANKER_HELP, AllowCode, Json, Overwrite, Quiet, command, model_with_code
 from unskew.serving.rank import MEMORY
-from unskew.terminal import console, show_filled, show_json
+from unskew.terminal import console, show_json
 
 TABLE_HELP = "Parquet files with candidates (file, folder or glob): ids and features."
 
@@ -58,5 +58,4 @@ def rank(
         unlike_training = {"filled": dict(done.filled), "unseen": dict(done.unseen), "ignored": list(done.ignored)}
         show_json({"ranking": out, **counts, **unlike_training})
         return
-    show_filled(done.filled)
     console.print(repr(done), markup=False, highlight=False, soft_wrap=True)

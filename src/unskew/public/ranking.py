@@ -128,6 +128,10 @@ class Ranking(Displayed):
         if self.ignored:
             notes.append(f"Ignored, because the model does not use them: {listed(self.ignored)}")
         notes += [f"'{name}' has {count:,} values that training never saw" for name, count in self.unseen.items()]
+        notes += [
+            f"'{name}' has {count:,} missing values, which were filled: it had none in training (strict refuses them)"
+            for name, count in self.filled.items()
+        ]
         if self.kept is None:
             return Screen(title, notes=notes)
         head = self.kept.slice(0, MOST_ROWS).to_pylist()
