@@ -26,6 +26,7 @@ from unskew.networks.registry import Problem
 
 MODELS = ("pbm", "ubm", "dcm", "ccm", "dbn", "sdbn")  # cascade: its second clicks are of no model of examination
 SPREADS = {"spread": 0.5, "url_spread": 0.5, "query_spread": 0.0}
+AS_IN_PAPERS = {name: {**SPREADS, "depth_spread": 0.0} for name in ("pbm", "ubm")}  # one depth for all queries
 N_RESAMPLES = 1000
 
 
@@ -33,7 +34,7 @@ def fitted(name: str, learning: IdPages) -> tuple[Any, Vocabulary]:
     """A click model of these pages."""
     log = learning.log()
     vocabulary = Vocabulary.of([log])
-    method = METHODS[name](Problem(0, 10, {}, n_ids=vocabulary.sizes), **SPREADS)
+    method = METHODS[name](Problem(0, 10, {}, n_ids=vocabulary.sizes), **AS_IN_PAPERS.get(name, SPREADS))
     method.finish({"clicks": vocabulary.encode(log)})
     return method, vocabulary
 

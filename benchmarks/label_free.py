@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
-from unskew.data.clicks.vocabulary import Vocabulary
+from click_models_mouse import fitted
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.public_logs.id_pages import SPLITS, IdPages
 from unskew.diagnosis.estimators.propensities import estimate_propensities
@@ -20,21 +20,15 @@ from unskew.evaluation.evaluate import evaluate
 from unskew.evaluation.held_out import HeldOut
 from unskew.evaluation.production import production_of_log
 from unskew.lists import ClickedLists
-from unskew.methods import METHODS
-from unskew.networks.registry import Problem
 
 RANKERS = ("dctr", "pbm", "cascade", "ubm", "dcm", "ccm", "dbn", "sdbn")
-SPREADS = {"spread": 0.5, "url_spread": 0.5, "query_spread": 0.0}
 N_RESAMPLES = 200
 Matrix = NDArray[np.float64]
 
 
 def attraction(name: str, learning: IdPages, held_out: HeldOut) -> Matrix:
     """Scores of the documents of the held-out log by a click model of the other sessions."""
-    log = learning.log()
-    vocabulary = Vocabulary.of([log])
-    method = METHODS[name](Problem(0, log.n_positions, {}, n_ids=vocabulary.sizes), **SPREADS)
-    method.finish({"clicks": vocabulary.encode(log)})
+    method, vocabulary = fitted(name, learning)
     other = held_out.log
     ids = vocabulary.numbers(other.query_ids[other.version_queries], other.document_ids)
     n = len(ids)
