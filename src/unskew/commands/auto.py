@@ -25,9 +25,7 @@ NOTHING_BETTER = 3  # exit code: nothing was shown to be better than production,
 def auto(
     log: Annotated[Path, typer.Argument(help="A click log.")],
     out: Annotated[Path, typer.Option(help="Output folder for the model; the report is OUT.html.")],
-    force: Annotated[
-        bool, typer.Option("--force", help="Write the model even if production is better.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write the model even if production is better.")] = False,
     production: Production = None,
     start: Annotated[
         Path | None, typer.Option("--from", help="A previous model: the final training starts from it if possible.")

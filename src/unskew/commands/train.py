@@ -182,8 +182,8 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
         console.print(f"Learned from {model.trained_on['feedback']}", markup=False, highlight=False)
     if (note := _few_lists(model)) is not None:
         console.print(note, markup=False, highlight=False)
-    if columns := model.columns():
-        show_table("Transforms of the features", ("became", "columns", "names"), grouped(columns), left=3)
+    if transformed := model.columns():
+        show_table("Transforms of the features", ("became", "columns", "names"), grouped(transformed), left=3)
     started = model.trained_on.get("started_from")
     if started is not None:
         new = f"; new, initialized to the average: {', '.join(started['extended'])}" if started["extended"] else ""
