@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
 
 import unskew
+from unskew.comparison.sources import own_log
 from unskew.data.clicks.storage import all_lists, open_log, read_log, whole_log, write_log
 from unskew.data.mapped import is_mapped
 from unskew.data.transformed import transform_for, transform_log
@@ -94,3 +99,36 @@ def test_what_reads_a_whole_log_takes_an_opened_one(place):
     assert rows[0].equals(rows[1])
     found = [unskew.diagnose(log, quick=True, progress=False).to_table() for log in (opened, whole)]
     assert found[0].equals(found[1])
+
+
+@pytest.mark.slow
+def test_diagnose_trains_on_features_in_a_file(place, mapped):
+    found = [unskew.diagnose(log, progress=False).to_table() for log in (mapped, read_log(place))]
+    assert found[0].equals(found[1])
+
+
+def test_auto_chooses_the_same_from_features_in_a_file(place, mapped):
+    options = {"steps": 5, "hidden": [4], "progress": False}
+    streamed, whole = (unskew.auto(log, **options) for log in (mapped, read_log(place)))
+    assert streamed.verdict == whole.verdict
+    for entry, value in whole.model.ranker().state_dict().items():
+        assert torch.equal(streamed.model.ranker().state_dict()[entry], value), entry
+
+
+def test_compare_has_the_numbers_of_every_criterion_of_a_log_in_memory(place, tmp_path, monkeypatch):
+    def outcomes(log):
+        options = {"options": {"steps": 5}, "seeds": 1, "jobs": 1, "progress": False}
+        done = unskew.compare(log, ["naive", "dla"], out=tmp_path / f"{log.name} compared", **options)
+        assert not done.results.failed
+        return {result.run.label: result.outcome.per_query for result in done.results.results}
+
+    whole = outcomes(place)
+    copy = Path(shutil.copytree(place, tmp_path / "copy"))
+    monkeypatch.setattr(whole_log, "__defaults__", (0,))  # every log that is read now has its features in a file
+    streamed = outcomes(copy)
+    assert is_mapped(own_log(str(copy)).features)
+    assert streamed.keys() == whole.keys() == {"production", "naive", "dla"}
+    for label, criteria in whole.items():
+        assert streamed[label].keys() == criteria.keys()
+        for criterion, values in criteria.items():
+            assert np.array_equal(streamed[label][criterion], values, equal_nan=True), (label, criterion)
