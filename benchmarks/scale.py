@@ -22,15 +22,15 @@ import duckdb
 DOCUMENTS, FEATURES, SHOWN, PER_QUERY = 20, 20, 10, 1000
 FEW, MANY = 50, 250  # steps of training: their difference has no fixed costs
 UNSKEW = [sys.executable, "-m", "unskew"]
-TINY = ["--set", "steps=20", "--quiet", "--overwrite"]
+TRAIN = "train log --method dla --stream --overwrite --quiet --out"
 STEPS = {
-    "ingest": ["ingest", "events.parquet", "--features", "features.parquet", "--out", "log", "--threads", "1"],
-    "train few": ["train", "log", "--method", "dla", "--stream", "--out", "few", "--set", f"steps={FEW}", "--quiet"],
-    "train many": ["train", "log", "--method", "dla", "--stream", "--out", "many", "--set", f"steps={MANY}", "--quiet"],
-    "rank": ["rank", "many", "features.parquet", "--out", "ranking.parquet", "--quiet"],
-    "diagnose": ["diagnose", "log", "--quiet"],
-    "compare": ["compare", "log", "--methods", "naive,dla", "--out", "compared", *TINY],
-    "auto": ["auto", "log", "--out", "chosen", *TINY],
+    "ingest": "ingest events.parquet --features features.parquet --out log --threads 1",
+    "train few": f"{TRAIN} few --set steps={FEW}",
+    "train many": f"{TRAIN} many --set steps={MANY}",
+    "rank": "rank many features.parquet --out ranking.parquet --quiet",
+    "diagnose": "diagnose log --quiet",
+    "compare": "compare log --methods naive,dla --seeds 1 --jobs 1 --out compared --set steps=20 --quiet",
+    "auto": "auto log --out chosen --force --set steps=20 --overwrite --quiet",
 }
 
 
@@ -40,7 +40,7 @@ def main(folder: Path, n_impressions: int, steps: list[str]) -> None:
         place.mkdir(parents=True)
         generate(place, n_impressions)
     for step in steps or STEPS:
-        row = {"impressions": n_impressions, "step": step, **measured([*UNSKEW, *STEPS[step]], place)}
+        row = {"impressions": n_impressions, "step": step, **measured([*UNSKEW, *STEPS[step].split()], place)}
         row["log_bytes"] = sum(file.stat().st_size for file in (place / "log").glob("*"))
         print(json.dumps(row), flush=True)
         with (folder / "scale.jsonl").open("a") as file:

@@ -1,9 +1,12 @@
 """What a command says when it cannot go on."""
 
 import errno
+import gc
 import os
 import signal
+import threading
 
+import duckdb
 import pyarrow as pa
 import pytest
 import typer
@@ -11,6 +14,7 @@ from typer.testing import CliRunner
 
 from unskew.cli import app
 from unskew.commands.app import LESS_MEMORY, _refusal, command
+from unskew.ingestion.interruption import interruptible
 
 
 @pytest.mark.parametrize(
@@ -56,14 +60,14 @@ def test_an_exit_code_of_its_own_is_returned_and_not_printed(capsys):
 
 
 @pytest.fixture
-def interruptible():
+def _in_terminal():
     """Ctrl-C as in a terminal, where a shell may have started the tests in the background and ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("interruptible")
+@pytest.mark.usefixtures("_in_terminal")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_in_the_midst_of_a_query_ends_a_command_without_a_traceback(number, code, capsys):
     @command
@@ -78,3 +82,19 @@ def test_a_signal_in_the_midst_of_a_query_ends_a_command_without_a_traceback(num
     assert ended.value.exit_code == code
     assert capsys.readouterr().err.strip() == "stopped"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_signal_ends_a_query_of_several_threads_at_once(capsys):
+    @command
+    def query():
+        with duckdb.connect(config={"threads": 2}) as connection, interruptible(connection):
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+            connection.execute("SELECT sum(hash(a.range + b.range) % 7) FROM range(1000000) a, range(1000000) b")
+
+    with pytest.raises(typer.Exit) as ended:
+        query()
+    assert ended.value.exit_code == 143
+    assert capsys.readouterr().err.strip() == "stopped"
+    del ended  # if the signal arrives in the exit of `interruptible`, it ends with the frame
+    gc.collect()
+    assert signal.set_wakeup_fd(-1) == -1  # as before

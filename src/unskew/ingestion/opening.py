@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -43,6 +43,7 @@ from unskew.ingestion.impressions import (
     reasons,
     usable_rows,
 )
+from unskew.ingestion.interruption import interruptible
 from unskew.ingestion.outcomes import (
     context_remarks,
     find_context,
@@ -163,7 +164,8 @@ def running_engine(options: Options, tables: Tables, target: Path | None = None)
         else:
             engine = DuckEngine(scratch, options.memory, options.threads)
         try:
-            yield engine
+            with interruptible(engine.connection.con) if isinstance(engine, DuckEngine) else nullcontext():
+                yield engine
         finally:
             engine.close()
 

@@ -11,6 +11,7 @@ import duckdb
 import numpy as np
 import pyarrow.parquet as pq
 
+from unskew.ingestion.interruption import interruptible
 from unskew.ingestion.memory import parse_memory
 
 ROWS_A_GROUP = 65_536
@@ -30,7 +31,8 @@ def database(scratch: Path, memory: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """DuckDB with a memory limit; it spills to files in a scratch folder."""
     limit = f"{parse_memory(memory)}B"
     try:
-        with duckdb.connect(config={"memory_limit": limit, "temp_directory": str(scratch / "spill")}) as connection:
+        settings = {"memory_limit": limit, "temp_directory": str(scratch / "spill")}
+        with duckdb.connect(config=settings) as connection, interruptible(connection):
             yield connection
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
