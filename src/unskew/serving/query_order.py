@@ -31,8 +31,8 @@ def database(scratch: Path, memory: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """DuckDB with a memory limit; it spills to files in a scratch folder."""
     limit = f"{parse_memory(memory)}B"
     try:
-        settings = {"memory_limit": limit, "temp_directory": str(scratch / "spill")}
-        with duckdb.connect(config=settings) as connection, interruptible(connection):
+        connected = duckdb.connect(config={"memory_limit": limit, "temp_directory": str(scratch / "spill")})
+        with connected as connection, interruptible(connection):
             yield connection
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
