@@ -183,7 +183,7 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
     if (note := _few_lists(model)) is not None:
         console.print(note, markup=False, highlight=False)
     if transformed := model.columns():
-        show_table("Transforms of the features", ("became", "columns", "names"), grouped(transformed), left=3)
+        show_table("Transforms of the features", ("transform", "columns", "names"), grouped(transformed), left=3)
     started = model.trained_on.get("started_from")
     if started is not None:
         new = f"; new, initialized to the average: {', '.join(started['extended'])}" if started["extended"] else ""
