@@ -37,7 +37,7 @@ def test_without_labels_it_prints_production_and_a_verdict(folder, tmp_path):
     assert "Against production" in text
     assert "beats production by" in text or "nothing beats production" in text
     assert "Decided by" in text
-    assert "It does not show" in text
+    assert "What each criterion shows, and what it does not:" in text
 
 
 def test_json_holds_the_verdict_and_every_standing(folder, tmp_path):

@@ -55,7 +55,7 @@ def show_experiment(done: Finished, json: bool) -> None:
         if shown.outlook is not None:
             console.print(f"\n[bold]{escape(shown.outlook.line)}[/]", highlight=False)
             if shown.outlook.explanation:
-                pointer = f"What the other criteria mean: {done.out / 'meaning.md'}"
+                pointer = f"What each criterion shows, and what it does not: {done.out / 'meaning.md'}"
                 console.print(f"{shown.outlook.explanation} {pointer}", highlight=False, markup=False)
         for run, error in results.failed:
             errors.print(f"[red]failed:[/] {escape(f'{run.title}: {error}')}", highlight=False, soft_wrap=True)
@@ -68,8 +68,7 @@ def show_experiment(done: Finished, json: bool) -> None:
             errors.print(
                 f"{results.other_code} rows come from an earlier version of the code; run them again with --fresh all"
             )
-        console.print(
-            f"{results.found} runs had already finished; results are in {done.out}", markup=False, highlight=False
-        )
+        finished = f"{results.found} runs had already finished; " if results.found else ""
+        console.print(f"{finished}Results: {done.out}", markup=False, highlight=False)
     if results.failed:
         raise typer.Exit(1)

@@ -203,7 +203,7 @@ def click_prediction_sheet(results: Results) -> Sheet | None:
         for label, rows in known.items()
     )
     note = (
-        "As `unskew evaluate` measures them on the held-out clicks, averaged over trainings, with 95 % intervals over "
+        "As `unskew evaluate` measures them on the held-out clicks, averaged over trainings, with 95% intervals over "
         "sessions (of nDCG: over queries). The queries are held out, so a model of ids knows their documents by URL at "
         "most. Predicted / observed clicks: 1 is perfect."
     )
@@ -224,10 +224,7 @@ def _explained(name: str, asked: str | None) -> str:
         if asked is None and name != DEFAULT_CRITERION
         else ""
     )
-    return (
-        f"Decided by {entry.title}{instead}: {entry.measures}. It shows {entry.can_tell}. "
-        f"It does not show {entry.cannot_tell}."
-    )
+    return f"Decided by {entry.title}{instead}: {entry.measures}."
 
 
 def _values(table: Table, label: str) -> Sequence[str]:
