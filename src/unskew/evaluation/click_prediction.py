@@ -148,8 +148,8 @@ def predict_clicks(method: Method, log: ClickLog) -> ClickPrediction:
     """
     if method.click_model != "bernoulli":
         raise NotMeasured(
-            f"{type(method).__name__} does not predict whether a document is clicked: evaluate it on judged data, or train "
-            "a click model, such as pbm or ubm"
+            f"{type(method).__name__} does not predict whether a document is clicked: evaluate it on judged data, or "
+            "train a click model, such as pbm or ubm"
         )
     if not log.joint:
         raise NotMeasured("the log has only counts: keep which documents were clicked together (joint=True, --joint)")
