@@ -164,7 +164,7 @@ def _averaged(signs: Signs) -> tuple[dict[str, float], str]:
         return {HALFWAY: 1.0, PLAIN: 1.0}, f"{why}: {HALFWAY} corrects only a part of the way from plain clicks"
     if signs.near:
         return {PLAIN: 2.0, BY_DOCUMENT: 2.0, PRODUCTION: 1.0}, _nearness(signs)
-    return {POSITION_ALONE: 1.0, BY_DOCUMENT: 1.0}, "two corrections that go wrong in different ways are averaged"
+    return {POSITION_ALONE: 1.0, BY_DOCUMENT: 1.0}, "two corrections that err in different ways are averaged"
 
 
 def _nearness(signs: Signs) -> str:
@@ -176,7 +176,7 @@ def _contradiction(signs: Signs) -> str:
 
 
 def average(contenders: Sequence[Contender], held_out: HeldOut, shares: Sequence[float] = ()) -> Contender:
-    """Contenders whose scores count by their shares, by default alike; one stays as it is."""
+    """Contenders whose scores count by their shares, by default equally; a single one is returned unchanged."""
     if len(contenders) == 1:
         return contenders[0]
     parts = shares or (1.0,) * len(contenders)
