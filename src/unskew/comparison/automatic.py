@@ -1,8 +1,7 @@
 """Auto: diagnose a log, try the methods that can work on it, choose some, certify them, and train them on everything.
 
 One half of the held-out queries chooses (`choice.choose`), the other half certifies the choice against plain clicks and
-production. Methods that held-out clicks cannot distinguish are averaged into one ranker. With checkpoints, an
-interrupted run resumes.
+production. Rankers that fail in different ways are averaged into one. With checkpoints, an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from unskew.comparison.against_production import PRODUCTION, TO_RANK_PRODUCTION,
 from unskew.comparison.choice import (
     BY_DOCUMENT,
     BY_LOOKS,
+    HALFWAY,
     PLAIN,
     Certificate,
     certify,
@@ -267,7 +267,7 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> tuple[AutoVerdict
     surer = surer_lines(
         log,
         {name: found.own(name) for name in found.criteria},
-        open_number=BY_DOCUMENT in found.choice.members,
+        open_number=bool({BY_DOCUMENT, HALFWAY} & set(found.choice.members)),
         criteria=bool(found.criteria),
         varied=known.connected,
     )
