@@ -55,6 +55,7 @@ LINE = 120  # characters of a note on the screen
 FEWEST_QUERIES = 40  # twelve of which are held out
 SAFE = "dla"  # if nothing can be tried
 BETTER, NOT_BETTER, UNKNOWN = "better", "not better", "unknown"
+NO_VERDICT = "No verdict on production: no criterion can rank it on this log."
 
 Progress = Callable[[int, int], None]
 
@@ -268,7 +269,7 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> tuple[AutoVerdict
         log,
         {name: found.own(name) for name in found.criteria},
         open_number=bool({BY_DOCUMENT, HALFWAY} & set(found.choice.members)),
-        criteria=bool(found.criteria),
+        criteria=bool(found.criteria or not choice.criteria),
         varied=known.connected,
     )
     verdict = AutoVerdict(
@@ -302,7 +303,7 @@ def _production_of(part: Evidence, latest: str | LatestRanker) -> Contender:
 def untried(method: str, why: str, log: tuple[str, ...] = ()) -> AutoVerdict:
     """The verdict on the safe method, if nothing could be tried."""
     reason = f"it is the safe choice; nothing could be tried ({why})"
-    return AutoVerdict(method, reason, UNKNOWN, _no_verdict(), log, surer=(f"{TO_RANK_PRODUCTION}.",))
+    return AutoVerdict(method, reason, UNKNOWN, NO_VERDICT, log, surer=(f"{TO_RANK_PRODUCTION}.",))
 
 
 def _try(names: list[str], case: Case, runs: _Runs) -> tuple[dict[str, Contender], dict[str, Contender]]:
@@ -326,14 +327,11 @@ def _means(tried: dict[str, Contender], evidence: Evidence) -> dict[str, dict[st
     }
 
 
-def _no_verdict() -> str:
-    return "No verdict on production: no criterion can rank it on this log."
-
-
 def _against_production(found: Certificate, case: Case) -> tuple[str, str]:
     label = found.choice.label
     if not found.criteria:
-        return UNKNOWN, _no_verdict()
+        assumed = "No verdict on production: every criterion assumes examination by position alone."
+        return UNKNOWN, NO_VERDICT if found.choice.criteria else assumed
     where = f"production ({case.about['production']}, {case.about['held_out_queries']} other queries)"
     numbers = " and ".join(_numbers(name, found.own(name)) for name in found.criteria)
     if found.better:

@@ -235,7 +235,8 @@ def certify(choice: Choice, tried: Tried, production: Contender, evidence: Evide
         lost = {name: paired(values[PLAIN][name], values[choice.label][name]) for name in counting}
         if all(pairs.interval(1 - ALPHA)[0] > 0 for pairs in lost.values()):
             by = ", ".join(f"{signed(pairs.mean)} {CRITERIA[name].title}" for name, pairs in lost.items())
-            choice = Choice((PLAIN,), f"plain clicks beat {choice.label} on other queries: {by}", choice.signs)
+            why = f"plain clicks beat {choice.label} on other queries: {by}"
+            choice = replace(choice, members=(PLAIN,), weights=(), reason=why)
     rivals = {PRODUCTION: measure_production(production, evidence)[0], choice.label: values[choice.label]}
     able = tuple(name for name in counting if name in rivals[PRODUCTION])
     found = {name: tuple(standings({label: each[name] for label, each in rivals.items()})) for name in able}

@@ -19,7 +19,7 @@ def surer_lines(
     Args:
         standings: the choice against production, by criterion.
         open_number: the choice depends on a parameter that clicks do not identify.
-        criteria: some criterion could rank production.
+        criteria: some criterion could rank production, or none may be used.
         varied: documents were shown at several positions.
     """
     lines = []
