@@ -109,8 +109,8 @@ def test_a_later_turn_waits_and_repetitions_come_one_after_the_other(modules):
 
 def test_a_grid_is_chosen_from_when_all_of_its_points_were_tried(modules):
     results, _ = modules
-    cell = results.Cell("lbd-table1", "world:tiny", seeds=2, variant="quick", settings=("DNN",))
-    [group] = [group for group in cell.groups() if group.label == "DLA"]
+    cell = results.Cell("lbd-table1", "world:tiny", seeds=2, settings=("DNN",))
+    [group] = [group for group in cell.groups() if group.label == "LBD (Lips)"]
     slow, best, diverged = group.candidates
     done = {results.key_of(slow): line(results, cell, slow, 0.5)}
     done[results.key_of(best)] = line(results, cell, best, 0.5) | {"validation": 0.6}
