@@ -84,7 +84,7 @@ def test_runs_of_two_states_of_the_code_are_refused(modules, folder):
 def test_the_shipped_cells_can_be_planned(modules):
     results, _ = modules
     for cell in results.read_cells():
-        assert cell.restricted().claims
+        assert cell.restricted().methods
 
 
 def test_a_later_turn_waits_and_repetitions_come_one_after_the_other(modules):
