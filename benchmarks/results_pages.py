@@ -12,14 +12,14 @@ import csv
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
 
-from results_cells import HERE, Cell, Line, every_run, read_cells, read_lines, results_of
+from results_cells import HERE, Cell, Line, every_run, key_of, read_cells, read_lines, results_of
 from unskew.comparison.run import Results
 from unskew.comparison.statistics import Table
 from unskew.papers.claims import ALPHA, judge_together
@@ -72,7 +72,18 @@ def read_done(cells: Sequence[Cell], lines: Mapping[str, Line]) -> list[Done]:
             [(part[1].claims, {part[0].data: Table(part[2].results)}, part[1].metric) for part in own]
         )
         done += [Done(*part, claims) for part, claims in zip(own, judged, strict=True)]
-    return done
+    return _with_runs_of_their_own(done)
+
+
+def _with_runs_of_their_own(done: Sequence[Done]) -> list[Done]:
+    """Cells without the results of those that only repeat runs of earlier ones; these count in the correction alone."""
+    seen: set[str] = set()
+    kept = []
+    for entry in done:
+        keys = {key_of(result.run) for result in entry.results.results}
+        kept.append(entry if keys - seen else replace(entry, results=Results((), (), (), 0, 0)))
+        seen |= keys
+    return kept
 
 
 def verdicts_text(done: Done) -> str:
