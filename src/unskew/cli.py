@@ -41,7 +41,7 @@ COMMANDS = {
     ),
     "auto": Entry(
         "auto:auto",
-        "Choose a method without labels, check it against production, and train it. Exit code 3: not better.",
+        "Choose a method without labels, check it against production, and train it. Exit code 3: production is better.",
     ),
     "train": Entry(
         "train:train", "Train a ranker on a click log. An interrupted run resumes when you repeat the command."

@@ -18,7 +18,7 @@ from unskew.data.files import check_folder
 from unskew.serving.model_files import ABOUT, load_model, save_model
 from unskew.terminal import console, counting_progress, parse_options, show_json, show_table
 
-NOTHING_BETTER = 3  # exit code: nothing was shown to be better than production, and no model was written
+NOTHING_BETTER = 3  # exit code: production is better, and no model was written
 
 
 @command
@@ -38,7 +38,7 @@ def auto(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Choose a method without labels, check it against production, and train it. Exit code 3: not better."""
+    """Choose a method without labels, check it against production, and train it. Exit code 3: production is better."""
     given = {**grading(grade, sum_grades), **parse_options(options or [])}
     run_auto(
         log,
@@ -96,6 +96,7 @@ def run_auto(
             *([] if production is None else [f"--production {production}"]),
             *(f"--set {k}={v}" for k, v in options.items()),
             f"--seed {seed}",
+            *(["--force"] if force else []),
         ]
     )
     report = write_auto(chosen.verdict, out.with_name(f"{out.name}.html"), str(log), again, chosen.model)
