@@ -148,6 +148,8 @@ def size_text(done: Done) -> str:
     cell, experiment = done.cell, done.experiment
     variant = f" --variant {cell.variant}" if cell.variant else ""
     about = f" ({experiment.variants[cell.variant].about})" if cell.variant else ""
+    added = experiment.variants[cell.variant].grid if cell.variant else {}
+    common = {name: values[0] for name, values in added.items() if len(values) == 1}
     whole = load_experiment(cell.experiment).varied(cell.variant)
     repetitions: dict[str, set[int]] = {}
     for result in done.results.results:
@@ -156,7 +158,7 @@ def size_text(done: Done) -> str:
     left_out = [entry.name for entry in whole.settings if entry.name not in repetitions]
     parts = [
         f"Run: `unskew reproduce {experiment.name} --data {cell.data}{variant}`{about}.",
-        f"Training: {options_text(experiment.training)}.",
+        f"Training: {options_text(experiment.training | common)}.",
         f"Grid points per method: {points_text(experiment)}.",
         f"Repetitions of every row: {numbers or 'none'}. Runs that were planned and not done: {done.missing}.",
         f"Settings not run: {'; '.join(left_out)}." if left_out else "",
