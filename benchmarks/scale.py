@@ -4,8 +4,8 @@
 
 Every 1,000 impressions are 100 sessions of a query of their own with 20 documents of 20 features: 10 shown in one
 order, in three sessions of ten in one of 20 others. So all grows with the impressions, the number of queries too.
-Each step is a process of its own; its processor time and its peak memory are those that the system counts for it.
-A line of JSON for each is added to FOLDER/scale.jsonl.
+A step with a limit, such as diagnose@1.5GB, is run with `--memory`. Each step is a process of its own; its processor
+time and its peak memory are those that the system counts for it. FOLDER/scale.jsonl gets a line of JSON for each.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ STEPS = {
     "diagnose": "diagnose log --quiet",
     "compare": "compare log --methods naive,dla --seeds 1 --jobs 1 --out compared --set steps=20 --quiet",
     "auto": "auto log --out chosen --force --set steps=20 --overwrite --quiet",
+    "weights": "weights log --out rows.parquet --set steps=20 --overwrite --quiet",
 }
 
 
@@ -40,7 +41,9 @@ def main(folder: Path, n_impressions: int, steps: list[str]) -> None:
         place.mkdir(parents=True)
         generate(place, n_impressions)
     for step in steps or STEPS:
-        row = {"impressions": n_impressions, "step": step, **measured([*UNSKEW, *STEPS[step].split()], place)}
+        name, _, memory = step.partition("@")
+        command = [*UNSKEW, *STEPS[name].split(), *(["--memory", memory] if memory else [])]
+        row = {"impressions": n_impressions, "step": step, **measured(command, place)}
         row["log_bytes"] = sum(file.stat().st_size for file in (place / "log").glob("*"))
         print(json.dumps(row), flush=True)
         with (folder / "scale.jsonl").open("a") as file:

@@ -46,6 +46,12 @@ Grade = Annotated[
         "click=1 uses only clicks.",
     ),
 ]
+Memory = Annotated[
+    str,
+    typer.Option(
+        help="Memory limit for the log, such as 16GB; a log that needs more is read as a random sample of its queries."
+    ),
+]
 SumGrades = Annotated[bool, typer.Option("--sum-grades", help="Add up the weights of all events on an impression.")]
 INTERRUPTED = 130  # exit code of Ctrl-C in a shell: 128 + SIGINT
 NO_MEMORY_WORDS = (  # messages of torch, Python, C++ and the loader of shared libraries
@@ -53,7 +59,7 @@ NO_MEMORY_WORDS = (  # messages of torch, Python, C++ and the loader of shared l
     *("failed to map segment from shared object", "cannot create shared object descriptor"),
 )
 LESS_MEMORY = (
-    "train with --stream or a smaller --set batch_size, ingest with a smaller --memory, "
+    "train with --stream or a smaller --set batch_size, use a smaller --memory, "
     "rank a table in several files, or diagnose with --quick"
 )
 RANKER_HELP = "A saved model, an exported .onnx file (run by onnxruntime), or exported trees (.txt, .json)."

@@ -9,12 +9,25 @@ from typing import Annotated, Any
 
 import typer
 
-from unskew.commands.app import Grade, Json, Overwrite, Production, Quiet, Seed, SetOptions, SumGrades, command, grading
+from unskew.commands.app import (
+    Grade,
+    Json,
+    Memory,
+    Overwrite,
+    Production,
+    Quiet,
+    Seed,
+    SetOptions,
+    SumGrades,
+    command,
+    grading,
+)
 from unskew.comparison.auto_page import advice_sheet, write_auto
 from unskew.comparison.automatic import NOT_BETTER, Chosen
 from unskew.comparison.automatic import auto as choose_and_train
-from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.storage import LogFolder
 from unskew.data.files import check_folder
+from unskew.log_part import MEMORY
 from unskew.serving.model_files import ABOUT, load_model, save_model
 from unskew.terminal import console, counting_progress, parse_options, show_json, show_table
 
@@ -33,6 +46,7 @@ def auto(
     grade: Grade = None,
     sum_grades: SumGrades = False,
     options: SetOptions = None,
+    memory: Memory = MEMORY,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     json: Json = False,
@@ -46,6 +60,7 @@ def auto(
         given,
         production=production,
         start=start,
+        memory=memory,
         seed=seed,
         force=force,
         overwrite=overwrite,
@@ -59,9 +74,10 @@ def run_auto(
     out: Path,
     options: dict[str, Any],
     *,
-    clicks: ClickLog | None = None,
+    clicks: LogFolder | None = None,
     production: str | None = None,
     start: Path | None = None,
+    memory: str,
     seed: int,
     force: bool,
     overwrite: bool,
@@ -83,6 +99,7 @@ def run_auto(
             start=first,
             seed=seed,
             checkpoints=scratch,
+            memory=memory,
             progress=progress,
             **options,
         )
@@ -95,6 +112,7 @@ def run_auto(
             *([] if start is None else [f"--from {start}"]),
             *([] if production is None else [f"--production {production}"]),
             *(f"--set {k}={v}" for k, v in options.items()),
+            *([] if memory == MEMORY else [f"--memory {memory}"]),
             f"--seed {seed}",
             *(["--force"] if force else []),
         ]

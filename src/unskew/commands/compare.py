@@ -14,6 +14,7 @@ from unskew.commands.app import (
     Fresh,
     Grade,
     Json,
+    Memory,
     Production,
     Quiet,
     SetOptions,
@@ -25,6 +26,7 @@ from unskew.commands.app import (
 from unskew.commands.experiment_output import show_experiment
 from unskew.comparison.held_out import HELD_OUT
 from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION
+from unskew.log_part import MEMORY
 from unskew.parts import load_part
 from unskew.terminal import parse_grids, parse_options
 
@@ -67,6 +69,7 @@ def compare(
     jobs: Annotated[int, typer.Option(help="Runs in parallel; they share the threads.")] = 2,
     out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/compare"),
     fresh: Fresh = None,
+    memory: Memory = MEMORY,
     allow_code: AllowCode = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -91,6 +94,7 @@ def compare(
         jobs=jobs,
         out=out,
         fresh=fresh_methods(fresh),
+        memory=memory,
         progress=not (quiet or json),
     )
     show_experiment(done, json)

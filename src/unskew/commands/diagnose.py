@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 import unskew
-from unskew.commands.app import Json, Quiet, Seed, command
+from unskew.commands.app import Json, Memory, Quiet, Seed, command
 from unskew.diagnosis.advice import CANNOT, DOUBTFUL, TRAIN, TRY, Advice
 from unskew.diagnosis.assemble import Diagnosis
 from unskew.diagnosis.findings import BAD, GOOD, PLAIN, UNKNOWN, findings
 from unskew.diagnosis.page import position_rows
 from unskew.diagnosis.plain import as_plain
+from unskew.log_part import MEMORY
 from unskew.terminal import console, show_json, show_table
 
 MOST_ROWS = 15  # positions shown in the terminal; the report has all
@@ -35,12 +36,14 @@ def diagnose(
         str | None, typer.Option(help="The bias column that names users; it is counted, not used as bias.")
     ] = None,
     cap: Annotated[float | None, typer.Option(help="Maximum number of sessions per user; needs --users.")] = None,
+    memory: Memory = MEMORY,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Diagnose a click log: what it identifies, and which methods are worth training on it."""
-    found = unskew.diagnose(log, out, quick=quick, users=users, cap=cap, seed=seed, progress=not (quiet or json))
+    given: dict[str, Any] = {"quick": quick, "users": users, "cap": cap, "memory": memory, "seed": seed}
+    found = unskew.diagnose(log, out, **given, progress=not (quiet or json))
     if json:
         show_json({"log": log, "report": out, **as_plain(found)})
         return

@@ -58,7 +58,7 @@ def evaluate(
         ranker, data, measures, undefined=undefined, max_grade=max_grade, shown=shown, strict=strict
     )
     if out is not None:
-        write_rows(result.to_table(), out)
+        write_rows([result.to_table()], out)
     if json:
         show_json(_as_json(result))
         return

@@ -14,6 +14,7 @@ from unskew.commands.app import (
     AllowCode,
     Grade,
     Json,
+    Memory,
     Overwrite,
     Quiet,
     Seed,
@@ -28,6 +29,7 @@ from unskew.data.clicks.windows import window
 from unskew.data.column_table import grouped
 from unskew.data.files import check_folder
 from unskew.data.object_storage import remote
+from unskew.log_part import MEMORY
 from unskew.model import Model, curve_rows
 from unskew.parts import load_part
 from unskew.processes import is_first
@@ -73,6 +75,7 @@ def train(
     sum_grades: SumGrades = False,
     options: SetOptions = None,
     allow_code: AllowCode = False,
+    memory: Memory = MEMORY,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     json: Json = False,
@@ -82,11 +85,12 @@ def train(
     check_folder(out, ABOUT, overwrite=overwrite)
     every = {**grading(grade, sum_grades), **parse_options(options or [])}
     if method == AUTO or (method is None and start is None and DEFAULT_METHOD == AUTO):
-        useless = _without_use(validate, judged, interventions, stream, ranker, out)
+        useless = _without_use(validate, judged, interventions, ranker, out)
         if not useless:
-            clicks = window(unskew.read_log(log), since, until, half_life)
+            windowed = any(part is not None for part in (since, until, half_life))
+            clicks = window(unskew.open_log(log), since, until, half_life) if windowed else None
             given: dict[str, Any] = {"seed": seed, "overwrite": overwrite, "json": json, "quiet": quiet}
-            run_auto(log, out, every, clicks=clicks, start=start, force=True, **given)
+            run_auto(log, out, every, clicks=clicks, start=start, memory=memory, force=True, **given)
             return
         if method is not None:
             raise ValueError(f"auto cannot use {useless[0]}: choose a method with --method, or leave {useless[0]} out")
@@ -109,6 +113,7 @@ def train(
             progress=is_first() and not (quiet or json),
             checkpoint=checkpoint,
             start=first,
+            memory=memory,
         )
         if is_first():
             unskew.save_model(model, out, overwrite=overwrite)
@@ -117,14 +122,13 @@ def train(
 
 
 def _without_use(
-    validate: str | None, judged: str | None, interventions: Path | None, stream: bool, ranker: str, out: Path
+    validate: str | None, judged: str | None, interventions: Path | None, ranker: str, out: Path
 ) -> list[str]:
     """The given options that apply only to training one named method."""
     asked = {
         "--validate": validate is not None,
         "--judged": judged is not None,
         "--interventions": interventions is not None,
-        "--stream": stream,
         "--ranker trees": ranker == "trees",
         "an output folder on object storage": remote(out) is not None,
         "several processes": int(os.environ.get("WORLD_SIZE", "1")) > 1,

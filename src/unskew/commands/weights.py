@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 import unskew
-from unskew.commands.app import Grade, Overwrite, Quiet, Seed, SetOptions, SumGrades, command, grading
+from unskew.commands.app import Grade, Memory, Overwrite, Quiet, Seed, SetOptions, SumGrades, command, grading
+from unskew.log_part import MEMORY
 from unskew.terminal import console, parse_options
 
 
@@ -22,9 +23,10 @@ def weights(
     options: SetOptions = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
+    memory: Memory = MEMORY,
     quiet: Quiet = False,
 ) -> None:
     """Write debiased targets and weights for LightGBM and XGBoost."""
     settings = {"seed": seed, **grading(grade, sum_grades), **parse_options(options or [])}
-    rows = unskew.weights(log, out, method, overwrite=overwrite, progress=not quiet, **settings)
-    console.print(rows.screen().title, markup=False, soft_wrap=True)
+    rows = unskew.weights(log, out, method, overwrite=overwrite, memory=memory, progress=not quiet, **settings)
+    console.print(rows.title, markup=False, soft_wrap=True)

@@ -31,7 +31,8 @@ def write_auto(found: AutoVerdict, place: Path, log: str, command: str, model: M
         Section("Methods considered", sheets=[advice_sheet(found), *([means_sheet(found)] if found.means else [])]),
         Section("Run it again", command=command),
     ]
-    return write_report(place, "A ranker chosen without labels", sections, f"Log: {log}.")
+    part = f" {found.part}." if found.part else ""
+    return write_report(place, "A ranker chosen without labels", sections, f"Log: {log}.{part}")
 
 
 def production_figure(found: AutoVerdict) -> Drawn | None:

@@ -7,6 +7,7 @@ production. Rankers that fail in different ways are averaged into one. With chec
 from __future__ import annotations
 
 import textwrap
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,11 +29,11 @@ from unskew.comparison.choice import (
     tried_first,
 )
 from unskew.comparison.held_out import Case, contender_of, make_case
-from unskew.comparison.imitation import ordered_as_production
+from unskew.comparison.imitation import OrderedFolder, ordered_as_production
 from unskew.comparison.surer import surer_lines
 from unskew.data.clicks.batches import batches_per_epoch
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.storage import read_log
+from unskew.data.clicks.storage import LogFolder
 from unskew.diagnosis.advice import Advice, scalar_violated, worth_comparing
 from unskew.diagnosis.advice import facts as facts_of
 from unskew.diagnosis.assemble import diagnose
@@ -42,10 +43,12 @@ from unskew.evaluation.criteria import CRITERIA, Contender, Evidence, measure_al
 from unskew.evaluation.latest_ranker import LatestRanker, latest_ranker
 from unskew.evaluation.production import production_of_log
 from unskew.fitting import fit
+from unskew.log_part import MEMORY, read_within
 from unskew.methods import METHODS, hyper_parameters
 from unskew.model import Model, average_models
 from unskew.recipe import SETTING_NAMES, Recipe
 from unskew.reporting.sheets import signed
+from unskew.streamed import fit_streamed
 from unskew.training.history import History
 from unskew.training.settings import Settings, usual_steps
 from unskew.warm_start import check_columns
@@ -76,6 +79,7 @@ class AutoVerdict:
     criteria: tuple[str, ...] = ()  # the criteria of these standings
     surer: tuple[str, ...] = ()  # what to log or randomize
     shares: tuple[float, ...] = ()  # of the members in the average
+    part: str = ""  # what was read of a log larger than the memory limit, for everything but the last training
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -122,12 +126,13 @@ class Chosen(Displayed):
 
 
 def auto(
-    log: ClickLog | str | Path,
+    log: ClickLog | LogFolder | str | Path,
     *,
     production: str | None = None,
     start: Model | None = None,
     seed: int = 0,
     checkpoints: str | Path | None = None,
+    memory: str | None = MEMORY,
     progress: Progress | None = None,
     **options: Any,
 ) -> Chosen:
@@ -137,6 +142,7 @@ def auto(
 
     Args:
         log: a click log in memory, or its folder.
+        memory: if a log on disk needs more, a part of it decides, and the final training reads it shard by shard.
         production: the production ranker: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest in
             the log.
         start: a previous model: if its method is chosen again, the final training starts from it. Methods are tried
@@ -146,11 +152,15 @@ def auto(
         options: options of training and network, for every method.
     """
     check_options(options)
-    clicks = log if isinstance(log, ClickLog) else read_log(log)
+    clicks, part = (log, None) if isinstance(log, ClickLog) else read_within(log, memory)
+    if part is not None:
+        warnings.warn(f"{part.note}. The final training reads every shard", RuntimeWarning, stacklevel=3)
     if start is not None:
         check_columns(start, clicks)
-    runs = _Runs(clicks, {**options, "seed": seed}, None if checkpoints is None else Path(checkpoints), progress)
+    place = None if checkpoints is None else Path(checkpoints)
+    runs = _Runs(clicks, {**options, "seed": seed}, place, progress, None if part is None else part.source)
     found, case, which = _verdict(clicks, runs, production)
+    found = replace(found, part="" if part is None else f"{part.note}. The final training read every shard")
     starts = {} if start is None else _members(start)
     if not set(found.members) <= set(starts):
         starts = {}
@@ -196,15 +206,20 @@ class _Runs:
     options: dict[str, Any]
     folder: Path | None
     progress: Progress | None
+    whole: LogFolder | None = None  # if `log` is only a part of it
     own: dict[str, dict[str, Any]] = field(default_factory=dict)  # options of single methods
     total: int = 1
     done: int = 0
 
     def last(self, method: str, which: str | None, start: Model | None) -> Model:
         """A training on everything; production is imitated by plain clicks on its order."""
+        everything = self.log if self.whole is None else self.whole
         if method != PRODUCTION:
-            return self._train(method, self.log, f"final-{method}", self.options, start)
-        shown = ordered_as_production(self.log, which)
+            return self._train(method, everything, f"final-{method}", self.options, start)
+        if isinstance(everything, ClickLog):
+            shown: ClickLog | LogFolder = ordered_as_production(everything, which)
+        else:
+            shown = OrderedFolder(everything.path, everything.about, source=everything, which=which)
         return self._train(PLAIN, shown, f"final-{method}", self.options, start)
 
     def attempt(self, method: str, log: ClickLog) -> Model:
@@ -215,7 +230,7 @@ class _Runs:
         return self._train(method, log, method, {**self.options, "steps": steps})
 
     def _train(
-        self, method: str, log: ClickLog, name: str, options: dict[str, Any], start: Model | None = None
+        self, method: str, log: ClickLog | LogFolder, name: str, options: dict[str, Any], start: Model | None = None
     ) -> Model:
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -224,7 +239,10 @@ class _Runs:
         place = None if self.folder is None else self.folder / f"{name}.checkpoint"
         new = Recipe.of if start is None else start.recipe.changed
         recipe = new(method, **options, **self.own.get(method, {}))
-        model = fit(recipe, log, checkpoint=place, start=start)
+        if isinstance(log, ClickLog):
+            model = fit(recipe, log, checkpoint=place, start=start)
+        else:
+            model = fit_streamed(recipe, log, self.log, checkpoint=place, start=start)
         self.done += 1
         if self.progress is not None:
             self.progress(self.done, self.total)

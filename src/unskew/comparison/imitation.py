@@ -6,11 +6,12 @@ of production from features, and is averaged with others as one more member (`ch
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.storage import LogFolder
 from unskew.evaluation.production import production_of_log
 
 
@@ -31,3 +32,18 @@ def ordered_as_production(log: ClickLog, which: str | None = None) -> ClickLog:
     share[ranked] = 1 - places / np.maximum(np.repeat(sizes, sizes) - 1, 1)
     clicks = np.where(log.mask, np.rint(share[log.versions] * log.sessions[:, None]), 0)
     return replace(log, clicks=clicks.astype(log.clicks.dtype))
+
+
+@dataclass(frozen=True, repr=False)
+class OrderedFolder(LogFolder):
+    """The same for a log on disk, read shard by shard."""
+
+    source: LogFolder = field(kw_only=True)
+    which: str | None = field(kw_only=True)
+
+    def shard(self, number: int) -> ClickLog:
+        log = self.source.shard(number)
+        try:
+            return ordered_as_production(log, self.which)
+        except ValueError:  # production was not shown for these queries
+            return replace(log, clicks=np.zeros_like(log.clicks))

@@ -65,6 +65,7 @@ def compare(
     jobs: int = DEFAULT_JOBS,
     out: str | Path = "runs/compare",
     fresh: Fresh = False,
+    part: str = "",
     progress: Progress | None = None,
 ) -> Finished:
     """Compare methods on a click log with each other and with the production ranking.
@@ -89,6 +90,7 @@ def compare(
             the log.
         held_out: share of the queries to compare on, without judged data.
         seeds: number of trainings per method, with the same log and held-out queries.
+        part: what part of a larger log this is, for the report.
     """
     methods = [*default_methods(log), *lightgbm_rows()] if methods is None else list(methods)
     others = [str(name) for name in methods if name in LIGHTGBM]
@@ -126,6 +128,7 @@ def compare(
         metric=metric,
         seeds=seeds,
         baseline=(baseline or labels[0],),
+        notes=(f"{part}.",) if part else (),
         training=dict(options or {}),
         methods=tuple(entries),
     )

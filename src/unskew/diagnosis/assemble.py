@@ -91,6 +91,7 @@ class Diagnosis(Displayed):
     click_leaks: ClickLeaks | Refusal
     learnt: Mapping[str, LearntCurve | Refusal]
     bounds: ModelBounds | Refusal
+    part: str = ""  # what was read of a log larger than the memory limit
 
     @property
     def curve(self) -> Curve | None:
@@ -128,7 +129,8 @@ class Diagnosis(Displayed):
         from unskew.diagnosis.findings import findings  # imports this module
 
         rows = [(found.question, found.answer) for found in findings(self)]
-        return Screen(f"Diagnosis of {self.log!r}", ("what the log says", ""), rows, self.verdict.lines, left=2)
+        notes = [*([f"{self.part}."] if self.part else []), *self.verdict.lines]
+        return Screen(f"Diagnosis of {self.log!r}", ("what the log says", ""), rows, notes, left=2)
 
     def plot(self, ax: Any = None) -> Any:
         """Plot examination by every estimator with its interval, recorded examination, and the click rate."""

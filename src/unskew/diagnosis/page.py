@@ -64,7 +64,8 @@ def write_diagnosis(diagnosis: Diagnosis, path: str | Path, name: str, command: 
         Section("Run it again", command=command),
     ]
     about = repr(diagnosis.log).removeprefix("ClickLog(").removesuffix(")")
-    return write_report(path, f"Diagnosis of {name}", sections, f"{about}.")
+    part = f" {diagnosis.part}." if diagnosis.part else ""
+    return write_report(path, f"Diagnosis of {name}", sections, f"{about}.{part}")
 
 
 def _by_reason(entries: Sequence[Advice]) -> dict[str, str]:

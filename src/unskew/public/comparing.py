@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +14,11 @@ from unskew.comparison.held_out import HELD_OUT
 from unskew.comparison.outputs import DEFAULT_JOBS, Finished, writable
 from unskew.comparison.run import Fresh
 from unskew.comparison.settings import Experiment, OptionTable
-from unskew.data.clicks.storage import write_log
+from unskew.data.clicks.storage import LogFolder, open_log, write_log, write_shards
 from unskew.data.judged.catalogue import ListingRow, listing
+from unskew.data.public_logs.id_pages import is_public_log
 from unskew.display import Displayed, Screen
+from unskew.log_part import MEMORY, part_within
 from unskew.methods import Method
 from unskew.public.inputs import Log, Place, as_log
 from unskew.public.progress import Follow, followed
@@ -42,6 +45,7 @@ def compare(
     jobs: int = DEFAULT_JOBS,
     out: Place = "runs/compare",
     fresh: Fresh = False,
+    memory: str | None = MEMORY,
     progress: Follow = True,
 ) -> Finished:
     """Compare methods with each other and with the production ranking on your own log.
@@ -66,6 +70,8 @@ def compare(
         held_out: share of the queries to compare on, without judged data.
         seeds: number of trainings per method, with the same log and held-out queries.
         out: output folder; finished runs there are reused unless `fresh` names them (all, or labels of methods).
+        memory: limit for a log on disk, for each process; None: no limit. If the log needs more, methods are compared
+            on a random sample of its queries, which is written to `OUT/log`.
         progress: False for none, or a function that receives a `State`.
 
     >>> import unskew
@@ -74,10 +80,7 @@ def compare(
     >>> found.to_table()["method"].to_pylist()
     ['production', 'naive', 'dla']
     """
-    if isinstance(log, str | Path):
-        place = Path(log)
-    else:
-        place = write_log(as_log(log), writable(Path(out)) / "log", overwrite=True)
+    place, part = _folder(log, Path(out), memory)
     with followed(progress, experiment_progress, "compare") as report:
         return own_log.compare(
             place,
@@ -98,8 +101,24 @@ def compare(
             jobs=jobs,
             out=out,
             fresh=fresh,
+            part=part,
             progress=report,
         )
+
+
+def _folder(log: Log, out: Path, memory: str | None) -> tuple[Path, str]:
+    """The folder of the log to compare on, and what part of a larger log it is, for people."""
+    folder = log
+    if isinstance(log, str | Path) and not (is_public_log(str(log)) and not Path(log).exists()):
+        folder = open_log(log)
+    part = part_within(folder, memory) if isinstance(folder, LogFolder) else None
+    if part is not None:
+        warnings.warn(part.note, RuntimeWarning, stacklevel=3)
+        place = write_shards(part.shards(), writable(out) / "log", overwrite=True, notes=part.about.get("notes"))
+        return place, part.note
+    if isinstance(log, str | Path):
+        return Path(log), ""
+    return write_log(as_log(log), writable(out) / "log", overwrite=True), ""
 
 
 @dataclass(frozen=True, repr=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from unskew.data.clicks.storage import LogFolder, read_log, whole_log
 from unskew.data.columns import as_arrow, is_table
 from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.log_part import PartOfFolder, read_within
 from unskew.model import Model
 from unskew.serving.model_files import load_model
 from unskew.serving.saved_ranker import SavedRanker, open_ranker
@@ -38,6 +40,16 @@ def as_log(log: Log) -> ClickLog:
         return read_log(Path(log))
     hint = "; turn a table of events into a log with unskew.ingest" if is_table(log) else ""
     raise TypeError(f"pass a click log or the path of its folder, got {type(log).__name__}{hint}")
+
+
+def as_part(log: Log, memory: str | None) -> tuple[ClickLog, PartOfFolder | None]:
+    """A log in memory, and the part of its folder that it is if the whole log needs more than `memory`; it warns."""
+    if not isinstance(log, LogFolder | str | Path):
+        return as_log(log), None
+    clicks, part = read_within(log, memory)
+    if part is not None:
+        warnings.warn(part.note, RuntimeWarning, stacklevel=3)
+    return clicks, part
 
 
 def as_log_or_folder(log: Log) -> ClickLog | LogFolder:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, overload
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from unskew import fitting
 from unskew.comparison import automatic
 from unskew.comparison.automatic import Chosen
 from unskew.data.clicks.source import ClickSource
-from unskew.data.clicks.storage import LogFolder
+from unskew.data.clicks.storage import LogFolder, whole_log
 from unskew.data.files import check_place
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis import assemble
@@ -23,12 +25,15 @@ from unskew.diagnosis.estimators import propensities
 from unskew.diagnosis.estimators.curve import Curve, Curves
 from unskew.diagnosis.page import write_diagnosis
 from unskew.display import MOST_ROWS, Displayed, Screen
+from unskew.log_part import MEMORY, part_within
 from unskew.methods import Method
 from unskew.model import Model
-from unskew.public.inputs import Judged, Log, Place, as_judged, as_log, as_log_or_folder, as_model
+from unskew.processes import is_first
+from unskew.public.inputs import Judged, Log, Place, as_judged, as_log, as_log_or_folder, as_model, as_part
 from unskew.public.progress import Follow, followed
 from unskew.recipe import Recipe, check_has_curve, find_method
-from unskew.serving.weights import debiased_rows, write_rows
+from unskew.serving.weights import debiased_rows, scale_of, shards_of_rows, write_rows
+from unskew.streamed import fit_streamed
 from unskew.terminal import counting_progress, training_progress
 from unskew.training.watching import Watch
 
@@ -48,6 +53,7 @@ def fit(
     checkpoint: Place | None = None,
     start: Model | Place | None = None,
     watch: Watch | None = None,
+    memory: str | None = MEMORY,
     **options: Any,
 ) -> Model:
     """Train a method on a click log; the command is `unskew train`.
@@ -68,6 +74,8 @@ def fit(
         start: a model to start from, or its path: its weights, curves and transform are copied.
         watch: a callable that receives every step and every validation, such as `unskew.TensorBoard` and
             `unskew.MLflow`.
+        memory: limit for "auto", and for what a method needs in advance from a log of `open_log`, such as
+            propensities: if the whole log needs more, these come from a random sample of its queries.
         options: options of the method, of training (`steps`, `seed`, …) and of the network, and `transform`.
 
     >>> import unskew
@@ -79,14 +87,17 @@ def fit(
         raise ValueError(f"a recipe already holds all options: pass '{next(iter(options))}' to Recipe.of, not to fit")
     if isinstance(method, str) and method == AUTO:
         rest = {"judged": judged, "interventions": interventions, "validate": validate, "watch": watch}
-        chosen = choose_and_fit(log, progress=progress, checkpoint=checkpoint, start=start, only_named=rest, **options)
+        given: dict[str, Any] = {"progress": progress, "checkpoint": checkpoint, "start": start, "memory": memory}
+        chosen = choose_and_fit(log, only_named=rest, **given, **options)
         warn_unless_better(chosen)
         return chosen.model
     recipe = method if isinstance(method, Recipe) else Recipe.of(method, **options)
+    source = None if log is None else log if isinstance(log, ClickSource) else as_log_or_folder(log)
+    train = _trainer(recipe, source, memory)
     with followed(progress, training_progress, f"train {recipe.method}") as report:
-        return fitting.fit(
+        return train(
             recipe,
-            None if log is None else log if isinstance(log, ClickSource) else as_log_or_folder(log),
+            source,
             judged=None if judged is None else as_judged(judged, "train"),
             interventions=None if interventions is None else as_log(interventions),
             validate=as_judged(validate, "valid") if isinstance(validate, str | Path | JudgedSet) else validate,
@@ -97,12 +108,26 @@ def fit(
         )
 
 
+def _trainer(recipe: Recipe, log: object, memory: str | None) -> Callable[..., Model]:
+    """The function that trains: it differs if the method needs more from a log on disk than fits into memory."""
+    method = recipe.method_class
+    if not isinstance(log, LogFolder) or (method.prepare is Method.prepare and not method.estimated):
+        return fitting.fit
+    part = part_within(log, memory)
+    if part is None:
+        return fitting.fit
+    if is_first():
+        warnings.warn(f"{part.note}. Training reads every shard", RuntimeWarning, stacklevel=3)
+    return partial(fit_streamed, part=whole_log(part))
+
+
 def choose_and_fit(
     log: Log | ClickSource | None,
     *,
     progress: Follow = True,
     checkpoint: Place | None = None,
     start: Model | Place | None = None,
+    memory: str | None = MEMORY,
     only_named: Mapping[str, Any],
     **options: Any,
 ) -> Chosen:
@@ -113,13 +138,13 @@ def choose_and_fit(
     """
     given = [name for name, value in only_named.items() if value is not None]
     given += ["ranker='trees'"] if options.get("ranker") == "trees" else []
-    given += ["a log that is not read into memory"] if isinstance(log, ClickSource | LogFolder) else []
+    given += ["lists that are drawn at every step"] if isinstance(log, ClickSource) else []
     if log is not None and not isinstance(log, ClickSource) and not given:
         place = None if checkpoint is None else f"{checkpoint}.auto"
-        return auto(log, start=start, checkpoints=place, progress=progress, **options)
+        return auto(log, start=start, checkpoints=place, memory=memory, progress=progress, **options)
     method = automatic.SAFE if start is None else as_model(start).recipe.method
-    more: dict[str, Any] = {"checkpoint": checkpoint, "start": start, "progress": progress, **only_named}
-    model = fit(method, log, **more, **options)
+    more: dict[str, Any] = {"checkpoint": checkpoint, "start": start, "memory": memory, "progress": progress}
+    model = fit(method, log, **more, **only_named, **options)
     return Chosen.of(model, automatic.untried(method, f"auto cannot use {' and '.join(given)}"))
 
 
@@ -136,6 +161,7 @@ def auto(
     start: Model | Place | None = None,
     seed: int = 0,
     checkpoints: Place | None = None,
+    memory: str | None = MEMORY,
     progress: Follow = True,
     **options: Any,
 ) -> Chosen:
@@ -150,6 +176,8 @@ def auto(
         start: a previous model, or its path: if its method is chosen again, the final training starts from it.
             Methods are tried from scratch, because it may have learned from the clicks that choose.
         checkpoints: folder for finished trainings; an interrupted run resumes from it.
+        memory: limit for a log on disk; None: no limit. If the log needs more, a random sample of its queries decides,
+            and the final training reads the whole log shard by shard.
         progress: False for no bar, or a function that receives the number of finished and of all trainings.
         options: options of training and network, for every method.
 
@@ -160,11 +188,12 @@ def auto(
     """
     with followed(progress, counting_progress, "auto", "trainings") as report:
         return automatic.auto(
-            as_log(log),
+            log if isinstance(log, LogFolder | str | Path) else as_log(log),
             production=production,
             start=None if start is None else as_model(start),
             seed=seed,
             checkpoints=checkpoints,
+            memory=memory,
             progress=report,
             **options,
         )
@@ -174,23 +203,35 @@ def auto(
 class DebiasedRows(Displayed):
     """Shown documents with debiased targets and weights."""
 
-    table: pa.Table
     model: Model
     out: Path | None = None
+    kept: pa.Table | None = None  # None: only in the file
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """The rows; those of a log larger than the memory limit are read from the file."""
+        return pq.read_table(self.out, memory_map=True) if self.kept is None else self.kept
+
+    @property
+    def n_rows(self) -> int:
+        return int(pq.read_metadata(self.out).num_rows) if self.kept is None else len(self.kept)
 
     def to_table(self) -> pa.Table:
         """One row per shown document: query, document, group, position, target, grade, weight and the features."""
         return self.table
 
-    def screen(self) -> Screen:
+    @property
+    def title(self) -> str:
         place = "" if self.out is None else f" in {self.out}"
+        return f"{self.n_rows:,} rows with target, grade and weight{place}"
+
+    def screen(self) -> Screen:
         columns = ["query", "document", "position", "target", "grade", "weight"]
         rows = [
             [f"{value:.4f}" if isinstance(value, float) else str(value) for value in row.values()]
             for row in self.table.select(columns).slice(0, MOST_ROWS).to_pylist()
         ]
-        title = f"{len(self.table):,} rows with target, grade and weight{place}"
-        return Screen(title, columns, rows, left=2, n_rows=len(self.table))
+        return Screen(self.title, columns, rows, left=2, n_rows=self.n_rows)
 
 
 def weights(
@@ -199,6 +240,7 @@ def weights(
     method: str = automatic.SAFE,
     *,
     overwrite: bool = False,
+    memory: str | None = MEMORY,
     progress: Follow = True,
     **options: Any,
 ) -> DebiasedRows:
@@ -209,6 +251,8 @@ def weights(
     Args:
         out: parquet file for the rows; None: keep them in memory.
         method: a method with an examination curve.
+        memory: limit for a log on disk; None: no limit. If the log needs more, training and writing read it shard by
+            shard, a random sample of its queries sets the scale of grades and weights, and `out` is needed.
         options: the options of `fit`.
 
     >>> import unskew
@@ -220,13 +264,22 @@ def weights(
     if out is not None:
         check_place(Path(out), overwrite=overwrite)
     check_has_curve(method)
-    clicks = as_log(log)
+    clicks, part = as_part(log, memory)
+    if part is not None and out is None:
+        raise ValueError(f"the rows of {part.path} need more than {memory}: pass out, a file for them, or more memory")
     held_out = None if find_method(method).click_model is None else HELD_OUT_FOR_CURVE
-    model = fit(method, clicks, validate=held_out, progress=progress, **options)
-    rows = debiased_rows(clicks, model)
-    if out is not None:
-        write_rows(rows, out)
-    return DebiasedRows(rows, model, None if out is None else Path(out))
+    more: dict[str, Any] = {"validate": held_out, "memory": memory, "progress": progress}
+    if part is None:
+        model = fit(method, clicks, **more, **options)
+        rows = debiased_rows(clicks, model)
+        if out is not None:
+            write_rows([rows], out)
+        return DebiasedRows(model, None if out is None else Path(out), rows)
+    # What a click model is validated on has to be in memory.
+    model = fit(method, part.source if held_out is None else clicks, **more, **options)
+    assert out is not None
+    write_rows(shards_of_rows(part.source, model, scale_of(clicks, model)), out)
+    return DebiasedRows(model, Path(out))
 
 
 @overload
@@ -234,7 +287,7 @@ def estimate_propensities(log: Log, estimator: str = ..., *, by: None = ..., **o
 @overload
 def estimate_propensities(log: Log, estimator: str = ..., *, by: str, **options: Any) -> Curves: ...
 def estimate_propensities(
-    log: Log, estimator: str = "auto", *, by: str | None = None, **options: Any
+    log: Log, estimator: str = "auto", *, by: str | None = None, memory: str | None = MEMORY, **options: Any
 ) -> Curve | Curves:
     """Estimate the examination of each position relative to the top from clicks alone, with intervals over queries.
 
@@ -244,6 +297,7 @@ def estimate_propensities(
         estimator: `auto` uses randomization if enough of the log is shuffled, else all_pairs, else display (logged
             display probabilities).
         by: a bias column: estimate one curve per level, each relative to its own top.
+        memory: limit for a log on disk; None: no limit. If the log needs more, a random sample of its queries is read.
         options: options of the estimator, such as `n_bootstrap`, `level`, `seed`, `intervention`.
 
     >>> import unskew
@@ -251,7 +305,7 @@ def estimate_propensities(
     >>> unskew.estimate_propensities(log, n_bootstrap=0).estimator
     'randomization'
     """
-    clicks = as_log(log)
+    clicks, _ = as_part(log, memory)
     if by is None:
         return propensities.estimate_propensities(clicks, estimator, **options)
     return Curves(propensities.estimate_by(clicks, by, estimator, **options), by)
@@ -265,6 +319,7 @@ def diagnose(
     users: str | None = None,
     cap: float | None = None,
     seed: int = 0,
+    memory: str | None = MEMORY,
     progress: Follow = True,
 ) -> Diagnosis:
     """Diagnose a click log: what it identifies, and which methods are worth training on it.
@@ -276,6 +331,7 @@ def diagnose(
         quick: skip what needs a trained model.
         users: the bias column that names users; it is counted, not used as bias.
         cap: maximum number of sessions per user; the excess has no weight and is counted.
+        memory: limit for a log on disk; None: no limit. If the log needs more, a random sample of its queries is read.
         progress: False for no bar, or a function that receives the number of finished and of all parts.
 
     >>> import unskew
@@ -289,20 +345,22 @@ def diagnose(
             raise IsADirectoryError(
                 f"{out} is a folder: pass a file for the report, such as {Path(out) / 'report.html'}"
             )
-    clicks = as_log(log)
+    clicks, part = as_part(log, memory)
     with followed(progress, counting_progress, "diagnose", "parts") as report:
         found = assemble.diagnose(clicks, quick=quick, users=users, cap=cap, seed=seed, progress=report)
+    found = found if part is None else replace(found, part=part.note)
     if out is not None:
         name = str(log) if isinstance(log, str | Path) else "the log"
-        write_diagnosis(found, out, name, _again(name, quick, users, cap, seed))
+        write_diagnosis(found, out, name, _again(name, quick, users, cap, seed, memory))
     return found
 
 
-def _again(log: str, quick: bool, users: str | None, cap: float | None, seed: int) -> str:
+def _again(log: str, quick: bool, users: str | None, cap: float | None, seed: int, memory: str | None) -> str:
     """The command that repeats a diagnosis."""
     options = [
         *(["--quick"] if quick else []),
         *([f"--users {users}"] if users else []),
         *([f"--cap {cap:g}"] if cap is not None else []),
+        *([f"--memory {memory}"] if memory not in (MEMORY, None) else []),
     ]
     return " ".join(["unskew diagnose", log, *options, f"--seed {seed}"])
