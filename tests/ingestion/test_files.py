@@ -166,6 +166,12 @@ class TestColumnsThatNothingTakes:
         (remark,) = run(csv(tmp_path, "s,q,a,1,1,1", "t,q,b,2,0,2")).remarks
         assert remark.startswith("Every list has one document")
 
+    def test_empty_positions_are_counted(self, tmp_path):
+        done = run(csv(tmp_path, "s,q,a,1,1,1", "s,q,b,3,0,2", "t,q,a,1,0,1", "t,q,b,2,1,2"))
+        assert done.with_gaps == 1
+        (remark,) = done.remarks
+        assert remark.startswith("1 sessions (50%) have empty positions above their last document")
+
     def test_names_of_folders_are_no_features(self, tmp_path):
         for day in ("1", "2"):
             (tmp_path / "parts" / f"day={day}").mkdir(parents=True)

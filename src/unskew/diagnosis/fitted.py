@@ -94,6 +94,7 @@ def model_bounds(log: ClickLog, *, seed: int = 0) -> ModelBounds:
     """The theorems for pairs of documents, conditional on a certified LBD fitted to this log."""
     if log.graded:
         raise NotIdentified("the feedback is graded, but the theorems are about click rates")
+    log = log.with_context_as_features()  # the theorems compare documents by everything that the model sees
     rng = np.random.default_rng(seed)
     learning = log.select(_some(np.arange(log.n_lists), MOST_LISTS, rng))
     model = fit(Recipe.of("lbd", lipschitz="certified", beta=SLOPE, cancel=0.0, seed=seed, **SMALL), learning)

@@ -48,6 +48,7 @@ class Counted:
         names = ("impressions", "sessions", "clicks", "lists", "queries", "documents", "versions", "shards")
         self.totals = dict.fromkeys(names, 0)
         self.recorded = 0  # sessions with recorded examination
+        self.with_gaps = 0  # sessions whose list has an empty position above its last document
         self.without_probability = 0  # impressions whose display probability was not recorded
 
     def __iter__(self) -> Iterator[ClickLog]:
@@ -96,6 +97,7 @@ class Counted:
     def _add(self, sizes: Mapping[str, int]) -> None:
         self.totals = {name: total + sizes[name] for name, total in self.totals.items()}
         self.recorded += sizes["recorded"]
+        self.with_gaps += sizes["with_gaps"]
         self.without_probability += sizes["without_probability"]
 
     def _check(self) -> None:

@@ -157,6 +157,7 @@ class Ingested:
     unused: Sequence[str] = ()  # columns that are neither a role nor a feature
     about_columns: Sequence[str] = ()  # sentences about outcomes and scores
     missing: Mapping[str, int] = field(default_factory=dict)  # number of documents in which each feature is missing
+    with_gaps: int = 0  # sessions whose list has an empty position above its last document
     recorded: int | None = None  # sessions with recorded examination; None: no column was named
     without_probability: int | None = None  # impressions without a display probability; None: no column was named
 
@@ -171,6 +172,12 @@ class Ingested:
             found.append(
                 "Every list has one document, but rankers learn by comparing the documents of a list. Check the "
                 "session column."
+            )
+        elif self.with_gaps:
+            share = self.with_gaps / max(self.sessions, 1)
+            found.append(
+                f"{self.with_gaps:,} sessions ({share:.0%}) have empty positions above their last document, because "
+                "rows were filtered, left out or never logged. The other documents keep their positions."
             )
         if not self.features:
             found.append(

@@ -66,6 +66,7 @@ def report_of(opened: Opened, shown: ReadImpressions, n_rows: int, logs: Counted
         unused=opened.unused,
         about_columns=(*opened.remarks, *dropped.remarks),
         missing=shown.missing,
+        with_gaps=logs.with_gaps,
         recorded=logs.recorded if shown.shape.seen else None,
         without_probability=logs.without_probability if shown.shape.display else None,
     )

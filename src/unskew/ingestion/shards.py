@@ -248,6 +248,7 @@ def _context(rows: _Rows, shape: Shape) -> NDArray[np.float32] | None:
 def sizes_of(log: ClickLog) -> dict[str, int]:
     """The counts of a shard for the report."""
     known = log.display_probabilities
+    last = np.where(log.mask, log.positions, -1).max(axis=1)
     sizes = {
         "impressions": (log.mask.sum(1) * log.sessions).sum(),  # shown documents, each as often as its list was shown
         "sessions": log.n_sessions,
@@ -257,6 +258,7 @@ def sizes_of(log: ClickLog) -> dict[str, int]:
         "documents": log.n_documents,
         "versions": len(log.features),
         "shards": 1,
+        "with_gaps": log.sessions[last + 1 > log.mask.sum(axis=1)].sum(),
         "recorded": 0 if log.seen_sessions is None else log.seen_sessions.sum(),
         "without_probability": 0 if known is None else (np.isnan(known).sum(axis=1) * log.sessions).sum(),
     }

@@ -5,6 +5,7 @@ import pytest
 
 import unskew
 from unskew.data.clicks.click_log import ClickLog
+from unskew.diagnosis import fitted
 from unskew.diagnosis.assemble import diagnose
 from unskew.diagnosis.estimators.by_level import curves_by_level
 from unskew.diagnosis.findings import findings
@@ -49,6 +50,12 @@ def test_diagnose_suggests_a_bias_column_where_curves_differ_and_only_there():
     )
     assert "ingest it with --bias device" in different["examination by device"]
     assert same["examination by device"] == "equal for all levels within the intervals"
+
+
+def test_the_theorems_see_the_context_that_their_model_sees(monkeypatch):
+    monkeypatch.setattr(fitted, "SMALL", {"hidden": (8,), "steps": 10})
+    monkeypatch.setattr(fitted, "N_PAIRS", 5)
+    assert fitted.model_bounds(two_devices((0.8, 0.8))).n_pairs == 5
 
 
 def test_a_linear_ranker_says_that_it_cannot_use_context():
