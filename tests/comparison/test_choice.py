@@ -56,7 +56,7 @@ def test_production_is_a_member_where_clicks_lead_to_its_order():
     found = chosen(as_production=0.5)
     assert shares(found) == {"naive": 0.4, "low_rank": 0.4, "production": 0.2}
     assert found.criteria == ("dr", "pair_agreement")
-    assert "tau 0.50) (shares 40%, 40%, 20%)" in found.reason
+    assert found.reason.endswith("Shares: 40% naive, 40% low_rank, 20% production")
 
 
 def test_where_corrections_contradict_each_other_lbd_corrects_a_part_and_no_criterion_counts():

@@ -31,7 +31,7 @@ def test_the_page_fetches_nothing_and_holds_the_verdict(page):
 
 
 def test_what_was_refused_is_on_the_page(page):
-    assert "What this log does not identify, and why" in page.read_text()
+    assert "What was not measured, and why" in page.read_text()
 
 
 def test_the_table_of_positions_has_a_row_each(diagnosis):

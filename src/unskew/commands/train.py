@@ -34,6 +34,7 @@ from unskew.model import Model, curve_rows
 from unskew.parts import load_part
 from unskew.processes import is_first
 from unskew.public.learning import AUTO, DEFAULT_METHOD
+from unskew.serving.card import MISSING
 from unskew.serving.model_files import ABOUT
 from unskew.terminal import console, errors, parse_options, show_json, show_table
 from unskew.training.distributed import joined
@@ -53,7 +54,7 @@ def train(
         ),
     ] = None,
     ranker: Annotated[
-        str, typer.Option(help="network, or trees: LightGBM on the debiased targets of the method (unskew[trees]).")
+        str, typer.Option(help="network, or trees: LightGBM on the debiased targets of the method (unskew\\[trees]).")
     ] = "network",
     validate: Annotated[
         str | None, typer.Option(help=f"Validation data. {DATA_HELP} Or a share of queries to hold out, e.g. 0.2.")
@@ -188,6 +189,8 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
         console.print(note, markup=False, highlight=False)
     if transformed := model.columns():
         show_table("Transforms of the features", ("transform", "columns", "names"), grouped(transformed), left=3)
+        if any("missing in" in column.became for column in transformed):
+            console.print(MISSING)
     started = model.trained_on.get("started_from")
     if started is not None:
         new = f"; new, initialized to the average: {', '.join(started['extended'])}" if started["extended"] else ""

@@ -182,7 +182,7 @@ def criteria_sheets(results: Results) -> list[Sheet]:
         for name, entry in CRITERIA.items()
         if name in measured
     ]
-    columns = ("criterion", "measures", "shows", "does not show")
+    columns = ("criterion", "measures", "shows", "does not show, and limits")
     return [
         Sheet("criteria", "Criteria on held-out clicks", ("", *labels), tuple(rows), note),
         Sheet("meaning", "What the criteria mean", columns, tuple(meaning)),

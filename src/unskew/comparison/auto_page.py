@@ -23,7 +23,7 @@ def write_auto(found: AutoVerdict, place: Path, log: str, command: str, model: M
     sections = [
         Section(
             f"Choice: {found.method}",
-            [f"{found.method}: {found.reason}.", found.against_production],
+            [found.against_production, f"Why {found.method}: {found.reason}."],
             figures=[figure for figure in (against, curves) if figure is not None],
         ),
         *([Section("How to be more certain", found.surer)] if found.surer else []),
@@ -44,7 +44,7 @@ def production_figure(found: AutoVerdict) -> Drawn | None:
         (CRITERIA[name].title, one.difference or 0.0, one.least, one.most)
         for name, one in zip(found.criteria, rivals, strict=True)
     ]
-    title = f"{found.method} against production on queries that did not choose it, with 95% intervals over queries"
+    title = f"{found.method} against production on other held-out queries, with 95% intervals over queries"
     return Drawn("production", title, interval_figure(rows, "difference from production"))
 
 
@@ -70,10 +70,13 @@ def means_sheet(found: AutoVerdict) -> Sheet:
     names = [name for name in CRITERIA if any(name in values for values in found.means.values())]
     rows = tuple(
         (
-            Field(method),
-            *(Field(f"{values[name]:.4f}", values[name]) if name in values else Field(NOTHING) for name in names),
+            Field(CRITERIA[name].title),
+            *(
+                Field(f"{values[name]:.4f}", values[name]) if name in values else Field(NOTHING)
+                for values in found.means.values()
+            ),
         )
-        for method, values in found.means.items()
+        for name in names
     )
-    note = "Means over the held-out queries that decided the choice. Not every criterion applies to every log."
-    return Sheet("criteria", "Criteria on held-out clicks", ("", *(CRITERIA[name].title for name in names)), rows, note)
+    note = "Means over held-out queries. They did not decide the choice: agreement between the rankers did."
+    return Sheet("criteria", "Criteria on held-out clicks", ("", *found.means), rows, note)

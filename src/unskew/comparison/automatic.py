@@ -350,13 +350,14 @@ def _against_production(found: Certificate, case: Case) -> tuple[str, str]:
     if not found.criteria:
         assumed = "No verdict on production: every criterion assumes examination by position alone."
         return UNKNOWN, NO_VERDICT if found.choice.criteria else assumed
-    where = f"production ({case.about['production']}, {case.about['held_out_queries']} other queries)"
+    where = f"production on {case.about['held_out_queries']} other queries"
+    source = f"Production: {case.about['production']}."
     numbers = " and ".join(_numbers(name, found.own(name)) for name in found.criteria)
     if found.better:
-        return BETTER, f"{label} beats {where} by {numbers}."
+        return BETTER, f"{label} beats {where} by {numbers}. {source}"
     if found.worse:
-        return NOT_BETTER, f"Nothing is better than {where}: {label} differs by {numbers}."
-    return UNKNOWN, f"No clear difference between {label} and {where}: {numbers}."
+        return NOT_BETTER, f"Nothing is better than {where}: {label} differs by {numbers}. {source}"
+    return UNKNOWN, f"No clear difference between {label} and {where}: {numbers}. {source}"
 
 
 def _numbers(criterion: str, own: Standing) -> str:

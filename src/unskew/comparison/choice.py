@@ -144,7 +144,8 @@ def choose(tried: Tried, signs: Signs, able: Sequence[str] = ()) -> Choice:
     choice = Choice(tuple(members), why, signs, criteria, tuple(members.values()))
     if len(members) == 1:
         return choice
-    return replace(choice, reason=f"{why} (shares {', '.join(f'{share:.0%}' for share in choice.shares)})")
+    parts = ", ".join(f"{share:.0%} {name}" for share, name in zip(choice.shares, members, strict=True))
+    return replace(choice, reason=f"{why}. Shares: {parts}")
 
 
 def _looked(signs: Signs) -> tuple[dict[str, float], str]:
@@ -161,14 +162,15 @@ def _averaged(signs: Signs) -> tuple[dict[str, float], str]:
         why = f"a full correction for positions is in doubt, since {alone}"
         if signs.near:
             return {HALFWAY: 1.0, PRODUCTION: 1.0}, f"{why}; {_nearness(signs)}"
-        return {HALFWAY: 1.0, PLAIN: 1.0}, f"{why}: {HALFWAY} corrects only a part of the way from plain clicks"
+        return {HALFWAY: 1.0, PLAIN: 1.0}, f"{why}; {HALFWAY} corrects less"
     if signs.near:
         return {PLAIN: 2.0, BY_DOCUMENT: 2.0, PRODUCTION: 1.0}, _nearness(signs)
-    return {POSITION_ALONE: 1.0, BY_DOCUMENT: 1.0}, "two corrections that err in different ways are averaged"
+    return {POSITION_ALONE: 1.0, BY_DOCUMENT: 1.0}, "it averages two corrections that fail in different ways"
 
 
 def _nearness(signs: Signs) -> str:
-    return f"production is a member, since clicks lead close to its order (Kendall's tau {signs.as_production:.2f})"
+    tau = f"Kendall's tau {signs.as_production:.2f}"
+    return f"what clicks teach is close to production's order ({tau}), so production joins the average"
 
 
 def _contradiction(signs: Signs) -> str:

@@ -42,7 +42,8 @@ from unskew.recipe import Recipe, find_method
 from unskew.reporting.drawing import Drawn, interval_figure, line_figure
 from unskew.reporting.sheets import Sheet
 
-CHOSEN_BY = "the last step; hyper-parameters by other held-out clicks, first repetition"  # without judged data
+LAST_STEP = "the last step"  # without judged data
+BY_CLICKS = f"{LAST_STEP}; hyper-parameters by other held-out clicks, first repetition"
 
 
 def compare(
@@ -214,7 +215,8 @@ def _present(
         sheets += [*result_sheets(experiment, table, data), difference_sheet(experiment, table)]
         sheets.append(seen_sheet(experiment, results, seen))
     sheets.append(chosen_sheet(experiment, table))
-    chosen_by = CHOSEN_BY if experiment.task == "choose" else ""
+    unjudged = BY_CLICKS if any(entry.grid for entry in experiment.methods) else LAST_STEP
+    chosen_by = unjudged if experiment.task == "choose" else ""
     shown = [sheet for sheet in sheets if sheet is not None]
     figures = [*production_figures(found), *level_figures(results)]
     return Presentation(shown, figures=figures, outlook=found, chosen_by=chosen_by)

@@ -257,7 +257,7 @@ def _leak_section(diagnosis: Diagnosis) -> list[Section]:
     return [
         Section(
             "Features",
-            sheets=[_sheet("features", "Features that may leak", ("feature", "suspicion", "evidence"), rows)],
+            sheets=[_sheet("features", "Features that leak, or come closest to it", ("feature", "suspicion", "evidence"), rows)],
         )
     ]
 
@@ -271,14 +271,13 @@ def _refusal_section(diagnosis: Diagnosis) -> list[Section]:
         "coupling": diagnosis.coupling,
         "strength of the logging policy": diagnosis.strength,
         "shuffled lists": diagnosis.shuffled,
-        **{f"learnt curve, {name}": curve for name, curve in diagnosis.learnt.items()},
+        **{f"learned curve, {name}": curve for name, curve in diagnosis.learnt.items()},
         "theorems of LBD": diagnosis.bounds,
         "features that encode the position": diagnosis.position_leaks,
         "features computed from clicks": diagnosis.click_leaks,
     }
     refused = {name: part.reason for name, part in parts.items() if isinstance(part, Refusal)}
-    text = "These are messages of the Python functions, which count positions from 0."
-    return [Section("What this log does not identify, and why", [text], facts=refused)] if refused else []
+    return [Section("What was not measured, and why", facts=refused)] if refused else []
 
 
 def _matrix_figure(values: np.ndarray, columns: list[str], rows: list[str], y_label: str, digits: int) -> Figure:

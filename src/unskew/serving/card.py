@@ -19,6 +19,7 @@ from unskew.recipe import NETWORK_NAMES
 from unskew.training.settings import Settings
 
 Card = dict[str, Any]
+MISSING = "Missing in: share of the stored feature rows, not of the impressions."
 PRODUCTION = "production"  # in the name of an average: a ranker that imitates it
 
 
@@ -161,6 +162,7 @@ def card_markdown(card: Card) -> str:
         else "None: trees use raw features.",
         "",
         *_table(("feature", "transform"), list(card["features"].items())),
+        *(["", MISSING] if any("missing in" in fate for fate in card["features"].values()) else []),
     ]
     if card["examination"] is not None:
         by_level = card["examination_by_level"]
