@@ -5,7 +5,7 @@
 
 One file for each world, form of coupling, strength and row is written to the folder; what is there is not run again.
 At the end it prints nDCG@10 on the test queries, the mean over worlds, and the difference from training with the true
-observation with its 95 % interval over worlds.
+observation with its 95% interval over worlds.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def show(title: str, rows: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def spread(differences: Sequence[float]) -> str:
-    """Mean and its 95 % interval."""
+    """Mean and its 95% interval."""
     mean = float(np.mean(differences))
     if len(differences) < 2:
         return f"{mean:+.4f}"

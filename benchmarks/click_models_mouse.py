@@ -4,7 +4,7 @@
 
 Models are fitted to the clicks of the training pages. The examination of a position is the mean over all pages with
 mouse data; hover shares are those of the same pages. Both are taken relative to the top, since clicks leave the scale
-open. Intervals of 95 % are by resampling pages, the models as given.
+open. Intervals of 95% are by resampling pages, the models as given.
 """
 
 from __future__ import annotations

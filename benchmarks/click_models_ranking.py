@@ -2,7 +2,7 @@
 
     python benchmarks/click_models_ranking.py --worlds 300 301 302 --out runs/ranking.jsonl
 
-The worlds of docs/selection.md: 128 sessions per query shown by a ranking SVM that learned from 1 % of the labels, the
+The worlds of docs/selection.md: 128 sessions per query shown by a ranking SVM that learned from 1% of the labels, the
 first document swapped with another in a tenth of them. The number of a world is also the seed of its logging policy,
 its clicks and every training. All methods have the same network and train to the last step. Prints nDCG@10 on test
 queries and paired differences, with t-intervals over worlds. A run that was interrupted continues.
@@ -68,7 +68,7 @@ def measure(seed: int, user: str, steps: int) -> dict[str, float]:
 
 
 def difference(rows: list[dict[str, Any]], one: str, other: str) -> str:
-    """The mean paired difference over worlds with its 95 % t-interval."""
+    """The mean paired difference over worlds with its 95% t-interval."""
     values = np.array([row[one] - row[other] for row in rows])
     half = (
         student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan

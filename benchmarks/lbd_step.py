@@ -66,7 +66,7 @@ def run() -> list[Row]:
         return f"{took[name] / took['without']:.2f} x"
 
     return [
-        (f"LBD step, penalty on {share:.0%} of the documents / none", ratio("default"), "at most 1.6 x, at least 10 %"),
+        (f"LBD step, penalty on {share:.0%} of the documents / none", ratio("default"), "at most 1.6 x, at least 10%"),
         ("LBD step, one position of every document / none", ratio("every document"), ""),
         ("LBD step, exact penalty / none", ratio("exact"), ""),
         ("LBD step, certified / no limit", ratio("certified"), ""),

@@ -5,7 +5,7 @@
 A logger (weak, strong, or weak and stochastic) shows ten candidates of each query; every way of using the others learns
 from the same log. nDCG@10 is over the candidates of a test query that the logger would show, those that it would not,
 and all. A case is a fold, or a world with its seed, and has a logger of its own; differences from `dla` are paired,
-with 95 % intervals over cases. One file per case is written to the folder; what is there is not run again.
+with 95% intervals over cases. One file per case is written to the folder; what is there is not run again.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def measure(case: Case, ways: Mapping[str, Callable[[Case], Vector]]) -> dict[st
 
 
 def spread(differences: Sequence[float]) -> str:
-    """Mean and its 95 % interval."""
+    """Mean and its 95% interval."""
     mean = float(np.mean(differences))
     if len(differences) < 2:
         return f"{mean:+.3f}"

@@ -1,8 +1,8 @@
 """How often `readout` is wrong: simulated A/A and A/B tests, split and interleaved, with new queries each time.
 
 Every repetition draws 100 queries of `world:small` and runs one test on them. In an A/A test both rankers are the same:
-p should fall below 0.05 in 5 % of the tests. In an A/B test the second ranker is better: the 95 % interval should hold
-the true difference, that of all queries with many sessions, in 95 % of the tests; how often p finds the better one is
+p should fall below 0.05 in 5% of the tests. In an A/B test the second ranker is better: the 95% interval should hold
+the true difference, that of all queries with many sessions, in 95% of the tests; how often p finds the better one is
 the power. Position-corrected outcomes use the true examination curve. Carts are events on clicked documents.
 
 Resumable: finished repetitions are kept in UNSKEW_BENCH (default: a folder of its own, thrown away).
@@ -60,8 +60,8 @@ def _rows(name: str, judged: unskew.JudgedSet, folder: Path) -> list[Row]:
         p, low, high = np.array([each[outcome][1:] for each in done]).T
         true = 0.0 if same else truth[outcome][0]
         found, held = int((p < 0.05).sum()), int(((low <= true) & (true <= high)).sum())
-        rows.append((f"{name}, {outcome}: p < 0.05", _share(found), "5 %" if same else ""))
-        rows.append((f"{name}, {outcome}: interval holds the truth", _share(held), "95 %"))
+        rows.append((f"{name}, {outcome}: p < 0.05", _share(found), "5%" if same else ""))
+        rows.append((f"{name}, {outcome}: interval holds the truth", _share(held), "95%"))
     return rows
 
 
@@ -75,7 +75,7 @@ def _test(policy: Policy, judged: unskew.JudgedSet, sessions: int, seed: int) ->
 
 
 def _share(count: int) -> str:
-    """A share of the repetitions with its exact 95 % interval."""
+    """A share of the repetitions with its exact 95% interval."""
     low, high = stats.binomtest(count, REPETITIONS).proportion_ci()
     return f"{count / REPETITIONS:.1%} ({low:.1%} to {high:.1%})"
 

@@ -130,7 +130,7 @@ def main() -> None:
         differences = values[:, number] - values[:, 0]
         mean, error = differences.mean(), differences.std(ddof=1) / np.sqrt(len(differences))
         reach = stats.t.ppf(0.975, len(differences) - 1) * error
-        print(f"{name} less LightGBM: {mean:+.4f}, 95 % interval {mean - reach:+.4f} to {mean + reach:+.4f}")
+        print(f"{name} less LightGBM: {mean:+.4f}, 95% interval {mean - reach:+.4f} to {mean + reach:+.4f}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Processor time to a quality, with networks run once per distinct document and once per place, as it was before.
 
 The goal is the mean of the last validations of the former way, in which every list is shuffled by itself. A log with
-5 % shuffled sessions shows a query in about 7 orders, one without shows it in a single one. Validation is not counted.
+5% shuffled sessions shows a query in about 7 orders, one without shows it in a single one. Validation is not counted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from unskew.training.validation import on_judgements
 Row = tuple[str, str, str]
 SEEDS = (8, 9, 10)
 STEPS, EVERY, LAST = 800, 50, 5
-LOGS: dict[str, dict[str, float]] = {"5 % of the sessions shuffled": {"shuffle": 0.05}, "a single order per query": {}}
+LOGS: dict[str, dict[str, float]] = {"5% of the sessions shuffled": {"shuffle": 0.05}, "a single order per query": {}}
 
 
 def run() -> list[Row]:

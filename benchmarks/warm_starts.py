@@ -3,7 +3,7 @@
 Every repetition is a world of its own (`world:tiny:NUMBER`) whose prices, traffic and logger change from day to day.
 Each day `dla` is trained from scratch, and the model of the day before goes on with a third of the steps. The verdict
 is one of
-non-inferiority: the 95 % interval over worlds of the mean difference in nDCG@10 must lie above `-MARGIN`. The margin
+non-inferiority: the 95% interval over worlds of the mean difference in nDCG@10 must lie above `-MARGIN`. The margin
 was fixed before this run, after a look at worlds 0 to 2, which served to choose how a start trains; these are others.
 
 Resumable: a finished world is kept in UNSKEW_BENCH (default: a folder of its own, thrown away).
@@ -45,7 +45,7 @@ def run() -> list[Row]:
     return [
         (f"nDCG@10 anew, {STEPS} steps, {len(WORLDS)} worlds", f"{anew.mean():.4f}", ""),
         (f"nDCG@10 warm, {STEPS // 3} steps", f"{warm.mean():.4f}", ""),
-        ("warm less anew, 95 % interval", f"{value:+.4f} ({low:+.4f} to {high:+.4f})", f"above {-MARGIN}: {verdict}"),
+        ("warm less anew, 95% interval", f"{value:+.4f} ({low:+.4f} to {high:+.4f})", f"above {-MARGIN}: {verdict}"),
     ]
 
 

@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def rates(log: unskew.ClickLog, grades: np.ndarray, grade: float) -> tuple[np.ndarray, np.ndarray]:
-    """Clicks per impression of the documents with this grade, by position, and half of the 95 % interval."""
+    """Clicks per impression of the documents with this grade, by position, and half of the 95% interval."""
     chosen = log.mask & (grades[log.documents] == grade)  # documents are numbered as in the judged set
     clicks = np.bincount(log.positions[chosen], log.clicks[chosen])
     shown = np.bincount(log.positions[chosen], np.broadcast_to(log.sessions[:, None], chosen.shape)[chosen])

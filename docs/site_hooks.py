@@ -165,8 +165,7 @@ def measured_text(name: str) -> list[str]:
     words = tomllib.loads((HERE / "measured.toml").read_text(encoding="utf-8"))
     known = words["methods"][name]
     pages = [f"[{words['pages'][page]}](../{page})" for page in known["pages"]]
-    before = f" (measured in part with version {known['version']})" if "version" in known else ""
-    return [known["text"].strip(), "", f"Numbers{before}: {', '.join(pages)}.", "", *result_rows(name)]
+    return [known["text"].strip(), "", f"Numbers: {', '.join(pages)}.", "", *result_rows(name)]
 
 
 def result_rows(name: str) -> list[str]:

@@ -60,7 +60,7 @@ def test_a_position_based_log_with_interventions_is_identified_and_its_curve_rec
         curve = good.curves[name]
         assert isinstance(curve, Curve)
         inside = (curve.low <= true) & (true <= curve.high)
-        assert inside.sum() >= 8, name  # nine are free, at 95 %: fewer than eight of ten is a rare accident
+        assert inside.sum() >= 8, name  # nine are free, at 95%: fewer than eight of ten is a rare accident
     assert good.rank.scalar_is_enough
     assert not good.coupling.found
     assert answer(good, "positions linked?").tone == GOOD

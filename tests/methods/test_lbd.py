@@ -145,7 +145,7 @@ def test_observation_cannot_shrink_as_a_whole_to_escape_the_penalty():
 
 def test_outside_training_documents_are_compared_with_the_mean_of_training():
     method, lists = new_lbd(cancel=0.0, penalty=0.0), clicked_lists()
-    for _ in range(400):  # a running mean forgets 5 % of its past at each step: .95^400 is 1e-9
+    for _ in range(400):  # a running mean forgets 5% of its past at each step: .95^400 is 1e-9
         method.loss(lists)
     learnt = method.loss(lists)["clicks"]
     assert_close(method.eval().loss(lists)["clicks"], learnt, rtol=1e-6, atol=0)

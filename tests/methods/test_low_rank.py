@@ -131,7 +131,7 @@ def test_loadings_moved_alike_at_all_positions_change_the_ranking_and_no_click_w
 
 def test_traits_may_have_any_mean_so_that_the_table_of_positions_is_no_examination_curve():
     method, lists = new_low_rank(rank=2, choose="free", bias={}).train(), replace(clicked_lists(30), bias={})
-    for _ in range(400):  # the running mean forgets 5 % of its past at each step: .95^400 is 1e-9
+    for _ in range(400):  # the running mean forgets 5% of its past at each step: .95^400 is 1e-9
         method.loss(lists)
     clicks, order, curve, table = (
         shares(method, lists),

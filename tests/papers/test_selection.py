@@ -18,7 +18,7 @@ def test_regret_is_what_the_choice_lacks_to_the_best():
     assert (near.choice("snips"), far.choice("snips")) == ("b", "c")
     assert near.regret("b") == pytest.approx(1 - 0.796 / 0.80)
     found = {entry.name: entry for entry in records([near, far])}
-    assert found["snips"].near == 0.5  # 0.5 % and 25 % below the best
+    assert found["snips"].near == 0.5  # 0.5% and 25% below the best
     assert found["snips"].regret == pytest.approx((0.005 + 0.25) / 2)
     assert found["snips"].worst == pytest.approx(0.25)
 

@@ -148,7 +148,7 @@ def _predicts_clicks(model: Model) -> bool:
 
 
 def _as_evaluated(model: Model, path: str, held_out: HeldOut) -> dict[str, list[float]]:
-    """What `evaluate` reports on held-out clicks, and nDCG if the log has grades: value and 95 % interval.
+    """What `evaluate` reports on held-out clicks, and nDCG if the log has grades: value and 95% interval.
 
     Empty: the method does not predict every click, or the log does not keep which documents were clicked together.
     """

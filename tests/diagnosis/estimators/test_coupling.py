@@ -40,7 +40,7 @@ def test_coupling_is_found_with_its_strength_and_features(judged):
 
 def test_position_based_clicks_raise_an_alarm_as_rarely_as_the_test_says(judged):
     p_values = np.array([coupling(log_of(judged, 0.0, sessions=64, seed=seed).log).p_value for seed in range(40)])
-    assert (p_values < 0.01).sum() <= 2  # expected 0.4; more than two have a chance of 0.8 %
+    assert (p_values < 0.01).sum() <= 2  # expected 0.4; more than two have a chance of 0.8%
     assert 0.3 < p_values.mean() < 0.7
 
 

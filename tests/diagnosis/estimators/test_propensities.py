@@ -106,7 +106,7 @@ def test_most_intervals_hold_the_truth(name):
     for seed in range(8):
         curve = ESTIMATORS[name](simulated({"shuffle": 0.2}, n_queries=60, seed=seed))
         inside.append((curve.low <= CURVE / 0.68) & (curve.high >= CURVE / 0.68))
-    assert 0.85 <= np.mean(np.array(inside)[:, 1:]) < 1.0  # 72 intervals of 95 %
+    assert 0.85 <= np.mean(np.array(inside)[:, 1:]) < 1.0  # 72 intervals of 95%
 
 
 def test_an_interval_reaches_over_resampled_queries():
