@@ -254,11 +254,9 @@ def _leak_section(diagnosis: Diagnosis) -> list[Section]:
             rows.append([leak.feature, word, f"correlation {leak.correlation:.3f}, at most {leaks.ceiling:.3f}"])
     if not rows:
         return []
+    columns = ("feature", "suspicion", "evidence")
     return [
-        Section(
-            "Features",
-            sheets=[_sheet("features", "Features that leak, or come closest to it", ("feature", "suspicion", "evidence"), rows)],
-        )
+        Section("Features", sheets=[_sheet("features", "Features that leak, or come closest to it", columns, rows)])
     ]
 
 
