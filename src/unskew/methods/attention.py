@@ -10,7 +10,7 @@ Relevance learns from clicks:
 
 Misses that do not depend on the document only scale $\hat o$ and change nothing. Pass the rate $f$ of false alarms
 (`false_alarms`), or estimate it from documents that moved (`false_alarms=none`; see `data.clicks.looks`). A record that
-grows with interest is partly relevance, and clicks cannot detect that.
+grows with interest is partly relevance; `unskew diagnose` detects this only if it is strong.
 
 Relation to others: `ipw` with `estimator=seen` estimates one curve by position from the same record; `low_rank` with
 `choose=seen` uses it only for the parameter that clicks do not identify. `lbd` and `low_rank` learn examination that

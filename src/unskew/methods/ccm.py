@@ -1,6 +1,6 @@
 r"""Click chain model (Guo et al., WWW 2009).
 
-The user scans down the list. After a skip it continues with probability $\alpha_1$, after a click with $\alpha_2 (1 -
+Users scan down the list. After a skip they continue with probability $\alpha_1$, after a click with $\alpha_2 (1 -
 a_d) + \alpha_3 a_d$: attraction also stands for satisfaction. (The paper integrates over the posterior of $a$;
 here it is a point estimate, as in later work.) Each $\alpha$ may depend on bias columns. The ranker is $a$.
 

@@ -9,19 +9,19 @@ $r + c \cdot e$ gives the same clicks for every $c \in \mathbb{R}^R$.
 `choose` decides how $c$ is chosen; clicks cannot, however documents are moved. The ranking is by $r + c \cdot e$:
 
 * free: by training, through its initialization and its steps; $c = 0$.
-* uncorrelated: assumes that relevance and visual attraction are unrelated: the number, along the loadings, for which
-  they are uncorrelated within the lists of the log; limited so that examination at the top neither varies in the
-  opposite direction of the positions below, nor more than twice as much.
+* uncorrelated: assumes that relevance and visual attraction are unrelated: $c$, along the loadings, makes them
+  uncorrelated within the lists of the log. It is limited so that examination at the top varies neither in the opposite
+  direction of the positions below, nor more than twice as much.
 * pinned: examination at the top does not depend on the document, $a_1 = 0$ and $c = 0$. The score is then the log of
   the click probability at position 1.
 * judged: pinned first, then chosen on the judged validation queries, without training again: before every validation,
-  so that the number belongs to the state that validation keeps. Small differences are ignored (`caution`; see
+  so that $c$ belongs to the state that validation keeps. Small differences are ignored (`caution`; see
   `line_search`).
 * examination: the mean examination of the top position is known (`top_examination`), over all shown documents as if
   each were at the top. Examination is assumed to be a power, $\log o_k(x) = m(x) \log \theta_k$ with mean $m = 1$, so
   that $a$ is a multiple of the average curve, and the mean is the geometric mean.
-* interventions: uses lists marked with the intervention `seen`, in which every document was certainly examined. The
-  number maximizes the likelihood of their clicks. Swaps and shuffles cannot choose it: they only change positions.
+* interventions: uses lists marked with the intervention `seen`, in which every document was certainly examined. $c$
+  maximizes the likelihood of their clicks. Swaps and shuffles do not identify it: they only change positions.
 * seen: examination was recorded, $P(\text{recorded}) \propto o_k(x)$, so that $\log P(\text{recorded}) = \beta_k + e(x)
   \cdot (a_k - c)$. Clicks identify $e$ and $a$, the record identifies $c$: a regression of the record with the offset
   $e \cdot a_k$. Misses that do not depend on the document go into $\beta$; false alarms do harm (`attention` accepts
@@ -74,7 +74,7 @@ class LowRank(Method):
         choose: how to choose the parameter that clicks do not identify: uncorrelated, free, pinned, judged,
             examination, interventions or seen.
         top_examination: mean examination of the top position, for `choose="examination"`.
-        caution: a more cautious number is preferred if it is at most this many standard errors worse than the best.
+        caution: of all $c$ within this many standard errors of the best, take the one that changes scores least.
         observation_rate: learning-rate factor of the tables $a$ and $b$: Adagrad moves them more slowly than a network.
     """
 
