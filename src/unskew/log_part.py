@@ -21,11 +21,11 @@ from unskew.data.public_logs.id_pages import is_public_log
 from unskew.ingestion.memory import parse_memory
 
 MEMORY = "4GB"  # default limit of everything that holds a log in memory
-# Measured by benchmarks/scale.py with `diagnose`, which needs the most (docs/scale.md).
+# Measured with benchmarks/scale.py (docs/scale.md).
 FIXED = 1_000_000_000  # bytes of the program, and of tables that do not grow with the log
 PER_SHOWN = 220  # bytes per shown document of a list, with everything that is computed from it
 PER_PATTERN = 16  # bytes per document of a click pattern
-FEATURE_COPIES = 3  # as read, joined and transformed; large features are mapped from a file instead
+FEATURE_COPIES = 6  # as read, joined, split and transformed; large features are mapped from a file instead
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,12 +89,20 @@ def bytes_in_memory(folder: LogFolder, order: Sequence[int], n_docs: int) -> NDA
 
 def read_within(log: LogFolder | str | Path, memory: str | None) -> tuple[ClickLog, PartOfFolder | None]:
     """A log in memory, whole if it fits, otherwise a part of it; and that part, None for a whole log."""
-    if not isinstance(log, LogFolder):
-        if is_public_log(str(log)) and not Path(log).exists():
-            return read_log(log), None
-        log = open_log(log)
-    part = part_within(log, memory)
-    return whole_log(log if part is None else part), part
+    folder = folder_of(log)
+    if folder is None:
+        return read_log(str(log)), None
+    part = part_within(folder, memory)
+    return whole_log(folder if part is None else part), part
+
+
+def folder_of(log: object) -> LogFolder | None:
+    """The folder of a log; None for a log in memory and for a public log, which is read whole."""
+    if isinstance(log, LogFolder):
+        return log
+    if not isinstance(log, str | Path) or (is_public_log(str(log)) and not Path(log).exists()):
+        return None
+    return open_log(log)
 
 
 def _twice(memory: str) -> str:

@@ -49,7 +49,7 @@ Grade = Annotated[
 Memory = Annotated[
     str,
     typer.Option(
-        help="Memory limit for the log, such as 16GB; a log that needs more is read as a random sample of its queries."
+        help="Memory for what is held of the log, such as 16GB; of a larger log, a random sample of its queries."
     ),
 ]
 SumGrades = Annotated[bool, typer.Option("--sum-grades", help="Add up the weights of all events on an impression.")]

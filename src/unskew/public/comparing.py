@@ -14,11 +14,10 @@ from unskew.comparison.held_out import HELD_OUT
 from unskew.comparison.outputs import DEFAULT_JOBS, Finished, writable
 from unskew.comparison.run import Fresh
 from unskew.comparison.settings import Experiment, OptionTable
-from unskew.data.clicks.storage import LogFolder, open_log, write_log, write_shards
+from unskew.data.clicks.storage import write_log, write_shards
 from unskew.data.judged.catalogue import ListingRow, listing
-from unskew.data.public_logs.id_pages import is_public_log
 from unskew.display import Displayed, Screen
-from unskew.log_part import MEMORY, part_within
+from unskew.log_part import MEMORY, folder_of, part_within
 from unskew.methods import Method
 from unskew.public.inputs import Log, Place, as_log
 from unskew.public.progress import Follow, followed
@@ -108,10 +107,8 @@ def compare(
 
 def _folder(log: Log, out: Path, memory: str | None) -> tuple[Path, str]:
     """The folder of the log to compare on, and what part of a larger log it is, for people."""
-    folder = log
-    if isinstance(log, str | Path) and not (is_public_log(str(log)) and not Path(log).exists()):
-        folder = open_log(log)
-    part = part_within(folder, memory) if isinstance(folder, LogFolder) else None
+    folder = folder_of(log)
+    part = None if folder is None else part_within(folder, memory)
     if part is not None:
         warnings.warn(part.note, RuntimeWarning, stacklevel=3)
         place = write_shards(part.shards(), writable(out) / "log", overwrite=True, notes=part.about.get("notes"))

@@ -25,14 +25,14 @@ from unskew.diagnosis.estimators import propensities
 from unskew.diagnosis.estimators.curve import Curve, Curves
 from unskew.diagnosis.page import write_diagnosis
 from unskew.display import MOST_ROWS, Displayed, Screen
-from unskew.log_part import MEMORY, part_within
+from unskew.log_part import MEMORY, folder_of, part_within
 from unskew.methods import Method
 from unskew.model import Model
 from unskew.processes import is_first
 from unskew.public.inputs import Judged, Log, Place, as_judged, as_log, as_log_or_folder, as_model, as_part
 from unskew.public.progress import Follow, followed
 from unskew.recipe import Recipe, check_has_curve, find_method
-from unskew.serving.weights import debiased_rows, scale_of, shards_of_rows, write_rows
+from unskew.serving.weights import debiased_rows, rows_of_shards, scale_of, write_rows
 from unskew.streamed import fit_streamed
 from unskew.terminal import counting_progress, training_progress
 from unskew.training.watching import Watch
@@ -205,11 +205,11 @@ class DebiasedRows(Displayed):
 
     model: Model
     out: Path | None = None
-    kept: pa.Table | None = None  # None: only in the file
+    kept: pa.Table | None = None  # None: in the file
 
     @cached_property
     def table(self) -> pa.Table:
-        """The rows; those of a log larger than the memory limit are read from the file."""
+        """The rows, read from the file on first use."""
         return pq.read_table(self.out, memory_map=True) if self.kept is None else self.kept
 
     @property
@@ -251,8 +251,8 @@ def weights(
     Args:
         out: parquet file for the rows; None: keep them in memory.
         method: a method with an examination curve.
-        memory: limit for a log on disk; None: no limit. If the log needs more, training and writing read it shard by
-            shard, a random sample of its queries sets the scale of grades and weights, and `out` is needed.
+        memory: limit for a log on disk; None: no limit. If the log needs more, training reads it shard by shard, a
+            random sample of its queries sets the scale of grades and weights, and `out` is needed.
         options: the options of `fit`.
 
     >>> import unskew
@@ -265,20 +265,18 @@ def weights(
         check_place(Path(out), overwrite=overwrite)
     check_has_curve(method)
     clicks, part = as_part(log, memory)
+    folder = folder_of(log)
     if part is not None and out is None:
         raise ValueError(f"the rows of {part.path} need more than {memory}: pass out, a file for them, or more memory")
     held_out = None if find_method(method).click_model is None else HELD_OUT_FOR_CURVE
-    more: dict[str, Any] = {"validate": held_out, "memory": memory, "progress": progress}
-    if part is None:
-        model = fit(method, clicks, **more, **options)
-        rows = debiased_rows(clicks, model)
-        if out is not None:
-            write_rows([rows], out)
-        return DebiasedRows(model, None if out is None else Path(out), rows)
-    # What a click model is validated on has to be in memory.
-    model = fit(method, part.source if held_out is None else clicks, **more, **options)
-    assert out is not None
-    write_rows(shards_of_rows(part.source, model, scale_of(clicks, model)), out)
+    # Clicks to validate a click model on have to be in memory.
+    learning = clicks if part is None or held_out is not None else part.source
+    model = fit(method, learning, validate=held_out, memory=memory, progress=progress, **options)
+    if out is None:
+        return DebiasedRows(model, kept=debiased_rows(clicks, model))
+    scale = scale_of(clicks, model)
+    shards = [clicks] if folder is None else folder.shards()
+    write_rows(rows_of_shards(shards, model, scale), out)
     return DebiasedRows(model, Path(out))
 
 

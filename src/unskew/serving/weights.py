@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.storage import LogFolder
 from unskew.data.files import new_file
 from unskew.fitting import feedback_for
 from unskew.model import Model
@@ -67,10 +66,10 @@ def debiased_rows(log: ClickLog, model: Model, scale: Scale | None = None) -> pa
     )
 
 
-def shards_of_rows(log: LogFolder, model: Model, scale: Scale) -> Iterator[pa.Table]:
-    """The rows of a log on disk, shard by shard, in the order of `debiased_rows`."""
+def rows_of_shards(shards: Iterable[ClickLog], model: Model, scale: Scale) -> Iterator[pa.Table]:
+    """The rows of a log, shard by shard, in the order of `debiased_rows`."""
     n_groups = 0
-    for shard in log.shards():
+    for shard in shards:
         if not shard.n_lists:
             continue
         rows = debiased_rows(shard, model, scale)
