@@ -124,13 +124,15 @@ def test_the_curve_of_a_part_is_within_its_interval(place, small):
     assert (np.isclose(curve.values, whole.values) | ((curve.low <= whole.high) & (whole.low <= curve.high))).all()
 
 
-def test_auto_decides_on_a_part_and_trains_on_every_shard(place, small, reads):
+def test_auto_decides_on_a_part_and_trains_on_every_shard(place, small, reads, monkeypatch):
+    decide, decided = automatic._verdict, []
+    monkeypatch.setattr(automatic, "_verdict", lambda log, *rest: decided.append(log) or decide(log, *rest))
     with pytest.warns(RuntimeWarning, match="The final training reads every shard"):
-        chosen = automatic.auto(place, memory=small, steps=20, hidden=[4])
+        chosen = automatic.auto(place, memory=small, steps=3, hidden=[4])
     assert chosen.verdict.part
-    clicks, part = read_within(place, small)
-    assert chosen.verdict.means == automatic.auto(clicks, steps=20, hidden=[4]).verdict.means
     assert set(reads) == set(range(N_SHARDS))
+    clicks, part = read_within(place, small)
+    assert decided[0].digest == clicks.digest
     assert chosen.model.trained_on["lists"] == sum(part.source.n_lists) > clicks.n_lists
 
 
@@ -184,3 +186,21 @@ def test_a_window_on_disk_is_the_window_of_the_log_in_memory(log, tmp_path):
     streamed, whole = (window(each, since="1970-01-02", half_life=2) for each in (open_log(place), read_log(place)))
     assert whole.n_lists < log.n_lists
     assert whole_log(streamed).digest == whole.digest
+
+
+@pytest.mark.filterwarnings("always")
+def test_the_command_prints_what_it_read(place, small, run, tmp_path):
+    said = run("diagnose", place, "--quick", "--memory", small, "--out", tmp_path / "report.html", "--quiet")
+    assert f"warning: Read 2 of {N_SHARDS} shards" in said
+    assert "Read 2" not in run("diagnose", place, "--quick", "--out", tmp_path / "report.html", "--quiet")
+    assert "is not a valid size" in run("diagnose", place, "--memory", "lots", code=2)
+
+
+@pytest.mark.filterwarnings("always")
+def test_training_without_a_method_runs_auto_within_the_limit(place, small, run, tmp_path, reads):
+    said = run(
+        "train", place, "--out", tmp_path / "model", "--memory", small, "--set", "steps=3", "--quiet", "--stream"
+    )
+    assert "The final training reads every shard" in said
+    assert set(reads) == set(range(N_SHARDS))
+    assert "verdict" in unskew.load_model(tmp_path / "model").trained_on
