@@ -192,7 +192,6 @@ def test_a_window_on_disk_is_the_window_of_the_log_in_memory(log, tmp_path):
 def test_the_command_prints_what_it_read(place, small, run, tmp_path):
     said = run("diagnose", place, "--quick", "--memory", small, "--out", tmp_path / "report.html", "--quiet")
     assert f"warning: Read 2 of {N_SHARDS} shards" in said
-    assert "Read 2" not in run("diagnose", place, "--quick", "--out", tmp_path / "report.html", "--quiet")
     assert "is not a valid size" in run("diagnose", place, "--memory", "lots", code=2)
 
 
