@@ -52,6 +52,12 @@ def test_lists_of_one_document_are_trained_on_once_and_named_once(world):
     assert found.verdict.method == "naive"
 
 
+@pytest.mark.parametrize(("criteria", "tried"), [((), ["dla", "low_rank"]), (("dr",), ["dla", "low_rank", "naive"])])
+def test_plain_clicks_are_tried_only_where_something_is_certified(fixed_order, monkeypatch, criteria, tried):
+    monkeypatch.setattr(automatic, "choose", lambda *_, **__: Choice(("dla",), "it is a test", criteria=criteria))
+    assert list(unskew.auto(fixed_order, progress=False, **FAST).verdict.means) == tried
+
+
 def test_an_average_goes_on_from_an_average(fixed_order, monkeypatch):
     monkeypatch.setattr(automatic, "choose", lambda *_, **__: Choice(("dla", "low_rank"), "it is a test"))
     yesterday = unskew.auto(fixed_order, progress=False, **FAST).model

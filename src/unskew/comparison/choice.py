@@ -11,8 +11,8 @@ queries), and averages rankers that go wrong in different ways:
 
 | | far from production | near it |
 |---|---|---|
-| no doubt | `dla`, `low_rank` | plain clicks, `low_rank`, some production |
-| doubt | plain clicks, `lbd` | production, `lbd` |
+| no doubt | `dla`, `low_rank` | plain clicks, some `dla` |
+| doubt | `lbd`, some `low_rank` | `lbd`, production |
 
 `lbd` lies between plain clicks and a full correction. Production is imitated from features. Where looks are recorded
 and the record is consistent, `attention` ranks, near production together with it.
@@ -40,7 +40,7 @@ POSITION_ALONE, BY_DOCUMENT = "dla", "low_rank"
 HALFWAY = "lbd"  # between plain clicks and a full correction; it is not tried, since nothing is measured where it ranks
 BY_LOOKS = "attention"  # where looks are recorded and the record is consistent
 FIRST = (PLAIN, POSITION_ALONE, BY_DOCUMENT, BY_LOOKS)
-# Kendall's tau; from one log of each of 192 simulated worlds, which hardly tell other values apart (docs/selection.md).
+# Kendall's tau; from 256 simulated worlds, which hardly tell other values apart (docs/selection.md).
 ALIKE = 0.7  # of `dla` with `low_rank`: below, they contradict each other
 NEAR = 0.5  # of what clicks teach with production
 # One that rests on the examination curve, and one that compares documents at one position: a verdict needs both.
@@ -152,7 +152,7 @@ def _looked(signs: Signs) -> tuple[dict[str, float], str]:
     why = "it learns from recorded examination, so it needs no assumption about examination"
     if not signs.near:
         return {BY_LOOKS: 1.0}, why
-    return {BY_LOOKS: 1.0, PRODUCTION: 1.0}, f"{why}; {_nearness(signs)}"
+    return {BY_LOOKS: 1.0, PRODUCTION: 1.0}, f"{why}; {_joins(signs)}"
 
 
 def _averaged(signs: Signs) -> tuple[dict[str, float], str]:
@@ -161,16 +161,19 @@ def _averaged(signs: Signs) -> tuple[dict[str, float], str]:
         alone = "examination seems to depend on the document" if signs.diagnosed else _contradiction(signs)
         why = f"a full correction for positions is in doubt, since {alone}"
         if signs.near:
-            return {HALFWAY: 1.0, PRODUCTION: 1.0}, f"{why}; {_nearness(signs)}"
-        return {HALFWAY: 1.0, PLAIN: 1.0}, f"{why}; {HALFWAY} corrects less"
+            return {HALFWAY: 1.0, PRODUCTION: 1.0}, f"{why}; {_joins(signs)}"
+        return {HALFWAY: 3.0, BY_DOCUMENT: 1.0}, f"{why}; {HALFWAY} corrects less"
     if signs.near:
-        return {PLAIN: 2.0, BY_DOCUMENT: 2.0, PRODUCTION: 1.0}, _nearness(signs)
+        return {PLAIN: 3.0, POSITION_ALONE: 1.0}, f"{_nearness(signs)}, so a small correction is enough"
     return {POSITION_ALONE: 1.0, BY_DOCUMENT: 1.0}, "it averages two corrections that fail in different ways"
 
 
+def _joins(signs: Signs) -> str:
+    return f"{_nearness(signs)}, so production joins the average"
+
+
 def _nearness(signs: Signs) -> str:
-    tau = f"Kendall's tau {signs.as_production:.2f}"
-    return f"what clicks teach is close to production's order ({tau}), so production joins the average"
+    return f"what clicks teach is close to production's order (Kendall's tau {signs.as_production:.2f})"
 
 
 def _contradiction(signs: Signs) -> str:
