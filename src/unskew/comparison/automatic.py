@@ -275,11 +275,14 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> tuple[AutoVerdict
     case = case.with_production(latest)
     assert case.choosing is not None
     runs.total = len(names) + 2
-    choosing, certifying = _try(names, case, runs)
+    choosing, certifying = _try([name for name in names if name != PLAIN] or names, case, runs)
     shown = _production_of(case.choosing, latest)
     rejected = scalar_violated(known) is not None
     signs = read_signs(choosing, shown, case.choosing.held_out, coupled=known.coupled, rejected=rejected)
     choice = choose(choosing, signs, able)
+    if choice.criteria and PLAIN not in choosing:  # else nothing is certified, and plain clicks are not needed
+        for known_part, part in zip((choosing, certifying), _try([PLAIN], case, runs), strict=True):
+            known_part.update(part)
     runs.total = len(choosing) + len(choice.members)
     found = certify(choice, certifying, case.production, case.evidence)
     status, line = _against_production(found, case)
