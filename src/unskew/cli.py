@@ -41,7 +41,7 @@ COMMANDS = {
     ),
     "auto": Entry(
         "auto:auto",
-        "Choose a method without labels, check it against production, and train it. Exit code 3: production is better.",
+        "Train a ranker without labels and test it against production. Exit code 3: production is better.",
     ),
     "train": Entry(
         "train:train", "Train a ranker on a click log. An interrupted run resumes when you repeat the command."
@@ -64,12 +64,12 @@ COMMANDS = {
     ),
     "rank": Entry(
         "rank:rank",
-        "Score and rank documents by their ids. The table may be larger than memory.",
+        "Score and rank candidates, and keep their ids. The table may be larger than memory.",
     ),
     "weights": Entry("weights:weights", "Write debiased targets and weights for LightGBM and XGBoost."),
     "judgements": Entry(
         "judgements:judgements",
-        "Write relevance ratings from clicks, corrected for position, with intervals and COEC.",
+        "Write relevance ratings from clicks, corrected for position, with intervals and clicks over expected clicks.",
     ),
     "forget": Entry("forget:forget", "Remove all rows of the given users from a click log, atomically."),
     "reproduce": Entry(

@@ -52,7 +52,7 @@ def auto(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Choose a method without labels, check it against production, and train it. Exit code 3: production is better."""
+    """Train a ranker without labels and test it against production. Exit code 3: production is better."""
     given = {**grading(grade, sum_grades), **parse_options(options or [])}
     run_auto(
         log,

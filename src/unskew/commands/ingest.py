@@ -111,7 +111,7 @@ def ingest(
         str | None, typer.Option(metavar="COLUMN=N", help="Keep at most N sessions per user; COLUMN names the user.")
     ] = None,
     period: Annotated[
-        str | None, typer.Option(help="Count lists per hour, day, week or month, so that you can cut windows later.")
+        str | None, typer.Option(help="Count lists per hour, day, week or month, to select time windows later.")
     ] = None,
     window: Annotated[
         str | None, typer.Option(metavar="TIME", help="How long events count after their impression: 30m, 12h, 7d.")

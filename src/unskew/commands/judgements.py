@@ -19,7 +19,7 @@ def judgements(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Write relevance ratings from clicks, corrected for position, with intervals and COEC."""
+    """Write relevance ratings from clicks, corrected for position, with intervals and clicks over expected clicks."""
     found = unskew.judgements(log, out, overwrite=overwrite)
     if json:
         show_json({"judgements": out, "documents": len(found.table), "curve": found.estimator})

@@ -1,4 +1,4 @@
-"""`unskew rank`: score and rank documents by their ids."""
+"""`unskew rank`: score and rank candidates, and keep their ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLE_HELP = "Parquet files with candidates (file, folder or glob): ids and feat
 @command
 def rank(
     model: Annotated[Path, typer.Argument(help=RANKER_HELP)],
-    data: Annotated[str, typer.Argument(help=f"{TABLE_HELP} Or: {DATA_HELP} Default split: test.")],
+    data: Annotated[str, typer.Argument(help=f"{TABLE_HELP} Or judged data. {DATA_HELP} Default split: test.")],
     out: Annotated[Path, typer.Option(help="Output file: ranking.parquet, .csv, or .trec for a TREC run.")],
     query: Annotated[str, typer.Option(help="Query column of a table.")] = "query",
     document: Annotated[str, typer.Option(help="Document column of a table.")] = "document",
@@ -30,15 +30,15 @@ def rank(
         bool, typer.Option("--strict", help="Refuse missing values in columns that had none in training.")
     ] = False,
     engine: Annotated[
-        str, typer.Option(help="duckdb, this machine; or spark: executors write a folder of parquet files.")
+        str, typer.Option(help="duckdb for this machine, or spark: executors write a folder of parquet files.")
     ] = "duckdb",
-    spark_master: Annotated[str | None, typer.Option(help="Cluster; default: as Spark is configured.")] = None,
+    spark_master: Annotated[str | None, typer.Option(help="URL of the cluster. Default: as Spark is configured.")] = None,
     overwrite: Overwrite = False,
     allow_code: AllowCode = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Score and rank documents by their ids. The table may be larger than memory."""
+    """Score and rank candidates, and keep their ids. The table may be larger than memory."""
     done = unskew.rank(
         model_with_code(model, allow_code=allow_code),
         data,

@@ -11,16 +11,16 @@ the same features, so a free model of both is not identified ("Unlimited"). LBD 
 The loss is the listwise softmax cross-entropy on $\log \hat r + \gamma \log \hat o_k$, $\gamma \sim$ Bernoulli$(1-t)$.
 (The paper's Eq. 2 lacks the logarithm.) The paper's ablations are in `PRESETS`.
 
-**Scale.** The softmax leaves the scale of $\hat o$ free, theory and penalty do not: Theorems 2 to 4 need
+**Scale.** The softmax leaves the scale of $\hat o$ free; theory and penalty do not: Theorems 2 to 4 need
 $\hat o \le 1$, and a model that may shrink $\hat o$ as a whole escapes the penalty. So
 $\hat o_k(x) = \sigma(\mathrm{logit}\,p_k + g_k(x))$, that is $\log \hat o_k(x) = b_k + h_k(x)$ with $b_k = \log p_k$,
 $h_k = g_k - \log(1 + p_k(e^{g_k} - 1))$: at most 1 by construction, and $h = 0$ where $g = 0$. $p$ is a table whose
-largest entry is fixed (`top_seen`), $g$ a network less its mean over the documents of the batch (outside training: a
+largest entry is fixed (`top_seen`), $g$ a network minus its mean over the documents of the batch (outside training: a
 running mean). So $p_k$ is the examination probability of the average document, and neither can drift to 0 as a whole.
 The penalty trains only $g$: because $\nabla \hat o = \hat o\,\nabla \log \hat o$ it would otherwise also change the
 position table.
 
-**Cancelling.** Within a list some documents are cancelled and others are not, so that the scale matters there, too.
+**Cancelling.** Within a list some documents are cancelled and others are not, so the scale matters there too.
 With $\hat o \le 1$ a cancelled document counts as certainly examined (`cancel_to="sure"`, as in the theorems): it then
 dominates its list, and the position curve is far too flat. In the reference program the scale is free and learned. The
 default takes it from the batch: a cancelled document gets the mean of $\log \hat o$ over all showings. That is

@@ -8,15 +8,15 @@ $r + c \cdot e$ gives the same clicks for every $c \in \mathbb{R}^R$.
 
 `choose` decides how $c$ is chosen; clicks cannot, however documents are moved. The ranking is by $r + c \cdot e$:
 
-* free: by training, through its initialization and its steps; $c = 0$.
-* uncorrelated: assumes that relevance and visual attraction are unrelated: $c$, along the loadings, makes them
-  uncorrelated within the lists of the log. It is limited so that examination at the top varies neither in the opposite
-  direction of the positions below, nor more than twice as much.
+* free: by training, through its initialization and steps; $c = 0$.
+* uncorrelated: assumes that relevance and visual attraction are unrelated, and picks the $c$ along the loadings that
+  makes them uncorrelated within the lists of the log. It is limited so that examination at the top varies neither in
+  the opposite direction of the positions below, nor more than twice as much.
 * pinned: examination at the top does not depend on the document, $a_1 = 0$ and $c = 0$. The score is then the log of
   the click probability at position 1.
-* judged: pinned first, then chosen on the judged validation queries, without training again: before every validation,
-  so that $c$ belongs to the state that validation keeps. Small differences are ignored (`caution`; see
-  `line_search`).
+* judged: pinned first, then chosen on the judged validation queries, without training again. This happens before
+  every validation, so that $c$ belongs to the state that validation keeps. Small differences are ignored (`caution`;
+  see `line_search`).
 * examination: the mean examination of the top position is known (`top_examination`), over all shown documents as if
   each were at the top. Examination is assumed to be a power, $\log o_k(x) = m(x) \log \theta_k$ with mean $m = 1$, so
   that $a$ is a multiple of the average curve, and the mean is the geometric mean.

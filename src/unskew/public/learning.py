@@ -165,7 +165,7 @@ def auto(
     progress: Follow = True,
     **options: Any,
 ) -> Chosen:
-    """Choose a method without labels and train it on the whole log; the command is `unskew auto`.
+    """Train a ranker without labels, averaged from suitable methods; the command is `unskew auto`.
 
     `fit` trains the method you name, `compare` measures several and leaves the choice to you.
 
@@ -173,7 +173,7 @@ def auto(
         log: a click log, or its folder.
         production: the production ranker: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest in
             the log.
-        start: a previous model, or its path: if its method is chosen again, the final training starts from it.
+        start: a previous model, or its path: the final training starts from it if it contains the chosen rankers.
             Methods are tried from scratch, because it may have learned from the clicks that choose.
         checkpoints: folder for finished trainings; an interrupted run resumes from it.
         memory: limit for a log on disk; None: no limit. If the log needs more, a random sample of its queries decides,

@@ -154,7 +154,7 @@ def rank(
     spark_master: str | None = None,
     progress: Follow = True,
 ) -> Ranking:
-    """Score and rank documents by their ids; features are matched by name.
+    """Score and rank candidates, and keep their ids; features are matched by name.
 
     `evaluate` measures rankings of judged queries; `export` writes the ranker for another program.
 
