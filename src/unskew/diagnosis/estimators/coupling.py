@@ -9,8 +9,8 @@ decides whether the clicks follow $u$. Then the halves are exchanged. The test o
 independent clicks, because its variance is that between queries.
 
 Limits: a pull that is not linear in the features, or that is the same at all positions (and so indistinguishable from
-relevance), is not found, so the strength is a lower bound. Trust bias changes the curve by relevance, which features
-predict, so it is found here as coupling, too.
+relevance), is not found. Trust bias changes the curve by relevance, which features predict, so it is found
+here as coupling too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Coupling:
 
     found: bool  # whether the held-out test rejects "position alone"
     p_value: float  # one-sided
-    strength: float  # standard deviation of the pull u in theta^(1 + u), from held-out queries; a lower bound
+    strength: float  # standard deviation of the pull u in theta^(1 + u), from held-out queries
     low: float
     high: float
     level: float
