@@ -76,12 +76,12 @@ def read_done(cells: Sequence[Cell], lines: Mapping[str, Line]) -> list[Done]:
 
 
 def _with_runs_of_their_own(done: Sequence[Done]) -> list[Done]:
-    """Cells without the results of those that only repeat runs of earlier ones; these count in the correction alone."""
+    """Cells; an unfinished one that only repeats runs of others counts in the correction, but shows no results."""
     seen: set[str] = set()
     kept = []
     for entry in done:
         keys = {key_of(result.run) for result in entry.results.results}
-        kept.append(entry if keys - seen else replace(entry, results=Results((), (), (), 0, 0)))
+        kept.append(entry if keys - seen or not entry.missing else replace(entry, results=Results((), (), (), 0, 0)))
         seen |= keys
     return kept
 
@@ -125,13 +125,14 @@ def cell_text(done: Done, tables: Path, figures: Path) -> str:
         size_text(done),
     ]
     tuned = any(len(entry.points()) > 1 for entry in experiment.methods)
-    parts.append("### Claims\n\n" + verdicts_text(done))
+    parts += ["### Claims\n\n" + verdicts_text(done)] if experiment.claims else []
     for sheet in SHEETS[experiment.task](experiment, done.results, cell.data):
         if sheet is not None and sheet.name.startswith(SHOWN if tuned else SHOWN[:1]):
             parts.append("### " + markdown(sheet).replace("**", "", 2))
             write_csv(tables / f"{cell.file}-{sheet.name}.csv", sheet.columns, text_rows(sheet))
     rows = [[found.text, found.verdict, text] for found in done.claims for text in found.detail.split("; ")]
-    write_csv(tables / f"{cell.file}-claims.csv", ("claim", "verdict", "comparison"), rows)
+    if rows:
+        write_csv(tables / f"{cell.file}-claims.csv", ("claim", "verdict", "comparison"), rows)
     for setting in experiment.figures:
         drawn = draw(setting, experiment, done.results)
         if drawn is not None:

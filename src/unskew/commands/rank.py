@@ -32,7 +32,9 @@ def rank(
     engine: Annotated[
         str, typer.Option(help="duckdb for this machine, or spark: executors write a folder of parquet files.")
     ] = "duckdb",
-    spark_master: Annotated[str | None, typer.Option(help="URL of the cluster. Default: as Spark is configured.")] = None,
+    spark_master: Annotated[
+        str | None, typer.Option(help="URL of the cluster. Default: as Spark is configured.")
+    ] = None,
     overwrite: Overwrite = False,
     allow_code: AllowCode = False,
     json: Json = False,

@@ -5,7 +5,7 @@ Held-out clicks are no guide to the best ranker among all methods: a method that
 queries), and averages rankers that go wrong in different ways:
 
 * **Is the correction in doubt?** `dla` corrects for positions alone, `low_rank` for positions and documents. If they
-  contradict each other, at least one is wrong. If `diagnose` finds examination that depends on the document, too.
+  contradict each other, at least one is wrong. It is also in doubt if `diagnose` finds coupling.
 * **Is it near production?** If clicks lead to production's order, there is little to gain and much to lose, since
   documents that attract attention look like errors of production.
 
