@@ -44,6 +44,7 @@ STYLE: Any = {  # matplotlib wants its own kind of keys
 WIDTH, HEIGHT = 6.4, 3.6
 NARROW = 5.2  # inches: with its legend below, still readable on a phone
 LEGEND_COLUMNS = 3
+LEGEND_WIDTH, LEGEND_LINE = 90, 8  # characters of all columns together, and of the line beside each name
 UNDATED: dict[str, Any] = {
     "svg": {"Date": None},
     "png": None,
@@ -143,11 +144,12 @@ def shortened(text: str, most: int) -> str:
 
 
 def look(number: int) -> dict[str, Any]:
-    """Colour, marker and dashes of the line of this number."""
+    """Colour, marker and dashes of the line of this number; colours repeat with another marker and other dashes."""
+    turn = number // len(COLOURS)
     return {
         "color": COLOURS[number % len(COLOURS)],
-        "marker": MARKERS[number % len(MARKERS)],
-        "linestyle": DASHES[number % len(DASHES)],
+        "marker": MARKERS[(number + 3 * turn) % len(MARKERS)],
+        "linestyle": DASHES[(number + 3 * turn) % len(DASHES)],
         "markersize": 4.5,
         "linewidth": 1.4,
     }
@@ -156,7 +158,8 @@ def look(number: int) -> dict[str, Any]:
 def _legend(figure: Figure, axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
     if len(labels) > 1:  # one line is named by its axis
-        columns = min(LEGEND_COLUMNS, len(labels))
+        fitting = LEGEND_WIDTH // (LEGEND_LINE + max(len(label) for label in labels))
+        columns = max(1, min(LEGEND_COLUMNS, len(labels), fitting))
         figure.legend(handles, labels, loc="outside lower center", fontsize=8, handlelength=3, ncols=columns)
 
 
