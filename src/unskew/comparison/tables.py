@@ -145,8 +145,8 @@ def _by_metric(
         rows.append((Field(cell.label), *own, *(_number(values.get(cell.label)) for values in beside.values())))
     columns = ("method", *map(_with_direction, experiment.metrics), *beside)
     title = f"{experiment.title}{f', {setting}' if setting else ''}, on {data}"
-    own = Table(result for label in table.labels(setting) for result in table.of(setting, label))
-    return Sheet(_file_name("results", setting), title, columns, tuple(rows), _note(own, setting, baseline))
+    alone = Table(result for label in table.labels(setting) for result in table.of(setting, label))
+    return Sheet(_file_name("results", setting), title, columns, tuple(rows), _note(alone, setting, baseline))
 
 
 def _by_setting(experiment: Experiment, table: Table, data: str) -> Sheet:
