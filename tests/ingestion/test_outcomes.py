@@ -69,6 +69,16 @@ def test_what_orders_the_lists_is_named_and_kept(tmp_path):
     assert not any("orders the lists" in remark for remark in done.remarks)
 
 
+def test_a_text_column_is_no_score_of_production(tmp_path):
+    table = shop(400).drop_columns(["rare", "points", "document"])
+    place = table["position"].to_numpy()
+    table = table.append_column("document", pa.array(place + 4 * table["query"].to_numpy()))
+    table = table.append_column("shelf", pa.array(np.where(place < 3, "upper", "lower")))
+    _, done = run(table, tmp_path)
+    assert any("Categories: shelf" in remark for remark in done.remarks)
+    assert not any("orders the lists" in remark for remark in done.remarks)
+
+
 def test_a_dry_run_lists_every_column_and_counts_what_the_run_counts(tmp_path):
     table = shop().drop_columns(["rare"])
     lost = pa.concat_tables([table, table.slice(0, 1).set_column(2, "document", pa.array([3]))])  # two at place 1

@@ -194,9 +194,10 @@ def _show_ingested(done: Ingested, out: Path, json: bool) -> None:
         show_json({"log": out, **done.to_json()})
         return
     ratio = done.sessions / max(done.lists, 1)
+    features = "1 feature" if done.features == 1 else f"{done.features} features"
     console.print(
         f"{done.sessions:,} sessions of {done.queries:,} queries in {done.lists:,} lists ({ratio:,.1f} sessions per "
-        f"list), {done.clicks:,} clicks, {done.documents:,} documents, {done.features} features; written to {out}",
+        f"list), {done.clicks:,} clicks, {done.documents:,} documents, {features}; written to {out}",
         markup=False,
         highlight=False,
     )

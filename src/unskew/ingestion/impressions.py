@@ -186,8 +186,8 @@ def find_first_position(engine: Engine, rows: ir.Table, columns: Columns, name: 
     zeros, ones, least = engine.arrow(counts).to_pylist()[0].values()
     if least is not None and least > 1:
         raise ValueError(
-            f"{name}: column '{columns.position}': no position is 0 or 1, the lowest is {least}: subtract an offset, "
-            "or set the index of the first position with --first-position"
+            f"{name}: column '{columns.position}': no position is 0 or 1, the lowest is {least}: subtract an offset; "
+            "if positions above it were shown and not logged, pass --first-position 1"
         )
     first = 0 if (zeros or 0) * 100 >= (ones or 0) else 1
     return replace(columns, first_position=first, guessed=columns.guessed | {"first_position"})

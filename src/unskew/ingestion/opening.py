@@ -243,7 +243,7 @@ def _read_events(
         names += find_categories(engine, table, columns, taken)
     coded, vocabularies = number_categories(engine, table, names, name, missing_too=options.fill is not None)
     rows, shape = common_rows(coded, columns, names, name)
-    remarks, no_such = _look_at_features(engine, rows, shape, columns)
+    remarks, no_such = _look_at_features(engine, rows, replace(shape, categories=vocabularies), columns)
     if no_such:
         names = [feature for feature in names if feature not in no_such]
         rows, shape = common_rows(coded, columns, names, name)

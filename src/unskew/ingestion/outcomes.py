@@ -82,7 +82,7 @@ def find_context(engine: Engine, rows: ir.Table, shape: Shape) -> list[str]:
 
 
 def find_orders(engine: Engine, rows: ir.Table, shape: Shape) -> list[str]:
-    """Features in whose descending order the lists were shown, judged by a sample of sessions."""
+    """Numeric features in whose descending order the lists were shown, judged by a sample of sessions."""
     if "click" not in rows.columns or not shape.features:
         return []
     some = rows.filter(rows.session.notnull()).select("session").distinct().order_by("session")
@@ -97,7 +97,7 @@ def find_orders(engine: Engine, rows: ir.Table, shape: Shape) -> list[str]:
     orders = []
     for name, column in zip(shape.feature_names, shape.features, strict=True):
         falls, rises = found[f"{name}_falls"] or 0, found[f"{name}_rises"] or 0
-        if falls + rises >= LEAST_PAIRS and falls >= IN_ORDER * (falls + rises):
+        if falls + rises >= LEAST_PAIRS and falls >= IN_ORDER * (falls + rises) and column not in shape.categories:
             orders.append(column)
     return orders
 
