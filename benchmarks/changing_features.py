@@ -1,14 +1,12 @@
 """Features that change with every showing: no two sessions share a list, so nothing compacts.
 
 10 million impressions with 20 features, ingested within 2 GB of DuckDB and trained on for one epoch, read shard by
-shard. Each part runs in a process of its own, whose greatest memory is given. `python changing_features.py 20000` takes
-as many sessions instead of a million.
+shard. Each part runs in a process of its own, whose greatest memory is given.
 """
 
 from __future__ import annotations
 
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,13 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from timing import Row
 from unskew.data.clicks.storage import open_log
 from unskew.fitting import fit
 from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.run import ingest
 from unskew.recipe import Recipe
-
-Row = tuple[str, str, str]
 
 N_SESSIONS = 1_000_000
 N_SHOWN = 10
@@ -34,12 +31,12 @@ BATCH = 256
 SESSIONS_AT_ONCE = 50_000
 
 
-def run(n_sessions: int = N_SESSIONS) -> list[Row]:
+def run() -> list[Row]:
     """Time and greatest memory of each part."""
     with tempfile.TemporaryDirectory() as folder:
         parts = {"writing events": write_events, "ingestion": ingest_events, "one epoch": train_an_epoch}
-        found = {name: measured(part, Path(folder), n_sessions) for name, part in parts.items()}
-    size = f"{n_sessions * N_SHOWN / 1e6:g} million impressions"
+        found = {name: measured(part, Path(folder), N_SESSIONS) for name, part in parts.items()}
+    size = f"{N_SESSIONS * N_SHOWN / 1e6:g} million impressions"
     rows = []
     for name in ("ingestion", "one epoch"):
         seconds, memory = found[name]
@@ -93,8 +90,3 @@ def ingest_events(folder: Path, n_sessions: int) -> None:
 def train_an_epoch(folder: Path, n_sessions: int) -> None:
     recipe = Recipe.of("naive", steps=-(-n_sessions // BATCH), batch_size=BATCH, hidden=(32,))
     fit(recipe, open_log(folder / "log"))
-
-
-if __name__ == "__main__":
-    for row in run(int(sys.argv[1]) if len(sys.argv) > 1 else N_SESSIONS):
-        print(*row, sep=" | ")

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from timing import Row
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.judged.catalogue import MissingDataError
 from unskew.data.public_logs.id_pages import SPLITS, IdPages, read_pages
@@ -196,12 +197,17 @@ def pair(bench: Bench, ours: str, theirs: str) -> None:
     print(f"{ours} less CLAX's {theirs}: {mean:+.5f} ({mean - error:+.5f} to {mean + error:+.5f})", flush=True)
 
 
-def run() -> list[tuple[str, str, str]]:
+def run() -> list[Row]:
     """CPU time on the largest log to the test likelihood of CLAX, against a third of CLAX's."""
-    try:
-        bench = Bench("naver-clara2", Path(tempfile.mkdtemp()) / "rows.jsonl")
-    except MissingDataError as error:
-        return [("click models on naver-clara2", "not measured", str(error))]
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            bench = Bench("naver-clara2", Path(folder, "rows.jsonl"))
+        except MissingDataError as error:
+            return [("click models on naver-clara2", "not measured", str(error))]
+        return _seconds_to_clax(bench)
+
+
+def _seconds_to_clax(bench: Bench) -> list[Row]:
     rows = []
     for case, seconds_of_clax in CLAX_SECONDS.items():
         found = bench.clax(case)

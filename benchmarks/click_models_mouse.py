@@ -18,6 +18,7 @@ from scipy.stats import spearmanr
 from torch.nn import functional as F
 
 from click_models import page_lists
+from timing import Row
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.judged.catalogue import MissingDataError
 from unskew.data.public_logs.id_pages import SPLITS, IdPages, read_pages
@@ -47,7 +48,7 @@ def examination(method: Any, vocabulary: Vocabulary, pages: IdPages) -> NDArray[
     return log_examined.exp().clamp(max=1.0).double().numpy()
 
 
-def run() -> list[tuple[str, str, str]]:
+def run() -> list[Row]:
     torch.set_num_threads(1)
     try:
         pages = read_pages("sogou-mouse")
@@ -85,7 +86,3 @@ def interval(value: float, resampled: list[float]) -> str:
 
 def curve_text(curve: NDArray[np.float64]) -> str:
     return " ".join(f"{value:.2f}" for value in curve)
-
-
-if __name__ == "__main__":
-    print("\n".join("  ".join(row) for row in run()))

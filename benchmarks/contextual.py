@@ -11,12 +11,10 @@ from statistics import median
 
 import torch
 
-from timing import in_turn
-from unskew.lists import ClickedLists
+from lbd_step import random_lists
+from timing import Row, in_turn
 from unskew.methods import METHODS, Method
 from unskew.networks.registry import Network, Problem
-
-Row = tuple[str, str, str]  # what was measured, ratio or rate, target
 
 N_LISTS, N_SCORED, N_TRAINED, N_FEATURES = 256, 25, 10, 136
 REPEATS, WARM_UP = 13, 2
@@ -38,14 +36,7 @@ def scoring(method: Method) -> Callable[[], object]:
 
 def training(method: Method) -> Callable[[], object]:
     """A step of every stage, without the optimizer."""
-    shape = (N_LISTS, N_TRAINED)
-    lists = ClickedLists(
-        features=torch.randn(*shape, N_FEATURES),
-        mask=torch.ones(shape, dtype=torch.bool),
-        positions=torch.arange(N_TRAINED).expand(shape),
-        clicks=(torch.rand(shape) < 0.2).float(),
-        sessions=torch.ones(N_LISTS),
-    )
+    lists = random_lists(N_LISTS, N_TRAINED, N_FEATURES)
     # The costliest stage: others are shorter, or the same with less in it.
     loss = max(method.stages(), key=lambda stage: len(stage.trains)).loss
 
@@ -72,8 +63,3 @@ def run() -> list[Row]:
             for name in CONTEXTUAL
         ),
     ]
-
-
-if __name__ == "__main__":
-    for what, measured, target in run():
-        print(f"{what:60} {measured:>12}  {target}")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from timing import in_turn
+from timing import Row, in_turn
 from unskew.data.clicks.storage import read_log, write_log
 from unskew.data.files import file_digest
 from unskew.data.judged.world import make_world
@@ -18,10 +18,11 @@ from unskew.serving.model_files import load_model, save_model
 from unskew.simulation.simulate import simulate
 
 LIMIT = 0.25  # of the time
+WORLD, REPEATS = "small", 9
 
 
-def run() -> list[tuple[str, str, str]]:
-    log = simulate(make_world("small", seed=0).train, "svm", "position_based", sessions=32, joint=True, seed=0).log
+def run() -> list[Row]:
+    log = simulate(make_world(WORLD, seed=0).train, "svm", "position_based", sessions=32, joint=True, seed=0).log
     with tempfile.TemporaryDirectory() as scratch:
         log_folder = write_log(log, Path(scratch) / "log")
         model_folder = save_model(fit(Recipe.of("dla", steps=2), log), Path(scratch) / "model")
@@ -34,10 +35,5 @@ def share(folder: Path, read: Callable[[], object]) -> float:
     """Time of the digests of a folder's files over that of reading it, which includes them."""
     files = [file for file in folder.iterdir() if file.is_file()]
     sides = {"digests": lambda: [file_digest(file) for file in files], "all": read}
-    seconds = {name: statistics.median(times) for name, times in in_turn(sides, repeats=9, warm_up=1).items()}
+    seconds = {name: statistics.median(times) for name, times in in_turn(sides, REPEATS, warm_up=1).items()}
     return seconds["digests"] / seconds["all"]
-
-
-if __name__ == "__main__":
-    for row in run():
-        print(*row, sep="\t")

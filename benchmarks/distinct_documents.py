@@ -15,8 +15,9 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from timing import Row, Seconds, in_turn, ratios
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.lists import ClickedLists
@@ -25,7 +26,6 @@ from unskew.networks.registry import Network, Problem
 from unskew.training.settings import Settings
 from unskew.training.train import train
 
-Row = tuple[str, str, str]
 BARS = {"naive": 0.25, "dla": 0.25, "two_tower": 0.25, "low_rank": 0.25, "vectorization": 0.25, "lbd": 0.4}
 N_FEATURES, N_DOCS, BATCH = 136, 10, 256
 HIDDEN = (512, 256, 128)
@@ -36,12 +36,13 @@ REPEATS = 5
 class EachPlace(ClickBatches):
     """The same batches, in which no document is known to stand twice."""
 
-    def rows(self, rows: np.ndarray) -> ClickedLists:
-        lists = super().rows(rows)
+    def rows(self, rows: np.ndarray, keys: Tensor | None = None) -> ClickedLists:
+        lists = super().rows(rows, keys)
         return replace(lists, features=lists.features, distinct=None)
 
 
 def run() -> list[Row]:
+    torch.set_num_threads(1)
     log = log_in_orders(N_QUERIES, ORDERS)
     once, each = (kind(log, BATCH) for kind in (ClickBatches, EachPlace))
     rows = [_epoch(name, bar, once, each) for name, bar in BARS.items()]
@@ -72,7 +73,7 @@ def _epoch(name: str, bar: float, once: ClickBatches, each: ClickBatches, what: 
         method = METHODS[name](Problem(N_FEATURES, N_DOCS, network=Network(hidden=HIDDEN)))
         return stage_steps(method, batches, once.per_epoch)
 
-    seconds = by_processor({"once": epoch(once), "each": epoch(each)}, REPEATS)
+    seconds = in_turn({"once": epoch(once), "each": epoch(each)}, REPEATS, 1, time.process_time)
     return (f"{name}, epoch of {what}: once per document / each place", ratio(seconds, "once", "each"), f"<= {bar}")
 
 
@@ -105,7 +106,7 @@ def _products(batches: ClickBatches) -> list[Row]:
 
     method = METHODS["naive"](Problem(N_FEATURES, N_DOCS, network=Network(hidden=HIDDEN)))
     sides = {"step": stage_steps(method, batches, batches.per_epoch), "products": repeated(products)}
-    seconds = by_processor(sides, REPEATS)
+    seconds = in_turn(sides, REPEATS, 1, time.process_time)
     each = statistics.median(seconds["products"]) / batches.per_epoch
     return [
         (f"bare matrix products of a step, {len(rows)} distinct documents", f"{1000 * each:.1f} ms", ""),
@@ -113,26 +114,8 @@ def _products(batches: ClickBatches) -> list[Row]:
     ]
 
 
-def by_processor(sides: dict[str, Callable[[], None]], repeats: int) -> dict[str, list[float]]:
-    """Processor seconds of each repeat of each side, in turn, after one that does not count."""
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(1 + repeats):
-        for name, side in sides.items():
-            start = time.process_time()
-            side()
-            seconds[name].append(time.process_time() - start)
-    return {name: times[1:] for name, times in seconds.items()}
-
-
-def ratio(seconds: dict[str, list[float]], one: str, other: str) -> str:
+def ratio(seconds: Seconds, one: str, other: str) -> str:
     """Ratio of medians, and the quartiles of single ratios."""
-    single = [first / second for first, second in zip(seconds[one], seconds[other], strict=True)]
-    low, _, high = statistics.quantiles(single, n=4)
+    low, _, high = statistics.quantiles(ratios(seconds, one, other), n=4)
     middle = statistics.median(seconds[one]) / statistics.median(seconds[other])
     return f"{middle:.2f} x ({low:.2f}–{high:.2f})"
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    for what, measured, target in run():
-        print(f"{what:80} {measured:>24}  {target}")

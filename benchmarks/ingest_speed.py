@@ -15,10 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from timing import Row
 from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.run import ingest
-
-Row = tuple[str, str, str]
 
 N_SESSIONS = 1_000_000
 N_SHOWN = 10
@@ -80,8 +79,3 @@ def _events(start: int, features: np.ndarray, rng: np.random.Generator) -> pa.Ta
 
 def _named(prefix: str, numbers: np.ndarray) -> pa.Array:
     return pc.binary_join_element_wise(prefix, pa.array(numbers).cast(pa.string()), "")
-
-
-if __name__ == "__main__":
-    for row in run():
-        print(*row, sep=" | ")

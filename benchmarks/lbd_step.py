@@ -11,13 +11,11 @@ from statistics import median
 
 import torch
 
-from timing import in_turn
+from timing import Row, in_turn
 from unskew.lists import ClickedLists
 from unskew.methods.lbd import LBD
 from unskew.networks.registry import Network, Problem
 from unskew.training.settings import Settings
-
-Row = tuple[str, str, str]  # what was measured, ratio or rate, target
 
 N_LISTS, N_DOCS, N_FEATURES = 256, 10, 136
 RELEVANCE, OBSERVATION = (512, 256, 128), (128, 64)
@@ -31,15 +29,16 @@ SIDES: dict[str, dict[str, object]] = {
 }
 
 
-def random_lists() -> ClickedLists:
+def random_lists(n_lists: int, n_docs: int, n_features: int) -> ClickedLists:
+    """Lists of noise, with a click on a tenth of the documents."""
     generator = torch.Generator().manual_seed(0)
-    shape = (N_LISTS, N_DOCS)
+    shape = (n_lists, n_docs)
     return ClickedLists(
-        features=torch.randn(*shape, N_FEATURES, generator=generator),
+        features=torch.randn(*shape, n_features, generator=generator),
         mask=torch.ones(shape, dtype=torch.bool),
-        positions=torch.arange(N_DOCS).expand(shape).contiguous(),
+        positions=torch.arange(n_docs).expand(shape).contiguous(),
         clicks=(torch.rand(shape, generator=generator) < 0.1).float(),
-        sessions=torch.ones(N_LISTS),
+        sessions=torch.ones(n_lists),
     )
 
 
@@ -55,7 +54,7 @@ def training(method: LBD, lists: ClickedLists) -> Callable[[], None]:
 
 
 def run() -> list[Row]:
-    lists = random_lists()
+    lists = random_lists(N_LISTS, N_DOCS, N_FEATURES)
     problem = Problem(N_FEATURES, N_DOCS, network=Network(hidden=RELEVANCE))
     methods = {name: LBD(problem, observation_hidden=OBSERVATION, **hyper) for name, hyper in SIDES.items()}  # type: ignore[arg-type]
     steps = {name: training(method, lists) for name, method in methods.items()}
@@ -72,8 +71,3 @@ def run() -> list[Row]:
         ("LBD step, certified / no limit", ratio("certified"), ""),
         ("LBD step without penalty", f"{1000 * took['without']:.0f} ms", ""),
     ]
-
-
-if __name__ == "__main__":
-    for what, measured, target in run():
-        print(f"{what:60} {measured:>12}  {target}")

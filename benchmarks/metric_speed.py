@@ -13,10 +13,8 @@ import numpy as np
 import torch
 from sklearn.metrics import ndcg_score
 
-from timing import in_turn
+from timing import Row, in_turn
 from unskew.metrics import measure, metric
-
-Row = tuple[str, str, str]  # what was measured, ratio or rate, target
 
 N_QUERIES, N_DOCS, CUTOFF = 100_000, 25, 10
 N_NUMPY, N_SKLEARN = 5_000, 200  # queries that the loops are measured on
@@ -62,8 +60,3 @@ def run() -> list[Row]:
         (f"{what}: every score tied / none tied", f"{took['tied'] / took['ours']:.1f} x", ""),
         (f"{len(OTHERS)} metrics from one sort / ndcg@{CUTOFF} alone", f"{took['all'] / took['ours']:.1f} x", ""),
     ]
-
-
-if __name__ == "__main__":
-    for what, measured, target in run():
-        print(f"{what:60} {measured:>12}  {target}")

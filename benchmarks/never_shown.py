@@ -250,11 +250,12 @@ def main() -> None:
     settings = Settings(steps=arguments.steps)
     for data in arguments.data:
         for logger in arguments.logger:
-            rows = [run(data, number, logger, settings, arguments) for number in arguments.cases]
+            rows = [values_of(data, number, logger, settings, arguments) for number in arguments.cases]
             show(f"{data}, {logger}", rows)
 
 
-def run(data: str, number: int, logger: str, settings: Settings, arguments: argparse.Namespace) -> dict[str, Any]:
+def values_of(data: str, number: int, logger: str, settings: Settings, arguments: argparse.Namespace) -> dict[str, Any]:
+    """nDCG@10 of every way in a case, from its file if it is there."""
     name = f"{data}-{logger}-{number}-{settings.steps}-{arguments.sessions}.json".replace(" ", "_").replace("/", "_")
     file = arguments.folder / name
     if not file.exists():

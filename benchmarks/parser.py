@@ -15,14 +15,13 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_svmlight_file
 
-from timing import in_turn
+from timing import Row, in_turn
 from unskew.data.judged.letor import read_letor
-
-Row = tuple[str, str, str]
 
 N_FEATURES = 136
 DOCUMENTS_PER_QUERY = 120
 DISTINCT_LINES = 500  # formatting numbers is slow, so the features of these lines are used again and again
+N_SMALL, N_LARGE = 10_000, 60_000  # documents
 REPEATS = 3
 
 PEAK_MEMORY = """
@@ -40,8 +39,8 @@ def run() -> list[Row]:
     """One row per ratio."""
     with tempfile.TemporaryDirectory() as folder:
         small, large = Path(folder, "small.txt"), Path(folder, "large.txt")
-        write_web_form(small, 10_000, np.random.default_rng(0))
-        write_web_form(large, 60_000, np.random.default_rng(0))
+        write_web_form(small, N_SMALL, np.random.default_rng(0))
+        write_web_form(large, N_LARGE, np.random.default_rng(0))
         rows = time_rows(large, Path(folder, "cache"))
         if Path("/proc/self/status").exists():
             rows.append(memory_row(small, large))
@@ -90,8 +89,3 @@ def peak_memory(path: Path) -> tuple[int, int]:
     command = [sys.executable, "-c", PEAK_MEMORY, str(path)]
     peak, result = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     return int(peak), int(result)
-
-
-if __name__ == "__main__":
-    for row in run():
-        print(*row, sep=" | ")

@@ -11,8 +11,6 @@ Resumable: finished repetitions are kept in UNSKEW_BENCH (default: a folder of i
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,11 +18,10 @@ import numpy as np
 from scipy import stats
 
 import unskew
+from timing import Row, kept_folder
 from unskew.simulation.policies import Mixed, NoisyOracle, Policy, TeamDraft
 
-Row = tuple[str, str, str]
-
-REPETITIONS = 400
+WORLD, REPETITIONS = "world:small", 400
 QUERIES, SESSIONS, OF_TRUTH = 100, 8, 400
 GRADES = {"click": 1.0, "cart": 3.0}
 WEAK, STRONG = NoisyOracle(strength=0.3), NoisyOracle(strength=0.5)
@@ -37,11 +34,8 @@ TESTS: dict[str, Policy] = {
 
 
 def run() -> list[Row]:
-    judged = unskew.load("world:small").train
-    kept = os.environ.get("UNSKEW_BENCH")
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(kept or scratch)
-        folder.mkdir(parents=True, exist_ok=True)
+    judged = unskew.load(WORLD).train
+    with kept_folder() as folder:
         return [row for name in TESTS for row in _rows(name, judged, folder)]
 
 
@@ -78,8 +72,3 @@ def _share(count: int) -> str:
     """A share of the repetitions with its exact 95% interval."""
     low, high = stats.binomtest(count, REPETITIONS).proportion_ci()
     return f"{count / REPETITIONS:.1%} ({low:.1%} to {high:.1%})"
-
-
-if __name__ == "__main__":
-    for what, measured, target in run():
-        print(f"{what:70} {measured:>24}  {target}")

@@ -9,8 +9,8 @@ disk.
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor, nn
 
+from timing import Row, in_turn, median_ratio
 from unskew.data.fitted_transforms import fit_transform
 from unskew.methods.vectorization import Vectorization
 from unskew.model import ModelRanker
@@ -31,10 +32,9 @@ from unskew.serving.rank import rank_table
 from unskew.serving.saved_ranker import SavedRanker
 from unskew.training.boosting import Boosting, boost_lightgbm
 
-Row = tuple[str, str, str]  # what was measured, ratio or rate, target
-
 N_LISTS, N_DOCS, N_FEATURES = 64, 50, 136
 REPEATS = 21
+BOOSTING = Boosting()
 N_TIMES, RANK_REPEATS = 10, 5  # of `rank`: so many times the lists, and turns
 
 
@@ -62,28 +62,28 @@ def run() -> list[Row]:
         seconds = _in_turn(sides, features, mask)
         for side in [name for name in sides if name != "products"]:
             rate = N_LISTS * N_DOCS / median(seconds[side])
-            ratio = median(took / bare for took, bare in zip(seconds[side], seconds["products"], strict=True))
+            ratio = median_ratio(seconds, side, "products")
             rows.append((f"{name} in {side}: documents per second", f"{rate:,.0f}", ""))
             rows.append((f"{name} in {side} / bare matrix products", f"{ratio:.2f} x", ""))
         if model.pointwise:
-            faster = [masked / flat for flat, masked in zip(seconds["flat ONNX"], seconds["onnxruntime"], strict=True)]
-            rows.append((f"{name}: speed of flat ONNX / of ONNX with a mask", f"{median(faster):.2f} x", ">= 1 x"))
+            faster = median_ratio(seconds, "onnxruntime", "flat ONNX")
+            rows.append((f"{name}: speed of flat ONNX / of ONNX with a mask", f"{faster:.2f} x", ">= 1 x"))
         if name == "mlp":
             rows += _rank_rows(sides, features) + _tree_rows(sides["products"], features, mask)
     return rows
 
 
 def _tree_rows(products: Callable[[Tensor, Tensor], object], features: Tensor, mask: Tensor) -> list[Row]:
-    """300 trees of 63 leaves, as `export --as lightgbm` makes them, run by torch and by LightGBM."""
+    """Trees, as `export --as lightgbm` makes them, run by torch and by LightGBM."""
     documents = features.reshape(-1, N_FEATURES).numpy()
     names = [f"f{number}" for number in range(N_FEATURES)]
-    booster = boost_lightgbm(documents, np.log(documents).sum(1), names, Boosting())
+    booster = boost_lightgbm(documents, np.log(documents).sum(1), names, BOOSTING)
     trees = TreesRanker(from_lightgbm(booster.model_to_string()))
     sides = {"products": products, "torch": trees, "LightGBM": lambda *_: booster.predict(documents)}
     seconds = _in_turn(sides, features, mask, RANK_REPEATS)
     rows: list[Row] = []
     for side in ("torch", "LightGBM"):
-        ratio = median(took / bare for took, bare in zip(seconds[side], seconds["products"], strict=True))
+        ratio = median_ratio(seconds, side, "products")
         rate = len(documents) / median(seconds[side])
         rows.append((f"trees in {side}: documents per second", f"{rate:,.0f}", ""))
         rows.append((f"trees in {side} / bare matrix products of the mlp", f"{ratio:.2f} x", ""))
@@ -112,7 +112,7 @@ def _rank_rows(sides: dict[str, Callable[[Tensor, Tensor], object]], features: T
         seconds = _in_turn({"products": sides["products"], **ways}, features, features[..., 0], RANK_REPEATS)
     for side in ways:
         rate = n_lists * N_DOCS / median(seconds[side])
-        ratio = median(took / (N_TIMES * bare) for took, bare in zip(seconds[side], seconds["products"], strict=True))
+        ratio = median_ratio(seconds, side, "products") / N_TIMES
         rows.append((f"rank, mlp in {side}: documents per second", f"{rate:,.0f}", ""))
         rows.append((f"rank, mlp in {side} / bare matrix products", f"{ratio:.2f} x", ""))
     return rows
@@ -128,17 +128,6 @@ def _bare_products(model: nn.Module) -> Callable[[Tensor, Tensor], object]:
 def _in_turn(
     sides: dict[str, Callable[[Tensor, Tensor], object]], features: Tensor, mask: Tensor, repeats: int = REPEATS
 ) -> dict[str, list[float]]:
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    """Seconds of each side on these lists, after a first call, which sets up buffers."""
     with torch.inference_mode():
-        for turn in range(repeats + 1):
-            for name, side in sides.items():
-                start = time.perf_counter()
-                side(features, mask)
-                if turn:  # the first call sets up buffers
-                    seconds[name].append(time.perf_counter() - start)
-    return seconds
-
-
-if __name__ == "__main__":
-    for what, measured, target in run():
-        print(f"{what:60} {measured:>12}  {target}")
+        return in_turn({name: partial(side, features, mask) for name, side in sides.items()}, repeats, warm_up=1)

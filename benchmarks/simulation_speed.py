@@ -5,20 +5,19 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
-from timing import in_turn
+from timing import Row, in_turn
 from unskew.data.judged.world import make_world
 from unskew.simulation.policies import RankingSVM
 from unskew.simulation.simulate import simulate
 from unskew.simulation.users import make_user
 
-Row = tuple[str, str, str]
-REPEATS = 5
+WORLD, REPEATS = "small", 5
 ONE_BY_ONE, COUNTED = 128, 1_000  # sessions of each query
 TARGETS = {"position_based": 300_000, "ubm": 100_000, "dbn": 100_000}
 
 
 def run() -> list[Row]:
-    train = make_world("small").train
+    train = make_world(WORLD).train
     policy = RankingSVM().fit(train)
 
     def drawing(name: str, sessions: int, *, joint: bool) -> Callable[[], object]:
@@ -36,8 +35,3 @@ def run() -> list[Row]:
     counted = f"{n_counted / seconds['counted'] / 1e6:,.0f} million sessions/s"
     rows.append(("position_based, 1,000 sessions per list counted at once", counted, "at least 100 million"))
     return rows
-
-
-if __name__ == "__main__":
-    for row in run():
-        print(*row, sep="\t")

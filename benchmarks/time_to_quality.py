@@ -14,7 +14,9 @@ import torch
 
 import unskew
 from distinct_documents import EachPlace
+from timing import Row
 from unskew.data.clicks.batches import ClickBatches
+from unskew.data.clicks.click_log import ClickLog
 from unskew.data.fitted_transforms import fit_transform
 from unskew.data.transformed import transform_judged, transform_log
 from unskew.methods.dla import DLA
@@ -24,14 +26,16 @@ from unskew.training.settings import Settings
 from unskew.training.train import train
 from unskew.training.validation import on_judgements
 
-Row = tuple[str, str, str]
+WORLD, SESSIONS = "world:small", 128
 SEEDS = (8, 9, 10)
+BATCH = 128
 STEPS, EVERY, LAST = 800, 50, 5
 LOGS: dict[str, dict[str, float]] = {"5% of the sessions shuffled": {"shuffle": 0.05}, "a single order per query": {}}
 
 
 def run() -> list[Row]:
-    world = unskew.load("world:small")
+    torch.set_num_threads(1)
+    world = unskew.load(WORLD)
     transform = fit_transform("automatic", world.train.features)
     validate = on_judgements(transform_judged(world.valid, transform))
     rows = []
@@ -39,11 +43,12 @@ def run() -> list[Row]:
         pairs, ends = [], []
         for seed in SEEDS:
             simulation = unskew.simulate(
-                world.train, "svm", "position_based", sessions=128, interventions=interventions, seed=seed
+                world.train, "svm", "position_based", sessions=SESSIONS, interventions=interventions, seed=seed
             )
             log = transform_log(simulation.log, transform)
-            former = learn(EachPlace(log, 128, seed=seed, together=1), validate, seed)
-            now = learn(ClickBatches(log, 128, seed=seed), validate, seed)
+            settings = Settings(steps=STEPS, validate_every=EVERY, seed=seed)
+            former = learn(DLA, EachPlace(log, BATCH, seed=seed, together=1), validate, settings)
+            now = learn(DLA, ClickBatches(log, BATCH, seed=seed), validate, settings)
             goal = statistics.mean(value for _, value in former[-LAST:])
             pairs.append((reached(now, goal), reached(former, goal)))
             ends.append(statistics.mean(value for _, value in now[-LAST:]) - goal)
@@ -52,7 +57,12 @@ def run() -> list[Row]:
     return rows
 
 
-def learn(batches: ClickBatches, validate: Callable[[Method], float], seed: int) -> list[tuple[float, float]]:
+def learn(
+    method: Callable[[Problem], Method],
+    source: ClickLog | ClickBatches,
+    validate: Callable[[Method], float],
+    settings: Settings,
+) -> list[tuple[float, float]]:
     """Processor seconds of training, without validation, and nDCG@10 by then."""
     path: list[tuple[float, float]] = []
     paused = 0.0
@@ -65,10 +75,9 @@ def learn(batches: ClickBatches, validate: Callable[[Method], float], seed: int)
         paused += time.process_time() - before
         return path[-1][1]
 
-    torch.manual_seed(seed)
-    log = batches.log
-    settings = Settings(steps=STEPS, validate_every=EVERY, seed=seed)
-    train(DLA(Problem(log.n_features, log.n_positions)), {"clicks": batches}, settings, timed)
+    torch.manual_seed(settings.seed)
+    log = source.log if isinstance(source, ClickBatches) else source
+    train(method(Problem(log.n_features, log.n_positions)), {"clicks": source}, settings, timed)
     return path
 
 
@@ -83,9 +92,3 @@ def spelt(pairs: list[tuple[float, float]]) -> str:
 def spelt_mean(differences: list[float]) -> str:
     error = statistics.stdev(differences) / len(differences) ** 0.5
     return f"{statistics.mean(differences):+.4f} ± {error:.4f}"
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    for what, measured, target in run():
-        print(f"{what:80} {measured:>24}  {target}")

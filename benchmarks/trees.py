@@ -11,16 +11,18 @@ import xgboost
 from numpy.typing import NDArray
 
 import unskew
+from timing import Row
 from unskew.data.clicks.click_log import ClickLog
 from unskew.serving.weights import debiased_rows
 
-Row = tuple[str, str, str]
+WORLD, SESSIONS = "world:small", 128
 ROUNDS = 150
+TRAINING: dict[str, object] = {}  # settings: the defaults
 
 
 def run() -> list[Row]:
-    world = unskew.load("world:small")
-    log = unskew.simulate(world.train, "svm", "position_based", sessions=128, seed=1, joint=True).log
+    world = unskew.load(WORLD)
+    log = unskew.simulate(world.train, "svm", "position_based", sessions=SESSIONS, seed=1, joint=True).log
     X, sizes, positions, grades = _rows(log)
     rows = []
 
@@ -50,7 +52,7 @@ def _rows(log: ClickLog) -> tuple[NDArray, NDArray, NDArray, NDArray]:
 
 
 def _ours(method: str, log: ClickLog, valid: unskew.JudgedSet) -> object:
-    return unskew.fit(unskew.Recipe.of(method), log, validate=valid).ranker()
+    return unskew.fit(unskew.Recipe.of(method, **TRAINING), log, validate=valid).ranker()
 
 
 def _lightgbm(X: NDArray, grades: NDArray, sizes: NDArray, **columns: NDArray) -> Callable[[NDArray], NDArray]:
@@ -68,7 +70,7 @@ def _xgboost(X: NDArray, grades: NDArray, sizes: NDArray, **settings: object) ->
 
 
 def _lightgbm_on_weights(log: ClickLog) -> Callable[[NDArray], NDArray]:
-    model = unskew.fit(unskew.Recipe.of("two_tower"), log, validate=0.1)
+    model = unskew.fit(unskew.Recipe.of("two_tower", **TRAINING), log, validate=0.1)
     rows = debiased_rows(log, model)
     X = np.column_stack([rows[name].to_numpy() for name in rows.column_names[7:]])
     group = rows["group"].to_numpy()

@@ -22,6 +22,8 @@ import numpy as np
 import torch
 from torch import distributed, multiprocessing
 
+from distinct_documents import log_in_orders
+from timing import Row
 from unskew import processes
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
@@ -32,9 +34,8 @@ from unskew.processes import WHOLE, Share
 from unskew.training.settings import Settings
 from unskew.training.train import train
 
-Row = tuple[str, str, str]
 REFERENCE = Network(hidden=(512, 256, 128))
-N_LISTS, N_SHOWN, N_FEATURES = 4_096, 10, 136
+N_LISTS = 4_096
 BATCHES = (256, 1_024)
 STEPS, WARM_UP, REPEATS = 12, 4, 8
 TARGET = 1.6
@@ -48,7 +49,7 @@ def run() -> list[Row]:
 def _compared(batch: int) -> list[Row]:
     before = _cpu_times()
     with tempfile.TemporaryDirectory() as folder:
-        multiprocessing.spawn(_measure, (folder, batch), nprocs=2)
+        multiprocessing.spawn(_measure, (folder, batch, N_LISTS, REPEATS), nprocs=2)
         found = [torch.load(Path(folder, f"{number}.pt")) for number in range(2)]
     passed = _cpu_times() - before
     one, two = (found[0]["one"], [each["two"] for each in found])
@@ -68,14 +69,14 @@ def _cpu_times() -> np.ndarray:
         return np.array(file.readline().split()[1:9], dtype=float)
 
 
-def _measure(number: int, folder: str, batch: int) -> None:
+def _measure(number: int, folder: str, batch: int, n_lists: int, repeats: int) -> None:
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=number, world_size=2)
-    log, talk = _log(), _Talk()
+    log, talk = log_in_orders(n_lists, 1), _Talk()
     processes.talk = talk
     steps: dict[str, list[list[float]]] = {"one": [], "two": []}
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         for side, found in steps.items():
             distributed.barrier()
             if side == "two" or number == 0:
@@ -114,24 +115,8 @@ class _Timed(ClickBatches):
 def _steps(log: ClickLog, talk: _Talk, batch: int, *, alone: bool) -> list[list[float]]:
     """Wall time, processor time and communication of each step."""
     torch.manual_seed(0)
-    method = DLA(Problem(N_FEATURES, N_SHOWN, network=REFERENCE))
+    method = DLA(Problem(log.n_features, log.n_positions, network=REFERENCE))
     batches = _Timed(log, talk, batch)
     with processes.alone() if alone else nullcontext():
         train(method, {"clicks": batches}, Settings(steps=STEPS, batch_size=batch, average=0.0))
     return np.diff(batches.asked, axis=0)[WARM_UP:].tolist()
-
-
-def _log() -> ClickLog:
-    rng = np.random.default_rng(0)
-    return ClickLog(
-        features=rng.standard_normal((N_LISTS * N_SHOWN, N_FEATURES), dtype=np.float32),
-        versions=np.arange(N_LISTS * N_SHOWN, dtype=np.int32).reshape(N_LISTS, N_SHOWN),
-        mask=np.ones((N_LISTS, N_SHOWN), dtype=bool),
-        clicks=(rng.random((N_LISTS, N_SHOWN)) < 0.2).astype(np.float32),
-        sessions=np.ones(N_LISTS, dtype=np.float32),
-    )
-
-
-if __name__ == "__main__":
-    for row in run():
-        print(*row, sep=" | ")

@@ -12,11 +12,9 @@ from statistics import median
 
 import torch
 
-from timing import in_turn
+from timing import Row, in_turn, median_ratio
 from unskew.methods.vectorization import Vectorization
 from unskew.networks.registry import Network, Problem
-
-Row = tuple[str, str, str]  # what was measured, ratio or rate, target
 
 N_LISTS, N_DOCS, N_FEATURES, DIMENSIONS = 256, 24, 700, 5
 REPEATS = 61
@@ -35,14 +33,9 @@ def run() -> list[Row]:
     rows = [
         (
             f"ranking {N_LISTS} lists: vectorization with base '{base}' / scalar ranker",
-            f"{median(took / plain for took, plain in zip(seconds[base], seconds['scalar'], strict=True)):.2f} x",
+            f"{median_ratio(seconds, base, 'scalar'):.2f} x",
             target,
         )
         for base, target in TARGETS.items()
     ]
     return [*rows, (f"ranking {N_LISTS} lists: scalar ranker", f"{1000 * median(seconds['scalar']):.0f} ms", "")]
-
-
-if __name__ == "__main__":
-    for what, measured, target in run():
-        print(f"{what:75} {measured:>10}  {target}")

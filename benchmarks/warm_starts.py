@@ -12,8 +12,6 @@ Resumable: a finished world is kept in UNSKEW_BENCH (default: a folder of its ow
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +19,9 @@ from pathlib import Path
 import numpy as np
 
 import unskew
+from timing import Row, kept_folder
 from unskew.evaluation.differences import mean_interval
 from unskew.simulation.policies import NoisyOracle, PlackettLuce
-
-Row = tuple[str, str, str]
 
 MARGIN = 0.005  # nDCG@10
 WORLDS = range(100, 120)
@@ -35,10 +32,8 @@ CHANGES = ("price", "traffic", "logger", "nothing")
 
 
 def run() -> list[Row]:
-    kept = os.environ.get("UNSKEW_BENCH")
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(kept or scratch)
-        folder.mkdir(parents=True, exist_ok=True)
+    with kept_folder() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         warm, anew = np.array([_week(number, folder / f"warm_start_{number}.json") for number in WORLDS]).mean(2).T
     value, low, high = mean_interval(warm - anew)
     verdict = "not worse" if low > -MARGIN else "not shown"
@@ -83,9 +78,3 @@ def _dearer(judged: unskew.JudgedSet, by: float) -> unskew.JudgedSet:
     features = judged.features.copy()
     features[:, PRICE] += by
     return replace(judged, features=features)
-
-
-if __name__ == "__main__":
-    warnings.simplefilter("ignore")
-    for what, measured, target in run():
-        print(f"{what:60} {measured:>12}  {target}")
