@@ -33,6 +33,7 @@ from rich.table import Table
 from timing import Row
 
 HERE = Path(__file__).parent
+WIDTH = 140  # of tables in a file
 PATIENCE = 60  # seconds after which a benchmark says that it still runs, again and again
 
 # Every benchmark with its smallest size: constants of its module, and their values.
@@ -60,8 +61,16 @@ BENCHMARKS: dict[str, dict[str, Any]] = {
     "startup": {"REPEATS": 1},
     "time_to_quality": {"WORLD": "world:tiny", "SESSIONS": 4, "SEEDS": (8, 9), "STEPS": 4, "EVERY": 2, "LAST": 2},
     "training_step": {
-        **{"N_LISTS": 64, "N_FEATURES": 8, "BATCH": 32, "STEPS": 1, "REPEATS": 1},
-        **{"WORLD": "world:tiny", "SESSIONS": 8, "SINGLE": 20, "COUNTED": 20, "SEEDS": (8,)},
+        "WORLD": "world:tiny",
+        "SEEDS": (8,),
+        "SESSIONS": 8,
+        "SINGLE": 20,
+        "COUNTED": 20,
+        "N_LISTS": 64,
+        "N_FEATURES": 8,
+        "BATCH": 32,
+        "STEPS": 1,
+        "REPEATS": 1,
     },
     "trees": {"WORLD": "world:tiny", "SESSIONS": 8, "ROUNDS": 3, "TRAINING": {"steps": 3}},
     "two_processes": {"BATCHES": (16,), "N_LISTS": 64, "REPEATS": 1},
@@ -113,11 +122,12 @@ def show(name: str, rows: list[Row], seconds: float) -> None:
     table.add_column("target", justify="right")
     for row in rows:
         table.add_row(*row)
-    Console().print(table, "")
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    console.print(table, "")
 
 
 def run_apart(name: str, options: list[str]) -> str | None:
-    """Run a benchmark in a process of its own, with a line for every minute it takes; gives how it failed, if it did."""
+    """Run a benchmark in a process of its own, with a line for every minute; gives how it failed, if it did."""
     started = time.monotonic()
     process = subprocess.Popen([sys.executable, __file__, name, "--here", *options])
     while True:

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -35,7 +36,9 @@ STEPS = {
 }
 
 
-def main(folder: Path, n_impressions: int, steps: list[str]) -> None:
+def main(folder: Path, n_impressions: int, steps: list[str]) -> int:
+    """Run the steps; gives the exit code of the first that failed, or 0."""
+    failures = []
     place = folder / f"{n_impressions:.0e}"
     if not place.exists():
         place.mkdir(parents=True)
@@ -48,6 +51,8 @@ def main(folder: Path, n_impressions: int, steps: list[str]) -> None:
         print(json.dumps(row), flush=True)
         with (folder / "scale.jsonl").open("a") as file:
             file.write(json.dumps(row) + "\n")
+        failures += [row["exit"]] if row["exit"] else []
+    return failures[0] if failures else 0
 
 
 def generate(place: Path, n_impressions: int) -> None:
@@ -72,12 +77,14 @@ def generate(place: Path, n_impressions: int) -> None:
     shutil.rmtree(place / "spill", ignore_errors=True)
 
 
-def measured(command: list[str], place: Path) -> dict[str, float]:
+def measured(command: list[str], place: Path) -> dict[str, Any]:
     """Processor time and peak memory of a command."""
     process = subprocess.Popen(command, cwd=place, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
-    return {"exit": status, "cpu_seconds": round(used.ru_utime + used.ru_stime, 1), "peak_mb": used.ru_maxrss // 1024}
+    process.returncode = os.waitstatus_to_exitcode(status)
+    seconds = round(used.ru_utime + used.ru_stime, 1)
+    return {"exit": process.returncode, "cpu_seconds": seconds, "peak_mb": used.ru_maxrss // 1024}
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]))

@@ -1,4 +1,4 @@
-"""Shared by the benchmarks: seconds of several sides measured in turn, ratios of them, and where finished parts stay."""
+"""Shared by the benchmarks: seconds of sides measured in turn, their ratios, and where finished parts stay."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def median_ratio(seconds: Seconds, one: str, other: str) -> float:
 
 @contextmanager
 def kept_folder() -> Iterator[Path]:
-    """The folder `UNSKEW_BENCH`, in which finished parts of long benchmarks stay; by default one that is thrown away."""
+    """The folder UNSKEW_BENCH, in which finished parts of a long benchmark stay; by default one that is thrown away."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(os.environ.get("UNSKEW_BENCH") or scratch)
         folder.mkdir(parents=True, exist_ok=True)
