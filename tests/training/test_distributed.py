@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,8 +82,11 @@ def in_process(number, n_processes, folder, function, *arguments):
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meeting", rank=number, world_size=n_processes
     )
+    group = torch.distributed.group.WORLD
     function(Path(folder), number, *arguments)
     torch.distributed.destroy_process_group()
+    gc.collect()
+    assert sys.getrefcount(group) == 2  # ours and that of the call: the threads of a group that lives on may abort the exit
 
 
 def together(folder, function, *arguments, n_processes=2):
