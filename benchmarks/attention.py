@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import t
 
+from intervals import mean_text
 from unskew.comparison.tasks import ORACLES
 from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet
@@ -146,17 +146,8 @@ def show(title: str, rows: Mapping[str, Mapping[str, float]]) -> None:
     truth = rows.get(TRUE, {})
     for name, values in rows.items():
         both = [world for world in values if world in truth]
-        text = spread([values[world] - truth[world] for world in both]) if name != TRUE and both else ""
+        text = mean_text([values[world] - truth[world] for world in both]) if name != TRUE and both else ""
         print(f"{name:32} {np.mean(list(values.values())):.4f}  {text}  ({len(values)} worlds)")
-
-
-def spread(differences: Sequence[float]) -> str:
-    """Mean and its 95% interval."""
-    mean = float(np.mean(differences))
-    if len(differences) < 2:
-        return f"{mean:+.4f}"
-    half = float(t.ppf(0.975, len(differences) - 1) * np.std(differences, ddof=1) / np.sqrt(len(differences)))
-    return f"{mean:+.4f} ({mean - half:+.4f} to {mean + half:+.4f})"
 
 
 if __name__ == "__main__":

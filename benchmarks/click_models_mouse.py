@@ -1,6 +1,6 @@
 """Which click model's examination is closest to where mice were, on `sogou-mouse`.
 
-    python benchmarks/click_models_mouse.py
+    python benchmarks/run.py click_models_mouse
 
 Models are fitted to the clicks of the training pages. The examination of a position is the mean over all pages with
 mouse data; hover shares are those of the same pages. Both are taken relative to the top, since clicks leave the scale

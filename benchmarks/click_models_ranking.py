@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import t as student
 
+from intervals import mean_text
 from unskew.data.judged.catalogue import load_split
 from unskew.evaluation.evaluate import evaluate
 from unskew.fitting import fit
@@ -41,9 +41,9 @@ BY_RELEVANCE = "dbn by attraction x satisfaction"
 REFERENCES = ("dla", "ipw")
 
 
-def measure(seed: int, user: str, steps: int) -> dict[str, float]:
+def measure(size: str, seed: int, user: str, steps: int) -> dict[str, float]:
     """nDCG@10 of the right model, of `dla` and of `ipw` in a world; of `dbn` in both of its orders."""
-    train, test = (load_split(f"world:small:{seed}", split) for split in ("train", "test"))
+    train, test = (load_split(f"world:{size}:{seed}", split) for split in ("train", "test"))
     model, options = USERS[user]
     log = simulate(
         train,
@@ -69,16 +69,13 @@ def measure(seed: int, user: str, steps: int) -> dict[str, float]:
 
 def difference(rows: list[dict[str, Any]], one: str, other: str) -> str:
     """The mean paired difference over worlds with its 95% t-interval."""
-    values = np.array([row[one] - row[other] for row in rows])
-    half = (
-        student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-    )
-    return f"{one} - {other}: {values.mean():+.4f} ({values.mean() - half:+.4f} to {values.mean() + half:+.4f})"
+    return f"{one} - {other}: {mean_text([row[one] - row[other] for row in rows])}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worlds", type=int, nargs="+", required=True)
+    parser.add_argument("--size", default="small", help="of the worlds")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=500)
     arguments = parser.parse_args()
@@ -86,15 +83,16 @@ def main() -> None:
     rows = [json.loads(line) for line in arguments.out.read_text().splitlines()] if arguments.out.exists() else []
     for seed in arguments.worlds:
         for user in USERS:
-            key = {"world": seed, "user": user, "steps": arguments.steps}
-            if any(all(row[name] == value for name, value in key.items()) for row in rows):
+            key = {"size": arguments.size, "world": seed, "user": user, "steps": arguments.steps}
+            if any(key.items() <= row.items() for row in rows):
                 continue
-            rows.append({**key, **measure(seed, user, arguments.steps)})
+            rows.append({**key, **measure(arguments.size, seed, user, arguments.steps)})
             with arguments.out.open("a") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
             print(rows[-1], flush=True)
     for user, (model, _) in USERS.items():
-        own = [row for row in rows if row["user"] == user and row["steps"] == arguments.steps]
+        same = {"size": arguments.size, "user": user, "steps": arguments.steps}
+        own = [row for row in rows if same.items() <= row.items()]
         orders = [model, BY_RELEVANCE] if model == "dbn" else [model]
         means = "  ".join(f"{name} {np.mean([row[name] for row in own]):.4f}" for name in (*orders, *REFERENCES))
         print(f"{user} ({len(own)} worlds): {means}")

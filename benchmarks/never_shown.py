@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import t
 from torch import Tensor
 
+from intervals import mean_text
 from rankers import SETS
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.catalogue import load
@@ -215,22 +215,13 @@ def measure(case: Case, ways: Mapping[str, Callable[[Case], Vector]]) -> dict[st
     return found
 
 
-def spread(differences: Sequence[float]) -> str:
-    """Mean and its 95% interval."""
-    mean = float(np.mean(differences))
-    if len(differences) < 2:
-        return f"{mean:+.3f}"
-    half = float(t.ppf(0.975, len(differences) - 1) * np.std(differences, ddof=1) / np.sqrt(len(differences)))
-    return f"{mean:+.3f} ({mean - half:+.3f} to {mean + half:+.3f})"
-
-
 def show(title: str, rows: Sequence[Mapping[str, Mapping[str, float]]]) -> None:
     print(f"\n{title}, {len(rows)} cases\n")
     print(f"| | shown | never shown | all | all, less dla |\n|---|{'---:|' * 4}")
     for way in dict.fromkeys(way for row in rows for way in row):
         own = [row for row in rows if way in row]
         means = [f"{np.mean([row[way][name] for row in own]):.3f}" for name in METRICS]
-        less = spread([row[way]["ndcg@10"] - row["dla"]["ndcg@10"] for row in own]) if way != "dla" else ""
+        less = mean_text([row[way]["ndcg@10"] - row["dla"]["ndcg@10"] for row in own], digits=3) if way != "dla" else ""
         cases = "" if len(own) == len(rows) else f" ({len(own)} cases)"
         print(f"| {way}{cases} | {' | '.join(means)} | {less} |")
 

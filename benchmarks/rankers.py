@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import unskew
+from intervals import mean_text
 from timing import Row, kept_folder
 from unskew.data.judged.catalogue import data_folder
 from unskew.data.judged.catalogue_entries import reciprocal_ranks
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.letor import read_letor
-from unskew.evaluation.differences import paired
 
 Splits = tuple[JudgedSet, JudgedSet, JudgedSet]
 NAMES = ("mq2008", "mq2007-agg", "clueweb09", "world:small", "mslr-sample")  # of SETS
@@ -165,6 +165,5 @@ def _listed(means: Sequence[float]) -> str:
 
 def _difference(name: str, ours: list[list[float]], theirs: list[list[float]]) -> str:
     overlap = 0.0 if name.startswith("world") else 1 / 3  # of test and training parts
-    found = paired([np.mean(fold) for fold in ours], [np.mean(fold) for fold in theirs], overlap)
-    low, high = found.interval()
-    return f"{found.mean:+.4f} ({low:+.4f} to {high:+.4f})"
+    differences = [np.mean(one) - np.mean(other) for one, other in zip(ours, theirs, strict=True)]
+    return mean_text(differences, overlap=overlap)

@@ -49,7 +49,7 @@ BENCHMARKS: dict[str, dict[str, Any]] = {
     "metric_speed": {"N_QUERIES": 20, "N_NUMPY": 10, "N_SKLEARN": 2, "REPEATS": 1},
     "parser": {"N_SMALL": 1_000, "N_LARGE": 2_000, "REPEATS": 1},
     "rankers": {
-        "NAMES": ("world:tiny",),
+        "NAMES": ("world:tiny", "mslr-sample"),
         "FOLDS": (1, 2),
         "GRID": {"num_leaves": (7,)},
         "ROUNDS": 3,
@@ -81,6 +81,7 @@ BENCHMARKS: dict[str, dict[str, Any]] = {
 STUDIES = {
     "attention": "OUT world:tiny:100 --rows low_rank --coupling 0.3 --form power --steps 3 --sessions 4",
     "campaign": "--seconds 1 --most 1 --part mutations",
+    "click_models_ranking": "--worlds 300 --size tiny --steps 3 --out OUT/rows.jsonl",
     "never_shown": "OUT world:tiny:documents=12 --logger stochastic --cases 0 --steps 3 --sessions 4",
     "results": "--plan",
     "scale": "OUT 1000 ingest",
@@ -88,7 +89,6 @@ STUDIES = {
 }
 STUDIES_APART = {  # that no test runs, and why
     "clax_models": "needs an environment with CLAX; `click_models` calls it",
-    "click_models_ranking": "trains fifteen times in a world at least",
     "default": "trains seven methods in a world at least",
     "real_people": "writes docs/real_people.md from four public logs",
     "results_pages": "writes docs/results; it has tests of its own",
@@ -98,6 +98,7 @@ SHARED = (
     "campaign_files",
     "default_report",
     "default_worlds",
+    "intervals",
     "label_free",
     "results_cells",
     "run",

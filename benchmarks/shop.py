@@ -21,9 +21,9 @@ import lightgbm
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
-from scipy import stats
 
 import unskew
+from intervals import mean_text
 from unskew.data.judged.tables import read_judged_table
 from unskew.ingestion.columns import Columns
 from unskew.ingestion.opening import Options, Tables
@@ -127,10 +127,7 @@ def main() -> None:
         print(f"seed {seed}: {listed}", flush=True)
     values = np.array(rows)
     for number, name in enumerate(names, start=1):
-        differences = values[:, number] - values[:, 0]
-        mean, error = differences.mean(), differences.std(ddof=1) / np.sqrt(len(differences))
-        reach = stats.t.ppf(0.975, len(differences) - 1) * error
-        print(f"{name} less LightGBM: {mean:+.4f}, 95% interval {mean - reach:+.4f} to {mean + reach:+.4f}")
+        print(f"{name} less LightGBM, 95% interval: {mean_text(values[:, number] - values[:, 0])}")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import unskew
+from intervals import mean_text
 from timing import Row, kept_folder
 from unskew.evaluation.differences import mean_interval
 from unskew.simulation.policies import NoisyOracle, PlackettLuce
@@ -35,12 +36,12 @@ def run() -> list[Row]:
     with kept_folder() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warm, anew = np.array([_week(number, folder / f"warm_start_{number}.json") for number in WORLDS]).mean(2).T
-    value, low, high = mean_interval(warm - anew)
+    _, low, _ = mean_interval(warm - anew)
     verdict = "not worse" if low > -MARGIN else "not shown"
     return [
         (f"nDCG@10 anew, {STEPS} steps, {len(WORLDS)} worlds", f"{anew.mean():.4f}", ""),
         (f"nDCG@10 warm, {STEPS // 3} steps", f"{warm.mean():.4f}", ""),
-        ("warm less anew, 95% interval", f"{value:+.4f} ({low:+.4f} to {high:+.4f})", f"above {-MARGIN}: {verdict}"),
+        ("warm less anew, 95% interval", mean_text(warm - anew), f"above {-MARGIN}: {verdict}"),
     ]
 
 

@@ -86,7 +86,7 @@ def in_process(number, n_processes, folder, function, *arguments):
     function(Path(folder), number, *arguments)
     torch.distributed.destroy_process_group()
     gc.collect()
-    assert sys.getrefcount(group) == 2  # ours and that of the call: the threads of a group that lives on may abort the exit
+    assert sys.getrefcount(group) == 2  # ours and the call's: the threads of a group that lives on may abort the exit
 
 
 def together(folder, function, *arguments, n_processes=2):

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-import torch.distributed.nn  # now, not later: imported while a group exists, it holds on to it, and its threads abort the exit
+import torch.distributed.nn  # before a group exists: it keeps the group of its import, whose threads may abort the exit
 from torch import Tensor, distributed, nn
 
 from unskew.processes import from_first, is_first, several, total_in_place
