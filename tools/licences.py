@@ -1,7 +1,7 @@
-"""Write THIRD_PARTY_NOTICES.txt: the licences of all packages that unskew needs at run time, from their metadata here.
+"""Write THIRD_PARTY_NOTICES.txt: the licences of all packages that unskew needs at run time, as installed here.
 
-`make lock` runs it after the lock. `--texts FILE` writes the full licence texts too, those of bundled code included: ship
-that file with an image or an archive that contains these packages. A wheel of unskew contains none of them.
+`make lock` runs it after the lock. `--texts FILE` writes the full licence texts too, those of bundled code included:
+ship that file with an image or an archive that contains these packages. A wheel of unskew contains none of them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from lock import EXTRAS, OF_GPU_BUILDS, needed
 ROOT = Path(__file__).parents[1]
 NOTICES = ROOT / "THIRD_PARTY_NOTICES.txt"
 FILES = re.compile(r"(licen[cs]e|copying|notice|thirdpartynotices)[^/]*$", re.IGNORECASE)
-COPYRIGHT = re.compile(r"\bcopyright\s+(?:(?:\(c\)|©)\s*\w|\d{4})[^\n]*", re.IGNORECASE)
+COPYRIGHT = re.compile(r"\bcopyright\s+(?:(?:\(c\)|©)\s*\w|\d{4})[^\n\"]*", re.IGNORECASE)
 OPEN = "License :: OSI Approved :: "
 HEADER = """Third-party notices
 
-Written by "make lock", from the metadata of the packages. unskew installs these packages and contains none of their code.
-Each is named with its licence and every copyright line of its licence files, those of code that it bundles included.
+Written by "make lock". unskew installs these packages and contains none of their code. Each is named with its licence
+and every copyright line of its licence files, those of code that it bundles included.
 Full texts: python tools/licences.py --texts FILE.
 """
 
@@ -40,7 +40,8 @@ class Licence:
 
     @property
     def section(self) -> str:
-        notices = [" ".join(line.partition('"')[0].split()) for text in self.texts.values() for line in COPYRIGHT.findall(text)]
+        lines = [line for text in self.texts.values() for line in COPYRIGHT.findall(text)]
+        notices = [" ".join(line.split()) for line in lines]
         return "\n".join(["", f"{self.package} {self.version}", "", self.name, "", *dict.fromkeys(notices)])
 
 
