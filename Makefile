@@ -9,7 +9,7 @@ SHARED_DATA := $(wildcard ../shared/data)
 export UNSKEW_DATA ?= $(if $(SHARED_DATA),$(abspath $(SHARED_DATA)))
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: help setup demo test test-fast test-slow test-spark browser lint format docs bench campaign results wheel lock clean
+.PHONY: help setup demo test test-quick test-fast test-slow test-spark browser lint format docs bench campaign results wheel lock clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -36,6 +36,9 @@ browser:  # reports are opened in a real one, where it can be had
 	  echo "no chromium: installing it with apt-get, for the tests that open reports" >&2 && \
 	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } > /dev/null 2>&1; } || \
 	  echo "no chromium, and none can be installed: the browser test will be skipped"
+
+test-quick: $(READY)  ## the everyday tests: those of `make test` that are neither slow nor long
+	$(BIN)/python -m pytest -m "not slow and not long" -n 2
 
 test-slow: $(READY)  ## the slow science
 	$(BIN)/python -m pytest -m slow

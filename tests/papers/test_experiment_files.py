@@ -127,6 +127,7 @@ def test_all_experiments_of_the_papers_are_shipped():
     assert set(NAMES) <= set(shipped())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", list(shipped()))
 def test_every_shipped_experiment_can_be_planned_with_the_methods_and_options_there_are(name):
     experiment = load_experiment(name)
