@@ -10,6 +10,8 @@ from unskew.methods import METHODS
 from unskew.papers.experiment_files import load_experiment, parse_experiment, shipped
 from unskew.papers.reproduce import reproduce
 
+pytestmark = pytest.mark.long
+
 SMALLEST = """
 title = "t"
 paper = "p"
@@ -127,7 +129,6 @@ def test_all_experiments_of_the_papers_are_shipped():
     assert set(NAMES) <= set(shipped())
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", list(shipped()))
 def test_every_shipped_experiment_can_be_planned_with_the_methods_and_options_there_are(name):
     experiment = load_experiment(name)
