@@ -9,7 +9,7 @@ SHARED_DATA := $(wildcard ../shared/data)
 export UNSKEW_DATA ?= $(if $(SHARED_DATA),$(abspath $(SHARED_DATA)))
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: help setup demo test test-fast test-slow test-spark browser lint format docs bench campaign results lock clean
+.PHONY: help setup demo test test-quick test-fast test-slow test-spark browser lint format docs bench campaign results wheel lock clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -32,9 +32,13 @@ test-fast: $(READY) browser
 	$(BIN)/python -m pytest -m "not slow" -n 2
 
 browser:  # reports are opened in a real one, where it can be had
-	@command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && \
-	  apt-get install -y -qq --no-install-recommends chromium; } > /dev/null 2>&1 || \
+	@command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] && \
+	  echo "no chromium: installing it with apt-get, for the tests that open reports" >&2 && \
+	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } > /dev/null 2>&1; } || \
 	  echo "no chromium, and none can be installed: the browser test will be skipped"
+
+test-quick: $(READY)  ## the everyday tests: those of `make test` that are neither slow nor long
+	$(BIN)/python -m pytest -m "not slow and not long" -n 2
 
 test-slow: $(READY)  ## the slow science
 	$(BIN)/python -m pytest -m slow
@@ -74,8 +78,13 @@ campaign: $(READY)  ## kills, damaged files, full disks, second writers, little 
 results: $(READY)  ## the pages of results from docs/results/runs.jsonl
 	$(BIN)/python benchmarks/results_pages.py
 
-lock: $(READY)  ## write what is installed, with hashes, into requirements.lock
+wheel: $(READY)  ## wheel and source archive, in dist/
+	rm -rf dist
+	$(BIN)/hatchling build
+
+lock: $(READY)  ## requirements.lock and THIRD_PARTY_NOTICES.txt, from what is installed
 	$(BIN)/python tools/lock.py
+	$(BIN)/python tools/licences.py
 
 clean:  ## remove .venv
 	rm -rf .venv

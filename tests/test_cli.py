@@ -129,6 +129,7 @@ def test_weights_need_a_curve_and_no_clicks_that_are_predicted(clicks, tmp_path)
     assert "naive learns no examination curve and gives no debiased targets: choose dla" in said
 
 
+@pytest.mark.long
 def test_training_that_blows_up_warns_in_lines_and_ends_with_advice(clicks, tmp_path):
     wild = ["learning_rate=1e30", "optimizer=sgd", "max_gradient_norm=none", "norm=false", "steps=60", "hidden=8"]
     options = [word for option in wild for word in ("--set", option)]

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python( file=(\S+))?\n(.*?)```", TEXT, flags=re.DOTALL)
 
@@ -22,6 +24,7 @@ for words in (
 """
 
 
+@pytest.mark.long
 def test_a_stranger_adds_a_method_a_user_a_policy_and_a_metric(tmp_path):
     scripts = [code for _, file, code in BLOCKS if not file]
     for _, file, code in BLOCKS:

@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 from unskew.cli import COMMANDS, app
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(python|bash)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

@@ -20,6 +20,7 @@ def test_there_is_a_tutorial_for_every_reader() -> None:
     assert [path.stem for path in NOTEBOOKS] == ["own_log", "own_method", "with_labels"]
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised by the libraries that run notebooks
 @pytest.mark.parametrize(
     "path",

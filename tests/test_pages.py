@@ -148,6 +148,7 @@ def tables(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "page", [pytest.param(page, marks=[pytest.mark.slow] if page == "selection.md" else []) for page in PREPARED]
 )

@@ -21,6 +21,7 @@ def blocks(page):
     return re.findall(r"^```(python|bash|sh)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_and_code_block_runs_as_written(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -43,6 +43,7 @@ def test_an_exported_log_is_ingested_and_trained_on(run, exported, log, tmp_path
     assert (tmp_path / "model" / "model.json").exists()
 
 
+@pytest.mark.long
 def test_a_dry_run_shows_what_was_guessed_and_writes_nothing(run, exported, tmp_path):
     tables = ("ingest", exported / "events.parquet", "--features", exported / "features.parquet", "--threads", 1)
     out = tmp_path / "log"

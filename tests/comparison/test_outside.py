@@ -14,6 +14,8 @@ from unskew.data.clicks.storage import write_log
 from unskew.evaluation import offline
 from unskew.evaluation.held_out import HeldOut
 
+pytestmark = pytest.mark.long
+
 TRAINING = {"steps": 8, "hidden": [4]}
 
 

@@ -197,6 +197,7 @@ def is_alive(process):
     return True
 
 
+@pytest.mark.long
 def test_a_killed_experiment_goes_on_where_it_was_and_leaves_no_process(tmp_path):
     script = tmp_path / "slow.py"
     script.write_text(SLOW)

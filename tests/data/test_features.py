@@ -328,6 +328,7 @@ class EveryTransform(nn.Module):
         return [transform(holes, mask) for transform in self.transforms]
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")  # the exporter's own
 def test_onnx_computes_the_same(train: JudgedSet, tmp_path: Path):
     onnxruntime = pytest.importorskip("onnxruntime")

@@ -75,6 +75,7 @@ def as_rows(log):
     return sorted(rows, key=repr)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("joint", [False, True])
 def test_a_simulated_log_comes_back_from_its_event_table(log, tmp_path, joint):
     original = log if joint else log.marginal()

@@ -95,6 +95,7 @@ def test_a_dry_run_lists_every_column_and_counts_what_the_run_counts(tmp_path):
     assert (listed["points"].type, listed["points"].example) == ("float64", "4")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("data", ["world:tiny", "mq2008/1", "mslr-sample"])
 def test_no_column_of_judged_data_is_taken_for_an_outcome(data, tmp_path):
     try:

@@ -115,6 +115,7 @@ def run_slowly(checkpoint, n_threads):
     train(method, SOURCES, KILLED["settings"], progress=lambda _: time.sleep(0.1), checkpoint=checkpoint)
 
 
+@pytest.mark.long
 def test_a_killed_process_can_be_resumed_to_the_same_weights(tmp_path):
     checkpoint = tmp_path / "run"
     code = f"import runpy; runpy.run_path({__file__!r})['run_slowly']({str(checkpoint)!r}, {torch.get_num_threads()})"

@@ -96,6 +96,7 @@ def test_the_truth_is_a_fixed_point():
     assert_close(method.examination(), torch.from_numpy(theta / theta[0]).float(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sessions", [4.0, 2.5, 0.3])
 def test_sampled_labels_average_to_the_posterior(sessions):
     clicks = [min(1.0, sessions), 0.0]

@@ -10,6 +10,8 @@ from unskew.methods import METHODS
 from unskew.papers.experiment_files import load_experiment, parse_experiment, shipped
 from unskew.papers.reproduce import reproduce
 
+pytestmark = pytest.mark.long
+
 SMALLEST = """
 title = "t"
 paper = "p"
