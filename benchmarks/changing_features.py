@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from unskew.data.clicks.storage import open_log
 from unskew.fitting import fit
-from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.run import ingest
+from unskew.ingestion.settings import Options, Tables
 from unskew.recipe import Recipe
 
 Row = tuple[str, str, str]

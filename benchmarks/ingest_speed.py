@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.run import ingest
+from unskew.ingestion.settings import Options, Tables
 
 Row = tuple[str, str, str]
 
