@@ -37,7 +37,7 @@ def _statements(module: str) -> Sequence[ast.stmt]:
 
 def _assigned(body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
     """Names with the expressions assigned to them."""
-    found = {}
+    found: dict[str, ast.expr] = {}
     for node in body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         value = getattr(node, "value", None)

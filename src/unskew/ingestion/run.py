@@ -13,7 +13,7 @@ from unskew.data.files import check_folder
 from unskew.ingestion.columns import Columns
 from unskew.ingestion.counted import Counted, Progress, Steps
 from unskew.ingestion.engines import Engine
-from unskew.ingestion.feature_tables import KEYS, gather, missing_values, number_documents, settle, with_versions
+from unskew.ingestion.feature_tables import gather, missing_values, number_documents, settle, with_versions
 from unskew.ingestion.group import Range, collect_patterns, numbered_impressions, ranges
 from unskew.ingestion.impressions import Shape
 from unskew.ingestion.opening import (
@@ -24,6 +24,7 @@ from unskew.ingestion.opening import (
     running_engine,
 )
 from unskew.ingestion.report import Dropped, Ingested
+from unskew.ingestion.schema import KEYS
 from unskew.ingestion.settings import Options, Tables
 from unskew.ingestion.shards import Schema, level_names
 

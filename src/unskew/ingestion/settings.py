@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from unskew.data.columns import check_period
 from unskew.ingestion.columns import FORMS, Columns
 from unskew.ingestion.memory import parse_memory
-from unskew.options import build, near
+from unskew.options import build, check_choice, near
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -53,10 +53,7 @@ class Options:
     window: int | None = None  # seconds after the impression in which events count; None: any time
 
     def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise ValueError(
-                f"unknown engine '{self.engine}'{near(self.engine, ENGINES)}: choose from {', '.join(ENGINES)}"
-            )
+        check_choice(self.engine, ENGINES, "engine")
         if self.period is not None:
             check_period(self.period, has_times=True)  # a missing column of times is noticed later
         parse_memory(self.memory)

@@ -42,8 +42,8 @@ from unskew.terminal import counting_progress
 
 def simulate(
     judged: Judged,
-    policy: str | Policy | type[Policy] = "svm",
-    user: str | User | type[User] = "position_based",
+    policy: str | Policy | type[Policy] | Mapping[str, Any] = "svm",
+    user: str | User | type[User] | Mapping[str, Any] = "position_based",
     *,
     sessions: int | ArrayLike = 128,
     n_shown: int = 10,
@@ -66,8 +66,10 @@ def simulate(
 
     Args:
         judged: judged queries, a data set of the catalogue (its training split), or a LETOR file.
-        policy: the logging policy, or its name in `POLICIES`; fitted to `train` unless it is fitted already.
-        user: the user model, or its name in `USERS`; fitted to `train` unless it is fitted already.
+        policy: the logging policy, its name in `POLICIES`, or a table of its name and options;
+            fitted to `train` unless it is fitted already.
+        user: the user model, its name in `USERS`, or a table of its name and options;
+            fitted to `train` unless it is fitted already.
         sessions: sessions per query: one number for all queries, or one per query.
         n_shown: documents shown per list; shorter lists are padded.
         interventions: share of the sessions to randomize, by name of the intervention.
