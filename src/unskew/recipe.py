@@ -50,11 +50,7 @@ class Recipe:
         checked = {name: check(value, known[name].kind, name) for name, value in self.hyper_parameters.items()}
         object.__setattr__(self, "hyper_parameters", checked)
         check_choice(self.transform, TRANSFORMS, "feature transform")
-                f"unknown feature transform '{self.transform}'{hint}: choose one of {', '.join(TRANSFORMS)}"
-            )
         check_choice(self.ranker, RANKERS, "ranker")
-                f"unknown ranker '{self.ranker}'{near(self.ranker, RANKERS)}: choose one of {', '.join(RANKERS)}"
-            )
         if self.ranker == "trees":
             check_has_curve(found)
 

@@ -329,4 +329,4 @@ class TestFiles:
         refused(rf"events\.jsonl, line 9: {message}", tmp_path / "events.jsonl", tmp_path)
 
     def test_an_engine_that_does_not_exist_or_is_not_installed_is_refused(self, tmp_path):
-        refused("unknown engine 'presto': choose from duckdb, spark", events(tmp_path), tmp_path, engine="presto")
+        refused("unknown engine 'presto': choose one of duckdb, spark", events(tmp_path), tmp_path, engine="presto")

@@ -246,9 +246,7 @@ def test_interventions_leave_padding_at_the_end(name):
 
 
 def test_interventions_that_make_no_sense_are_refused():
-    with pytest.raises(
-        ValueError, match="unknown intervention 'swap.*: choose one of swap_top, swap_neighbours, shuffle"
-    ):
+    with pytest.raises(ValueError, match=r"unknown intervention 'swap'.*: choose one of swap_top, swap_neighbours"):
         check_interventions({"swap": 0.1})
     with pytest.raises(ValueError, match="must be between 0 and 1"):
         check_interventions({"shuffle": -0.1})

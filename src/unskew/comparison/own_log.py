@@ -308,8 +308,6 @@ def _check(
         raise ValueError(f"{labels[taught.index(True)]} learns from judgements: pass judged data (--judged DATA)")
     if criterion is not None:
         check_choice(criterion, CRITERIA, "criterion")
-            f"unknown criterion '{criterion}'{near(criterion, CRITERIA)}: choose one of {', '.join(CRITERIA)}"
-        )
 
 
 def _checked_grade(validate: str, test: str) -> float:

@@ -115,8 +115,6 @@ def fit_transform(
         categories: Vocabularies of columns that hold codes, by name.
     """
     check_choice(name, TRANSFORMS, "feature transform")
-            f"unknown feature transform '{name}'{near(name, TRANSFORMS)}: choose one of {', '.join(TRANSFORMS)}"
-        )
     if isinstance(features, Iterator):
         raise TypeError("an iterator can be read only once, but fitting needs several passes: pass a list of blocks")
     if offsets is not None and not isinstance(features, np.ndarray):

@@ -39,8 +39,8 @@ def make(what: str, choices: Mapping[str, type], part: Any, hyper: Mapping[str, 
     """
     if isinstance(part, Mapping):
         if "name" not in part:
-            known = ", ".join(choices)
-            raise ValueError(f"{what} {dict(part)} has no name: write {{'name': NAME, ...}} with one of {known}")
+            names = ", ".join(choices)
+            raise ValueError(f"{what} {dict(part)} has no name: write {{'name': NAME, ...}} with one of {names}")
         hyper = {key: value for key, value in part.items() if key != "name"} | dict(hyper)
         part = part["name"]
     if not isinstance(part, str | type):
