@@ -37,6 +37,16 @@ def refused(message, place, folder, columns=None, **options):
     assert not (folder / "log").exists()
 
 
+class TestFirstPosition:
+    @pytest.mark.parametrize(("ones", "first", "dropped"), [(101, 1, {"bad_position": 1}), (100, 0, {})])
+    def test_less_than_one_0_in_a_hundred_1s_is_a_mistake_in_a_log_counted_from_1(self, tmp_path, ones, first, dropped):
+        rows = [(f"s{session}", "shoes", "a", 1, 0, 1.0) for session in range(ones)]
+        done = run(events(tmp_path, [("stray", "shoes", "b", 0, 0, 1.0)], rows=rows), tmp_path)
+        assert done.dropped == dropped
+        log = read_log(tmp_path / "log")
+        assert log.sessions[log.positions[:, 0] == 1 - first].sum() == ones  # the 1s; positions of a log count from 0
+
+
 class TestRows:
     @pytest.mark.parametrize(
         ("row", "reason"),
