@@ -38,9 +38,8 @@ def run() -> list[tuple[str, str, str]]:
             for name, (arguments, _limit) in WAYS.items():
                 seconds[name].append(cpu_seconds([sys.executable, *arguments], folder, fails="wrong" in name))
     limits = {name: "" if limit is None else f"<= {limit}" for name, (_, limit) in WAYS.items()}
-    return [
-        (f"{name}, CPU seconds", f"{statistics.median(times):.2f}", limits[name]) for name, times in seconds.items()
-    ]
+    medians = {name: statistics.median(times) for name, times in seconds.items()}
+    return [(f"{name}, CPU seconds", f"{median:.2f}", limits[name]) for name, median in medians.items()]
 
 
 def cpu_seconds(command: list[str], folder: str, *, fails: bool) -> float:
