@@ -28,7 +28,8 @@ UNNAMED = re.compile(r"column\d+")  # what DuckDB calls the columns of a CSV fil
 
 def check_schema(tables: Tables, columns: Columns) -> None:
     """Refuse tables without the columns that were named or are needed."""
-    if tables.queries is not None:  # it may have columns that the events lack
+    nameless = any(UNNAMED.fullmatch(name) for name in columns.named)
+    if nameless or tables.queries is not None:  # a table of queries may have columns that the events lack
         return
     events, features = (_names(place, tables.encoding) for place in (tables.events, tables.features))
     problems: list[str] = []
@@ -112,5 +113,5 @@ def _header(file: str, encoding: str | None) -> list[str] | None:
     except (OSError, EOFError, ValueError, LookupError, csv.Error):
         return None
     names = rows[0] if len(rows) == 2 and len(rows[0]) == len(rows[1]) > 1 else []
-    plain = all(name[:1].isalpha() and name == name.strip() and not UNNAMED.fullmatch(name) for name in names)
+    plain = all(name[:1].isalpha() and name == name.strip() and not set(DELIMITERS) & set(name) for name in names)
     return names if names and plain else None
