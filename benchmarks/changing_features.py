@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from timing import Row
 from unskew.data.clicks.storage import open_log
 from unskew.fitting import fit
-from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.run import ingest
+from unskew.ingestion.settings import Options, Tables
 from unskew.recipe import Recipe
 
 N_SESSIONS = 1_000_000

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from timing import Row
-from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.run import ingest
+from unskew.ingestion.settings import Options, Tables
 
 N_SESSIONS = 1_000_000
 N_SHOWN = 10

@@ -26,8 +26,8 @@ import unskew
 from intervals import mean_text
 from unskew.data.judged.tables import read_judged_table
 from unskew.ingestion.columns import Columns
-from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.run import ingest
+from unskew.ingestion.settings import Options, Tables
 from unskew.options import parse_grades
 from unskew.simulation.shop_log import EVENTS, JUDGED, make_shop, write_shop
 

@@ -6,6 +6,7 @@ import ast
 import doctest
 import importlib
 import inspect
+import json
 import pkgutil
 import re
 import subprocess
@@ -14,6 +15,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 
 import unskew
@@ -35,6 +39,55 @@ def test_nothing_heavy_is_imported_before_it_is_needed(program: str) -> None:
     end = f"; import sys; print('HEAVY:', *(name for name in {HEAVY} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", program + end], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1].strip() == "HEAVY:"
+
+
+SLOW = ("torch", "scipy", "sklearn", "ibis", "duckdb", "matplotlib", "jinja2", "safetensors", "pandas")  # .1 to 1.5 s
+COMMAND_LINES = f"""
+import json, sys
+from unskew.cli import app
+for line in json.loads(sys.argv[1]):
+    try:
+        app(line)
+    except SystemExit as end:
+        print("EXIT", end.code, *(name for name in {SLOW} if name in sys.modules))
+"""
+
+
+def command_lines(*lines: list[str], cwd: Path | None = None) -> tuple[list[str], str]:
+    """For each of these command lines, run in one process: the exit code and the slow modules; and standard error."""
+    program = [sys.executable, "-c", COMMAND_LINES, json.dumps(lines)]
+    done = subprocess.run(program, capture_output=True, text=True, check=True, cwd=cwd)
+    return [line for line in done.stdout.splitlines() if line.startswith("EXIT")], done.stderr
+
+
+def test_the_help_of_no_command_imports_what_its_work_needs() -> None:
+    ends, _ = command_lines(*([name, "--help"] for name in COMMANDS))
+    assert dict(zip(COMMANDS, ends, strict=True)) == dict.fromkeys(COMMANDS, "EXIT 0")
+
+
+def test_wrong_columns_and_options_of_ingest_are_refused_before_an_engine_is_imported(tmp_path: Path) -> None:
+    events = pa.table({"sid": [1, 1], "query": ["q", "q"], "doc": ["a", "b"], "pos": [1, 2], "clicked": [0, 1]})
+    pq.write_table(events, tmp_path / "events.parquet")
+    pa.csv.write_csv(events, tmp_path / "events.csv")
+    pq.write_table(pa.table({"item": ["a", "b"], "price": [1.0, 2.0]}), tmp_path / "features.parquet")
+    wrong = ["--position", "poss", "--feature", "f_*", "--out", "log"]
+    beside = ["events.parquet", "--session", "sid", "--features", "features.parquet", *wrong[2:]]
+    options = (["--memory", "much"], ["--engine", "duck"], ["--form", "event"], ["--window", "soon"])
+    lines = [["events.csv", *wrong], ["events.parquet", *wrong], ["none.csv", "--out", "log"], beside]
+    lines += [["events.parquet", "--session", "sid", "--out", "log", *option] for option in options]
+    ends, errors = command_lines(*(["ingest", *line] for line in lines), cwd=tmp_path)
+    assert ends == ["EXIT 2"] * len(lines)
+    every = (
+        "no column 'poss' (did you mean 'pos'?); no column 'f_*'; no column looks like the session. Pass --session "
+        'COLUMN (or session = "…" in a TOML file). Found: sid, query, doc, pos, clicked'
+    )
+    for text in (
+        *(f"events.{kind}: {every}" for kind in ("csv", "parquet")),
+        *("none.csv does not exist", "features.parquet: no column 'f_*'. Found: item, price"),
+        *("memory 'much'", "unknown engine 'duck' (did you mean 'duckdb'?)", "window 'soon'"),
+        "unknown form 'event' (did you mean 'events'?)",
+    ):
+        assert text in errors
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -22,7 +22,7 @@ def test_options_find_their_place():
 
 
 def test_unknown_names_list_the_known_ones():
-    with pytest.raises(ValueError, match="unknown method 'dlaa': choose one of naive"):
+    with pytest.raises(ValueError, match=r"unknown method 'dlaa' \(did you mean 'dla'\?\): choose one of naive"):
         Recipe.of("dlaa")
     with pytest.raises(ValueError, match="unknown feature transform 'none'"):
         Recipe.of("dla", transform="none")

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from unskew.options import near
 from unskew.parts import GROUPS
 from unskew.ranking import Ranking, Ties, rank
 
@@ -66,7 +67,8 @@ class Metric:
         if self.outside is not None:
             return
         if self.name not in METRICS:
-            raise ValueError(f"unknown metric '{self.name}': use one of {', '.join(METRICS)}, such as 'ndcg@10'")
+            hint = near(self.name, METRICS)
+            raise ValueError(f"unknown metric '{self.name}'{hint}: use one of {', '.join(METRICS)}, such as 'ndcg@10'")
         if self.cutoff is not None and self.cutoff < 1:
             raise ValueError(f"'{self.name}@{self.cutoff}' looks at no document: the cut-off must be 1 or more")
         if self.cutoff is None and self.name == "p":

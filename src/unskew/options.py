@@ -87,6 +87,18 @@ def near(name: str, known: Iterable[str]) -> str:
     return f" (did you mean '{found[0]}'?)" if found else ""
 
 
+def check_choice(name: str, known: Iterable[str], what: str) -> None:
+    """Refuse a name that is not one of the known ones.
+
+    >>> check_choice("drr", ["dr", "score_likelihood"], "criterion")
+    Traceback (most recent call last):
+    ValueError: unknown criterion 'drr' (did you mean 'dr'?): choose one of dr, score_likelihood
+    """
+    choices = list(known)
+    if name not in choices:
+        raise ValueError(f"unknown {what} '{name}'{near(name, choices)}: choose one of {', '.join(choices)}")
+
+
 def check(value: Any, kind: Any, where: str) -> Any:
     """The value as plain Python numbers and lists, or an error that says what it must be."""
     value = plain(value)

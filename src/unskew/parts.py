@@ -18,6 +18,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeVar
 
+from unskew.options import near
+
 T = TypeVar("T")
 
 GROUPS = {
@@ -41,8 +43,9 @@ def find(what: str, choices: Mapping[str, T], part: str | T) -> T:
     if part in registered:
         return registered[part].load()
     hint = "; pass your own code as a class in Python, or with --allow-code in files and on the command line"
-    known = ", ".join([*choices, *registered])
-    raise ValueError(f"unknown {what} '{part}': choose one of {known}{hint if ':' in part else ''}")
+    known = [*choices, *registered]
+    advice = f"choose one of {', '.join(known)}{hint if ':' in part else ''}"
+    raise ValueError(f"unknown {what} '{part}'{near(part, known)}: {advice}")
 
 
 def name_of(choices: Mapping[str, Any], part: Any) -> str:

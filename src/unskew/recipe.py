@@ -9,7 +9,7 @@ from typing import Any
 from unskew.data.fitted_transforms import TRANSFORMS
 from unskew.methods import METHODS, Method, hyper_parameters
 from unskew.networks.registry import Network
-from unskew.options import check, near, unknown_name
+from unskew.options import check, check_choice, near, unknown_name
 from unskew.parts import find, name_of
 from unskew.training.settings import Settings
 
@@ -49,10 +49,8 @@ class Recipe:
             raise ValueError(_unknown(unknown, found))
         checked = {name: check(value, known[name].kind, name) for name, value in self.hyper_parameters.items()}
         object.__setattr__(self, "hyper_parameters", checked)
-        if self.transform not in TRANSFORMS:
-            raise ValueError(f"unknown feature transform '{self.transform}': choose one of {', '.join(TRANSFORMS)}")
-        if self.ranker not in RANKERS:
-            raise ValueError(f"unknown ranker '{self.ranker}': choose one of {', '.join(RANKERS)}")
+        check_choice(self.transform, TRANSFORMS, "feature transform")
+        check_choice(self.ranker, RANKERS, "ranker")
         if self.ranker == "trees":
             check_has_curve(found)
 

@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 
 import unskew
 from unskew.cli import app
-from unskew.commands import auto as command
 from unskew.comparison import automatic
 from unskew.comparison.automatic import NOT_BETTER, AutoVerdict, Chosen
 
@@ -39,7 +38,7 @@ def test_nothing_better_than_production_has_an_exit_code_of_its_own_and_force_wr
 ):
     model = unskew.fit(unskew.Recipe.of("naive", steps=1, hidden=[4]), unskew.read_log(folder))
     verdict = AutoVerdict("naive", "it is all there is", NOT_BETTER, "Nothing was shown to be better.")
-    monkeypatch.setattr(command, "choose_and_train", lambda *_, **__: Chosen(model, verdict))
+    monkeypatch.setattr(automatic, "auto", lambda *_, **__: Chosen(model, verdict))
     arguments = ["auto", str(folder), "--out", str(tmp_path / "model")]
     assert CliRunner().invoke(app, arguments).exit_code == 3
     assert not (tmp_path / "model").exists()

@@ -8,8 +8,8 @@ import pytest
 
 from unskew.data.clicks.storage import open_log, read_log
 from unskew.ingestion.columns import Columns
-from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.run import ingest
+from unskew.ingestion.settings import Options, Tables
 from unskew.ingestion.sources import find_source
 
 HEADER = ["session", "query", "document", "position", "click", "bm25"]
@@ -35,6 +35,16 @@ def refused(message, place, folder, columns=None, **options):
     with pytest.raises((ValueError, OSError), match=message):
         run(place, folder, columns, **options)
     assert not (folder / "log").exists()
+
+
+class TestFirstPosition:
+    @pytest.mark.parametrize(("ones", "first", "dropped"), [(101, 1, {"bad_position": 1}), (100, 0, {})])
+    def test_less_than_one_0_in_a_hundred_1s_is_a_mistake_in_a_log_counted_from_1(self, tmp_path, ones, first, dropped):
+        rows = [(f"s{session}", "shoes", "a", 1, 0, 1.0) for session in range(ones)]
+        done = run(events(tmp_path, [("stray", "shoes", "b", 0, 0, 1.0)], rows=rows), tmp_path)
+        assert done.dropped == dropped
+        log = read_log(tmp_path / "log")
+        assert log.sessions[log.positions[:, 0] == 1 - first].sum() == ones  # the 1s; positions of a log count from 0
 
 
 class TestRows:
@@ -329,4 +339,4 @@ class TestFiles:
         refused(rf"events\.jsonl, line 9: {message}", tmp_path / "events.jsonl", tmp_path)
 
     def test_an_engine_that_does_not_exist_or_is_not_installed_is_refused(self, tmp_path):
-        refused("unknown engine 'presto': choose from duckdb, spark", events(tmp_path), tmp_path, engine="presto")
+        refused("unknown engine 'presto': choose one of duckdb, spark", events(tmp_path), tmp_path, engine="presto")

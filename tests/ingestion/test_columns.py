@@ -5,7 +5,8 @@ import re
 import ibis
 import pytest
 
-from unskew.ingestion.columns import Columns, complete, feature_columns, named_columns, paths, read_columns, value_at
+from unskew.ingestion.columns import Columns, complete, feature_columns, paths, value_at
+from unskew.ingestion.settings import named_columns, read_columns
 
 
 def table(**kinds):
@@ -14,7 +15,7 @@ def table(**kinds):
 
 def test_common_names_are_recognised_whatever_their_case():
     events = table(SessionID="string", search_term="string", **{"Doc-Id": "string"}, rank="int64", is_click="boolean")
-    found = complete(Columns(), events, "events.csv")
+    found = complete(Columns(), paths(events), "events.csv")
     assert found.form == "impressions"
     assert found.roles == {
         "session": "SessionID",
@@ -28,14 +29,14 @@ def test_common_names_are_recognised_whatever_their_case():
 
 def test_a_table_with_kinds_of_events_and_no_clicks_has_a_row_per_event():
     events = table(session="string", query="string", item="string", position="int64", event_type="string")
-    found = complete(Columns(), events, "events")
+    found = complete(Columns(), paths(events), "events")
     assert (found.form, found.event) == ("events", "event_type")
 
 
 def test_user_behavior_insights_are_recognised_by_their_nested_columns():
     attributes = "struct<object: struct<object_id: string>, position: struct<ordinal: int64>>"
     events = table(action_name="string", query_id="string", timestamp="string", event_attributes=attributes)
-    found = complete(Columns(), events, "ubi_events")
+    found = complete(Columns(), paths(events), "ubi_events")
     assert found.form == "ubi"
     assert found.session == "query_id"
     assert found.document == "event_attributes.object.object_id"
@@ -44,7 +45,7 @@ def test_user_behavior_insights_are_recognised_by_their_nested_columns():
 
 def test_what_was_named_is_not_guessed_and_no_column_serves_twice():
     events = table(session="string", query_id="int64", query="string", doc="string", position="int64", click="int64")
-    found = complete(Columns(query="query_id"), events, "events")
+    found = complete(Columns(query="query_id"), paths(events), "events")
     assert found.query == "query_id"
     assert "query" not in found.guessed
 
@@ -52,15 +53,15 @@ def test_what_was_named_is_not_guessed_and_no_column_serves_twice():
 def test_a_missing_column_is_refused_with_a_hint_and_the_flag_to_use():
     events = table(session="string", query="string", doc="string", position="int64", hit="int64")
     with pytest.raises(ValueError, match=r"events\.csv: no column looks like the click. Pass --click .*hit"):
-        complete(Columns(), events, "events.csv")
+        complete(Columns(), paths(events), "events.csv")
     with pytest.raises(ValueError, match=r"no column 'positions' \(did you mean 'position'\?\)"):
-        complete(Columns(click="hit", position="positions"), events, "events.csv")
+        complete(Columns(click="hit", position="positions"), paths(events), "events.csv")
 
 
 def test_none_leaves_an_optional_column_out():
     events = table(session="string", query="string", doc="string", position="int64", click="int64", time="string")
-    assert complete(Columns(), events, "events").time == "time"
-    assert complete(Columns(time="none"), events, "events").time is None
+    assert complete(Columns(), paths(events), "events").time == "time"
+    assert complete(Columns(time="none"), paths(events), "events").time is None
 
 
 def test_features_are_all_numbers_left_or_those_that_match():

@@ -9,8 +9,8 @@ from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.clicks.storage import read_log
 from unskew.ingestion.columns import Columns
 from unskew.ingestion.event_table import event_tables, feature_table, single_sessions, write_event_table
-from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.run import ingest
+from unskew.ingestion.settings import Options, Tables
 
 COUNTED = ClickLog(
     features=np.array([[1.0], [2.0], [3.0]], dtype=np.float32),

@@ -11,8 +11,8 @@ import pytest
 
 from unskew.data.clicks.storage import read_log
 from unskew.ingestion.columns import Columns
-from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.run import ingest
+from unskew.ingestion.settings import Options, Tables
 from unskew.ingestion.sources import find_source
 
 HEADER = "session,query,document,position,click,bm25"

@@ -6,9 +6,8 @@ import pytest
 
 from unskew import read_log
 from unskew.ingestion.columns import Columns
-from unskew.ingestion.heavy_users import parse_cap
-from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.run import ingest
+from unskew.ingestion.settings import Options, Tables, parse_cap
 
 # A robot with five sessions, a person with two, and one session of nobody; two documents in each.
 USERS = ["robot"] * 5 + ["ann"] * 2 + [None]

@@ -8,8 +8,8 @@ import pytest
 
 from unskew.data.clicks.storage import read_log
 from unskew.ingestion.columns import Columns
-from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.run import ingest
+from unskew.ingestion.settings import Options, Tables
 
 SHOWN = {  # one search with two pages of two places
     "session": ["s", "s", "s", "s"],

@@ -9,9 +9,9 @@ from unskew.data.clicks.storage import read_log
 from unskew.data.judged.catalogue import load_split
 from unskew.ingestion.columns import Columns
 from unskew.ingestion.event_table import event_tables, feature_table
-from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.preview import preview
 from unskew.ingestion.run import ingest
+from unskew.ingestion.settings import Options, Tables
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate
 from unskew.simulation.users import make_user

@@ -15,8 +15,8 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.joined import join_logs
 from unskew.data.clicks.storage import open_log, read_log
 from unskew.ingestion.columns import Columns
-from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.run import ingest
+from unskew.ingestion.settings import Options, Tables
 
 HEADER = ["session", "query", "document", "position", "click", "bm25"]
 ROWS = [  # two showings of one list, one of them with a click on b, and one showing of another query

@@ -7,9 +7,8 @@ import pytest
 
 from unskew.data.clicks.storage import open_log, read_log
 from unskew.ingestion.columns import Columns
-from unskew.ingestion.events import parse_window
-from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.run import ingest
+from unskew.ingestion.settings import Options, Tables, parse_window
 from unskew.options import parse_grades
 
 SHOWN = {  # two searches for one query, with the same four documents

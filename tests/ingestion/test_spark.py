@@ -10,8 +10,8 @@ import pytest
 
 from unskew.data.clicks.storage import open_log
 from unskew.ingestion.columns import Columns
-from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.run import ingest
+from unskew.ingestion.settings import Options, Tables
 
 pytestmark = [
     pytest.mark.timeout(1200),

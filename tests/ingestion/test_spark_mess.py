@@ -9,9 +9,9 @@ import pytest
 
 from unskew.data.clicks.storage import open_log, read_log
 from unskew.ingestion.columns import Columns
-from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.preview import preview
 from unskew.ingestion.run import ingest
+from unskew.ingestion.settings import Options, Tables
 from unskew.simulation.shop_log import make_shop
 
 pytestmark = [

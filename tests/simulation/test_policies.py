@@ -175,7 +175,7 @@ def test_policies_inside_policies_are_fitted_with_them():
         (
             "oracle",
             {},
-            "unknown policy 'oracle': choose one of svm, random, noisy_oracle, plackett_luce, mixed, team_draft",
+            r"unknown policy 'oracle' \(did you mean 'noisy_oracle'\?\): choose one of svm, random, noisy_oracle",
         ),
         ("svm", {"fraction": 0.0}, "fraction"),
         ("svm", {"cost": 0.0}, "cost"),
@@ -246,7 +246,7 @@ def test_interventions_leave_padding_at_the_end(name):
 
 
 def test_interventions_that_make_no_sense_are_refused():
-    with pytest.raises(ValueError, match="unknown intervention 'swap': choose from swap_top, swap_neighbours, shuffle"):
+    with pytest.raises(ValueError, match=r"unknown intervention 'swap'.*: choose one of swap_top, swap_neighbours"):
         check_interventions({"swap": 0.1})
     with pytest.raises(ValueError, match="must be between 0 and 1"):
         check_interventions({"shuffle": -0.1})

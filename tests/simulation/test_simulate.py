@@ -281,6 +281,12 @@ def test_the_mean_examination_weighs_lists_by_sessions():
     np.testing.assert_allclose(result.truth.mean_examination(result.log), [1.0, looks_on], rtol=1e-6)
 
 
+def test_policies_and_users_are_also_tables_as_in_experiment_files():
+    tables = {"name": "noisy_oracle", "strength": 0.9}, {"name": "position_based", "power": 2.0}
+    parts = NoisyOracle(strength=0.9), make_user("position_based", power=2.0)
+    same(simulate(judged_set(), *tables, sessions=4), simulate(judged_set(), *parts, sessions=4))
+
+
 # What is refused, before any work is done.
 
 
@@ -304,6 +310,9 @@ def explode(judged):
         ({"user": make_user("position_based", max_grade=2)}, "outside the scale 0 to 2"),
         ({"user": "nobody"}, "unknown user 'nobody'"),
         ({"policy": "nothing"}, "unknown policy 'nothing'"),
+        ({"policy": {"name": "noisy-oracle"}}, "unknown policy 'noisy-oracle' .did you mean 'noisy_oracle'"),
+        ({"policy": {"strength": 0.5}}, "policy .* has no name"),
+        ({"user": {"name": "trust", "severe": 1}}, "user 'trust' has no option 'severe'"),
     ],
 )
 def test_bad_arguments_are_refused_before_any_work(tmp_path, arguments, message):

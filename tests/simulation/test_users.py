@@ -301,7 +301,9 @@ def test_neighbours_are_averaged_without_the_document_and_without_padding():
 
 
 def test_unknown_names_list_the_known_ones():
-    with pytest.raises(ValueError, match=r"unknown user 'pbm': choose one of position_based, trust, real_click"):
+    with pytest.raises(
+        ValueError, match=r"unknown user 'pbm' \(did you mean 'ubm'\?\): choose one of position_based, trust"
+    ):
         make_user("pbm")
     with pytest.raises(
         ValueError, match=r"user 'cascade' has no option 'coupling'; it accepts noise, max_grade, persistence"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import unskew
 from unskew.commands.app import (
     Grade,
     Json,
@@ -22,15 +23,15 @@ from unskew.commands.app import (
     command,
     grading,
 )
-from unskew.comparison.auto_page import advice_sheet, write_auto
-from unskew.comparison.automatic import NOT_BETTER, Chosen
-from unskew.comparison.automatic import auto as choose_and_train
-from unskew.data.clicks.storage import LogFolder
+from unskew.commands.source import constant
 from unskew.data.files import check_folder
-from unskew.log_part import MEMORY
-from unskew.serving.model_files import ABOUT, load_model, save_model
 from unskew.terminal import console, counting_progress, parse_options, show_json, show_table
 
+if TYPE_CHECKING:
+    from unskew.comparison.automatic import Chosen
+    from unskew.data.clicks.storage import LogFolder
+
+MEMORY = constant("log_part:MEMORY")
 NOTHING_BETTER = 3  # exit code: production is better, and no model was written
 
 
@@ -89,10 +90,15 @@ def run_auto(
     Args:
         clicks: the part of the log to learn from; default: all of it.
     """
+    from unskew.comparison.auto_page import write_auto
+    from unskew.comparison.automatic import NOT_BETTER
+    from unskew.comparison.automatic import auto as choose_and_train
+    from unskew.serving.model_files import ABOUT
+
     check_folder(out, ABOUT, overwrite=overwrite)
     scratch = out.with_name(f".{out.name}.auto")
     with counting_progress("auto", "trainings", quiet=quiet or json) as progress:
-        first = None if start is None else load_model(start)
+        first = None if start is None else unskew.load_model(start)
         chosen = choose_and_train(
             log if clicks is None else clicks,
             production=production,
@@ -105,7 +111,7 @@ def run_auto(
         )
     refused = chosen.verdict.production == NOT_BETTER and not force
     if not refused:
-        save_model(chosen.model, out, overwrite=overwrite)
+        unskew.save_model(chosen.model, out, overwrite=overwrite)
     again = " ".join(
         [
             f"unskew auto {log} --out {out}",
@@ -130,6 +136,8 @@ def _show(chosen: Chosen, out: Path | None, report: Path, json: bool) -> None:
         started = chosen.model.trained_on.get("started_from")
         show_json({"model": out, "report": report, "started_from": started, **asdict(found)})
         return
+    from unskew.comparison.auto_page import advice_sheet
+
     sheet = advice_sheet(found)
     show_table(sheet.title, sheet.columns, [[cell.text for cell in row] for row in sheet.rows], left=3)
     started = chosen.model.trained_on.get("started_from")

@@ -24,11 +24,12 @@ from unskew.commands.app import (
     grading,
 )
 from unskew.commands.experiment_output import show_experiment
-from unskew.comparison.held_out import HELD_OUT
-from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION
-from unskew.log_part import MEMORY
+from unskew.commands.source import constant
 from unskew.parts import load_part
 from unskew.terminal import parse_grids, parse_options
+
+CRITERIA = ", ".join(constant("evaluation.criteria:CRITERIA"))
+DEFAULT_CRITERION = constant("evaluation.criteria:DEFAULT_CRITERION")
 
 
 @command
@@ -60,16 +61,18 @@ def compare(
     metric: Annotated[str, typer.Option(help="The main metric with judged data.")] = "ndcg@10",
     criterion: Annotated[
         str | None,
-        typer.Option(help=f"The criterion without judged data: {', '.join(CRITERIA)}. Default: {DEFAULT_CRITERION}."),
+        typer.Option(help=f"The criterion without judged data: {CRITERIA}. Default: {DEFAULT_CRITERION}."),
     ] = None,
     production: Production = None,
-    held_out: Annotated[float, typer.Option(help="Share of queries to hold out.")] = HELD_OUT,
+    held_out: Annotated[float, typer.Option(help="Share of queries to hold out.")] = constant(
+        "comparison.held_out:HELD_OUT"
+    ),
     baseline: Annotated[str | None, typer.Option(help="The method to compare with. Default: the first.")] = None,
     seeds: Annotated[int, typer.Option(help="Number of trainings per method.")] = 5,
     jobs: Annotated[int, typer.Option(help="Runs in parallel; they share the threads.")] = 2,
     out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/compare"),
     fresh: Fresh = None,
-    memory: Memory = MEMORY,
+    memory: Memory = constant("log_part:MEMORY"),
     allow_code: AllowCode = False,
     json: Json = False,
     quiet: Quiet = False,

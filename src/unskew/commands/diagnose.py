@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -12,19 +12,16 @@ from rich.table import Table
 
 import unskew
 from unskew.commands.app import Json, Memory, Quiet, Seed, command
-from unskew.diagnosis.advice import CANNOT, DOUBTFUL, TRAIN, TRY, Advice
-from unskew.diagnosis.assemble import Diagnosis
-from unskew.diagnosis.findings import BAD, GOOD, PLAIN, UNKNOWN, findings
-from unskew.diagnosis.page import position_rows
-from unskew.diagnosis.plain import as_plain
-from unskew.log_part import MEMORY
+from unskew.commands.source import constant
 from unskew.terminal import console, show_json, show_table
+
+if TYPE_CHECKING:
+    from unskew.diagnosis.advice import Advice
+    from unskew.diagnosis.assemble import Diagnosis
 
 MOST_ROWS = 15  # positions shown in the terminal; the report has all
 RATE_INTERVAL = 3  # the column of position_rows that only the report has: a terminal is narrow
 NAME_WIDTH = 28
-STYLES = {GOOD: "green", PLAIN: "", BAD: "bold yellow", UNKNOWN: "dim"}
-WORD_STYLES = {TRAIN: "bold green", TRY: "", DOUBTFUL: "yellow", CANNOT: "red"}
 
 
 @command
@@ -36,12 +33,14 @@ def diagnose(
         str | None, typer.Option(help="The bias column that names users; it is counted, not used as bias.")
     ] = None,
     cap: Annotated[float | None, typer.Option(help="Maximum number of sessions per user; needs --users.")] = None,
-    memory: Memory = MEMORY,
+    memory: Memory = constant("log_part:MEMORY"),
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Diagnose a click log: what it identifies, and which methods are worth training on it."""
+    from unskew.diagnosis.plain import as_plain
+
     given: dict[str, Any] = {"quick": quick, "users": users, "cap": cap, "memory": memory, "seed": seed}
     found = unskew.diagnose(log, out, **given, progress=not (quiet or json))
     if json:
@@ -52,6 +51,10 @@ def diagnose(
 
 
 def _show(found: Diagnosis) -> None:
+    from unskew.diagnosis.findings import BAD, GOOD, PLAIN, UNKNOWN, findings
+    from unskew.diagnosis.page import position_rows
+
+    styles = {GOOD: "green", PLAIN: "", BAD: "bold yellow", UNKNOWN: "dim"}
     console.print(f"{found.log!r}", markup=False, highlight=False)
     columns, rows = position_rows(found)
     kept = [number for number in range(len(columns)) if number != RATE_INTERVAL]
@@ -60,7 +63,7 @@ def _show(found: Diagnosis) -> None:
 
     if len(rows) > MOST_ROWS:
         console.print(f"… and {len(rows) - MOST_ROWS} more in the report", style="dim", highlight=False)
-    _show_pairs("What the log says", [(e.question, e.answer, STYLES[e.tone]) for e in findings(found)])
+    _show_pairs("What the log says", [(e.question, e.answer, styles[e.tone]) for e in findings(found)])
     judged = found.verdict
     _show_pairs("Methods", _grouped(judged.methods))
     console.print("\n[bold]Verdict[/]", highlight=False)
@@ -70,10 +73,13 @@ def _show(found: Diagnosis) -> None:
 
 def _grouped(methods: Sequence[Advice]) -> list[tuple[str, str, str]]:
     """One row per advice, with its methods."""
+    from unskew.diagnosis.advice import CANNOT, DOUBTFUL, TRAIN, TRY
+
+    styles = {TRAIN: "bold green", TRY: "", DOUBTFUL: "yellow", CANNOT: "red"}
     names: dict[tuple[str, str], list[str]] = {}
     for entry in methods:
         names.setdefault((entry.word, entry.reason), []).append(entry.method)
-    return [(", ".join(own), f"{word}: {reason}", WORD_STYLES[word]) for (word, reason), own in names.items()]
+    return [(", ".join(own), f"{word}: {reason}", styles[word]) for (word, reason), own in names.items()]
 
 
 def _show_pairs(title: str, pairs: list[tuple[str, str, str]]) -> None:

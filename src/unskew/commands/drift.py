@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
+import unskew
 from unskew.commands.app import Json, command
-from unskew.daily.drift import drift as find_drift
-from unskew.data.clicks.storage import open_log, read_log
 from unskew.terminal import console, show_json, show_table
 
 
@@ -23,8 +22,8 @@ def drift(
     json: Json = False,
 ) -> None:
     """Report what changed between two logs: features, clicks, order, traffic, bias columns, coverage."""
-    read = open_log if stream else read_log
-    found = find_drift(read(log_a), read(log_b))
+    read = unskew.open_log if stream else unskew.read_log
+    found = unskew.drift(read(log_a), read(log_b))
     if json:
         show_json(found.to_json())
         return

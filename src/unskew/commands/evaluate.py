@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import unskew
 from unskew.commands.app import DATA_HELP, RANKER_HELP, AllowCode, Json, command, model_with_code
-from unskew.data.clicks.storage import is_log, read_log
 from unskew.data.files import check_place
-from unskew.data.public_logs.id_pages import is_public_log, read_pages
-from unskew.evaluation.click_prediction import Estimate
-from unskew.evaluation.evaluate import Evaluation
-from unskew.evaluation.seen import count_text
-from unskew.metrics import AMONG
 from unskew.parts import load_part
-from unskew.serving.weights import write_rows
 from unskew.terminal import show_json, show_table
+
+if TYPE_CHECKING:
+    from unskew.evaluation.click_prediction import Estimate
+    from unskew.evaluation.evaluate import Evaluation
 
 GRADE_COLUMNS = ("metric", "mean", "95% interval", "queries", "left out")
 SEEN_COLUMNS = ("metric", "in the log", "queries", "not in the log", "queries")
@@ -46,6 +43,10 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Evaluate a model on judged data, or by how well it predicts the clicks of a log."""
+    from unskew.data.clicks.storage import is_log
+    from unskew.evaluation.seen import count_text
+    from unskew.serving.weights import write_rows
+
     if out is not None:
         check_place(out, overwrite=True)
     names = [name.strip() for name in metrics.split(",")]
@@ -81,11 +82,13 @@ def _as_json(result: Evaluation) -> dict[str, Any]:
 
 def _is_code(name: str) -> bool:
     """Whether a metric is written as `module:function`, unlike `ndcg@10:shown`."""
+    from unskew.metrics import AMONG
+
     return ":" in name and name.rpartition(":")[2] not in AMONG
 
 
 def _show_clicks(model: Path, data: str, metrics: Sequence[str], *, json: bool) -> None:
-    found = unskew.load_model(model).predict_clicks(read_log(data))
+    found = unskew.load_model(model).predict_clicks(unskew.read_log(data))
     summary = found.summary()
     rates = found.rates_by_position()
     perplexities = list(
@@ -128,6 +131,8 @@ def _with_interval(estimate: Estimate | None) -> str:
 
 def _grades(model: Path, data: str, metrics: Sequence[str]) -> Evaluation | None:
     """Metrics on grades, if the public log has grades and the model can rank."""
+    from unskew.data.public_logs.id_pages import is_public_log, read_pages
+
     judged = read_pages(data).judged() if is_public_log(data) else None
     if judged is None or not unskew.load_model(model).method.has_ranker:
         return None

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 from rich.markup import escape
 
-from unskew.comparison.outputs import Finished
 from unskew.terminal import console, errors, show_json, show_table
+
+if TYPE_CHECKING:
+    from unskew.comparison.outputs import Finished
 
 FILES_ONLY = ("meaning", "truth", "choices")  # too wide for a terminal; see the output folder and the report
 

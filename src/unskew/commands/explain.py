@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
+import unskew
 from unskew.commands.app import DATA_HELP, RANKER_HELP, Json, Seed, command
-from unskew.data.judged.catalogue import load_split
-from unskew.data.judged.judged_set import JudgedSet
-from unskew.serving.candidates import is_table, open_candidates
-from unskew.serving.explanation import METRIC, Decision, Explanation, decide, save_explanation
-from unskew.serving.explanation import explain as find_importance
-from unskew.serving.saved_ranker import SavedRanker, open_ranker
+from unskew.commands.source import constant
 from unskew.terminal import console, show_json, show_table
+
+if TYPE_CHECKING:
+    from unskew.data.judged.judged_set import JudgedSet
+    from unskew.serving.explanation import Decision, Explanation
+    from unskew.serving.saved_ranker import SavedRanker
 
 
 @command
@@ -24,7 +25,9 @@ def explain(
     data: Annotated[str, typer.Argument(help=f"{DATA_HELP} Default split: test. Or parquet files with candidates.")],
     query: Annotated[str | None, typer.Option(help="The query of two documents to compare.")] = None,
     documents: Annotated[str | None, typer.Option(help="Two documents of the query, comma-separated.")] = None,
-    metric: Annotated[str, typer.Option(help="The metric whose loss measures importance.")] = METRIC,
+    metric: Annotated[str, typer.Option(help="The metric whose loss measures importance.")] = constant(
+        "serving.explanation:METRIC"
+    ),
     by_order: Annotated[
         bool, typer.Option("--by-order", help="Measure the change of order instead of a metric; needs no labels.")
     ] = False,
@@ -35,6 +38,10 @@ def explain(
     json: Json = False,
 ) -> None:
     """Explain a ranker: which features matter, or which decided between two documents."""
+    from unskew.serving.explanation import Decision, save_explanation
+    from unskew.serving.explanation import explain as find_importance
+    from unskew.serving.saved_ranker import open_ranker
+
     ranker = open_ranker(model)
     judged, labelled = _read(ranker, data)
     names = ranker.feature_names or tuple(f"feature {number}" for number in range(ranker.n_features))
@@ -62,13 +69,16 @@ def explain(
 
 def _read(ranker: SavedRanker, data: str) -> tuple[JudgedSet, bool]:
     """The data, and whether they have relevance labels."""
+    from unskew.data.judged.catalogue import load_split
+    from unskew.serving.candidates import is_table, open_candidates
+
     if not is_table(data):
         judged = load_split(data, "test")
         ranker.for_judged(judged)
         return judged, True
     part = next(open_candidates(data, ranker).parts())
     starts = part.offsets[:-1]
-    return JudgedSet(
+    return unskew.JudgedSet(
         features=part.features,
         grades=np.zeros(len(part.features), dtype=np.float32),
         offsets=part.offsets,
@@ -80,6 +90,8 @@ def _read(ranker: SavedRanker, data: str) -> tuple[JudgedSet, bool]:
 def _decided(
     ranker: SavedRanker, judged: JudgedSet, names: tuple[str, ...], query: str, documents: str | None, seed: int
 ) -> Decision:
+    from unskew.serving.explanation import decide
+
     wanted = [] if documents is None else [name.strip() for name in documents.split(",")]
     if len(wanted) != 2:
         raise ValueError("name two documents to compare: --documents FIRST,SECOND")

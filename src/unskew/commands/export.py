@@ -9,12 +9,16 @@ import typer
 
 import unskew
 from unskew.commands.app import DATA_HELP, AllowCode, Overwrite, command, model_with_code
-from unskew.serving.distillation import FEATURES, LEAST_AGREEMENT
-from unskew.serving.export import FORMS
-from unskew.serving.flat_onnx import INPUT, OUTPUT
-from unskew.serving.tree_files import FORMS as TREE_FORMS
+from unskew.commands.source import constant
 from unskew.terminal import console
-from unskew.training.boosting import Boosting
+
+FORMS = constant("serving.export:FORMS")
+TREE_FORMS = constant("serving.tree_files:FORMS")
+INPUT = constant("serving.flat_onnx:INPUT")
+OUTPUT = constant("serving.flat_onnx:OUTPUT")
+TREES = constant("training.boosting:Boosting.trees")
+LEAVES = constant("training.boosting:Boosting.leaves")
+LEAST_AGREEMENT = constant("serving.distillation:LEAST_AGREEMENT")
 
 
 @command
@@ -38,8 +42,8 @@ def export(
         float | None,
         typer.Option(help="Trees: the engine's value for a missing feature. Default: 0 for XGBoost's .json, else nan."),
     ] = None,
-    trees: Annotated[int, typer.Option(help="Trees: number of trees.")] = Boosting.trees,
-    leaves: Annotated[int, typer.Option(help="Trees: leaves per tree.")] = Boosting.leaves,
+    trees: Annotated[int, typer.Option(help="Trees: number of trees.")] = TREES,
+    leaves: Annotated[int, typer.Option(help="Trees: leaves per tree.")] = LEAVES,
     least_agreement: Annotated[
         float, typer.Option(help="Trees: minimum Kendall's τ with the model; below it nothing is written.")
     ] = LEAST_AGREEMENT,
@@ -50,6 +54,9 @@ def export(
     allow_code: AllowCode = False,
 ) -> None:
     """Export a model to a file for serving; its scores are checked against torch."""
+    from unskew.serving.distillation import FEATURES
+    from unskew.training.boosting import Boosting
+
     own: dict[str, Any] = {"flat": flat, "names": (input_name, output_name)}
     if form in TREE_FORMS:
         own = {

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import unskew
 from unskew.commands.app import Json, Overwrite, Quiet, command
-from unskew.data.public_logs.forms import CLICKS
+from unskew.commands.source import constant
 from unskew.ingestion.columns import FORMS
-from unskew.ingestion.events import parse_window
-from unskew.ingestion.heavy_users import parse_cap
-from unskew.ingestion.preview import Preview
 from unskew.ingestion.report import REASONS, Ingested
+from unskew.ingestion.schema import check_schema
+from unskew.ingestion.settings import Tables, parse_cap, parse_window
+from unskew.ingestion.settings import settings as settings_of
 from unskew.options import parse_grades
 from unskew.terminal import cell, console, show_json, show_table
+
+if TYPE_CHECKING:
+    from unskew.ingestion.preview import Preview
+
+PUBLIC_FORMS = constant("data.public_logs.forms:CLICKS")
 
 COLUMN = "Column with the {}."
 Names = list[str] | None
@@ -49,7 +54,7 @@ def ingest(
     queries: Annotated[str | None, typer.Option(help="The query table of User Behavior Insights.")] = None,
     columns: Annotated[Path | None, typer.Option(help="TOML file with column names.")] = None,
     form: Annotated[
-        str | None, typer.Option(help=f"{', '.join((*FORMS, *CLICKS))}.", rich_help_panel="Columns")
+        str | None, typer.Option(help=f"{', '.join((*FORMS, *PUBLIC_FORMS))}.", rich_help_panel="Columns")
     ] = None,
     session: Annotated[str | None, _column("session, which distinguishes one showing of a query from the next")] = None,
     query: Annotated[str | None, _column("query")] = None,
@@ -130,11 +135,8 @@ def ingest(
 ) -> None:
     """Turn an event table into a click log. Rows that cannot be used are counted and reported."""
     user, sessions_a_user = (None, None) if cap_user is None else parse_cap(cap_user)
+    tables: dict[str, Any] = {"features": features, "queries": queries, "clicks": clicks}
     settings: dict[str, Any] = {
-        "features": features,
-        "queries": queries,
-        "clicks": clicks,
-        "columns": columns,
         "form": form,
         "session": session,
         "query": query,
@@ -180,12 +182,16 @@ def ingest(
         "period": period,
         "window": None if window is None else parse_window(window),
     }
-    if dry_run:
-        _show_preview(unskew.preview_ingest(source, **settings), json)
-        return
-    if out is None:
+    if out is None and not dry_run:
         raise ValueError("pass --out FOLDER to write the log, or --dry-run to preview it")
-    done = unskew.ingest(source, out, overwrite=overwrite, progress=not (quiet or json), **settings)
+    if form not in PUBLIC_FORMS:  # wrong names are answered before anything slow is imported
+        names, roles, _ = settings_of(columns, settings)
+        check_schema(Tables(source, **tables, **names), roles)
+    if out is None or dry_run:
+        _show_preview(unskew.preview_ingest(source, columns=columns, **tables, **settings), json)
+        return
+    quiet = quiet or json
+    done = unskew.ingest(source, out, columns=columns, overwrite=overwrite, progress=not quiet, **tables, **settings)
     _show_ingested(done.report, out, json)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import unskew
 from unskew.commands.app import Json, command
-from unskew.methods import METHODS, hyper_parameters
 from unskew.terminal import cell, show_json, show_table
 
 
 @command
 def methods(json: Json = False) -> None:
     """List the methods with their papers, assumptions and hyper-parameters."""
+    from unskew.methods import METHODS, hyper_parameters
+
     defaults = {
         name: {entry.name: entry.default for entry in hyper_parameters(method).values()}
         for name, method in METHODS.items()

@@ -9,7 +9,7 @@ import typer
 
 import unskew
 from unskew.commands.app import DATA_HELP, RANKER_HELP, AllowCode, Json, Overwrite, Quiet, command, model_with_code
-from unskew.serving.rank import MEMORY
+from unskew.commands.source import constant
 from unskew.terminal import console, show_json
 
 TABLE_HELP = "Parquet files with candidates (file, folder or glob): ids and features."
@@ -25,7 +25,9 @@ def rank(
     sort: Annotated[
         bool, typer.Option("--sort", help="Sort the table by query first, if the rows of a query are not adjacent.")
     ] = False,
-    memory: Annotated[str, typer.Option(help="Memory limit for sorting; the rest spills to disk.")] = MEMORY,
+    memory: Annotated[str, typer.Option(help="Memory limit for sorting; the rest spills to disk.")] = constant(
+        "serving.rank:MEMORY"
+    ),
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse missing values in columns that had none in training.")
     ] = False,

@@ -7,11 +7,8 @@ from typing import Annotated
 
 import typer
 
+import unskew
 from unskew.commands.app import Json, command
-from unskew.daily.readout import readout as read_test
-from unskew.data.clicks.storage import open_log, read_log
-from unskew.data.clicks.windows import window
-from unskew.serving.model_files import load_model
 from unskew.terminal import console, parse_options, show_json, show_table
 
 
@@ -33,12 +30,14 @@ def readout(
     json: Json = False,
 ) -> None:
     """Evaluate an A/B test or a team-draft interleaving, with intervals over queries."""
-    examination = None if curve is None else load_model(curve).examination()
+    from unskew.data.clicks.windows import window
+
+    examination = None if curve is None else unskew.load_model(curve).examination()
     if curve is not None and examination is None:
         raise ValueError(f"{curve} has no examination curve: pass a model trained with dla, two_tower or ipw")
     weights = {kind: float(weight) for kind, weight in parse_options(grades or []).items()}
-    clicks = window(open_log(log) if stream else read_log(log), since, until)
-    found = read_test(clicks, arm=arm, team=team, baseline=baseline, curve=examination, grades=weights or None)
+    clicks = window(unskew.open_log(log) if stream else unskew.read_log(log), since, until)
+    found = unskew.readout(clicks, arm=arm, team=team, baseline=baseline, curve=examination, grades=weights or None)
     if json:
         show_json(found.to_json())
         return

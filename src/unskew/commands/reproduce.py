@@ -11,8 +11,6 @@ import typer
 import unskew
 from unskew.commands.app import AllowCode, Fresh, Json, Quiet, SetOptions, command, fresh_methods
 from unskew.commands.experiment_output import show_experiment
-from unskew.papers.experiment_files import experiment_text
-from unskew.papers.reproduce import descriptions
 from unskew.terminal import parse_options, show_json, show_table
 
 
@@ -49,6 +47,8 @@ def reproduce(
 ) -> None:
     """Run an experiment of a paper; write tables, figures and a report. Finished runs are kept."""
     if list_all or name is None:
+        from unskew.papers.reproduce import descriptions
+
         rows = descriptions()
         if json:
             show_json([{"name": row[0], "title": row[1], "paper": row[2]} for row in rows])
@@ -56,6 +56,8 @@ def reproduce(
             show_table("Experiments", ("name", "what it shows", "paper"), rows, left=3)
         return
     if show:
+        from unskew.papers.experiment_files import experiment_text
+
         sys.stdout.write(experiment_text(name))
         return
     done = unskew.reproduce(

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import unskew
 from unskew.commands.app import DATA_HELP, AllowCode, Json, Overwrite, Quiet, Seed, command
-from unskew.data.clicks.click_log import ClickLog
+from unskew.commands.source import constant
 from unskew.parts import load_part
-from unskew.simulation.policies import make_policy
-from unskew.simulation.users import make_user
 from unskew.terminal import console, parse_options, show_json, show_table
+
+if TYPE_CHECKING:
+    from unskew.data.clicks.click_log import ClickLog
+
+POLICIES = ", ".join(constant("simulation.policies:POLICIES"))
+USERS = ", ".join(constant("simulation.users:USERS"))
+INTERVENTIONS = ", ".join(constant("simulation.interventions:INTERVENTIONS"))
 
 
 @command
 def simulate(
     data: Annotated[str, typer.Argument(help=f"{DATA_HELP} Default split: train.")],
     out: Annotated[Path, typer.Option(help="Output folder for the log; the truth is written next to it.")],
-    policy: Annotated[
-        str, typer.Option(help="The logging policy: svm, random, noisy_oracle, plackett_luce, mixed.")
-    ] = "svm",
-    user: Annotated[str, typer.Option(help="The user model: position_based, trust, coupled, …")] = "position_based",
+    policy: Annotated[str, typer.Option(help=f"The logging policy: {POLICIES}.")] = "svm",
+    user: Annotated[str, typer.Option(help=f"The user model: {USERS}.")] = "position_based",
     sessions: Annotated[int, typer.Option(help="Sessions per query.")] = 128,
     coupling: Annotated[float | None, typer.Option(help="How much examination depends on the document.")] = None,
     intervene: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=SHARE", help="Randomize a share of sessions: swap_top, swap_neighbours, shuffle."),
+        typer.Option(metavar="NAME=SHARE", help=f"Randomize a share of sessions: {INTERVENTIONS}."),
     ] = None,
     policy_set: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Set an option of the policy.")
@@ -60,6 +63,9 @@ def simulate(
     quiet: Quiet = False,
 ) -> None:
     """Simulate users who click on judged data, and write the click log."""
+    from unskew.simulation.policies import make_policy
+    from unskew.simulation.users import make_user
+
     coupled = {} if coupling is None else {"coupling": coupling}
     shows = make_policy(load_part(policy, allow_code=allow_code), **parse_options(policy_set or []))
     clicks = make_user(load_part(user, allow_code=allow_code), **parse_options(user_set or []) | coupled)

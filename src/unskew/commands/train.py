@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,20 +24,14 @@ from unskew.commands.app import (
     grading,
 )
 from unskew.commands.auto import run_auto
-from unskew.comparison.automatic import SAFE
-from unskew.data.clicks.windows import window
-from unskew.data.column_table import grouped
+from unskew.commands.source import constant
 from unskew.data.files import check_folder
 from unskew.data.object_storage import remote
-from unskew.log_part import MEMORY
-from unskew.model import Model, curve_rows
 from unskew.parts import load_part
-from unskew.processes import is_first
-from unskew.public.learning import AUTO, DEFAULT_METHOD
-from unskew.serving.card import MISSING
-from unskew.serving.model_files import ABOUT
 from unskew.terminal import console, errors, parse_options, show_json, show_table
-from unskew.training.distributed import joined
+
+if TYPE_CHECKING:
+    from unskew.model import Model
 
 FEW_LISTS, MANY_FEATURES = 10, 50  # lists per feature, of at least so many features
 
@@ -76,13 +70,20 @@ def train(
     sum_grades: SumGrades = False,
     options: SetOptions = None,
     allow_code: AllowCode = False,
-    memory: Memory = MEMORY,
+    memory: Memory = constant("log_part:MEMORY"),
     seed: Seed = 0,
     overwrite: Overwrite = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Train a ranker on a click log. An interrupted run resumes when you repeat the command."""
+    from unskew.comparison.automatic import SAFE
+    from unskew.data.clicks.windows import window
+    from unskew.processes import is_first
+    from unskew.public.learning import AUTO, DEFAULT_METHOD
+    from unskew.serving.model_files import ABOUT
+    from unskew.training.distributed import joined
+
     check_folder(out, ABOUT, overwrite=overwrite)
     every = {**grading(grade, sum_grades), **parse_options(options or [])}
     if method == AUTO or (method is None and start is None and DEFAULT_METHOD == AUTO):
@@ -155,6 +156,10 @@ def _few_lists(model: Model) -> str | None:
 
 
 def _show_model(model: Model, out: Path, json: bool) -> None:
+    from unskew.data.column_table import grouped
+    from unskew.model import curve_rows
+    from unskew.serving.card import MISSING
+
     curve = model.examination()
     history = model.history
     never_shown = model.trained_on.get("never_shown", [])

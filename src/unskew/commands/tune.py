@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import unskew
 from unskew.commands.app import DATA_HELP, Json, Overwrite, Quiet, Seed, command
-from unskew.daily.tune import Plan, Tuned
+from unskew.commands.source import constant
 from unskew.data.files import check_folder
-from unskew.serving.model_files import ABOUT
 from unskew.terminal import console, show_json, show_table
+
+if TYPE_CHECKING:
+    from unskew.daily.tune import Tuned
 
 
 @command
@@ -20,9 +22,11 @@ def tune(
     model: Annotated[Path, typer.Argument(help="A saved model.")],
     judged: Annotated[str, typer.Option(help=f"Judged queries to learn from. {DATA_HELP} Default split: valid.")],
     out: Annotated[Path, typer.Option(help="Output folder for the tuned model.")],
-    metric: Annotated[str, typer.Option(help="The metric of cross-validation.")] = Plan.metric,
-    steps: Annotated[int, typer.Option(help="The largest number of steps to try.")] = Plan.steps,
-    folds: Annotated[int, typer.Option(help="Folds of inner and outer cross-validation.")] = Plan.folds,
+    metric: Annotated[str, typer.Option(help="The metric of cross-validation.")] = constant("daily.tune:Plan.metric"),
+    steps: Annotated[int, typer.Option(help="The largest number of steps to try.")] = constant("daily.tune:Plan.steps"),
+    folds: Annotated[int, typer.Option(help="Folds of inner and outer cross-validation.")] = constant(
+        "daily.tune:Plan.folds"
+    ),
     seed: Seed = 0,
     overwrite: Overwrite = False,
     json: Json = False,
@@ -32,6 +36,8 @@ def tune(
 
     An interrupted run resumes when you repeat the command.
     """
+    from unskew.serving.model_files import ABOUT
+
     check_folder(out, ABOUT, overwrite=overwrite)
     checkpoint = out.with_name(f".{out.name}.tuning")
     plan = {"metric": metric, "steps": steps, "folds": folds, "seed": seed}

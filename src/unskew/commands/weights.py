@@ -9,7 +9,7 @@ import typer
 
 import unskew
 from unskew.commands.app import Grade, Memory, Overwrite, Quiet, Seed, SetOptions, SumGrades, command, grading
-from unskew.log_part import MEMORY
+from unskew.commands.source import constant
 from unskew.terminal import console, parse_options
 
 
@@ -23,7 +23,7 @@ def weights(
     options: SetOptions = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
-    memory: Memory = MEMORY,
+    memory: Memory = constant("log_part:MEMORY"),
     quiet: Quiet = False,
 ) -> None:
     """Write debiased targets and weights for LightGBM and XGBoost."""

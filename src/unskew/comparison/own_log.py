@@ -37,6 +37,7 @@ from unskew.evaluation.latest_ranker import latest_ranker
 from unskew.evaluation.production import parse_production, production_of_log
 from unskew.evaluation.seen import seen_queries
 from unskew.methods import METHODS, Method
+from unskew.options import check_choice
 from unskew.parts import name_of
 from unskew.recipe import Recipe, find_method
 from unskew.reporting.drawing import Drawn, interval_figure, line_figure
@@ -305,8 +306,8 @@ def _check(
         raise ValueError(f"the baseline '{baseline}' is not in the comparison: add it to methods")
     if any(taught) and judged is None:
         raise ValueError(f"{labels[taught.index(True)]} learns from judgements: pass judged data (--judged DATA)")
-    if criterion is not None and criterion not in CRITERIA:
-        raise ValueError(f"unknown criterion '{criterion}': choose one of {', '.join(CRITERIA)}")
+    if criterion is not None:
+        check_choice(criterion, CRITERIA, "criterion")
 
 
 def _checked_grade(validate: str, test: str) -> float:

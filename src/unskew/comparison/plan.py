@@ -296,8 +296,8 @@ def _simulated(experiment: Experiment, setting: Setting, repetition: Repetition)
     simulation = _redrawn(simulation, repetition.draw)
     return {
         "simulation": asdict(simulation),
-        "policy_defaults": describe(POLICIES, make_policy(**simulation.policy)),
-        "user_defaults": describe(USERS, make_user(**simulation.user)),
+        "policy_defaults": describe(POLICIES, make_policy(simulation.policy)),
+        "user_defaults": describe(USERS, make_user(simulation.user)),
         "simulation_seed": repetition.seed,
     }
 

@@ -96,12 +96,12 @@ def own_log(path: str) -> ClickLog:
 
 @remembered(4)
 def policy_of(data: str, policy: OptionTable) -> Policy:
-    return make_policy(**policy).fit(dataset(data).train)
+    return make_policy(policy).fit(dataset(data).train)
 
 
 @remembered(16)
 def user_of(data: str, user: OptionTable) -> User:
-    return make_user(**user).fit(dataset(data).train)
+    return make_user(user).fit(dataset(data).train)
 
 
 def simulation_of(definition: Definition) -> Simulation:

@@ -30,6 +30,7 @@ from unskew.data.transforms import (
     Standard,
     Transform,
 )
+from unskew.options import check_choice
 from unskew.processes import total
 
 __all__ = ["TRANSFORMS", "Transform", "fit_transform", "from_spec"]
@@ -113,8 +114,7 @@ def fit_transform(
         columns: Names of the columns.
         categories: Vocabularies of columns that hold codes, by name.
     """
-    if name not in TRANSFORMS:
-        raise ValueError(f"unknown feature transform '{name}': choose one of {', '.join(TRANSFORMS)}")
+    check_choice(name, TRANSFORMS, "feature transform")
     if isinstance(features, Iterator):
         raise TypeError("an iterator can be read only once, but fitting needs several passes: pass a list of blocks")
     if offsets is not None and not isinstance(features, np.ndarray):

@@ -22,6 +22,7 @@ from unskew.evaluation.held_out import HeldOut, NotMeasured, Vector, of_ratio
 from unskew.evaluation.score_likelihood import score_likelihood
 from unskew.methods.click_model import ClickModel
 from unskew.methods.method import Method
+from unskew.options import check_choice
 
 # Chooses among methods without labels, and comes first in the table of `unskew compare`: the criterion that most often
 # came within 1% of the best method in 21 simulated worlds (docs/selection.md).
@@ -326,8 +327,8 @@ def leading_criterion(measured: Mapping[str, Sequence[str]], asked: str | None =
     Args:
         measured: contender -> its measurable criteria.
     """
-    if asked is not None and asked not in CRITERIA:
-        raise ValueError(f"unknown criterion '{asked}': choose one of {', '.join(CRITERIA)}")
+    if asked is not None:
+        check_choice(asked, CRITERIA, "criterion")
     for name in (asked,) if asked else (DEFAULT_CRITERION, *CRITERIA):
         if all(name in names for names in measured.values()):
             return str(name)

@@ -5,20 +5,18 @@ A name with dots reaches into nested columns: `event_attributes.object.object_id
 
 from __future__ import annotations
 
-import difflib
 import re
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import Any, ClassVar
-
-import ibis.expr.datatypes as dt
-import ibis.expr.types as ir
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from unskew.data.clicks.column_names import ImpressionColumns
-from unskew.options import NOT_IN_FILES, build
+from unskew.options import NOT_IN_FILES, near
+
+if TYPE_CHECKING:  # wrong names are refused before an engine is imported
+    import ibis.expr.datatypes as dt
+    import ibis.expr.types as ir
 
 FORMS = {
     "impressions": "one row per impression, with a column that says whether it was clicked",
@@ -120,51 +118,25 @@ class Columns(ImpressionColumns):
         return {kind: weight for kind, weight in self.grades.items() if kind != CLICK_KIND}
 
 
-def read_columns(path: str | Path) -> Columns:
-    """Names from a TOML file; its keys are the fields of `Columns`."""
-    try:
-        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f'{path} does not exist: pass a TOML file with lines such as session = "sid"'
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not a TOML file: {error}") from error
-    return build(Columns, found, str(path))
+def complete(
+    columns: Columns, names: Sequence[str], name: str, *, clicks_apart: bool = False, features_apart: bool = False
+) -> Columns:
+    """The columns, with guesses for roles that were not named; one error for all that cannot be found.
 
-
-def named_columns(base: Columns, names: Mapping[str, Any]) -> Columns:
-    """The names of `base`, overridden by those of `names` that are not None or empty."""
-    given = {key: value for key, value in names.items() if value is not None and value != [] and value != ()}
-    columns = replace(base, **given)
-    if columns.form is not None and columns.form not in FORMS:
-        raise ValueError(f"unknown form '{columns.form}': choose from {', '.join(FORMS)}")
-    for size in ("row_size", "page_size"):
-        if getattr(columns, size) is not None and getattr(columns, size) < 1:
-            raise ValueError(f"{size} must be at least 1, got {getattr(columns, size)}")
-    if columns.first_position not in (None, 0, 1):
-        raise ValueError(f"first_position must be 0 or 1, got {columns.first_position}")
-    return columns
-
-
-def complete(columns: Columns, table: ir.Table, name: str, *, clicks_apart: bool = False) -> Columns:
-    """The columns, with guesses for roles that were not named; a required role that cannot be found is an error.
-
-    `clicks_apart` says that clicks are in another table.
+    Args:
+        names: of all columns of the table, nested ones with dots.
+        name: of the table.
+        clicks_apart: whether clicks are in another table.
+        features_apart: whether features are in another table.
     """
-    names = paths(table)
     left_out = {role for role, given in columns.roles.items() if given == NOTHING and NOTHING not in names}
     not_there: dict[str, Any] = dict.fromkeys(left_out)
     columns = replace(columns, **not_there)
-    for given in columns.named:
-        if given not in names:
-            near = difflib.get_close_matches(given, names, n=1)
-            hint = f" (did you mean '{near[0]}'?)" if near else ""
-            raise ValueError(f"{name}: no column '{given}'{hint}. Found: {', '.join(names)}")
+    problems = [f"no column '{given}'{near(given, names)}" for given in columns.named if given not in names]
     form = "separate" if clicks_apart else columns.form or _guess_form(columns, names)
     lost = [kind for kind in columns.kinds if form == "impressions" and kind not in names]
-    if lost:
-        raise ValueError(f"{name}: no column '{lost[0]}', which --grade names. Found: {', '.join(names)}")
+    problems += [f"no column '{kind}', which --grade names" for kind in lost if kind not in columns.named]
+    problems += [] if features_apart else unmatched(columns.features or (), names)
     synonyms = UBI_NAMES if form == "ubi" else SYNONYMS
     found: dict[str, Any] = {}
     for role in (*NEEDED[form], *OPTIONAL[form]):
@@ -174,10 +146,11 @@ def complete(columns: Columns, table: ir.Table, name: str, *, clicks_apart: bool
             if guess is not None:
                 found[role] = guess
             elif role in NEEDED[form]:
-                raise ValueError(
-                    f'{name}: no column looks like the {role}. Pass --{role} COLUMN (or {role} = "…" in a TOML '
-                    f"file). Found: {', '.join(names)}"
+                problems.append(
+                    f'no column looks like the {role}. Pass --{role} COLUMN (or {role} = "…" in a TOML file)'
                 )
+    if problems:
+        raise ValueError(f"{name}: {'; '.join(problems)}. Found: {', '.join(names)}")
     guessed = frozenset(found) | (frozenset() if columns.form else frozenset({"form"}))
     return replace(columns, form=form, guessed=guessed, **found)
 
@@ -191,11 +164,12 @@ def feature_columns(wanted: Sequence[str] | None, table: ir.Table, taken: Sequen
     numeric = [column for column, kind in schema.items() if kind.is_numeric() or kind.is_boolean()]
     if wanted is None:
         return [column for column in numeric if column not in taken]
+    problems = unmatched(wanted, list(schema))
+    if problems:
+        raise ValueError(f"{name}: {'; '.join(problems)}. Found: {', '.join(schema)}")
     chosen: dict[str, None] = {}
     for pattern in wanted:
         matches = [column for column in schema if fnmatchcase(column, pattern)]
-        if not matches:
-            raise ValueError(f"{name}: no column '{pattern}'. Found: {', '.join(schema)}")
         for column in matches:
             if column not in numeric and not schema[column].is_string():
                 raise ValueError(
@@ -203,6 +177,12 @@ def feature_columns(wanted: Sequence[str] | None, table: ir.Table, taken: Sequen
                 )
             chosen[column] = None
     return [column for column in chosen if column not in taken]
+
+
+def unmatched(wanted: Sequence[str], names: Sequence[str]) -> list[str]:
+    """What is wrong with patterns of features that match no column."""
+    lost = [pattern for pattern in wanted if not any(fnmatchcase(column, pattern) for column in names)]
+    return [f"no column '{pattern}'{near(pattern, names)}" for pattern in lost]
 
 
 def unused_columns(table: ir.Table, used: Sequence[str]) -> list[str]:
@@ -220,9 +200,9 @@ def page_column(table: ir.Table) -> str | None:
     return _guess(PAGES, table.columns)
 
 
-def role_column(role: str, named: str | None, table: ir.Table) -> str | None:
+def role_column(role: str, named: str | None, names: Sequence[str]) -> str | None:
     """The column of another table with this role: named as in the events, or by a common name."""
-    return named if named in table.columns else _guess(SYNONYMS[role], table.columns)
+    return named if named in names else _guess(SYNONYMS[role], names)
 
 
 def csv_types(columns: Columns, table: ir.Table) -> dict[str, str]:
@@ -243,16 +223,20 @@ def paths(table: ir.Table) -> list[str]:
 
     def walk(prefix: str, kind: dt.DataType) -> None:
         found.append(prefix)
-        if isinstance(kind, dt.Struct):
+        if kind.is_struct():
             for name, inner in kind.items():
                 walk(f"{prefix}.{name}", inner)
         elif kind.is_json() or kind.is_map():  # the keys vary, but those of User Behavior Insights are known
-            names = [name for synonyms in UBI_NAMES.values() for name in synonyms]
-            found.extend(name for name in names if name.startswith(f"{prefix}."))
+            found.extend(ubi_names(prefix))
 
     for name, kind in table.schema().items():
         walk(name, kind)
     return found
+
+
+def ubi_names(column: str) -> list[str]:
+    """Names of User Behavior Insights inside a column of this name."""
+    return [name for names in UBI_NAMES.values() for name in names if name.startswith(f"{column}.")]
 
 
 def value_at(table: ir.Table, path: str) -> Any:

@@ -274,9 +274,6 @@ class SparkEngine:
         self._kept.clear()
 
 
-ENGINES = {"duckdb": DuckEngine, "spark": SparkEngine}
-
-
 def _as_written(frame: Any, source: Source) -> Any:
     """Columns in the order of the first line, as in DuckDB: Spark sorts the keys of JSON, and so the features."""
     first = [name for name in first_keys(source.files[0]) if name in frame.columns]

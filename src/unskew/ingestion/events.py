@@ -16,7 +16,6 @@ from unskew.ingestion.report import Dropped
 
 SHOWING = ["session", "query", "document"]
 BULK_ACTIONS = ("index", "create", "update", "delete")
-SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 SHOWN_IDS = ("query_response_hit_ids", "query_response_object_ids", "query_response_objects_ids")
 
 
@@ -28,14 +27,6 @@ def count_others(engine: Engine, rows: ir.Table) -> tuple[dict[str, int], bool]:
     others = rows.filter(rows.kind == OTHER).group_by("word").aggregate(events=ibis._.count())
     found = engine.arrow(others.order_by(ibis.desc("events"), "word")).to_pylist()
     return {str(entry["word"]): entry["events"] for entry in found}, bool(shown)
-
-
-def parse_window(text: str) -> int:
-    """Seconds of "30m", "12h" or "7d"."""
-    number, unit = text.strip()[:-1], text.strip()[-1:]
-    if unit not in SECONDS or not number.isdecimal() or int(number) < 1:
-        raise ValueError(f"window '{text}' is not a duration: write a whole number and s, m, h or d, such as 30m or 7d")
-    return int(number) * SECONDS[unit]
 
 
 def within_window(engine: Engine, rows: ir.Table, seconds: int, dropped: Dropped) -> ir.Table:
@@ -120,7 +111,7 @@ def add_clicks(engine: Engine, shown: ir.Table, clicks: ir.Table, columns: Colum
     type if it holds other events too.
     """
     named = {role: columns.roles.get(role) for role in ("session", "query", "document", "time", "event")}
-    found = {role: role_column(role, column, clicks) for role, column in named.items()}
+    found = {role: role_column(role, column, clicks.columns) for role, column in named.items()}
     for role in ("session", "document", *(["time"] if "time" in shown.columns else [])):
         if found[role] is None:
             advice = " or pass --time none" if role == "time" else ""

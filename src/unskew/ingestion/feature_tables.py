@@ -12,19 +12,19 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
-from unskew.ingestion.columns import Columns, role_column
+from unskew.ingestion.columns import Columns
 from unskew.ingestion.engines import Engine
 from unskew.ingestion.group import query_numbers
 from unskew.ingestion.impressions import Shape, check_ids, feature_values, id_values, time_values
 from unskew.ingestion.report import Dropped
+from unskew.ingestion.schema import KEYS, key_columns
 
-KEYS = ["query", "document"]
 VALID_FROM = "valid_from"  # the column of a history of features
 
 
 def feature_rows(table: ir.Table, columns: Columns, name: str, features: Sequence[str]) -> ir.Table:
     """A table of features in the common form; a history also has the times from which features are valid."""
-    found = key_columns(table, columns, name)
+    found = key_columns(table.columns, columns, name)
     for column in found.values():
         check_ids(table, column, name)
     taken: dict[str, Any] = {role: id_values(table[column]) for role, column in found.items()}
@@ -32,21 +32,6 @@ def feature_rows(table: ir.Table, columns: Columns, name: str, features: Sequenc
     if VALID_FROM in table.columns:
         taken[VALID_FROM] = time_values(table, VALID_FROM, name)
     return table.select(**taken)
-
-
-def key_columns(table: ir.Table, columns: Columns, name: str) -> dict[str, str]:
-    """The document column, and the query column unless features are the same for all queries."""
-    named = columns.roles | ({"document": columns.features_document} if columns.features_document else {})
-    if columns.features_document and columns.features_document not in table.columns:
-        raise ValueError(f"{name}: no column '{columns.features_document}'. Found: {', '.join(table.columns)}")
-    matches = {role: role_column(role, named.get(role), table) for role in KEYS}
-    found = {role: match for role, match in matches.items() if match is not None}
-    if "document" not in found:
-        raise ValueError(
-            f"{name}: no column '{columns.document}': the feature table needs the document, and the query if features "
-            f"depend on it. Pass --features-document COLUMN. Found: {', '.join(table.columns)}"
-        )
-    return found
 
 
 def as_shown(

@@ -15,16 +15,6 @@ from unskew.ingestion.engines import Engine
 from unskew.ingestion.report import Dropped
 
 
-def parse_cap(text: str) -> tuple[str, int]:
-    """Column and number of `COLUMN=N`."""
-    column, equals, number = text.rpartition("=")
-    if not equals or not column or not number.isdecimal() or int(number) < 1:
-        raise ValueError(
-            f"'{text}' is not a cap: write COLUMN=N, with the user column and the maximum number of sessions per user"
-        )
-    return column, int(number)
-
-
 def cap_users(engine: Engine, rows: ir.Table, most: int, dropped: Dropped) -> ir.Table:
     """Rows of at most `most` sessions per user; the others are counted."""
     if "user" not in rows.columns:

@@ -14,7 +14,7 @@ from unskew.data.columns import check_period
 from unskew.data.files import scratch_folder
 from unskew.ingestion.categories import category_remarks, few_values, find_categories, number_categories
 from unskew.ingestion.columns import NOTHING, Columns, complete, csv_types, feature_columns, paths, unused_columns
-from unskew.ingestion.engines import ENGINES, DuckEngine, Engine, SparkEngine
+from unskew.ingestion.engines import DuckEngine, Engine, SparkEngine
 from unskew.ingestion.events import (
     add_clicks,
     count_others,
@@ -25,11 +25,9 @@ from unskew.ingestion.events import (
     within_window,
 )
 from unskew.ingestion.feature_tables import (
-    KEYS,
     VALID_FROM,
     as_shown,
     feature_rows,
-    key_columns,
     same_keys,
     with_keys,
 )
@@ -56,39 +54,9 @@ from unskew.ingestion.outcomes import (
 )
 from unskew.ingestion.pages import one_position, refuse_restarts
 from unskew.ingestion.report import Dropped
+from unskew.ingestion.schema import KEYS, key_columns
+from unskew.ingestion.settings import Options, Tables
 from unskew.ingestion.sources import find_source
-
-
-@dataclass(frozen=True)
-class Tables:
-    """The input tables: a path, folder, glob or URL, or an Ibis table."""
-
-    events: str | Path | ir.Table
-    features: str | Path | ir.Table | None = None
-    queries: str | Path | ir.Table | None = None  # of User Behavior Insights
-    events_table: str | None = None  # name in a database
-    features_table: str | None = None
-    queries_table: str | None = None
-    encoding: str | None = None  # of CSV files
-    clicks: str | Path | ir.Table | None = None  # if the events contain only impressions
-    clicks_table: str | None = None
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of an ingestion."""
-
-    n_positions: int | None = None  # None: all
-    sessions_a_user: int | None = None  # maximum per value of the column `user`; None: any number
-    fill: float | None = None  # replaces missing features; None: they stay missing in the log
-    joint: bool = False  # keep which documents were clicked together
-    strict: bool = False  # fail instead of leaving rows out
-    engine: str = "duckdb"
-    memory: str = "2GB"
-    threads: int | None = None
-    master: str | None = None  # URL of the Spark cluster
-    period: str | None = None  # count lists per hour, day, week or month; None: all together
-    window: int | None = None  # seconds after the impression in which events count; None: any time
 
 
 @dataclass(frozen=True)
@@ -152,8 +120,6 @@ def running_engine(options: Options, tables: Tables, target: Path | None = None)
 
     The folder is next to the output, where there is room for it; in a dry run it is a temporary folder.
     """
-    if options.engine not in ENGINES:
-        raise ValueError(f"unknown engine '{options.engine}': choose from {', '.join(ENGINES)}")
     backend = tables.events.get_backend() if isinstance(tables.events, ir.Table) else None
     with _scratch(target) as scratch:
         engine: Engine
@@ -185,7 +151,9 @@ def open_tables(engine: Engine, tables: Tables, columns: Columns, options: Optio
     if tables.clicks is not None:
         clicks = _open(engine, tables.clicks, tables.clicks_table, tables.encoding, columns)
     pages = columns.page != NOTHING
-    columns = complete(columns, table, name, clicks_apart=clicks is not None)
+    columns = complete(
+        columns, paths(table), name, clicks_apart=clicks is not None, features_apart=tables.features is not None
+    )
     second, listed, unused = None, [], list(place.not_in_all)
     if tables.features is not None:
         other = _open(engine, tables.features, tables.features_table, tables.encoding, columns)
@@ -214,7 +182,7 @@ def _read_features(
     A session, position or click column of the events is not a feature here.
     """
     table, name = place.rows, place.name
-    keys = list(key_columns(table, columns, name).values())
+    keys = list(key_columns(table.columns, columns, name).values())
     taken = [*keys, *columns.named, *place.partitions, VALID_FROM]
     names = feature_columns(columns.features, table, taken, name)
     if columns.features is None:

@@ -15,9 +15,10 @@ import pyarrow as pa
 from unskew.display import Displayed, Screen, rows_table
 from unskew.ingestion.columns import FORMS, Columns
 from unskew.ingestion.engines import Engine
-from unskew.ingestion.opening import Listed, Opened, Options, Tables, open_tables, running_engine
+from unskew.ingestion.opening import Listed, Opened, open_tables, running_engine
 from unskew.ingestion.report import Dropped
 from unskew.ingestion.run import count_lists, report_of
+from unskew.ingestion.settings import Options, Tables
 
 HEAD = 5
 ROWS_FOR_EXAMPLES = 1_000

@@ -8,24 +8,24 @@ from typing import Any
 
 import ibis.expr.types as ir
 
-from unskew.data.clicks.storage import ABOUT
+from unskew.data.clicks import ABOUT
 from unskew.data.files import check_folder
 from unskew.ingestion.columns import Columns
 from unskew.ingestion.counted import Counted, Progress, Steps
 from unskew.ingestion.engines import Engine
-from unskew.ingestion.feature_tables import KEYS, gather, missing_values, number_documents, settle, with_versions
+from unskew.ingestion.feature_tables import gather, missing_values, number_documents, settle, with_versions
 from unskew.ingestion.group import Range, collect_patterns, numbered_impressions, ranges
 from unskew.ingestion.impressions import Shape
 from unskew.ingestion.opening import (
     Opened,
-    Options,
     ReadImpressions,
-    Tables,
     open_tables,
     read_impressions,
     running_engine,
 )
 from unskew.ingestion.report import Dropped, Ingested
+from unskew.ingestion.schema import KEYS
+from unskew.ingestion.settings import Options, Tables
 from unskew.ingestion.shards import Schema, level_names
 
 MAX_LEVELS = 10_000  # of a bias column; more are ids

@@ -17,7 +17,7 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.data.clicks.storage import ABOUT
+from unskew.data.clicks import ABOUT
 
 KINDS = {
     ".parquet": "parquet",

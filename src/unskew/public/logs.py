@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,11 @@ from unskew.data.files import check_folder, check_place, new_file
 from unskew.data.public_logs.forms import CLICKS, KINDS
 from unskew.display import Displayed, OnScreen, Screen
 from unskew.ingestion import run
-from unskew.ingestion.columns import Columns, named_columns, read_columns
+from unskew.ingestion.columns import Columns
 from unskew.ingestion.event_table import feature_table, write_event_table
-from unskew.ingestion.opening import Options, Tables
 from unskew.ingestion.preview import Preview, preview
 from unskew.ingestion.report import REASONS, Ingested
+from unskew.ingestion.settings import Tables, settings
 from unskew.public.inputs import Judged, Log, Place, as_file, as_judged, as_log
 from unskew.public.progress import Follow, followed
 from unskew.serving.judgements import Judgements, write_judgements
@@ -39,13 +39,11 @@ from unskew.simulation.shop_log import TRUTH, Shop, make_shop, write_shop
 from unskew.simulation.truth import Simulation, check_target
 from unskew.terminal import counting_progress
 
-RENAMED = {"feature": "features"}  # option `feature` names feature columns; `features` is the feature table
-
 
 def simulate(
     judged: Judged,
-    policy: str | Policy | type[Policy] = "svm",
-    user: str | User | type[User] = "position_based",
+    policy: str | Policy | type[Policy] | Mapping[str, Any] = "svm",
+    user: str | User | type[User] | Mapping[str, Any] = "position_based",
     *,
     sessions: int | ArrayLike = 128,
     n_shown: int = 10,
@@ -68,8 +66,10 @@ def simulate(
 
     Args:
         judged: judged queries, a data set of the catalogue (its training split), or a LETOR file.
-        policy: the logging policy, or its name in `POLICIES`; fitted to `train` unless it is fitted already.
-        user: the user model, or its name in `USERS`; fitted to `train` unless it is fitted already.
+        policy: the logging policy, its name in `POLICIES`, or a table of its name and options;
+            fitted to `train` unless it is fitted already.
+        user: the user model, its name in `USERS`, or a table of its name and options;
+            fitted to `train` unless it is fitted already.
         sessions: sessions per query: one number for all queries, or one per query.
         n_shown: documents shown per list; shorter lists are padded.
         interventions: share of the sessions to randomize, by name of the intervention.
@@ -190,7 +190,7 @@ def ingest(
     ClickLog(2 sessions in 2 counted lists, 2 clicks, 4 documents, 1 features, 2 positions)
     """
     events, features, options = _of_form(events, features, options)
-    tables, chosen, how = _settings(columns, options)
+    tables, chosen, how = settings(columns, options)
     with (
         _tables(events, features, queries, clicks, **tables) as places,
         followed(progress, counting_progress, "ingest", "rows: read, count, write") as report,
@@ -220,7 +220,7 @@ def preview_ingest(
     (['pos'], ['price'])
     """
     events, features, options = _of_form(events, features, options)
-    tables, chosen, how = _settings(columns, options)
+    tables, chosen, how = settings(columns, options)
     with _tables(events, features, queries, clicks, **tables) as places:
         return preview(places, chosen, how)
 
@@ -364,25 +364,3 @@ def _of_form(events: Any, features: Any, options: Mapping[str, Any]) -> tuple[An
     kinds = [name for name in KINDS if name in pages.column_names]
     own = {**{name: name for name in names}, "form": "impressions", "first_position": 0, "bias": kinds}
     return pages, None, {**own, **{name: value for name, value in options.items() if value and name != "form"}}
-
-
-def _settings(
-    columns: Columns | Mapping[str, Any] | Place | None, options: Mapping[str, Any]
-) -> tuple[dict[str, Any], Columns, Options]:
-    """Options sorted by what they belong to: tables, names of columns, and how the log is made."""
-    kinds = (Tables, Columns, Options)
-    known = {kind: [entry.name for entry in fields(kind)] for kind in kinds}
-    known[Tables] = [name for name in known[Tables] if name not in ("events", "features", "queries", "clicks")]
-    given: dict[type, dict[str, Any]] = {kind: {} for kind in kinds}
-    for name, value in options.items():
-        name = RENAMED.get(name, name)
-        owner = next((kind for kind in kinds if name in known[kind]), None)
-        if owner is None:
-            every = ", ".join(entry for names in known.values() for entry in names)
-            raise ValueError(f"ingest has no option '{name}'; it accepts {every}")
-        given[owner][name] = value
-    if columns is None or isinstance(columns, Columns):
-        start = columns or Columns()
-    else:
-        start = named_columns(Columns(), columns) if isinstance(columns, Mapping) else read_columns(Path(columns))
-    return given[Tables], named_columns(start, given[Columns]), Options(**given[Options])

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from unskew.data.clicks.storage import ABOUT
+from unskew.data.clicks import ABOUT
 from unskew.data.columns import category_codes, is_numeric, may_be_category
 from unskew.data.judged.catalogue import is_known
 from unskew.ingestion.sources import KINDS, find_source

@@ -19,7 +19,8 @@ from unskew.model import Model, ModelRanker
 from unskew.networks.documents import PointwiseRanker
 from unskew.serving.onnx_file import export_module
 
-INPUT, OUTPUT = "features", "scores"
+INPUT = "features"
+OUTPUT = "scores"
 TREES = "or distil it into trees (--as lightgbm or --as xgboost), or serve the masked .onnx with whole lists"
 
 

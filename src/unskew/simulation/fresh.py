@@ -6,7 +6,9 @@ that of a log with infinitely many sessions: a fixed log of n sessions per query
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -39,8 +41,8 @@ class FreshClicks(ClickSource):
     def __init__(
         self,
         judged: JudgedSet,
-        policy: str | Policy | type[Policy],
-        user: str | User | type[User],
+        policy: str | Policy | type[Policy] | Mapping[str, Any],
+        user: str | User | type[User] | Mapping[str, Any],
         *,
         n_shown: int = 10,
         joint: bool = False,

@@ -13,6 +13,7 @@ from numbers import Real
 import numpy as np
 from numpy.random import Generator
 
+from unskew.options import check_choice
 from unskew.simulation.showings import Index, Showings, concatenate, in_slabs
 
 
@@ -51,8 +52,7 @@ INTERVENTIONS: dict[str, Callable[[Showings, Index, Generator], Showings]] = {
 def check_interventions(shares: Mapping[str, float]) -> None:
     """Refuse unknown interventions and invalid shares."""
     for name, share in shares.items():
-        if name not in INTERVENTIONS:
-            raise ValueError(f"unknown intervention '{name}': choose from {', '.join(INTERVENTIONS)}")
+        check_choice(name, INTERVENTIONS, "intervention")
         if not isinstance(share, Real) or not 0 <= share <= 1:
             raise ValueError(f"the share of intervention '{name}' must be between 0 and 1, got {share}")
     if sum(shares.values()) > 1 + 1e-9:

@@ -8,7 +8,7 @@ between sessions use the randomness of the simulation.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -189,22 +189,22 @@ class PlackettLuce(Policy):
     orders_per_query: int | None = None
 
     def __post_init__(self) -> None:
-        self.logger = _policy(self.logger)
+        self.logger = make_policy(self.logger)
         if not self.temperature > 0:
             raise ValueError(f"temperature must be above 0, got {self.temperature}")
         _check_orders(self.orders_per_query)
 
     @property
     def fitted(self) -> bool:
-        return _policy(self.logger).fitted
+        return make_policy(self.logger).fitted
 
     def fit(self, train: JudgedSet) -> Self:
         trained = copy(self)
-        trained.logger = _policy(self.logger).fit(train)
+        trained.logger = make_policy(self.logger).fit(train)
         return trained
 
     def scores(self, judged: JudgedSet) -> Scores:
-        found = _policy(self.logger).scores(judged)
+        found = make_policy(self.logger).scores(judged)
         if found.ndim > 1:
             raise ValueError("plackett_luce needs the scores of a single logger: mix plackett_luce policies instead")
         return found / self.temperature
@@ -231,7 +231,7 @@ class Mixed(Policy):
     arms: bool = False
 
     def __post_init__(self) -> None:
-        self.loggers = [_policy(logger) for logger in self.loggers]
+        self.loggers = [make_policy(logger) for logger in self.loggers]
         if not self.loggers or any(isinstance(logger, Mixed) for logger in self.loggers):
             raise ValueError("mixed needs at least one logger, and none of them may be mixed itself")
         if self.shares is not None:
@@ -241,26 +241,26 @@ class Mixed(Policy):
 
     @property
     def fitted(self) -> bool:
-        return all(_policy(logger).fitted for logger in self.loggers)
+        return all(make_policy(logger).fitted for logger in self.loggers)
 
     def fit(self, train: JudgedSet) -> Self:
         trained = copy(self)
-        trained.loggers = [_policy(logger).fit(train) for logger in self.loggers]
+        trained.loggers = [make_policy(logger).fit(train) for logger in self.loggers]
         return trained
 
     def scores(self, judged: JudgedSet) -> Scores:
-        return np.stack([_policy(logger).scores(judged) for logger in self.loggers], axis=1)
+        return np.stack([make_policy(logger).scores(judged) for logger in self.loggers], axis=1)
 
     def show(self, candidates: Candidates, sessions: Index, n_shown: int, rng: Generator) -> Showings:
         turns = rng.multinomial(sessions, self._turns)  # [queries, loggers]
         parts = []
         for number, logger in enumerate(self.loggers):
-            shown = _policy(logger).show(_scored_by(candidates, number), turns[:, number], n_shown, rng)
+            shown = make_policy(logger).show(_scored_by(candidates, number), turns[:, number], n_shown, rng)
             parts.append(replace(shown, loggers=np.full(shown.n_lists, number)))
         return concatenate(parts)
 
     def display(self, candidates: Candidates, n_shown: int) -> Scores:
-        own = (_policy(logger).display(_scored_by(candidates, i), n_shown) for i, logger in enumerate(self.loggers))
+        own = (make_policy(logger).display(_scored_by(candidates, i), n_shown) for i, logger in enumerate(self.loggers))
         return sum((share * part for share, part in zip(self._turns, own, strict=True)), np.zeros(()))
 
     @property
@@ -287,21 +287,21 @@ class TeamDraft(Policy):
     loggers: Sequence[Policy | str] = ("svm", "random")
 
     def __post_init__(self) -> None:
-        self.loggers = [_policy(logger) for logger in self.loggers]
+        self.loggers = [make_policy(logger) for logger in self.loggers]
         if len(self.loggers) != 2:
             raise ValueError(f"team_draft interleaves two rankers, got {len(self.loggers)}")
 
     @property
     def fitted(self) -> bool:
-        return all(_policy(logger).fitted for logger in self.loggers)
+        return all(make_policy(logger).fitted for logger in self.loggers)
 
     def fit(self, train: JudgedSet) -> Self:
         trained = copy(self)
-        trained.loggers = [_policy(logger).fit(train) for logger in self.loggers]
+        trained.loggers = [make_policy(logger).fit(train) for logger in self.loggers]
         return trained
 
     def scores(self, judged: JudgedSet) -> Scores:
-        return np.stack([_policy(logger).scores(judged) for logger in self.loggers], axis=1)
+        return np.stack([make_policy(logger).scores(judged) for logger in self.loggers], axis=1)
 
     def show(self, candidates: Candidates, sessions: Index, n_shown: int, rng: Generator) -> Showings:
         return team_draft(candidates, sessions, n_shown, rng)
@@ -326,13 +326,9 @@ POLICIES: dict[str, type[Policy]] = {
 }
 
 
-def make_policy(name: str | type[Policy], **hyper: Any) -> Policy:
-    """The policy of this name, or of this class, with these hyper-parameters."""
+def make_policy(name: Policy | str | type[Policy] | Mapping[str, Any], **hyper: Any) -> Policy:
+    """The policy of this name, of this class, or of a table as in experiment files; a policy itself unchanged."""
     return make("policy", POLICIES, name, hyper)
-
-
-def _policy(chosen: Policy | str | type[Policy]) -> Policy:
-    return make_policy(chosen) if isinstance(chosen, str | type) else chosen
 
 
 def _scored_by(candidates: Candidates, logger: int) -> Candidates:
@@ -342,7 +338,7 @@ def _scored_by(candidates: Candidates, logger: int) -> Candidates:
 
 def _arm_names(loggers: Sequence[Policy | str]) -> tuple[str, ...]:
     """Names of loggers, numbered if two have the same name."""
-    names = [name_of(POLICIES, type(_policy(logger))) for logger in loggers]
+    names = [name_of(POLICIES, type(make_policy(logger))) for logger in loggers]
     return tuple(f"{name} {number}" if names.count(name) > 1 else name for number, name in enumerate(names, start=1))
 
 

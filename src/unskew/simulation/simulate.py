@@ -99,8 +99,8 @@ class _Part:
 
 def simulate(
     judged: JudgedSet,
-    policy: str | Policy | type[Policy],
-    user: str | User | type[User],
+    policy: str | Policy | type[Policy] | Mapping[str, Any],
+    user: str | User | type[User] | Mapping[str, Any],
     *,
     sessions: int | ArrayLike = 128,
     n_shown: int = 10,
@@ -120,8 +120,10 @@ def simulate(
     """Show the queries of a judged set to simulated users.
 
     Args:
-        policy: the logging policy, or its name; fitted to `train` unless it is fitted already.
-        user: the user model, or its name; fitted to `train` unless it is fitted already.
+        policy: the logging policy, its name, or a table of name and options; fitted to `train` unless it
+            is fitted already.
+        user: the user model, its name, or a table of name and options; fitted to `train` unless it
+            is fitted already.
         sessions: sessions per query: one number for all queries, or one per query.
         n_shown: documents shown per list; shorter lists are padded.
         interventions: share of the sessions to randomize, by name of the intervention.
@@ -159,8 +161,8 @@ def simulate(
 
 def new_world(
     judged: JudgedSet,
-    policy: str | Policy | type[Policy],
-    user: str | User | type[User],
+    policy: str | Policy | type[Policy] | Mapping[str, Any],
+    user: str | User | type[User] | Mapping[str, Any],
     *,
     sessions: int | ArrayLike,
     n_shown: int,
@@ -173,8 +175,7 @@ def new_world(
     train: JudgedSet | None = None,
 ) -> World:
     """Everything that a simulation draws from, checked and fitted; arguments as in `simulate`."""
-    policy = make_policy(policy) if isinstance(policy, str | type) else policy
-    user = make_user(user) if isinstance(user, str | type) else user
+    policy, user = make_policy(policy), make_user(user)
     shares = dict(interventions or {})
     showings = _check(judged, user, sessions, n_shown, shares, seed)
     train = judged if train is None else train

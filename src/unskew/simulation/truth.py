@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from unskew.data.clicks import ABOUT
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.storage import ABOUT, write_log
+from unskew.data.clicks.storage import write_log
 from unskew.data.files import check_folder, check_place, new_file
 from unskew.display import Displayed, Screen
 

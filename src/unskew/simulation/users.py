@@ -26,13 +26,25 @@ USERS: dict[str, type[User]] = {
 }
 
 
-def make_user(name: str | type[User], **hyper: Any) -> User:
-    """The user of this name, or of this class, with these hyper-parameters."""
+def make_user(name: User | str | type[User] | Mapping[str, Any], **hyper: Any) -> User:
+    """The user of this name, of this class, or of a table as in experiment files; a user itself unchanged."""
     return make("user", USERS, name, hyper)
 
 
-def make(what: str, choices: Mapping[str, type], part: str | type, hyper: Mapping[str, Any]) -> Any:
-    """One of the choices; the error for an unknown name or hyper-parameter lists the known ones."""
+def make(what: str, choices: Mapping[str, type], part: Any, hyper: Mapping[str, Any]) -> Any:
+    """One of the choices; the error for an unknown name or hyper-parameter lists the known ones.
+
+    Args:
+        part: a name, a class, or a table with a name and hyper-parameters; anything else is returned unchanged.
+    """
+    if isinstance(part, Mapping):
+        if "name" not in part:
+            names = ", ".join(choices)
+            raise ValueError(f"{what} {dict(part)} has no name: write {{'name': NAME, ...}} with one of {names}")
+        hyper = {key: value for key, value in part.items() if key != "name"} | dict(hyper)
+        part = part["name"]
+    if not isinstance(part, str | type):
+        return part
     found, name = find(what, choices, part), name_of(choices, part)
     known = options_of(found)
     unknown = unknown_name(hyper, known)

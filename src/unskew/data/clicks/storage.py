@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from unskew.data.clicks import ABOUT
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.joined import join_logs
 from unskew.data.clicks.schema import LogSchema
@@ -35,7 +36,6 @@ from unskew.display import OnScreen, Screen
 
 FORMAT = "unskew-click-log"
 VERSION = 2
-ABOUT = "log.json"
 MAPPED_BEYOND = 2**30  # bytes; larger features of a whole log are mapped from a file
 
 
