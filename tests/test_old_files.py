@@ -9,7 +9,10 @@ import torch
 
 import unskew
 from unskew.methods import METHODS, hyper_parameters
+from unskew.networks import registry
+from unskew.networks.registry import Network
 from unskew.serving.onnx_file import OnnxRanker
+from unskew.training.settings import LEFT_OUT, Settings
 
 FIXTURES = Path(__file__).parent / "fixtures"
 VERSIONS = sorted(path.name for path in FIXTURES.iterdir() if (path / "expected.json").is_file())
@@ -83,6 +86,38 @@ def test_an_old_checkpoint_is_resumed_or_refused_with_a_reason(version, tmp_path
             raise
         return
     assert_means_the_same(model, version, EXPECTED[version]["resumed"])
+
+
+@pytest.fixture
+def other_defaults(monkeypatch):
+    """As if tabular had become normalized, the last layer started at random, and encoders were narrow."""
+    monkeypatch.setattr(registry, "NORMALIZED", ("tabular",))
+    monkeypatch.setattr(registry, "STARTING_AT_ZERO", ())
+    monkeypatch.setattr(registry, "ENCODER_WIDTH", 4)
+    assert Network().norm
+    assert not Network("mlp").norm
+
+
+def test_other_default_networks_change_no_old_model(version, other_defaults, tmp_path):
+    for name, expected in EXPECTED[version]["models"].items():
+        model = unskew.load_model(FIXTURES / version / name)
+        assert_means_the_same(model, version, expected)
+        again = unskew.load_model(unskew.save_model(model, tmp_path / name))
+        assert_means_the_same(again, version, expected)
+        assert again.recipe == model.recipe
+
+
+def test_training_starts_from_an_old_model_under_other_defaults(version, other_defaults):
+    log, start = unskew.read_log(FIXTURES / version / "log"), FIXTURES / version / "tabular"
+    model = unskew.fit("dla", log, start=start, steps=1, progress=False)
+    assert model.recipe.network == unskew.load_model(start).recipe.network
+    assert not model.recipe.network.norm
+
+
+def test_settings_that_old_files_leave_out_are_the_old_defaults(version):
+    defaults = json.loads((FIXTURES / version / "defaults.json").read_text())["settings"]
+    assert {name: defaults[name] for name in LEFT_OUT} == LEFT_OUT
+    assert Settings.from_json({}).to_json() == Settings(**LEFT_OUT).to_json()
 
 
 def test_what_an_old_model_leaves_out_has_not_changed(version):

@@ -121,7 +121,7 @@ def fit(
     method.to("cpu")  # the transform is there, and models are saved from there
     trees = _trees(recipe, method, learning, names, feedback) if recipe.ranker == "trees" else None
     model = Model(
-        recipe=replace(recipe, hyper_parameters=hyper),
+        recipe=replace(recipe, hyper_parameters=hyper).resolved(),
         problem=problem,
         method=method,
         transform=transform,

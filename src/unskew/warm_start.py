@@ -22,14 +22,19 @@ from unskew.data.transformed import feature_names
 from unskew.methods import Method
 from unskew.model import Model
 from unskew.networks.observation import PositionObservation
-from unskew.networks.registry import Problem
+from unskew.networks.registry import Network, Problem
 from unskew.recipe import Recipe
 
 Levels = Mapping[str, tuple[str, ...] | None]
 
 
 def start_recipe(recipe: Recipe, start: Model) -> Recipe:
-    """The recipe with the estimates of the start; refuses a start whose weights do not fit the recipe."""
+    """The recipe with the estimates of the start, and its network unless another is asked for.
+
+    A start whose weights do not fit the recipe is refused.
+    """
+    if recipe.network == Network():
+        recipe = replace(recipe, network=start.recipe.network)
     for what, wanted, had in (
         ("method", recipe.method, start.recipe.method),
         ("transform", recipe.transform, start.recipe.transform),

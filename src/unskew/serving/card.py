@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
+from unskew.methods import hyper_parameters
 from unskew.model import Model
 from unskew.networks.registry import Network
 from unskew.recipe import NETWORK_NAMES
@@ -89,18 +90,15 @@ def training_command(model: Model) -> str:
     """The command that trains it again, with all options that differ from the defaults."""
     if model.others:
         return "unskew auto LOG --out MODEL"
-    recipe = model.recipe
-    options = {**recipe.hyper_parameters}
-    options |= {
-        entry.name: getattr(recipe.settings, entry.name)
-        for entry in fields(Settings)
-        if entry.name != "seed" and getattr(recipe.settings, entry.name) != entry.default
-    }
-    default = Network()
+    recipe, known = model.recipe, hyper_parameters(model.recipe.method_class)
+    asked = {**asdict(recipe.settings), "steps": recipe.settings.steps or model.history.settings.get("steps")}
+    usual, default = asdict(Settings()), Network(recipe.network.kind, outside=recipe.network.outside)
+    options = {name: value for name, value in recipe.hyper_parameters.items() if value != known[name].default}
+    options |= {name: value for name, value in asked.items() if name != "seed" and value != usual[name]}
     options |= {
         name: getattr(recipe.network, own)
         for name, own in NETWORK_NAMES.items()
-        if getattr(recipe.network, own) != getattr(default, own)
+        if getattr(recipe.network, own) != getattr(default if own != "kind" else Network(), own)
     }
     if recipe.transform != "automatic":
         options["transform"] = recipe.transform

@@ -46,6 +46,7 @@ VERSION = 2
 ABOUT = "model.json"
 VOCABULARY = "documents.parquet"
 TREES = "trees.txt"
+OLD_DEFAULTS: dict[str, dict[str, Any]] = {}  # by method, those of 0.2 that have changed: its files leave defaults out
 DATA_FILES = ("weights.safetensors", "history.json", VOCABULARY, TREES)  # with digests
 
 
@@ -174,13 +175,13 @@ def _built(
     problem = Problem.from_json(about["problem"], network)
     recipe = Recipe(
         about["method"],
-        about["hyper_parameters"],
-        Settings(**about["settings"]),
+        {**OLD_DEFAULTS.get(about["method"], {}), **about["hyper_parameters"]},
+        Settings.from_json(about["settings"]),
         problem.network,
         about["transform"]["name"],
         about.get("ranker", "network"),
         method_class,
-    )
+    ).resolved()
     _check_sizes(path, part, lambda: method_class(problem, **recipe.hyper_parameters), tensors)
     method = method_class(problem, **recipe.hyper_parameters)
     _fill(path, part, method, tensors)
