@@ -136,7 +136,10 @@ def carry_over(start: Model, method: Method, problem: Problem) -> dict[str, Any]
                 f"{start.problem.n_positions} then, {problem.n_positions} now): train without a start"
             )
     method.load_state_dict({name: state[name] for name in method.state_dict()})
-    return {"method": start.recipe.method, "steps": _steps(start), "extended": extended}
+    before = start.trained_on.get("started_from") or {}
+    logs = [log["digest"] for log in [start.trained_on.get("log")] if log] + before.get("logs", [])  # the latest first
+    about = {"method": start.recipe.method, "steps": _steps(start), "extended": extended}
+    return {**about, "model": start.digest, "logs": logs}
 
 
 def _extend(

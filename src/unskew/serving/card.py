@@ -13,6 +13,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
+from unskew.data.clicks.lineage import lineage_line
 from unskew.methods import hyper_parameters
 from unskew.model import Model
 from unskew.networks.registry import Network
@@ -40,6 +41,7 @@ def model_card(model: Model) -> Card:
         "assumes": "; ".join(dict.fromkeys(method.assumes for method in methods)),
         "ranker": "boosted trees of LightGBM" if model.trees is not None else f"network '{model.problem.network.kind}'",
         "scores_depend_on": scores_depend_on(model),
+        "lineage": model.lineage,
         "trained_on": dict(model.trained_on),
         "features": dict(zip(names, fates, strict=True)),
         "transform": model.recipe.transform,
@@ -138,6 +140,8 @@ def card_markdown(card: Card) -> str:
         f"{card['scores_depend_on']}. Written by unskew {card['version']}.",
         "",
         "## Data",
+        "",
+        f"{lineage_line(card['lineage'])}.",
         "",
         *_table(("", ""), [(name.replace("_", " "), _shown(value)) for name, value in trained.items()]),
         "",
