@@ -21,6 +21,7 @@ from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.feedback import Feedback, feedback_of
 from unskew.data.clicks.joined import join_logs
+from unskew.data.clicks.lineage import Lineage
 from unskew.data.clicks.shard_batches import ShardBatches
 from unskew.data.clicks.source import ClickSource, SourceBatches
 from unskew.data.clicks.storage import LogFolder, all_lists, whole_log
@@ -121,14 +122,18 @@ def fit(
     method.to("cpu")  # the transform is there, and models are saved from there
     trees = _trees(recipe, method, learning, names, feedback) if recipe.ranker == "trees" else None
     model = Model(
-        recipe=replace(recipe, hyper_parameters=hyper),
+        recipe=replace(recipe, hyper_parameters=hyper).resolved(),
         problem=problem,
         method=method,
         transform=transform,
         history=history,
         feature_names=names,
         categories=categories,
-        trained_on={**_summary(log, judged, criterion, feedback), **started, **method.findings()},
+        trained_on={
+            **_summary(log, judged, criterion, feedback, steps),
+            **started,
+            **method.findings(),
+        },
         vocabulary=vocabulary if method.uses_ids else None,
         trees=trees,
     )
@@ -380,13 +385,18 @@ def _criterion(
 
 
 def _summary(
-    log: ClickLog | LogFolder | None, judged: JudgedSet | None, criterion: Validation | None, feedback: Feedback
+    log: ClickLog | LogFolder | None,
+    judged: JudgedSet | None,
+    criterion: Validation | None,
+    feedback: Feedback,
+    steps: ClickSource | None,
 ) -> dict[str, Any]:
     summary: dict[str, Any] = {"validation": None if criterion is None else criterion.name}
     if log is not None:
         n_lists = sum(log.n_lists) if isinstance(log, LogFolder) else log.n_lists
         summary |= {"lists": n_lists, "sessions": log.n_sessions, "clicks": log.n_clicks, "feedback": str(feedback)}
         summary |= {"context": list(context_names(log))} if context_names(log) else {}
+        summary["log"] = (log.lineage if steps is None else Lineage(steps.digest)).to_json()
     if isinstance(log, ClickLog):
         shown = np.bincount(log.positions[log.mask], minlength=log.n_positions)
         if log.first_shown is not None and len(log.first_shown):

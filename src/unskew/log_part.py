@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.lineage import Lineage
 from unskew.data.clicks.storage import MAPPED_BEYOND, LogFolder, open_log, read_log, whole_log
 from unskew.data.public_logs.id_pages import is_public_log
 from unskew.ingestion.memory import parse_memory
@@ -38,6 +39,10 @@ class PartOfFolder(LogFolder):
 
     def shard(self, number: int) -> ClickLog:
         return self.source.shard(self.numbers[number])
+
+    @property
+    def lineage(self) -> Lineage:
+        return self.source.lineage
 
     @property
     def note(self) -> str:

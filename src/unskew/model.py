@@ -11,11 +11,13 @@ import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.lineage import lineage_of
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.column_table import Column, describe_columns
+from unskew.data.files import array_digest
 from unskew.data.fitted_transforms import Transform
 from unskew.data.transformed import transform_log
 from unskew.data.transforms import Identity
@@ -59,6 +61,11 @@ class Member:
     method: Method
 
 
+def member_name(number: int) -> str:
+    """The name of a member's tensors."""
+    return f"other{number}"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Model(Displayed):
     """A fitted method with everything needed to serve, explain and save it.
@@ -84,6 +91,28 @@ class Model(Displayed):
     trees: str | None = None  # trees in LightGBM's text format that rank instead of the method's network
     others: tuple[Member, ...] = ()  # of an average of rankers: all but the first
     weights: tuple[float, ...] = ()  # of the rankers in an average, including the first
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Weights, running estimates and the numbers of the transform, by part and name."""
+        parts: dict[str, nn.Module] = {"method": self.method, "transform": self.transform}
+        parts |= {member_name(number): member.method for number, member in enumerate(self.others)}
+        return {
+            f"{part}.{name}": value.detach().cpu().clone().contiguous()
+            for part, module in parts.items()
+            for name, value in module.state_dict().items()
+        }
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what the model has learned; a saved model has the same."""
+        tensors = self.tensors()
+        about = [self.recipe.method, self.trees or "", repr(self.weights)]
+        return array_digest([value.numpy() for value in tensors.values()], [*tensors, *about])
+
+    @property
+    def lineage(self) -> dict[str, Any]:
+        """The digests of the model, `model`, and of the log that it came from, `log`."""
+        return lineage_of(self.digest, self.trained_on.get("log"))
 
     def ranker(self) -> ModelRanker:
         """The ranker, on raw features."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from unskew.data.fitted_transforms import TRANSFORMS
 from unskew.methods import METHODS, Method, hyper_parameters
-from unskew.networks.registry import Network
+from unskew.networks.registry import BY_KIND, Network
 from unskew.options import check, check_choice, near, unknown_name
 from unskew.parts import find, name_of
 from unskew.training.settings import Settings
@@ -78,6 +78,11 @@ class Recipe:
             raise ValueError(_unknown(next(iter(rest)), found))
         return cls(name_of(METHODS, method), own, Settings(**settings), Network(**network), transform, ranker, found)
 
+    def resolved(self) -> Recipe:
+        """The recipe with the method's defaults written out."""
+        defaults = {name: known.default for name, known in hyper_parameters(self.method_class).items()}
+        return replace(self, hyper_parameters={**defaults, **self.hyper_parameters})
+
     def changed(self, method: str | type[Method], **options: Any) -> Recipe:
         """This recipe with some options changed."""
         if name_of(METHODS, method) != self.method:
@@ -86,6 +91,8 @@ class Recipe:
                 "train without a start"
             )
         network = {shown: getattr(self.network, name) for shown, name in NETWORK_NAMES.items()}
+        if options.get("network", self.network.kind) != self.network.kind:
+            network = {name: value for name, value in network.items() if name not in BY_KIND}
         settings = {name: getattr(self.settings, name) for name in SETTING_NAMES}
         kept = {**network, **settings, **self.hyper_parameters, "transform": self.transform}
         found = Recipe.of(self.outside or self.method, **{**kept, **options})

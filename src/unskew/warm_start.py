@@ -22,14 +22,19 @@ from unskew.data.transformed import feature_names
 from unskew.methods import Method
 from unskew.model import Model
 from unskew.networks.observation import PositionObservation
-from unskew.networks.registry import Problem
+from unskew.networks.registry import Network, Problem
 from unskew.recipe import Recipe
 
 Levels = Mapping[str, tuple[str, ...] | None]
 
 
 def start_recipe(recipe: Recipe, start: Model) -> Recipe:
-    """The recipe with the estimates of the start; refuses a start whose weights do not fit the recipe."""
+    """The recipe with the estimates of the start, and its network unless another is asked for.
+
+    A start whose weights do not fit the recipe is refused.
+    """
+    if recipe.network == Network():
+        recipe = replace(recipe, network=start.recipe.network)
     for what, wanted, had in (
         ("method", recipe.method, start.recipe.method),
         ("transform", recipe.transform, start.recipe.transform),
@@ -131,7 +136,10 @@ def carry_over(start: Model, method: Method, problem: Problem) -> dict[str, Any]
                 f"{start.problem.n_positions} then, {problem.n_positions} now): train without a start"
             )
     method.load_state_dict({name: state[name] for name in method.state_dict()})
-    return {"method": start.recipe.method, "steps": _steps(start), "extended": extended}
+    before = start.trained_on.get("started_from") or {}
+    logs = [log["digest"] for log in [start.trained_on.get("log")] if log] + before.get("logs", [])  # the latest first
+    about = {"method": start.recipe.method, "steps": _steps(start), "extended": extended}
+    return {**about, "model": start.digest, "logs": logs}
 
 
 def _extend(

@@ -33,7 +33,8 @@ def test_a_start_without_a_step_that_moves_gives_the_model_again(named, model, w
         score_documents(again.ranker(), world.test), score_documents(model.ranker(), world.test), atol=1e-5
     )
     np.testing.assert_allclose(again.examination(), model.examination(), atol=1e-5)
-    assert again.trained_on["started_from"] == {"method": "dla", "steps": 40, "extended": []}
+    lineage = {"model": model.digest, "logs": [model.trained_on["log"]["digest"]]}
+    assert again.trained_on["started_from"] == {"method": "dla", "steps": 40, "extended": [], **lineage}
 
 
 def test_a_start_trains_slower_and_keeps_the_rate_for_those_after_it():

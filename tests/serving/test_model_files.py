@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from unskew import Recipe, fit, load_model, save_model
 from unskew.data.files import HOST, json_digest
 from unskew.evaluation.evaluate import score_documents
 from unskew.methods import METHODS
+from unskew.networks.registry import Network
+from unskew.serving.card import model_card
 
 FAST = {"steps": 6, "hidden": (8,), "batch_size": 64}
 
@@ -41,6 +44,18 @@ def test_the_folder_holds_text_json_and_safetensors_only(model, tmp_path):
     assert about["method"] == "dla"
     assert about["versions"]["unskew"]
     assert about["trained_on"]["sessions"] > 0
+
+
+def test_a_saved_model_leaves_nothing_to_later_defaults(log, tmp_path):
+    model = fit(Recipe.of("dla", batch_size=1024), log)
+    about = json.loads((save_model(model, tmp_path / "model") / "model.json").read_text())
+    network = about["problem"]["network"]
+    assert {entry.name for entry in fields(Network)} - set(network) == {"outside"}
+    assert None not in network.values()
+    assert about["hyper_parameters"] == {"max_weight": None, "observation_rate": 3.0}  # the defaults of DLA
+    steps = 50 * 2  # 50 passes of two batches: there are 1,494 lists
+    assert load_model(tmp_path / "model").history.settings["steps"] == steps
+    assert f"--set steps={steps}" in model_card(model)["command"]
 
 
 def test_an_existing_model_is_not_overwritten_unless_asked(model, tmp_path):

@@ -11,9 +11,10 @@ import typer
 
 import unskew
 from unskew.commands.app import DATA_HELP, RANKER_HELP, AllowCode, Json, command, model_with_code
+from unskew.data.clicks.lineage import SHORT, lineage_line
 from unskew.data.files import check_place
 from unskew.parts import load_part
-from unskew.terminal import show_json, show_table
+from unskew.terminal import console, show_json, show_table
 
 if TYPE_CHECKING:
     from unskew.evaluation.click_prediction import Estimate
@@ -64,6 +65,7 @@ def evaluate(
         show_json(_as_json(result))
         return
     show_table(f"{model} on {result.name}", GRADE_COLUMNS, result.rows())
+    _show_line(f"{lineage_line(result.lineage)}.")
     if result.seen is not None:
         show_table(count_text(result.seen), SEEN_COLUMNS, result.by_seen())
 
@@ -74,10 +76,11 @@ def _as_json(result: Evaluation) -> dict[str, Any]:
     def means(found: Evaluation) -> dict[str, Any]:
         return {row.metric: {"mean": row.mean, "low": row.low, "high": row.high} for row in found.summary()}
 
+    whole = {**means(result), "lineage": dict(result.lineage)}
     if result.seen is None:
-        return means(result)
+        return whole
     parts = {"seen": result.only(result.seen), "unseen": result.only(~result.seen)}
-    return {**means(result), **{name: {"queries": len(p.query_ids), **means(p)} for name, p in parts.items()}}
+    return {**whole, **{name: {"queries": len(p.query_ids), **means(p)} for name, p in parts.items()}}
 
 
 def _is_code(name: str) -> bool:
@@ -88,7 +91,8 @@ def _is_code(name: str) -> bool:
 
 
 def _show_clicks(model: Path, data: str, metrics: Sequence[str], *, json: bool) -> None:
-    found = unskew.load_model(model).predict_clicks(unskew.read_log(data))
+    fitted, log = unskew.load_model(model), unskew.read_log(data)
+    found = fitted.predict_clicks(log)
     summary = found.summary()
     rates = found.rates_by_position()
     perplexities = list(
@@ -108,10 +112,12 @@ def _show_clicks(model: Path, data: str, metrics: Sequence[str], *, json: bool) 
         ]
         values = {name: vars(entry) for name, entry in summary.items()}
         means = {} if graded is None else _as_json(graded)
+        means |= {"lineage": fitted.lineage, "log": log.lineage.to_json()}
         show_json({"sessions": found.n_sessions, **values, "positions": places, **means})
         return
     rows = [(name, f"{each.value:.4f}", f"{each.low:.4f} to {each.high:.4f}") for name, each in summary.items()]
     show_table(f"{model} on {found.n_sessions:,.0f} sessions of {data}", ("clicks", "value", "95% interval"), rows)
+    _show_line(f"{lineage_line(fitted.lineage)}; clicks of log {log.lineage.digest[:SHORT]}.")
     texts = [
         (str(place), *(_rate(rate) for rate in pair), *(_with_interval(each) for each in both))
         for place, (pair, both) in enumerate(zip(rates, perplexities, strict=True), start=1)
@@ -119,6 +125,10 @@ def _show_clicks(model: Path, data: str, metrics: Sequence[str], *, json: bool) 
     show_table("By position (from 1)", ("position", *POSITION_COLUMNS), texts)
     if graded is not None:
         show_table(f"Grades of {data}", GRADE_COLUMNS, graded.rows())
+
+
+def _show_line(text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _rate(rate: float) -> str:

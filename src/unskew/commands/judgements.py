@@ -9,6 +9,7 @@ import typer
 
 import unskew
 from unskew.commands.app import Json, Overwrite, command
+from unskew.data.clicks.lineage import lineage_line
 from unskew.terminal import console, show_json
 
 
@@ -22,7 +23,9 @@ def judgements(
     """Write relevance ratings from clicks, corrected for position, with intervals and clicks over expected clicks."""
     found = unskew.judgements(log, out, overwrite=overwrite)
     if json:
-        show_json({"judgements": out, "documents": len(found.table), "curve": found.estimator})
+        about = {"documents": len(found.table), "curve": found.estimator, "lineage": found.lineage}
+        show_json({"judgements": out, **about})
         return
     text = f"{len(found.table):,} documents rated, by the curve of {found.estimator}; written to {out}"
+    text += f". {lineage_line(found.lineage)}"
     console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -60,6 +60,6 @@ def rank(
     if json:
         counts = {"documents": done.n_documents, "queries": done.n_queries, "unknown": done.n_unknown}
         unlike_training = {"filled": dict(done.filled), "unseen": dict(done.unseen), "ignored": list(done.ignored)}
-        show_json({"ranking": out, **counts, **unlike_training})
+        show_json({"ranking": out, **counts, **unlike_training, "lineage": dict(done.lineage)})
         return
     console.print(repr(done), markup=False, highlight=False, soft_wrap=True)

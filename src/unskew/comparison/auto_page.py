@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from unskew.comparison.automatic import AutoVerdict
+from unskew.data.clicks.lineage import lineage_line
 from unskew.evaluation.criteria import CRITERIA
 from unskew.model import Model
 from unskew.reporting.drawing import Drawn, interval_figure, line_figure
@@ -32,7 +33,8 @@ def write_auto(found: AutoVerdict, place: Path, log: str, command: str, model: M
         Section("Run it again", command=command),
     ]
     part = f" {found.part}." if found.part else ""
-    return write_report(place, "A ranker chosen without labels", sections, f"Log: {log}.{part}")
+    lineage = "" if model is None else f" {lineage_line(model.lineage)}."
+    return write_report(place, "A ranker chosen without labels", sections, f"Log: {log}.{lineage}{part}")
 
 
 def production_figure(found: AutoVerdict) -> Drawn | None:

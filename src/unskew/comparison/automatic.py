@@ -155,6 +155,7 @@ def auto(
     clicks, part = (log, None) if isinstance(log, ClickLog) else read_within(log, memory)
     if part is not None:
         warnings.warn(f"{part.note}. The final training reads every shard", RuntimeWarning, stacklevel=3)
+    clicks = replace(clicks, origin=clicks.lineage)  # so that no part of it is hashed again
     if start is not None:
         check_columns(start, clicks)
     place = None if checkpoints is None else Path(checkpoints)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.lineage import Lineage
 from unskew.data.clicks.storage import LogFolder
 from unskew.evaluation.production import production_of_log
 
@@ -40,6 +41,10 @@ class OrderedFolder(LogFolder):
 
     source: LogFolder = field(kw_only=True)
     which: str | None = field(kw_only=True)
+
+    @property
+    def lineage(self) -> Lineage:
+        return self.source.lineage
 
     def shard(self, number: int) -> ClickLog:
         log = self.source.shard(number)

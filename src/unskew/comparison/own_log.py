@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
@@ -26,6 +25,7 @@ from unskew.comparison.sources import own_log
 from unskew.comparison.statistics import Table
 from unskew.comparison.tables import chosen_sheet, difference_sheet, result_sheets, seen_sheet
 from unskew.comparison.tasks import TASKS
+from unskew.data.clicks.lineage import lineage_line
 from unskew.data.clicks.storage import open_log, read_log
 from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet
@@ -130,7 +130,7 @@ def compare(
         metric=metric,
         seeds=seeds,
         baseline=(baseline or labels[0],),
-        notes=(f"{part}.",) if part else (),
+        notes=(f"{lineage_line({'log': own['log']})}.", *([f"{part}."] if part else [])),
         training=dict(options or {}),
         methods=tuple(entries),
     )
@@ -353,15 +353,4 @@ def log_place(path: Path) -> dict[str, str]:
     known = own_log(str(path)) if public else open_log(path)
     if not known.n_clicks:
         raise ValueError(f"{path} has no clicks: there is nothing to learn from or to compare by")
-    if public:
-        return {"path": str(path), "digest": known.digest}
-    return {"path": str(path.resolve()), "digest": _digest(path)}
-
-
-def _digest(folder: Path) -> str:
-    """A hash of the files of a log, so that rows of another log are never reused."""
-    digest = hashlib.sha256()
-    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
-        with file.open("rb") as stream:
-            digest.update(file.relative_to(folder).as_posix().encode() + hashlib.file_digest(stream, "sha256").digest())
-    return digest.hexdigest()[:24]
+    return {"path": str(path if public else path.resolve()), "digest": known.digest}

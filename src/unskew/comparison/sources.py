@@ -57,7 +57,7 @@ def remembered(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def recipe_of(data: Definition) -> Recipe:
-    settings, network = Settings(**data["settings"]), Network(**data["network"])
+    settings, network = Settings.from_json(data["settings"]), Network.from_json(data["network"])
     name, outside = name_of(METHODS, data["method"]), find_method(data["method"])
     return Recipe(
         name, data["hyper_parameters"], settings, network, data["transform"], data.get("ranker", "network"), outside

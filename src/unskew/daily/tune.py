@@ -299,7 +299,7 @@ def _with_method(model: Model, method: Method, choice: Choice, metric: str, n_qu
     recipe = model.recipe
     if choice.number:
         recipe = replace(recipe, hyper_parameters={**recipe.hyper_parameters, **method.judged_choice})
-    about = {"metric": metric, "queries": n_queries, **vars(choice)}
+    about = {"metric": metric, "queries": n_queries, **vars(choice), "model": model.digest}
     return replace(
         model, recipe=recipe, method=method, trained_on={**model.trained_on, **method.findings(), "tuned": about}
     )

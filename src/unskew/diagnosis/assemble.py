@@ -94,6 +94,11 @@ class Diagnosis(Displayed):
     part: str = ""  # what was read of a log larger than the memory limit
 
     @property
+    def lineage(self) -> dict[str, Any]:
+        """The digest of the log."""
+        return {"log": self.log.lineage.to_json()}
+
+    @property
     def curve(self) -> Curve | None:
         """The curve estimated from clicks with the narrowest interval."""
         found = [curve for curve in self.curves.values() if isinstance(curve, Curve)]

@@ -13,6 +13,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+from unskew.data.clicks.lineage import lineage_line
 from unskew.diagnosis.advice import CANNOT, DOUBTFUL, TRAIN, TRY, Advice
 from unskew.diagnosis.assemble import Diagnosis, Refusal
 from unskew.diagnosis.estimators.click_rank import ClickRank
@@ -65,7 +66,8 @@ def write_diagnosis(diagnosis: Diagnosis, path: str | Path, name: str, command: 
     ]
     about = repr(diagnosis.log).removeprefix("ClickLog(").removesuffix(")")
     part = f" {diagnosis.part}." if diagnosis.part else ""
-    return write_report(path, f"Diagnosis of {name}", sections, f"{about}.{part}")
+    lead = f"{about}. {lineage_line(diagnosis.lineage)}.{part}"
+    return write_report(path, f"Diagnosis of {name}", sections, lead)
 
 
 def _by_reason(entries: Sequence[Advice]) -> dict[str, str]:

@@ -23,6 +23,7 @@ def as_plain(diagnosis: Diagnosis) -> dict[str, Any]:
     judged = verdict(diagnosis)
     return {
         "positions_count_from": 0,  # as in a log; texts for people count from 1
+        "lineage": diagnosis.lineage,
         **parts,
         "best_curve": None if diagnosis.curve is None else diagnosis.curve.estimator,
         "findings": plain(findings(diagnosis)),

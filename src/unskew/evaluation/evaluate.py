@@ -12,9 +12,10 @@ ARP leaves it out in every case: there is no rank to average.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.lineage import lineage_line
 from unskew.data.judged.judged_set import JudgedSet, padded_rows
 from unskew.display import Displayed, Screen
 from unskew.evaluation.differences import mean_interval
@@ -64,6 +66,7 @@ class Evaluation(Displayed):
     max_grade: float | None = None
     metrics: tuple[Metric, ...] = ()  # the requested metrics
     seen: NDArray[np.bool_] | None = None  # [queries], which occur in the click log; None: no log was given
+    lineage: Mapping[str, Any] = field(default_factory=dict)  # digests of the model and its log, if it is one
 
     def values(self, name: str | Metric | Scored) -> NDArray[np.float64]:
         """The values of one metric `[queries]`, NaN if a query was left out."""
@@ -134,7 +137,8 @@ class Evaluation(Displayed):
 
     def screen(self) -> Screen:
         title = f"Evaluation of {len(self.query_ids):,} queries {self.name}".rstrip()
-        notes = [] if self.seen is None else [count_text(self.seen)]
+        notes = [f"{lineage_line(self.lineage)}."] if self.lineage else []
+        notes += [] if self.seen is None else [count_text(self.seen)]
         return Screen(title, ("metric", "mean", "95% interval", "queries", "left out"), self.rows(), notes)
 
 

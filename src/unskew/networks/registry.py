@@ -14,22 +14,29 @@ from unskew.networks.inputs import Inputs, n_inputs
 from unskew.networks.listwise import ListwiseRanker
 from unskew.parts import find, name_of
 
-LISTWISE_WIDTH = 64
+# What None means, by kind of network. A network that is built holds no None, so a change here changes no saved model.
+NORMALIZED = ("mlp", "listwise")
+STARTING_AT_ZERO = ("tabular",)
+ENCODER_WIDTH = 64
+BY_KIND = ("norm", "expand", "encoder_width", "input_norm", "zero_start")
 
 
 @dataclass(frozen=True)
 class Network:
-    """Architecture of a ranker."""
+    """Architecture of a ranker; None is replaced by the default of the kind at once."""
 
     kind: str = "tabular"  # or "mlp", "linear", "listwise"; or your own class, from `Problem` to `Ranker`
     hidden: tuple[int, ...] = (128, 64)  # the reference programs use (512, 256, 128)
     activation: str = "elu"
     dropout: float = 0.0
     norm: bool | None = None  # LayerNorm: of "mlp" before every layer, of "tabular" after; None: not of "tabular"
-    expand: int | None = None  # of "mlp", a linear layer to this size before all others; of "listwise", its width, 64
+    expand: int | None = None  # of "mlp", a linear layer to this size before all others; None: 0, no such layer
     layers: int = 2  # of the encoder of "listwise"
-    heads: int = 4  # of attention of "listwise"; they divide `expand`
+    heads: int = 4  # of attention of "listwise"; they divide `encoder_width`
     shown_order: bool = False  # "listwise" receives the order in which documents are given
+    encoder_width: int | None = None  # of "listwise"; None: `expand`, or 64
+    input_norm: bool | None = None  # LayerNorm of the features if there are no hidden layers; None: as `norm` says
+    zero_start: bool | None = None  # the ranker's last layer starts at 0; None: that of "tabular"
     outside: Callable[[Problem], Ranker] | None = field(default=None, repr=False)  # where it is none of RANKERS
 
     def __post_init__(self) -> None:
@@ -40,15 +47,41 @@ class Network:
         found = self.outside or find("network", RANKERS, self.kind)
         object.__setattr__(self, "outside", None if found in RANKERS.values() else found)
         object.__setattr__(self, "kind", name_of(RANKERS, self.kind))
-
-    @property
-    def normalizes(self) -> bool:
-        """Whether layers are normalized: as in `norm`, otherwise the default of the kind."""
-        return self.kind in ("mlp", "listwise") if self.norm is None else self.norm
+        usual = {
+            "norm": self.kind in NORMALIZED,
+            "expand": 0,
+            "encoder_width": self.expand or ENCODER_WIDTH,
+            "input_norm": bool(self.norm) and not sizes,  # a linear ranker, as ULTRA has it
+            "zero_start": self.kind in STARTING_AT_ZERO,
+        }
+        for name in BY_KIND:
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, usual[name])
 
     def to_json(self) -> dict[str, Any]:
         """Name and sizes."""
         return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "outside"}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], outside: Callable[[Problem], Ranker] | None = None) -> Network:
+        """The network of a saved model or a stored definition.
+
+        Args:
+            outside: your own network, if it was one.
+        """
+        stated = {name: value for name, value in data.items() if value is not None}
+        return cls(**{**_left_open_in_0_2(data), **stated}, outside=outside)
+
+
+def _left_open_in_0_2(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What null and missing entries meant in files of 0.2, whatever is the default now; later files have neither."""
+    return {
+        "norm": data["kind"] in ("mlp", "listwise"),
+        "expand": 0,
+        "encoder_width": data.get("expand") or 64,
+        "input_norm": bool(data.get("norm")) and not data["hidden"],
+        "zero_start": data["kind"] == "tabular",
+    }
 
 
 @dataclass(frozen=True)
@@ -77,13 +110,11 @@ class Problem:
     def new_layers(self, n_outputs: int, hidden: Sequence[int] | None = None, *, dropout: float = 0.0) -> nn.Sequential:
         """Layers for one document, in the style of the ranker; without hidden layers by default if it is linear."""
         network = self.network
-        normed = hidden is None and not network.hidden and bool(network.norm)  # a linear ranker, as ULTRA has it
+        normed = hidden is None and not network.hidden and network.input_norm
         if hidden is None:
             hidden = () if network.kind == "linear" else network.hidden
-        build = mlp if network.kind == "mlp" else tabular
-        layers = build(
-            self.n_inputs, hidden, n_outputs, activation=network.activation, dropout=dropout, norm=network.normalizes
-        )
+        build, norm = mlp if network.kind == "mlp" else tabular, bool(network.norm)
+        layers = build(self.n_inputs, hidden, n_outputs, activation=network.activation, dropout=dropout, norm=norm)
         layers = layers.insert(0, nn.LayerNorm(self.n_inputs)) if normed else layers
         return layers.insert(0, self.new_inputs()) if self.categories else layers
 
@@ -104,7 +135,7 @@ class Problem:
             data["n_features"],
             data["n_positions"],
             bias,
-            Network(**data["network"], outside=network),
+            Network.from_json(data["network"], network),
             None if n_ids is None else (n_ids[0], n_ids[1], n_ids[2]),
             tuple((column, size) for column, size in data.get("categories", ())),
         )
@@ -114,10 +145,10 @@ def _pointwise_ranker(problem: Problem) -> Ranker:
     network = problem.network
     if network.kind != "mlp" or not network.expand:
         layers = problem.new_layers(1, dropout=network.dropout)
-        return PointwiseRanker(starting_at(torch.zeros(1), layers) if network.kind == "tabular" else layers)
-    wider = replace(problem, n_features=network.expand, categories=()).new_layers(1, dropout=network.dropout)
-    expand = nn.Linear(problem.n_inputs, network.expand)
-    return PointwiseRanker(nn.Sequential(problem.new_inputs(), expand, *wider))
+    else:
+        wider = replace(problem, n_features=network.expand, categories=()).new_layers(1, dropout=network.dropout)
+        layers = nn.Sequential(problem.new_inputs(), nn.Linear(problem.n_inputs, network.expand), *wider)
+    return PointwiseRanker(starting_at(torch.zeros(1), layers) if network.zero_start else layers)
 
 
 def listwise_ranker(problem: Problem) -> ListwiseRanker:
@@ -126,13 +157,13 @@ def listwise_ranker(problem: Problem) -> ListwiseRanker:
     return ListwiseRanker(
         problem.n_inputs,
         inputs=problem.new_inputs(),
-        width=network.expand or LISTWISE_WIDTH,
+        width=network.encoder_width or ENCODER_WIDTH,
         layers=network.layers,
         heads=network.heads,
         hidden=network.hidden,
         activation=network.activation,
         dropout=network.dropout,
-        norm=network.normalizes,
+        norm=bool(network.norm),
         n_places=problem.n_positions if network.shown_order else 0,
     )
 

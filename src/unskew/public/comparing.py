@@ -111,7 +111,8 @@ def _folder(log: Log, out: Path, memory: str | None) -> tuple[Path, str]:
     part = None if folder is None else part_within(folder, memory)
     if part is not None:
         warnings.warn(part.note, RuntimeWarning, stacklevel=3)
-        place = write_shards(part.shards(), writable(out) / "log", overwrite=True, notes=part.about.get("notes"))
+        notes = {**part.about.get("notes", {}), "lineage": part.lineage.written("part")}
+        place = write_shards(part.shards(), writable(out) / "log", overwrite=True, notes=notes)
         return place, part.note
     if isinstance(log, str | Path):
         return Path(log), ""

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.lineage import lineage_line
 from unskew.data.clicks.storage import LogFolder
 from unskew.data.columns import listed
 from unskew.data.files import check_place
@@ -30,7 +31,7 @@ from unskew.public.progress import Follow, followed
 from unskew.serving.candidates import is_table
 from unskew.serving.distillation import ExportedTrees, export_trees
 from unskew.serving.export import Exported, export_model
-from unskew.serving.rank import MEMORY, rank_judged, rank_table
+from unskew.serving.rank import MEMORY, Ranked, rank_judged, rank_table
 from unskew.serving.rankings import check_ending
 from unskew.serving.saved_ranker import SavedRanker, UnknownCounts
 from unskew.serving.spark_rank import rank_on_spark
@@ -83,7 +84,7 @@ def evaluate(
         counts.add(queries.features)
         for name, count in counts.filled().items():
             warnings.warn(f"column '{name}' has {count:,} missing values, none in training: filled", stacklevel=2)
-    metrics, log, flags = list(metrics), None, shown
+    metrics, log, flags, lineage = list(metrics), None, shown, saved.lineage if known else {}
     if isinstance(shown, ClickLog | LogFolder | Simulation | str | Path):
         log, flags = as_log(shown), None
         if any(str(name).endswith("shown") for name in metrics):
@@ -91,7 +92,7 @@ def evaluate(
     found = evaluation.evaluate(
         scorer, queries, metrics, undefined=undefined, max_grade=max_grade, shown=cast(ArrayLike | None, flags)
     )
-    return found if log is None else replace(found, seen=seen_queries(queries, log))
+    return replace(found, lineage=lineage, seen=None if log is None else seen_queries(queries, log))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,6 +107,13 @@ class Ranking(Displayed):
     filled: Mapping[str, int] = field(default_factory=dict)  # missing values, by column that had none in training
     unseen: Mapping[str, int] = field(default_factory=dict)  # values that training never saw, by categorical column
     ignored: tuple[str, ...] = ()  # columns that the ranker does not know
+    lineage: Mapping[str, Any] = field(default_factory=dict)  # digests of the model and its log
+
+    @classmethod
+    def of(cls, done: Ranked, out: Path | None, kept: pa.Table | None = None) -> Ranking:
+        """The ranking with these counts."""
+        counts = {name: getattr(done, name) for name in ("filled", "unseen", "ignored", "lineage")}
+        return cls(done.documents, done.queries, out, kept, done.unknown, **counts)
 
     @cached_property
     def _table(self) -> pa.Table:
@@ -124,7 +132,8 @@ class Ranking(Displayed):
     def screen(self) -> Screen:
         place = "" if self.out is None else f" in {self.out}"
         title = f"{self.n_documents:,} documents of {self.n_queries:,} queries ranked{place}"
-        notes = [UNKNOWN.format(f"{self.n_unknown:,}")] if self.n_unknown else []
+        notes = [f"{lineage_line(self.lineage)}."] if self.lineage else []
+        notes += [UNKNOWN.format(f"{self.n_unknown:,}")] if self.n_unknown else []
         if self.ignored:
             notes.append(f"Ignored, because the model does not use them: {listed(self.ignored)}")
         notes += [f"'{name}' has {count:,} values that training never saw" for name, count in self.unseen.items()]
@@ -191,7 +200,7 @@ def rank(
             overwrite=overwrite,
             master=spark_master,
         )
-        return Ranking(done.documents, done.queries, Path(out), None, 0, done.filled, done.unseen, done.ignored)
+        return Ranking.of(done, Path(out))
     if engine != "duckdb":
         raise ValueError(f"there is no engine '{engine}': choose duckdb or spark")
     with tempfile.TemporaryDirectory(prefix="unskew-") as scratch:
@@ -220,8 +229,7 @@ def rank(
                 done = rank_judged(scorer, queries, target, strict=strict)
                 done = replace(done, ignored=tuple(others) if scorer.feature_names else ())
         kept = pq.read_table(target) if out is None else None
-    place = None if out is None else target
-    return Ranking(done.documents, done.queries, place, kept, done.unknown, done.filled, done.unseen, done.ignored)
+    return Ranking.of(done, None if out is None else target, kept)
 
 
 def export(

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
+from unskew.data.clicks.lineage import lineage_line
+from unskew.methods import hyper_parameters
 from unskew.model import Model
 from unskew.networks.registry import Network
 from unskew.recipe import NETWORK_NAMES
@@ -39,6 +41,7 @@ def model_card(model: Model) -> Card:
         "assumes": "; ".join(dict.fromkeys(method.assumes for method in methods)),
         "ranker": "boosted trees of LightGBM" if model.trees is not None else f"network '{model.problem.network.kind}'",
         "scores_depend_on": scores_depend_on(model),
+        "lineage": model.lineage,
         "trained_on": dict(model.trained_on),
         "features": dict(zip(names, fates, strict=True)),
         "transform": model.recipe.transform,
@@ -89,18 +92,15 @@ def training_command(model: Model) -> str:
     """The command that trains it again, with all options that differ from the defaults."""
     if model.others:
         return "unskew auto LOG --out MODEL"
-    recipe = model.recipe
-    options = {**recipe.hyper_parameters}
-    options |= {
-        entry.name: getattr(recipe.settings, entry.name)
-        for entry in fields(Settings)
-        if entry.name != "seed" and getattr(recipe.settings, entry.name) != entry.default
-    }
-    default = Network()
+    recipe, known = model.recipe, hyper_parameters(model.recipe.method_class)
+    asked = {**asdict(recipe.settings), "steps": recipe.settings.steps or model.history.settings.get("steps")}
+    usual, default = asdict(Settings()), Network(recipe.network.kind, outside=recipe.network.outside)
+    options = {name: value for name, value in recipe.hyper_parameters.items() if value != known[name].default}
+    options |= {name: value for name, value in asked.items() if name != "seed" and value != usual[name]}
     options |= {
         name: getattr(recipe.network, own)
         for name, own in NETWORK_NAMES.items()
-        if getattr(recipe.network, own) != getattr(default, own)
+        if getattr(recipe.network, own) != getattr(default if own != "kind" else Network(), own)
     }
     if recipe.transform != "automatic":
         options["transform"] = recipe.transform
@@ -140,6 +140,8 @@ def card_markdown(card: Card) -> str:
         f"{card['scores_depend_on']}. Written by unskew {card['version']}.",
         "",
         "## Data",
+        "",
+        f"{lineage_line(card['lineage'])}.",
         "",
         *_table(("", ""), [(name.replace("_", " "), _shown(value)) for name, value in trained.items()]),
         "",

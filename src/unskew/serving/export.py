@@ -140,6 +140,7 @@ def _metadata(model: Model, ranker: ModelRanker, layout: str) -> dict[str, str]:
         "categories": json.dumps({name: list(values) for name, values in model.categories.items()}),
         "missing_in_training": json.dumps(missing_in_training(model.transform)),
         "scores_depend_on": depends_on(ranker),
+        "lineage": json.dumps(model.lineage),
     }
 
 

@@ -9,7 +9,8 @@ examination. Intervals treat the curve as known, and clicks as Poisson counts.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.stats import gamma
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.lineage import KEY, lineage_line
 from unskew.data.files import new_file
 from unskew.diagnosis.estimators.propensities import estimate_propensities
 from unskew.display import MOST_ROWS, Displayed, Screen
@@ -33,6 +35,7 @@ class Judgements(Displayed):
 
     table: pa.Table  # query, document, rating, low, high, coec, clicks, impressions
     estimator: str  # of the curve
+    lineage: Mapping[str, Any] = field(default_factory=dict)  # digest of the log
 
     def to_table(self) -> pa.Table:
         """Query, document, rating with its interval, COEC, clicks and impressions."""
@@ -76,6 +79,7 @@ def judgements(log: ClickLog, curve: NDArray | None = None) -> Judgements:
     with np.errstate(divide="ignore", invalid="ignore"):
         coec = clicks / expected
     tail = (1 - LEVEL) / 2
+    lineage = {"log": log.lineage.to_json()}
     return Judgements(
         pa.table(
             {
@@ -87,9 +91,11 @@ def judgements(log: ClickLog, curve: NDArray | None = None) -> Judgements:
                 "coec": coec,
                 "clicks": clicks,
                 "impressions": impressions[rows],
-            }
+            },
+            metadata={KEY: json.dumps(lineage)},
         ),
         estimator,
+        lineage,
     )
 
 
@@ -111,7 +117,7 @@ def workbench(found: Judgements, name: str) -> dict[str, Any]:
         by_query.setdefault(str(query), []).append({"docId": str(document), "rating": f"{min(rating, 1.0):.4f}"})
     return {
         "name": name,
-        "description": "Clicks corrected for position by unskew",
+        "description": f"Clicks corrected for position by unskew. {lineage_line(found.lineage)}.",
         "type": "IMPORT_JUDGMENT",
         "judgmentRatings": [{"query": query, "ratings": ratings} for query, ratings in by_query.items()],
     }

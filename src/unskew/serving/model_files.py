@@ -32,7 +32,7 @@ from unskew.data.files import file_digest, json_digest, new_folder, restore
 from unskew.data.fitted_transforms import from_spec
 from unskew.data.object_storage import fetched, remote
 from unskew.methods import METHODS, Method
-from unskew.model import Member, Model
+from unskew.model import Member, Model, member_name
 from unskew.networks.registry import RANKERS, Problem
 from unskew.networks.trees import from_lightgbm
 from unskew.parts import find, outside_name
@@ -46,6 +46,7 @@ VERSION = 2
 ABOUT = "model.json"
 VOCABULARY = "documents.parquet"
 TREES = "trees.txt"
+OLD_DEFAULTS: dict[str, dict[str, Any]] = {}  # by method, those of 0.2 that have changed: its files leave defaults out
 DATA_FILES = ("weights.safetensors", "history.json", VOCABULARY, TREES)  # with digests
 
 
@@ -60,16 +61,9 @@ def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> 
     >>> unskew.save_model(model, "model").name
     'model'
     """
-    parts: dict[str, nn.Module] = {"method": model.method, "transform": model.transform}
-    parts |= {_member(number): member.method for number, member in enumerate(model.others)}
-    tensors = {
-        f"{part}.{name}": value.detach().cpu().clone().contiguous()
-        for part, module in parts.items()
-        for name, value in module.state_dict().items()
-    }
     target = Path(folder)
     with new_folder(target, ABOUT, overwrite=overwrite) as scratch:
-        save_file(tensors, scratch / "weights.safetensors")
+        save_file(model.tensors(), scratch / "weights.safetensors")
         _write_json(scratch / "history.json", model.history.to_json())
         card = model_card(model)
         (scratch / "README.md").write_text(card_markdown(card), encoding="utf-8")
@@ -139,7 +133,7 @@ def _build(path: Path, about: Mapping[str, Any], tensors: Mapping[str, Tensor], 
     transform = from_spec(about["transform"]["spec"])
     _fill(path, "transform", transform, tensors)
     others = tuple(
-        Member(*_built(path, {**about, **each}, _member(number), tensors, outside))
+        Member(*_built(path, {**about, **each}, member_name(number), tensors, outside))
         for number, each in enumerate(about.get("others", []))
     )
     weights = tuple(float(weight) for weight in about.get("weights", ()))
@@ -174,13 +168,13 @@ def _built(
     problem = Problem.from_json(about["problem"], network)
     recipe = Recipe(
         about["method"],
-        about["hyper_parameters"],
-        Settings(**about["settings"]),
+        {**OLD_DEFAULTS.get(about["method"], {}), **about["hyper_parameters"]},
+        Settings.from_json(about["settings"]),
         problem.network,
         about["transform"]["name"],
         about.get("ranker", "network"),
         method_class,
-    )
+    ).resolved()
     _check_sizes(path, part, lambda: method_class(problem, **recipe.hyper_parameters), tensors)
     method = method_class(problem, **recipe.hyper_parameters)
     _fill(path, part, method, tensors)
@@ -191,11 +185,6 @@ def _fill(path: Path, part: str, module: nn.Module, tensors: Mapping[str, Tensor
     state = _state(tensors, part)
     _check_finite(path, part, state)
     module.load_state_dict(state)
-
-
-def _member(number: int) -> str:
-    """The name of a member's tensors."""
-    return f"other{number}"
 
 
 def _state(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:

@@ -48,6 +48,7 @@ METADATA = {
     "in its list, from 0; -1 for a value that is not in it, NaN for a missing one",
     "missing_in_training": "indices of the features that had missing values in training, a JSON list",
     "scores_depend_on": "'document': lists may be split; 'list': pass all candidates of a query at once",
+    "lineage": "digests of the model and of the log that it was trained on, a JSON object",
     "sha256": "digest of all bytes of the file before this entry, which is the last",
 }
 EXTRA = ("onnx", "onnxscript", "onnxruntime")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,7 @@ class Ranked:
     filled: Mapping[str, int] = field(default_factory=dict)  # missing values, by column that had none in training
     unseen: Mapping[str, int] = field(default_factory=dict)  # values that training never saw, by categorical column
     ignored: tuple[str, ...] = ()  # columns that the ranker does not know
+    lineage: Mapping[str, Any] = field(default_factory=dict)  # digests of the model and its log
 
 
 def rank_judged(ranker: SavedRanker, judged: JudgedSet, out: str | Path, *, strict: bool = False) -> Ranked:
@@ -38,8 +40,9 @@ def rank_judged(ranker: SavedRanker, judged: JudgedSet, out: str | Path, *, stri
     counts = UnknownCounts(ranker, strict=strict)
     found = ranker.score_judged(judged)
     counts.add(judged.features)
-    write_ranking(judged, found.scores, out, tag=ranker.name)
-    return Ranked(judged.n_documents, judged.n_queries, found.unknown, counts.filled(), counts.unseen())
+    write_ranking(judged, found.scores, out, ranker.name, ranker.lineage)
+    filled, unseen = counts.filled(), counts.unseen()
+    return Ranked(judged.n_documents, judged.n_queries, found.unknown, filled, unseen, (), ranker.lineage)
 
 
 def rank_table(
@@ -96,7 +99,7 @@ def _rank_parts(
     ranker: SavedRanker, candidates: Candidates, target: Path, counts: UnknownCounts, progress: Progress | None
 ) -> Ranked:
     total, documents, queries, unknown = sum(candidates.sizes), 0, 0, 0
-    with ranking_file(target, tag=ranker.name) as file:
+    with ranking_file(target, ranker.name, ranker.lineage) as file:
         for part in candidates.parts():
             counts.add(part.features)
             found = score_part(ranker, part)
@@ -106,4 +109,4 @@ def _rank_parts(
             queries += len(part.offsets) - 1
             if progress is not None:
                 progress(documents, total)
-    return Ranked(documents, queries, unknown, counts.filled(), counts.unseen(), candidates.ignored)
+    return Ranked(documents, queries, unknown, counts.filled(), counts.unseen(), candidates.ignored, ranker.lineage)

@@ -5,10 +5,10 @@ Files are written atomically: parts go to a temporary file, which is moved into 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from unskew.data.clicks.lineage import with_lineage
 from unskew.data.files import new_file
 from unskew.data.judged.judged_set import JudgedSet
 
@@ -41,10 +42,16 @@ def ranking_table(queries: pa.Array, documents: pa.Array, offsets: NDArray[np.in
     )
 
 
-def write_ranking(judged: JudgedSet, scores: NDArray[np.float64], path: str | Path, tag: str = "unskew") -> None:
+def write_ranking(
+    judged: JudgedSet,
+    scores: NDArray[np.float64],
+    path: str | Path,
+    tag: str = "unskew",
+    lineage: Mapping[str, Any] | None = None,
+) -> None:
     """Write the ranking of a judged set as parquet, CSV or TREC run, by the file extension."""
     queries = pa.array(np.repeat(judged.query_ids, judged.sizes))
-    with ranking_file(path, tag) as file:
+    with ranking_file(path, tag, lineage) as file:
         file.write(ranking_table(queries, pa.array(judged.document_ids), judged.offsets, scores))
 
 
@@ -58,12 +65,13 @@ class Writer(Protocol):
 class RankingFile:
     """A file that rankings are appended to."""
 
-    def __init__(self, path: Path, kind: str, tag: str):
-        self.path, self.kind, self.tag = path, kind, tag
+    def __init__(self, path: Path, kind: str, tag: str, lineage: Mapping[str, Any] | None = None):
+        self.path, self.kind, self.tag, self.lineage = path, kind, tag, lineage or {}
         self.writer: Writer | None = None
 
     def write(self, table: pa.Table) -> None:
         """Append rows."""
+        table = with_lineage(table, self.lineage)
         if self.writer is None:
             self.writer = WRITERS[self.kind](self.path, table.schema, self.tag)
         self.writer.write_table(table)
@@ -74,11 +82,17 @@ class RankingFile:
 
 
 @contextmanager
-def ranking_file(path: str | Path, tag: str = "unskew") -> Iterator[RankingFile]:
-    """A file of rankings that is moved into place when the block ends without an error."""
+def ranking_file(
+    path: str | Path, tag: str = "unskew", lineage: Mapping[str, Any] | None = None
+) -> Iterator[RankingFile]:
+    """A file of rankings that is moved into place when the block ends without an error.
+
+    Args:
+        lineage: digests of the model and its log, for the metadata of parquet.
+    """
     target = check_ending(path)
     with new_file(target) as scratch:
-        file = RankingFile(scratch, target.suffix, tag)
+        file = RankingFile(scratch, target.suffix, tag, lineage)
         try:
             yield file
         finally:

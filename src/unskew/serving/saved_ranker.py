@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from unskew.data.checks import check_features
 from unskew.data.clicks.vocabulary import Vocabulary
+from unskew.data.files import file_digest
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.object_storage import fetched, remote
 from unskew.data.raw_columns import UNSEEN, missing_in_training
@@ -52,6 +54,7 @@ class SavedRanker:
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # vocabularies, by feature name
     missing_in_training: tuple[int, ...] | None = None  # columns; None: not known, as for trees, which take any value
     vocabulary: Vocabulary | None = None  # the documents that a ranker of ids knows
+    lineage: Mapping[str, Any] = field(default_factory=dict)  # digests of the model and its log
     context: tuple[str, ...] = ()  # features of users and moments, which judged queries may lack
 
     def score_ids(self, queries: ArrayLike, documents: ArrayLike, features: NDArray[np.float32]) -> ScoredIds:
@@ -92,6 +95,7 @@ class SavedRanker:
             model.categories,
             None if known is None else tuple(known),
             model.vocabulary if ranks_by_ids(model) else None,
+            model.lineage,
             tuple(model.trained_on.get("context", ())),
         )
 
@@ -163,7 +167,8 @@ def open_ranker(path: str | Path) -> SavedRanker:
         trees = TreesRanker(forest).eval()
         unnamed = forest.feature_names == tuple(f"f{number}" for number in range(trees.n_features))
         names = () if unnamed else forest.feature_names  # a log without names gives numbered names in the file
-        return SavedRanker(trees, place.name, trees.n_features, names, read_categories(place))
+        lineage = {"model": file_digest(place)}
+        return SavedRanker(trees, place.name, trees.n_features, names, read_categories(place), lineage=lineage)
     if place.suffix == ".onnx":
         return ranker_of_onnx(OnnxRanker(place), place.name)
     return SavedRanker.of(load_model(place), place.name)
@@ -180,4 +185,5 @@ def ranker_of_onnx(exported: OnnxRanker, name: str) -> SavedRanker:
         exported.feature_names,
         {name: tuple(values) for name, values in categories.items()},
         None if known is None else tuple(known),
+        lineage=json.loads(exported.metadata.get("lineage", "null")) or {"model": exported.metadata["sha256"]},
     )

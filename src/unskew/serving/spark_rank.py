@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from unskew.data.clicks.lineage import with_lineage
 from unskew.data.object_storage import fetched
 from unskew.ingestion.engine_errors import named_errors
 from unskew.ingestion.spark import executor_files, found_by_executors, shared_folder, spark_session
@@ -69,7 +70,8 @@ def rank_on_spark(
     for entry in found:
         counts.missing += np.array(entry["missing"], dtype=np.int64)
         counts.new += np.array(entry["new"], dtype=np.int64)
-    return Ranked(total["documents"], total["queries"], 0, counts.filled(), counts.unseen(), ignored)
+    filled, unseen, lineage = counts.filled(), counts.unseen(), opened(shipped).lineage
+    return Ranked(total["documents"], total["queries"], 0, filled, unseen, ignored, lineage)
 
 
 def ship(ranker: Model | str | Path) -> bytes:
@@ -137,6 +139,7 @@ def _rank(
             counts.add(part.features)
             scores = score_part(ranker, part).scores
             ranking = ranking_table(part.queries, part.documents, part.offsets, scores)
+            ranking = with_lineage(ranking, ranker.lineage)
             writer = writer or pq.ParquetWriter(folder / f"part-{number:05d}.parquet", ranking.schema)
             writer.write_table(ranking)
             n_documents += len(scores)

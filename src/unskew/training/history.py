@@ -24,6 +24,7 @@ class History(Displayed):
     warnings: list[str] = field(default_factory=list)
     best_step: int | None = None
     best_value: float | None = None
+    settings: dict[str, Any] = field(default_factory=dict)  # that were used, with those that depend on the log
 
     @property
     def seconds(self) -> float:
@@ -70,6 +71,7 @@ class History(Displayed):
             "warnings": self.warnings,
             "best_step": self.best_step,
             "best_value": self.best_value,
+            "settings": self.settings,
         }
 
     @classmethod
@@ -77,7 +79,8 @@ class History(Displayed):
         rows = [dict(row) for row in data["rows"]]
         if any(not {"step", "stage", "seconds"} <= set(row) for row in rows):
             raise ValueError("a row without step, stage or seconds")
-        return cls(rows, [str(text) for text in data["warnings"]], data["best_step"], data["best_value"])
+        said, settings = [str(text) for text in data["warnings"]], dict(data.get("settings", {}))  # 0.2 has no settings
+        return cls(rows, said, data["best_step"], data["best_value"], settings)
 
     def _names(self) -> list[str]:
         return list(dict.fromkeys(name for row in self.rows for name in row))

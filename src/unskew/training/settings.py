@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Annotated, Any, get_type_hints
@@ -20,6 +20,18 @@ ShareOfSteps = Annotated[float, Limits(0, 1, words="a share of the steps from 0 
 RESTART_AVERAGE = 0.5  # share of the steps of a warm start to average over, if there is no validation
 MOST_STEPS, MOST_PASSES = 1_000, 50  # by default; more passes over a small log learn its clicks by heart
 NUMBERS = ("learning_rate", "weight_decay", "max_gradient_norm", "average", "restart", "feature_rate")  # kept as floats
+# Settings that are not written if they have these values, which are the defaults of 0.2: never change them.
+LEFT_OUT: dict[str, Any] = {
+    "together": 16,
+    "lanes": 1,
+    "average": None,
+    "schedule": "constant",
+    "warm_up": 0,
+    "feature_rate": None,
+    "grade": None,
+    "sum_grades": False,
+    "restart": 0.3,
+}
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     # With an accumulator of 0 the first steps are learning_rate * sign(gradient), which hurts every method.
@@ -114,13 +126,10 @@ class Settings:
             raise ValueError(f"device '{self.device}' is not available: use device=auto or device=cpu") from error
 
     def to_json(self) -> dict[str, Any]:
-        """All settings; those that older files do not have are left out at their default values."""
-        usual: dict[str, Any] = {
-            "together": TOGETHER,
-            "lanes": 1,
-            "average": None,
-            "schedule": "constant",
-            "warm_up": 0,
-        }
-        usual |= {"feature_rate": None, "grade": None, "sum_grades": False, "restart": 0.3}
-        return {name: value for name, value in asdict(self).items() if name not in usual or value != usual[name]}
+        """All settings; those that files of 0.1 do not have are left out at `LEFT_OUT`."""
+        return {name: value for name, value in asdict(self).items() if name not in LEFT_OUT or value != LEFT_OUT[name]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Settings:
+        """The settings of a saved model or a stored definition, whatever the defaults are now."""
+        return cls(**{**LEFT_OUT, **data})

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,15 +70,20 @@ def train(
     state_from_first(method)
     stages = method.stages()
     sources = {stage.source: _batches(stage, logs, method, settings) for stage in stages}
-    plan = plan_stages(stages, settings.steps or _usual_steps(sources.values(), validated=validate is not None))
+    steps = settings.steps or _usual_steps(sources.values(), validated=validate is not None)
+    plan = plan_stages(stages, steps)
     trainable = [parameter.requires_grad for parameter in method.parameters()]
     try:
         with _own_randomness(settings.seed):
             if not checkpoint:
-                return _run(method, plan, sources, settings, validate, progress, None, {}, lambda: None, watch)
-            place, same = Path(checkpoint), {**_fingerprint(method, plan, sources, settings), **(fingerprint or {})}
-            with _writer(place), stop_requests() as stop_requested:
-                return _run(method, plan, sources, settings, validate, progress, place, same, stop_requested, watch)
+                history = _run(method, plan, sources, settings, validate, progress, None, {}, lambda: None, watch)
+            else:
+                place, same = Path(checkpoint), {**_fingerprint(method, plan, sources, settings), **(fingerprint or {})}
+                with _writer(place), stop_requests() as stopped:
+                    history = _run(method, plan, sources, settings, validate, progress, place, same, stopped, watch)
+        average = _averaged_share(settings, validated=validate is not None)
+        history.settings = asdict(replace(settings, steps=steps, average=average))
+        return history
     finally:
         for parameter, flag in zip(method.parameters(), trainable, strict=True):
             parameter.requires_grad_(flag)
@@ -179,13 +185,16 @@ def _writer(checkpoint: Path) -> AbstractContextManager[None]:
     return sole_writer(checkpoint) if is_first() else nullcontext()
 
 
+def _averaged_share(settings: Settings, *, validated: bool) -> float:
+    usual = 0.0 if validated else UNVALIDATED
+    return usual if settings.average is None else settings.average
+
+
 def _new_average(
     method: Method, stage: Stage, n_steps: int, settings: Settings, run: RunState, *, validated: bool
 ) -> AveragedMethod | None:
     """The average of what this stage trains, if wanted; restored if the run is resumed."""
-    share = settings.average
-    if share is None:
-        share = 0.0 if validated else UNVALIDATED
+    share = _averaged_share(settings, validated=validated)
     if not stage.selects or not share:
         return None
     averaged = AveragedMethod(method, max(1, round(share * n_steps)))

@@ -25,6 +25,7 @@ from scipy.sparse.csgraph import connected_components
 from unskew.data.checks import check_log
 from unskew.data.clicks.column_names import ImpressionColumns
 from unskew.data.clicks.impressions import BiasColumn, Patterns, compact_counts
+from unskew.data.clicks.lineage import Lineage
 from unskew.data.clicks.log_to_table import log_to_table
 from unskew.data.files import array_digest
 from unskew.data.grouping import unique_rows
@@ -73,6 +74,7 @@ class ClickLog(Displayed):
     grades: Mapping[str, float] = field(default_factory=dict)  # default weight of each kind of feedback in training
     graded: bool = False  # feedback such as dwell time instead of 0/1 clicks
     codes: NDArray[np.int64] | None = None  # [documents, 3], numbers in a model's vocabulary (`Vocabulary.encode`)
+    origin: Lineage | None = None  # of the log on disk that it is, or is a part of; None: it was never on disk
 
     def __post_init__(self) -> None:
         def default(name: str, value: Callable[[], NDArray]) -> None:
@@ -294,6 +296,11 @@ class ClickLog(Displayed):
         ids = (self.query_ids.tolist(), self.document_ids.tolist())
         about = repr((*names, list(self.bias), *ids, self.graded, dict(self.grades), dict(self.shuffled)))
         return array_digest([part for part in parts if part is not None], [about])
+
+    @property
+    def lineage(self) -> Lineage:
+        """The log that it came from; by the digest of its content if it was never on disk."""
+        return Lineage(self.digest) if self.origin is None else self.origin
 
     def with_grades(self, weights: Mapping[str, float], combine: str = "strongest") -> ClickLog:
         """The log with graded feedback in place of clicks: each type of event counts with its weight.

@@ -42,6 +42,7 @@ def forget(folder: str | Path, users: Collection[str], column: str | None = None
     done = Forgotten(name, users=int(gone.sum()), not_found=len(set(users) - set(levels)))
     if done.users:
         notes = {**log.about.get("notes", {}), "forgotten_users": _forgotten_before(log) + done.users}
+        notes["lineage"] = log.lineage.written("forget", users=done.users)
         write_shards(_without(log, name, gone, done), folder, overwrite=True, notes=notes)
     return done
 

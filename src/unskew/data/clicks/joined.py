@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import BY_LIST, ClickLog
 from unskew.data.clicks.impressions import BiasColumn, Patterns
+from unskew.data.clicks.lineage import Lineage, joined
 from unskew.data.grouping import number_ids
 
 
@@ -52,7 +53,14 @@ def join_logs(logs: Sequence[ClickLog]) -> ClickLog:
         patterns=_join_patterns(logs, width),
         bias={name: _join_columns([log.bias[name] for log in logs], logs, width) for name in logs[0].bias},
         interventions=_join_columns(changed, logs, width) if len(changed) == len(logs) else None,
+        origin=_join_origins(logs),
     )
+
+
+def _join_origins(logs: Sequence[ClickLog]) -> Lineage | None:
+    """That of all logs, if they are parts of one; otherwise a join; None: none of them was on disk."""
+    origins = list(dict.fromkeys(None if log.origin is None else log.origin.digest for log in logs))
+    return logs[0].origin if len(origins) == 1 else joined([log.lineage for log in logs])
 
 
 def _starts(sizes: Sequence[int]) -> NDArray[np.int64]:

@@ -26,6 +26,7 @@ import numpy as np
 from unskew.data.clicks import ABOUT
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.joined import join_logs
+from unskew.data.clicks.lineage import Lineage
 from unskew.data.clicks.schema import LogSchema
 from unskew.data.clicks.shards import COUNTS, TABLES, read_shard, shard_file, write_shard
 from unskew.data.files import json_digest, new_folder, restore
@@ -55,7 +56,8 @@ def write_log(log: ClickLog, folder: str | Path, *, n_shards: int = 1, overwrite
     n_shards = min(n_shards, max(n_queries, 1))
     shard_of_query = np.arange(n_queries) * n_shards // max(n_queries, 1)
     parts = (log.of_queries(shard_of_query == shard) for shard in range(n_shards))
-    return write_shards([log] if n_shards == 1 else parts, folder, overwrite=overwrite)
+    notes = None if log.origin is None else {"lineage": log.origin.written("copy")}
+    return write_shards([log] if n_shards == 1 else parts, folder, overwrite=overwrite, notes=notes)
 
 
 def write_shards(
@@ -88,10 +90,17 @@ def write_about(
 ) -> None:
     """Write `log.json`, which turns written shards into a log: their common schema and their counts."""
     about = {"format": FORMAT, "version": VERSION, **schema, "shards": shards}
-    about |= {} if notes is None else {"notes": dict(notes)}
+    if notes is not None:
+        digest = _content_digest(json.loads(json.dumps(about)))
+        steps = [{**step, "to": step.get("to", digest)} for step in notes.get("lineage", ())]
+        about |= {"notes": {**notes, **({"lineage": steps} if steps else {})}}
     about = json.loads(json.dumps(about))
     about["digest"] = json_digest(about)
     (folder / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+
+def _content_digest(about: Mapping[str, Any]) -> str:
+    return json_digest({name: value for name, value in about.items() if name not in ("notes", "digest")})
 
 
 @dataclass(frozen=True, repr=False)
@@ -149,7 +158,12 @@ class LogFolder(OnScreen):
     @property
     def digest(self) -> str:
         """SHA-256 of the content of the log."""
-        return json_digest({name: value for name, value in self.about.items() if name not in ("notes", "digest")})
+        return _content_digest(self.about)
+
+    @property
+    def lineage(self) -> Lineage:
+        """Its digest, and the steps that made it from other logs."""
+        return Lineage(self.digest, tuple(self.about.get("notes", {}).get("lineage", ())))
 
     def shard(self, number: int) -> ClickLog:
         """The log of a shard; its files are checked against their digests on first reading."""
@@ -264,7 +278,7 @@ def whole_log(folder: LogFolder, mapped_beyond: int = MAPPED_BEYOND) -> ClickLog
     """All shards as one log; features of more than `mapped_beyond` bytes are mapped from a file."""
     n_versions, n_features = sum(folder.counts("versions")), folder.n_features
     if n_versions * n_features * 4 <= mapped_beyond:
-        return _joined(folder, list(folder.shards()))
+        return replace(_joined(folder, list(folder.shards())), origin=folder.lineage)
     features, start = new_map((n_versions, n_features)), 0
     lists = []
     for shard in folder.shards():
@@ -272,7 +286,11 @@ def whole_log(folder: LogFolder, mapped_beyond: int = MAPPED_BEYOND) -> ClickLog
         start += len(shard.features)
         lists.append(_without_features(shard))
     return replace(
-        _joined(folder, lists), features=features, feature_names=shard.feature_names, categories=shard.categories
+        _joined(folder, lists),
+        features=features,
+        feature_names=shard.feature_names,
+        categories=shard.categories,
+        origin=folder.lineage,
     )
 
 

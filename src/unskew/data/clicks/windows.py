@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.lineage import Lineage
 from unskew.data.clicks.shards import log_counts
 from unskew.data.clicks.storage import LogFolder
 
@@ -46,6 +47,10 @@ class WindowOfFolder(LogFolder):
     def shard(self, number: int) -> ClickLog:
         return self.cut(self.source.shard(number))
 
+    @property
+    def lineage(self) -> Lineage:
+        return self.source.lineage.then("window", **self.about["window"])
+
 
 def window(log: L, since: str | None = None, until: str | None = None, half_life: float | None = None) -> L:
     """The lists shown from one day (or time) to before another; with a half-life, older lists have lower weights.
@@ -75,10 +80,11 @@ def window(log: L, since: str | None = None, until: str | None = None, half_life
             f"{_range(ends)}: choose another window"
         )
     whole = replace(cut, half_life=half_life, latest=max(latest))
+    how = {"since": since, "until": until, "half_life": half_life}
     if isinstance(log, ClickLog):
-        return whole(log)
+        return replace(whole(log), origin=log.lineage.then("window", **how))
     counted = [log_counts(whole(shard)) for shard in log.shards()]
-    about = {**log.about, "window": {"since": since, "until": until, "half_life": half_life}}
+    about = {**log.about, "window": how}
     about["shards"] = [{**shard, **counts} for shard, counts in zip(log.about["shards"], counted, strict=True)]
     return WindowOfFolder(log.path, about, source=log, cut=whole)
 
