@@ -64,7 +64,7 @@ def test_every_document_stands_once_at_every_position():
     documents = method.policy.vectors(given.features, given.mask)
     positions = method.position(given.positions)
     with torch.no_grad():
-        shares = method._adjusted_shares(documents, positions, given)
+        shares = method._adjusted_shares(documents, given)
         for row, turns in ((0, [(0, 1, 2), (1, 2, 0), (2, 0, 1)]), (1, [(0, 1), (1, 0)])):
             n_docs = len(turns[0])
             turned = [method._seen(documents[row, list(turn)] + positions[row, :n_docs]).softmax(-1) for turn in turns]

@@ -34,6 +34,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from unskew import losses
 from unskew.lists import ClickedLists
@@ -97,12 +98,11 @@ class UPE(Method):
 
     def loss(self, lists: ClickedLists) -> Terms:
         """Vectors of positions from clicks over relevance, the ranker from clicks over adjusted propensities."""
-        documents = lists.apply(self.policy.vectors, pointwise=True).detach()
-        positions = self.position(lists.positions)
-        seen = self._seen(documents + positions)
+        documents = self._documents(lists)
+        seen = self._seen(documents + self.position(lists.positions))
         relevance = lists.apply(self.relevance)
         inverse_relevance = losses.inverse_share(relevance, lists.mask, self.max_weight)
-        shares = self._adjusted_shares(documents, positions, lists)
+        shares = self._adjusted_shares(documents, lists)
         curve = self.position.curve.relative(shares, lists, keep=self.training)
         return {
             "observation": losses.softmax(seen, lists.clicks * inverse_relevance, lists.mask),
@@ -115,16 +115,25 @@ class UPE(Method):
         weights = self._weights(self.position.curve.value(), lists)
         return {"relevance": losses.softmax(relevance, lists.clicks * weights, lists.mask)}
 
+    @property
+    def _scoring(self) -> nn.Sequential:
+        """The network that scores a document at a position."""
+        return self.policy.output if self.position.score is None else self.position.score
+
     def _seen(self, vectors: Tensor) -> Tensor:
         """Logits of examination."""
-        score = self.policy.output if self.position.score is None else self.position.score
-        return score(vectors).squeeze(-1)
+        return self._scoring(vectors).squeeze(-1)
 
     @torch.no_grad()
-    def _adjusted_shares(self, documents: Tensor, positions: Tensor, lists: ClickedLists) -> Tensor:
+    def _documents(self, lists: ClickedLists) -> Tensor:
+        return lists.apply(self.policy.vectors, pointwise=True)
+
+    @torch.no_grad()
+    def _adjusted_shares(self, documents: Tensor, lists: ClickedLists) -> Tensor:
         """Shares of examination at each place of a list, the mean over its rotations, `[batch, docs]`."""
         # Every document at every place: [batch, documents, places].
-        logits = self._seen(documents.unsqueeze(2) + positions.unsqueeze(1))
+        table = self.position.table
+        logits = scores_of_pairs(self._scoring, documents, table, lists.positions.clamp(max=len(table) - 1))
         n_docs = lists.n_docs
         length = lists.mask.sum(-1).clamp(min=1).view(-1, 1, 1)
         turn, place = torch.meshgrid(torch.arange(n_docs), torch.arange(n_docs), indexing="ij")
@@ -159,7 +168,7 @@ class PolicyNetwork(nn.Module):
         first = [nn.LayerNorm(problem.n_inputs)] if problem.network.kind == "mlp" else []
         self.inputs = problem.new_inputs()
         self.documents = nn.Sequential(
-            *first, nn.Linear(problem.n_inputs, hidden), nn.LeakyReLU(), nn.Linear(hidden, width)
+            *first, nn.Linear(problem.n_inputs, hidden), nn.LeakyReLU(inplace=True), nn.Linear(hidden, width)
         )
         self.output = scoring_layers(width, hidden)
 
@@ -175,7 +184,7 @@ class PolicyNetwork(nn.Module):
 class PositionVectors(nn.Module):
     """Vectors of positions, initially 0, the network that scores them with a document, and the resulting curve."""
 
-    def __init__(self, n_positions: int, width: int, score: nn.Module | None):
+    def __init__(self, n_positions: int, width: int, score: nn.Sequential | None):
         super().__init__()
         self.table = Table(torch.zeros(n_positions, width))
         self.score = score
@@ -208,12 +217,23 @@ class AdjustedCurve(nn.Module):
         return self.mean.value
 
 
-def scoring_layers(width: int, hidden: int) -> nn.Module:
+def scoring_layers(width: int, hidden: int) -> nn.Sequential:
     """The network that scores a vector."""
-    return nn.Sequential(nn.Linear(width, hidden), nn.LeakyReLU(), nn.Linear(hidden, 1))
+    return nn.Sequential(nn.Linear(width, hidden), nn.LeakyReLU(inplace=True), nn.Linear(hidden, 1))
 
 
-SCORING: dict[str, Callable[[int, int], nn.Module | None]] = {"own": scoring_layers, "policy": lambda *_: None}
+@torch.no_grad()
+def scores_of_pairs(score: nn.Sequential, documents: Tensor, vectors: Tensor, positions: Tensor) -> Tensor:
+    """Scores of the vector of each document plus that of each position of its list, `[batch, documents, positions]`."""
+    # The first layer is linear, so it needs each vector once. One position at a time, in the same memory: new pages
+    # cost more than the arithmetic.
+    hidden, moved = score[0](documents), F.linear(vectors, score[0].weight)
+    sums = torch.empty_like(hidden)
+    scores = [score[1:](torch.add(hidden, moved[each].unsqueeze(1), out=sums)) for each in positions.unbind(1)]
+    return torch.cat(scores, -1)
+
+
+SCORING: dict[str, Callable[[int, int], nn.Sequential | None]] = {"own": scoring_layers, "policy": lambda *_: None}
 
 
 def policy_scores(lists: ClickedLists) -> Tensor:
