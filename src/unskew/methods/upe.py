@@ -98,11 +98,14 @@ class UPE(Method):
 
     def loss(self, lists: ClickedLists) -> Terms:
         """Vectors of positions from clicks over relevance, the ranker from clicks over adjusted propensities."""
-        documents = self._documents(lists)
-        seen = self._seen(documents + self.position(lists.positions))
+        first, last = self._scoring[0], self._scoring[1:]
+        # The first layer is linear, so it needs each vector once.
+        documents, table = first(self._documents(lists)), F.linear(self.position.table, first.weight)
+        positions = lists.positions.clamp(max=len(table) - 1)
+        seen = last(documents + F.embedding(positions, table)).squeeze(-1)
         relevance = lists.apply(self.relevance)
         inverse_relevance = losses.inverse_share(relevance, lists.mask, self.max_weight)
-        shares = self._adjusted_shares(documents, lists)
+        shares = adjusted_shares(scores_of_pairs(last, documents, table, positions), lists.mask)
         curve = self.position.curve.relative(shares, lists, keep=self.training)
         return {
             "observation": losses.softmax(seen, lists.clicks * inverse_relevance, lists.mask),
@@ -120,29 +123,9 @@ class UPE(Method):
         """The network that scores a document at a position."""
         return self.policy.output if self.position.score is None else self.position.score
 
-    def _seen(self, vectors: Tensor) -> Tensor:
-        """Logits of examination."""
-        return self._scoring(vectors).squeeze(-1)
-
     @torch.no_grad()
     def _documents(self, lists: ClickedLists) -> Tensor:
         return lists.apply(self.policy.vectors, pointwise=True)
-
-    @torch.no_grad()
-    def _adjusted_shares(self, documents: Tensor, lists: ClickedLists) -> Tensor:
-        """Shares of examination at each place of a list, the mean over its rotations, `[batch, docs]`."""
-        # Every document at every place: [batch, documents, places].
-        table = self.position.table
-        logits = scores_of_pairs(self._scoring, documents, table, lists.positions.clamp(max=len(table) - 1))
-        n_docs = lists.n_docs
-        length = lists.mask.sum(-1).clamp(min=1).view(-1, 1, 1)
-        turn, place = torch.meshgrid(torch.arange(n_docs), torch.arange(n_docs), indexing="ij")
-        turn, place = turn.to(length.device), place.to(length.device)
-        stands = ((turn + place) % length).expand(len(logits), -1, -1)  # [batch, turns, places]: the document there
-        turned = logits.gather(1, stands)
-        shares = losses.log_shares(turned, lists.mask.unsqueeze(1).expand_as(turned)).exp()
-        real_turn = lists.mask.unsqueeze(-1)  # a list has as many turns as documents
-        return (shares * real_turn).sum(1) / length.squeeze(-1) * lists.mask
 
     def _weights(self, curve: Tensor, lists: ClickedLists) -> Tensor:
         places = lists.positions.clamp(max=len(curve) - 1)
@@ -190,9 +173,6 @@ class PositionVectors(nn.Module):
         self.score = score
         self.curve = AdjustedCurve(n_positions)
 
-    def forward(self, positions: Tensor) -> Tensor:
-        return self.table[positions.clamp(max=len(self.table) - 1)]
-
 
 class AdjustedCurve(nn.Module):
     """Adjusted propensities relative to the top, of a batch and as a running mean."""
@@ -223,14 +203,28 @@ def scoring_layers(width: int, hidden: int) -> nn.Sequential:
 
 
 @torch.no_grad()
-def scores_of_pairs(score: nn.Sequential, documents: Tensor, vectors: Tensor, positions: Tensor) -> Tensor:
+def scores_of_pairs(layers: nn.Module, documents: Tensor, table: Tensor, positions: Tensor) -> Tensor:
     """Scores of the vector of each document plus that of each position of its list, `[batch, documents, positions]`."""
-    # The first layer is linear, so it needs each vector once. One position at a time, in the same memory: new pages
-    # cost more than the arithmetic.
-    hidden, moved = score[0](documents), F.linear(vectors, score[0].weight)
-    sums = torch.empty_like(hidden)
-    scores = [score[1:](torch.add(hidden, moved[each].unsqueeze(1), out=sums)) for each in positions.unbind(1)]
+    # One position at a time, in the same memory: new pages cost more than the arithmetic.
+    sums = torch.empty_like(documents)
+    scores = [layers(torch.add(documents, table[each].unsqueeze(1), out=sums)) for each in positions.unbind(1)]
     return torch.cat(scores, -1)
+
+
+def adjusted_shares(logits: Tensor, mask: Tensor) -> Tensor:
+    """Shares of examination at each place of a list, the mean over its rotations, `[batch, docs]`.
+
+    Args:
+        logits: of every document at every place, `[batch, documents, places]`.
+    """
+    length = mask.sum(-1).clamp(min=1).view(-1, 1, 1)
+    places = torch.arange(mask.shape[1], device=mask.device)
+    # [batch, turns, places]: the document there.
+    stands = ((places.unsqueeze(-1) + places) % length).expand_as(logits)
+    turned = logits.gather(1, stands)
+    shares = losses.log_shares(turned, mask.unsqueeze(1).expand_as(turned)).exp()
+    real_turn = mask.unsqueeze(-1)  # a list has as many turns as documents
+    return (shares * real_turn).sum(1) / length.squeeze(-1) * mask
 
 
 SCORING: dict[str, Callable[[int, int], nn.Sequential | None]] = {"own": scoring_layers, "policy": lambda *_: None}
