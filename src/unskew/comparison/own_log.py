@@ -93,7 +93,9 @@ def compare(
         seeds: number of trainings per method, with the same log and held-out queries.
         part: what part of a larger log this is, for the report.
     """
-    methods = [*default_methods(log), *lightgbm_rows()] if methods is None else list(methods)
+    if methods is None:
+        known = default_methods(log)
+        methods = [*known, *lightgbm_rows(known)]
     others = [str(name) for name in methods if name in LIGHTGBM]
     methods = [name for name in methods if name not in LIGHTGBM]
     entries = [_entry(method, grids or {}) for method in methods]
