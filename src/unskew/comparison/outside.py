@@ -36,8 +36,7 @@ from unskew.networks.trees import TreesRanker, from_lightgbm
 from unskew.training.boosting import need_trees
 
 GRADES = 1_000  # clicks of a document are scaled to at most as many
-TREES = 150
-MOST_TREES = 1_500  # if held-out clicks or judged queries choose their number
+MOST_TREES = 1_500
 PATIENCE = 30  # trees without an improvement in validation
 HELD_OUT = 0.2  # share of the queries whose clicks choose the number of trees
 LIGHTGBM = {"lightgbm": False, "lightgbm_position": True}  # label -> whether it gets the positions
@@ -58,15 +57,27 @@ def train_lightgbm(log: ClickLog, *, position: bool, seed: int = 0, validate: Ju
     """LightGBM's `lambdarank` on the clicks of a log.
 
     Args:
-        validate: judged queries that choose the number of trees.
+        validate: judged queries that choose the number of trees; None: the clicks of a share of the queries do, and
+                all queries are learned from again.
     """
     need_trees("lightgbm")
     import lightgbm
 
-    shown = HeldOut(log).log  # its features include the context
+    described = HeldOut(log)
+    shown = described.log  # its features include the context
+    if validate is None:
+        learning, held_out = shown.split(HELD_OUT, seed) if described.n_queries > 1 else (shown, shown)
+        rows = _dataset(learning, position=position)
+        checked = _dataset(held_out, position=False, reference=rows)
+    else:
+        rows = _dataset(shown, position=position)
+        grades = np.minimum(np.floor(validate.grades), GRADES).astype(np.int64)
+        checked = lightgbm.Dataset(validate.features, grades, group=validate.sizes, reference=rows)
     options = {
         "objective": "lambdarank",
         "label_gain": list(range(GRADES + 1)),
+        "learning_rate": 0.05,
+        "min_data_in_leaf": int(np.clip(shown.mask.sum() // 300, 20, 100)),
         "metric": "ndcg",
         "eval_at": [10],
         "num_threads": torch.get_num_threads(),
@@ -75,20 +86,12 @@ def train_lightgbm(log: ClickLog, *, position: bool, seed: int = 0, validate: Ju
         "seed": seed,
         "verbose": -1,
     }
-    rows = _dataset(shown, position=position)
     stop = lightgbm.early_stopping(PATIENCE, verbose=False)
-    if validate is not None:
-        grades = np.minimum(np.floor(validate.grades), GRADES).astype(np.int64)
-        judged = lightgbm.Dataset(validate.features, grades, group=validate.sizes, reference=rows)
-        booster = lightgbm.train(options, rows, MOST_TREES, valid_sets=[judged], callbacks=[stop])
-        return TreesRanker(from_lightgbm(booster.model_to_string(num_iteration=booster.best_iteration))).eval()
-    trees = TREES
-    if not position and HeldOut(log).n_queries > 1:
-        learning, held_out = shown.split(HELD_OUT, seed)
-        part = _dataset(learning, position=False)
-        clicks = _dataset(held_out, position=False, reference=part)
-        trees = lightgbm.train(options, part, MOST_TREES, valid_sets=[clicks], callbacks=[stop]).best_iteration
-    return TreesRanker(from_lightgbm(lightgbm.train(options, rows, trees).model_to_string())).eval()
+    booster = lightgbm.train(options, rows, MOST_TREES, valid_sets=[checked], callbacks=[stop])
+    trees = booster.best_iteration
+    if validate is None:
+        booster = lightgbm.train(options, _dataset(shown, position=position), trees)
+    return TreesRanker(from_lightgbm(booster.model_to_string(num_iteration=trees))).eval()
 
 
 def _dataset(log: ClickLog, *, position: bool, reference: Any = None) -> Any:
