@@ -14,8 +14,8 @@ sessions):
 Single sessions (on 901 only, 150 trees) gave .7984, .7983 for .7964, .7999 of counts, at ten times the cost. The trees
 of `two_tower+trees` have the same features and clicks, so they show what debiasing gives without the network.
 
-Scores come from a parquet file with one row per document: `query`, `document`, `score`. All are measured as our methods are, on the same held-out queries or judged
-documents.
+Scores come from a parquet file with one row per document: `query`, `document`, `score`. All are
+measured as our methods are, on the same held-out queries or judged documents.
 """
 
 from __future__ import annotations

@@ -99,6 +99,7 @@ class UPE(Method):
     def loss(self, lists: ClickedLists) -> Terms:
         """Vectors of positions from clicks over relevance, the ranker from clicks over adjusted propensities."""
         first, last = self._scoring[0], self._scoring[1:]
+        assert isinstance(first, nn.Linear)
         # The first layer is linear, so it needs each vector once.
         documents, table = first(self._documents(lists)), F.linear(self.position.table, first.weight)
         positions = lists.positions.clamp(max=len(table) - 1)

@@ -6,8 +6,10 @@ top. Trees learn $s$: a regression of the clicks with the logarithm of the sum a
 that was rarely examined counts little, and no rate is divided by a small number. Trees handle missing values and
 categories directly.
 
-nDCG@10 on three worlds (`world:small`, seeds 901 to 903; `svm`, `position_based`, 128 sessions, the curve of
-`two_tower`): MEASURED
+nDCG@10 in the mean of three worlds (`world:small`, seeds 901 to 903; `svm`, `position_based`, 128 sessions, with the
+curve of `two_tower`, whose own network reaches .809): these trees .809, 300 trees that imitate the scores of the
+network .804, 300 of its distillation .806, LightGBM's own `position` .796. On the first two worlds (these trees .811):
+regression of corrected rates .794, `lambdarank` on their grades .793.
 """
 
 from __future__ import annotations
