@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import unskew
 from timing import Row
+from unskew.comparison.outside import click_grades, train_lightgbm
 from unskew.data.clicks.click_log import ClickLog
 from unskew.serving.weights import debiased_rows
 
@@ -23,7 +24,7 @@ TRAINING: dict[str, object] = {}  # settings: the defaults
 def run() -> list[Row]:
     world = unskew.load(WORLD)
     log = unskew.simulate(world.train, "svm", "position_based", sessions=SESSIONS, seed=1, joint=True).log
-    X, sizes, positions, grades = _rows(log)
+    X, sizes, grades = _rows(log)
     rows = []
 
     def measure(name: str, scorer: Callable[[], Callable[[NDArray], NDArray] | object]) -> None:
@@ -36,29 +37,22 @@ def run() -> list[Row]:
 
     for method in ("naive", "two_tower", "dla"):
         measure(f"unskew {method}", lambda method=method: _ours(method, log, world.valid))
-    measure("LightGBM lambdarank on click rates", lambda: _lightgbm(X, grades, sizes))
-    measure("LightGBM lambdarank with position", lambda: _lightgbm(X, grades, sizes, position=positions))
-    measure("XGBoost rank:ndcg on click rates", lambda: _xgboost(X, grades, sizes))
+    measure("LightGBM lambdarank on clicks", lambda: train_lightgbm(log, position=False))
+    measure("LightGBM lambdarank with position", lambda: train_lightgbm(log, position=True))
+    measure("LightGBM on the clicks and the curve of two_tower", lambda: _ours("two_tower", log, ranker="trees"))
+    measure("XGBoost rank:ndcg on clicks", lambda: _xgboost(X, grades, sizes))
     measure("XGBoost rank:ndcg, lambdarank_unbiased", lambda: _xgboost(X, grades, sizes, lambdarank_unbiased=True))
     measure("LightGBM on `unskew weights`, two_tower", lambda: _lightgbm_on_weights(log))
     return rows
 
 
-def _rows(log: ClickLog) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-    """Rows in shown order; click rates as whole grades 0 to 31, which ranking objectives want."""
-    rates = (log.clicks / log.sessions[:, None])[log.mask]
-    grades = np.minimum(np.floor(rates * 32), 31).astype(np.int64)
-    return log.features[log.documents[log.mask]], log.mask.sum(1), log.positions[log.mask].astype(np.int64), grades
+def _rows(log: ClickLog) -> tuple[NDArray, NDArray, NDArray]:
+    """Rows in shown order; clicks as whole grades, which ranking objectives want."""
+    return log.features[log.versions[log.mask]], log.mask.sum(1), click_grades(log)[log.mask]
 
 
-def _ours(method: str, log: ClickLog, valid: unskew.JudgedSet) -> object:
-    return unskew.fit(unskew.Recipe.of(method, **TRAINING), log, validate=valid).ranker()
-
-
-def _lightgbm(X: NDArray, grades: NDArray, sizes: NDArray, **columns: NDArray) -> Callable[[NDArray], NDArray]:
-    data = lightgbm.Dataset(X, grades, group=sizes, params={"verbose": -1}, **columns)
-    settings = {"objective": "lambdarank", "verbose": -1, "num_threads": 2, "label_gain": list(range(32))}
-    return lightgbm.train(settings, data, ROUNDS).predict
+def _ours(method: str, log: ClickLog, valid: unskew.JudgedSet | None = None, **options: str) -> object:
+    return unskew.fit(unskew.Recipe.of(method, **TRAINING, **options), log, validate=valid).ranker()
 
 
 def _xgboost(X: NDArray, grades: NDArray, sizes: NDArray, **settings: object) -> Callable[[NDArray], NDArray]:

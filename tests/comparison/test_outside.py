@@ -1,6 +1,7 @@
 """Rankers of other programs are rows alongside ours."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -8,8 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from unskew.comparison import held_out
-from unskew.comparison.outside import read_scores
+from unskew.comparison.outside import click_grades, read_scores, shown_places
 from unskew.comparison.own_log import compare
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.clicks.storage import write_log
 from unskew.evaluation import offline
 from unskew.evaluation.held_out import HeldOut
@@ -73,3 +76,15 @@ def test_any_score_array_has_an_ips_estimate_from_python(log):
     good = np.bincount(shown.impressions.documents, shown.impressions.clicks / curve[shown.impressions.positions])
     good = np.pad(good, (0, len(log.features) - len(good)))
     assert offline.ips(good, shown, curve).mean() > offline.ips(rng.random(len(good)), shown, curve).mean()
+
+
+def test_every_click_counts_as_a_grade():
+    log = ClickLog.from_arrays(np.zeros((4, 1)), [1, 128, 1, 5_000], sessions=[128, 10_000], group=[2, 2])
+    # 5,000 is scaled to 1,000, and 1 / 5 is rounded up.
+    assert click_grades(log).tolist() == [[1, 128], [1, 1_000]]
+
+
+def test_a_place_is_a_position_on_a_device():
+    device = BiasColumn(np.array([0, 1, 0]), ("desktop", "phone"))
+    log = replace(ClickLog.from_arrays(np.zeros((6, 1)), [1, 0] * 3, group=[2] * 3), bias={"device": device})
+    assert shown_places(log).tolist() == [[0, 2], [1, 3], [0, 2]]

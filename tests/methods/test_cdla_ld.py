@@ -11,6 +11,7 @@ from unskew import losses
 from unskew.lists import ClickedLists
 from unskew.methods.cdla_ld import CDLALD, PRESETS
 from unskew.networks.documents import Ranker
+from unskew.networks.listwise import EncoderLayer
 from unskew.networks.registry import Network, Problem
 
 PROBLEM = Problem(3, 3, network=Network(hidden=(4,), expand=8, layers=1, heads=2))
@@ -192,3 +193,17 @@ def test_unknown_choices_are_refused(options, message):
 def test_a_listwise_student_is_refused():
     with pytest.raises(ValueError, match="choose network 'tabular', 'mlp' or 'linear'"):
         CDLALD(Problem(3, 3, network=Network("listwise")))
+
+
+def test_attention_within_short_lists_is_that_of_torch():
+    torch.manual_seed(0)
+    layer = EncoderLayer(8, 2, 16, 0.0, batch_first=True, norm_first=True).double()
+    vectors = torch.randn(2, 3, 8, dtype=torch.float64)
+    padding = torch.zeros(2, 3, dtype=torch.float64).masked_fill(~MASK, -math.inf)
+    parameters = list(layer.self_attn.parameters())
+    found = layer._sa_block(vectors, None, padding)
+    expected = nn.TransformerEncoderLayer._sa_block(layer.eval(), vectors, None, padding)
+    assert_close(found, expected)
+    weights = torch.randn_like(found)
+    gradients = [torch.autograd.grad((seen * weights).sum(), parameters) for seen in (found, expected)]
+    assert_close(*gradients)

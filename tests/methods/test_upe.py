@@ -8,9 +8,10 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from unskew import losses
 from unskew.lists import ClickedLists
 from unskew.methods.dla import DLA
-from unskew.methods.upe import SCORING, UPE, policy_scores
+from unskew.methods.upe import SCORING, UPE, adjusted_shares, policy_scores, scores_of_pairs
 from unskew.networks.registry import Network, Problem
 
 PROBLEM = Problem(3, 3, network=Network(hidden=(4,)))
@@ -44,7 +45,7 @@ def test_with_a_constant_document_vector_it_is_dla(scoring, max_weight):
     with torch.no_grad():
         last.weight.zero_()
         vector = last.bias
-        logits = method._seen(vector + method.position.table)
+        logits = method._scoring(vector + method.position.table).squeeze(-1)
     dla = DLA(PROBLEM, max_weight=max_weight).double()
     dla.relevance.load_state_dict(method.relevance.state_dict())
     with torch.no_grad():
@@ -62,12 +63,16 @@ def test_every_document_stands_once_at_every_position():
     """A list of three and a list of two, turned by hand."""
     method, given = new_method(), lists()
     documents = method.policy.vectors(given.features, given.mask)
-    positions = method.position(given.positions)
+    positions = method.position.table
     with torch.no_grad():
-        shares = method._adjusted_shares(documents, positions, given)
+        first, *last = method._scoring
+        moved = positions @ first.weight.T
+        pairs = scores_of_pairs(nn.Sequential(*last), first(documents), moved, given.positions)
+        shares = adjusted_shares(pairs, given.mask)
         for row, turns in ((0, [(0, 1, 2), (1, 2, 0), (2, 0, 1)]), (1, [(0, 1), (1, 0)])):
             n_docs = len(turns[0])
-            turned = [method._seen(documents[row, list(turn)] + positions[row, :n_docs]).softmax(-1) for turn in turns]
+            seen = [method._scoring(documents[row, list(turn)] + positions[:n_docs]) for turn in turns]
+            turned = [logits.squeeze(-1).softmax(-1) for logits in seen]
             assert_close(shares[row, :n_docs], torch.stack(turned).mean(0))
         assert shares[1, 2] == 0  # padding is not seen
 
@@ -133,3 +138,13 @@ def test_the_ranking_stage_weights_clicks_by_the_curve_as_it_is():
 def test_an_unknown_scoring_is_refused():
     with pytest.raises(ValueError, match="unknown scoring 'both': choose from own, policy"):
         UPE(PROBLEM, scoring="both")
+
+
+def test_a_first_layer_in_two_parts_has_the_gradient_of_the_layer_of_the_sum():
+    method, given = new_method(), lists(clicks=torch.eye(3, dtype=torch.float64))
+    parameters = list(method.position.parameters())
+    found = torch.autograd.grad(method.loss(given)["observation"], parameters)
+    vectors = method.policy.vectors(given.features, given.mask).detach() + method.position.table[given.positions]
+    weights = losses.inverse_share(method.relevance(given.features, given.mask), given.mask)
+    whole = losses.softmax(method._scoring(vectors).squeeze(-1), given.clicks * weights, given.mask)
+    assert_close(found, torch.autograd.grad(whole, parameters))

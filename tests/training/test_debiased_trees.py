@@ -10,7 +10,7 @@ from unskew import ClickLog, Recipe, evaluate, fit, load_model, save_model
 from unskew.serving.distillation import export_trees
 from unskew.serving.export import export_model
 from unskew.serving.onnx_file import OnnxRanker
-from unskew.training.debiased_trees import boost_debiased, debiased_targets
+from unskew.training.debiased_trees import boost_debiased, examined_documents
 
 FAST = {"steps": 20, "hidden": (4,), "ranker": "trees"}
 
@@ -20,7 +20,7 @@ def trees(log):
     return fit(Recipe.of("dla", **FAST), log)
 
 
-def test_a_target_is_clicks_over_examination_and_counts_by_how_often_it_was_examined():
+def test_a_document_counts_its_clicks_and_how_often_it_was_examined():
     features = np.array([[1.0], [2.0], [2.0], [1.0]])  # the same two documents in both orders
     log = ClickLog.from_table(
         pa.table(
@@ -34,10 +34,25 @@ def test_a_target_is_clicks_over_examination_and_counts_by_how_often_it_was_exam
             }
         )
     )
-    rows, targets, weights = debiased_targets(log, np.array([1.0, 0.5]))
-    by_size = {float(size): (target, weight) for (size,), target, weight in zip(rows, targets, weights, strict=True)}
-    # a: clicked at both positions, (1 + .5) / (1 + .25); b: clicked at the top only, 1 / (1 + .25)
-    assert by_size == {1.0: (pytest.approx(1.2), 1.0), 2.0: (pytest.approx(0.8), 1.0)}
+    rows, clicks, examined = examined_documents(log, np.array([1.0, 0.5]))
+    # Each was shown once at either position, 1 + .5; a was clicked at both, b at the top only.
+    assert rows[:, 0].tolist() == [1.0, 2.0]
+    assert (clicks.tolist(), examined.tolist()) == ([2.0, 1.0], [1.5, 1.5])
+
+
+def test_scores_are_logarithms_of_clicks_per_examination():
+    """One kind of document at the top, one below it, where it is examined half as often."""
+    features = np.tile([[0.0], [1.0]], (200, 1))
+    log = ClickLog.from_arrays(features, np.tile([4, 6], 200), group=[2] * 200, sessions=[10] * 200)
+    booster = lightgbm.Booster(model_str=boost_debiased(log, np.array([1.0, 0.5]), ("f0",)))
+    top, below = booster.predict([[0.0], [1.0]])
+    assert below - top == pytest.approx(np.log((6 / 5) / (4 / 10)), abs=1e-3)
+
+
+def test_a_log_without_clicks_is_refused():
+    log = ClickLog.from_arrays([[0.0], [1.0]], [0, 0], group=[2])
+    with pytest.raises(ValueError, match="nothing was clicked"):
+        boost_debiased(log, np.ones(2), ())
 
 
 def test_trees_rank_better_than_chance_and_predict_as_lightgbm_does(trees, world):
@@ -92,5 +107,5 @@ def test_a_category_that_training_never_saw_goes_where_unknown_ones_go():
     text = boost_debiased(log, np.ones(3), ("colour", "price"), categorical=["colour"])
     booster = lightgbm.Booster(model_str=text)
     known, other, new = booster.predict([[1.0, 0.0], [0.0, 0.0], [9.0, 0.0]])
-    assert known > 0.8
+    assert known - other > np.log(5)
     assert other == pytest.approx(new, abs=0.05)

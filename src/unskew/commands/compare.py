@@ -39,8 +39,8 @@ def compare(
         str | None,
         typer.Option(
             help="Methods, comma-separated; the first is the baseline. METHOD+trees trains trees on debiased targets; "
-            "lightgbm and lightgbm_position run LightGBM itself. Default: what `diagnose` recommends, and LightGBM if "
-            "installed."
+            "lightgbm and lightgbm_position run LightGBM itself. Default: what `diagnose` recommends and, if "
+            "LightGBM is installed, its rows and two_tower+trees."
         ),
     ] = None,
     scores: Annotated[

@@ -80,7 +80,8 @@ def compare(
         log: folder of a click log.
         methods: names, or your own classes; the first is the baseline. `METHOD+trees` trains trees on the method's
             debiased targets; `lightgbm` and `lightgbm_position` run LightGBM itself. Default: the methods that
-            `diagnose` recommends, the usual methods that can work on this log, and LightGBM if it is installed.
+            `diagnose` recommends, the usual methods that can work on this log, and, if LightGBM is installed,
+            both and `two_tower+trees`, the same trees with our debiasing.
         scores: label -> parquet file with `query`, `document` and `score` of another program's ranker.
         validate, test: data sets or LETOR files, as in `load_split`; pass both or neither.
         judged: judged data that `labelled` learns from.
@@ -94,7 +95,9 @@ def compare(
         seeds: number of trainings per method, with the same log and held-out queries.
         part: what part of a larger log this is, for the report.
     """
-    methods = [*default_methods(log), *lightgbm_rows()] if methods is None else list(methods)
+    if methods is None:
+        known = default_methods(log)
+        methods = [*known, *lightgbm_rows(known)]
     others = [str(name) for name in methods if name in LIGHTGBM]
     methods = [name for name in methods if name not in LIGHTGBM]
     entries = [_entry(method, grids or {}) for method in methods]

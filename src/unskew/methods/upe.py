@@ -34,6 +34,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from unskew import losses
 from unskew.lists import ClickedLists
@@ -97,12 +98,15 @@ class UPE(Method):
 
     def loss(self, lists: ClickedLists) -> Terms:
         """Vectors of positions from clicks over relevance, the ranker from clicks over adjusted propensities."""
-        documents = lists.apply(self.policy.vectors, pointwise=True).detach()
-        positions = self.position(lists.positions)
-        seen = self._seen(documents + positions)
+        first, last = self._scoring[0], self._scoring[1:]
+        assert isinstance(first, nn.Linear)
+        # The first layer is linear, so it needs each vector once.
+        documents, table = first(self._documents(lists)), F.linear(self.position.table, first.weight)
+        positions = lists.positions.clamp(max=len(table) - 1)
+        seen = last(documents + F.embedding(positions, table)).squeeze(-1)
         relevance = lists.apply(self.relevance)
         inverse_relevance = losses.inverse_share(relevance, lists.mask, self.max_weight)
-        shares = self._adjusted_shares(documents, positions, lists)
+        shares = adjusted_shares(scores_of_pairs(last, documents, table, positions), lists.mask)
         curve = self.position.curve.relative(shares, lists, keep=self.training)
         return {
             "observation": losses.softmax(seen, lists.clicks * inverse_relevance, lists.mask),
@@ -115,25 +119,14 @@ class UPE(Method):
         weights = self._weights(self.position.curve.value(), lists)
         return {"relevance": losses.softmax(relevance, lists.clicks * weights, lists.mask)}
 
-    def _seen(self, vectors: Tensor) -> Tensor:
-        """Logits of examination."""
-        score = self.policy.output if self.position.score is None else self.position.score
-        return score(vectors).squeeze(-1)
+    @property
+    def _scoring(self) -> nn.Sequential:
+        """The network that scores a document at a position."""
+        return self.policy.output if self.position.score is None else self.position.score
 
     @torch.no_grad()
-    def _adjusted_shares(self, documents: Tensor, positions: Tensor, lists: ClickedLists) -> Tensor:
-        """Shares of examination at each place of a list, the mean over its rotations, `[batch, docs]`."""
-        # Every document at every place: [batch, documents, places].
-        logits = self._seen(documents.unsqueeze(2) + positions.unsqueeze(1))
-        n_docs = lists.n_docs
-        length = lists.mask.sum(-1).clamp(min=1).view(-1, 1, 1)
-        turn, place = torch.meshgrid(torch.arange(n_docs), torch.arange(n_docs), indexing="ij")
-        turn, place = turn.to(length.device), place.to(length.device)
-        stands = ((turn + place) % length).expand(len(logits), -1, -1)  # [batch, turns, places]: the document there
-        turned = logits.gather(1, stands)
-        shares = losses.log_shares(turned, lists.mask.unsqueeze(1).expand_as(turned)).exp()
-        real_turn = lists.mask.unsqueeze(-1)  # a list has as many turns as documents
-        return (shares * real_turn).sum(1) / length.squeeze(-1) * lists.mask
+    def _documents(self, lists: ClickedLists) -> Tensor:
+        return lists.apply(self.policy.vectors, pointwise=True)
 
     def _weights(self, curve: Tensor, lists: ClickedLists) -> Tensor:
         places = lists.positions.clamp(max=len(curve) - 1)
@@ -159,7 +152,7 @@ class PolicyNetwork(nn.Module):
         first = [nn.LayerNorm(problem.n_inputs)] if problem.network.kind == "mlp" else []
         self.inputs = problem.new_inputs()
         self.documents = nn.Sequential(
-            *first, nn.Linear(problem.n_inputs, hidden), nn.LeakyReLU(), nn.Linear(hidden, width)
+            *first, nn.Linear(problem.n_inputs, hidden), nn.LeakyReLU(inplace=True), nn.Linear(hidden, width)
         )
         self.output = scoring_layers(width, hidden)
 
@@ -175,14 +168,11 @@ class PolicyNetwork(nn.Module):
 class PositionVectors(nn.Module):
     """Vectors of positions, initially 0, the network that scores them with a document, and the resulting curve."""
 
-    def __init__(self, n_positions: int, width: int, score: nn.Module | None):
+    def __init__(self, n_positions: int, width: int, score: nn.Sequential | None):
         super().__init__()
         self.table = Table(torch.zeros(n_positions, width))
         self.score = score
         self.curve = AdjustedCurve(n_positions)
-
-    def forward(self, positions: Tensor) -> Tensor:
-        return self.table[positions.clamp(max=len(self.table) - 1)]
 
 
 class AdjustedCurve(nn.Module):
@@ -208,12 +198,37 @@ class AdjustedCurve(nn.Module):
         return self.mean.value
 
 
-def scoring_layers(width: int, hidden: int) -> nn.Module:
+def scoring_layers(width: int, hidden: int) -> nn.Sequential:
     """The network that scores a vector."""
-    return nn.Sequential(nn.Linear(width, hidden), nn.LeakyReLU(), nn.Linear(hidden, 1))
+    return nn.Sequential(nn.Linear(width, hidden), nn.LeakyReLU(inplace=True), nn.Linear(hidden, 1))
 
 
-SCORING: dict[str, Callable[[int, int], nn.Module | None]] = {"own": scoring_layers, "policy": lambda *_: None}
+@torch.no_grad()
+def scores_of_pairs(layers: nn.Module, documents: Tensor, table: Tensor, positions: Tensor) -> Tensor:
+    """Scores of the vector of each document plus that of each position of its list, `[batch, documents, positions]`."""
+    # One position at a time, in the same memory: new pages cost more than the arithmetic.
+    sums = torch.empty_like(documents)
+    scores = [layers(torch.add(documents, table[each].unsqueeze(1), out=sums)) for each in positions.unbind(1)]
+    return torch.cat(scores, -1)
+
+
+def adjusted_shares(logits: Tensor, mask: Tensor) -> Tensor:
+    """Shares of examination at each place of a list, the mean over its rotations, `[batch, docs]`.
+
+    Args:
+        logits: of every document at every place, `[batch, documents, places]`.
+    """
+    length = mask.sum(-1).clamp(min=1).view(-1, 1, 1)
+    places = torch.arange(mask.shape[1], device=mask.device)
+    # [batch, turns, places]: the document there.
+    stands = ((places.unsqueeze(-1) + places) % length).expand_as(logits)
+    turned = logits.gather(1, stands)
+    shares = losses.log_shares(turned, mask.unsqueeze(1).expand_as(turned)).exp()
+    real_turn = mask.unsqueeze(-1)  # a list has as many turns as documents
+    return (shares * real_turn).sum(1) / length.squeeze(-1) * mask
+
+
+SCORING: dict[str, Callable[[int, int], nn.Sequential | None]] = {"own": scoring_layers, "policy": lambda *_: None}
 
 
 def policy_scores(lists: ClickedLists) -> Tensor:

@@ -1,4 +1,4 @@
-"""Boosted trees of LightGBM and XGBoost: squared error; the same rows and settings give the same trees."""
+"""Boosted trees of LightGBM and XGBoost; the same rows and settings give the same trees."""
 
 from __future__ import annotations
 
@@ -56,16 +56,21 @@ def boost_lightgbm(
     names: Sequence[str],
     settings: Boosting,
     *,
-    weights: NDArray | None = None,
+    objective: str = "regression",
+    start: NDArray | None = None,
     categorical: Sequence[str] = (),
     seed: int = 0,
 ) -> Any:
-    """LightGBM's booster; NaN is handled as missing, and categorical columns hold codes."""
+    """LightGBM's booster; NaN is handled as missing, and categorical columns hold codes.
+
+    Args:
+        start: scores to which those of the trees are added in training.
+    """
     need_trees("lightgbm")
     import lightgbm
 
     options = {
-        "objective": "regression",
+        "objective": objective,
         "num_leaves": settings.leaves,
         "learning_rate": settings.learning_rate,
         "min_data_in_leaf": settings.rows_in_leaf,
@@ -79,7 +84,7 @@ def boost_lightgbm(
     rows = lightgbm.Dataset(
         features,
         targets,
-        weight=weights,
+        init_score=start,
         feature_name=list(names),
         categorical_feature=list(categorical),
         params={"verbose": -1, "min_data_in_bin": 1},
