@@ -47,8 +47,10 @@ from unskew.networks.registry import Network, Problem
 from unskew.processes import alone, is_first, once
 from unskew.recipe import Recipe
 from unskew.training.debiased_trees import boost_debiased
+from unskew.training.held_out import part_held_out, share_held_out
+from unskew.training.settings import usual_batch
 from unskew.training.train import Progress, Source, train
-from unskew.training.validation import Validation, on_clicks, on_judgements
+from unskew.training.validation import Validation, on_clicks, on_judgements, on_order
 from unskew.training.watching import Watch
 from unskew.warm_start import as_model_sees, carry_over, check_columns, joined_levels, start_recipe
 
@@ -64,6 +66,7 @@ def fit(
     checkpoint: str | Path | None = None,
     start: Model | None = None,
     watch: Watch | None = None,
+    time_limit: float | None = None,
 ) -> Model:
     """Train a method.
 
@@ -72,12 +75,15 @@ def fit(
             lists of each step, such as `FreshClicks`.
         judged: judged queries to learn from, for methods that use them.
         interventions: a log with randomized or swapped rankings, for methods that need one; default: those of `log`.
-        validate: judged queries, or a share of the log's queries to hold out; None: keep the last state.
+        validate: judged queries, or a share of the log's queries to hold out, which choose the state to keep; None: if
+            the recipe names no number of steps, some held-out queries say when to end; otherwise the last state is
+            kept.
             (A log from `from_arrays` has one query per list. Merge repeated showings of a list into one row with
             counts; otherwise the split may separate them.)
         checkpoint: file for checkpoints; an existing one is resumed.
         start: a model of the same method and features; training starts from its weights, curves and transform.
         watch: a callable that receives every step and every validation, see `training.watching`.
+        time_limit: seconds after which training ends with what it has learned.
     """
     steps: ClickSource | None = None
     if isinstance(log, ClickSource):
@@ -96,7 +102,7 @@ def fit(
         recipe, transform = _started(recipe, start, log), start.transform
     names = start.feature_names if start is not None else feature_names(source)
     categories = start.categories if start is not None else feature_categories(source)
-    learning, held_out = _split(log, validate, recipe.settings.seed)
+    learning, held_out = _split(recipe, None if steps is not None else log, log, validate)
     vocabulary = _vocabulary(recipe, learning)
     feedback = Feedback() if log is None else feedback_for(recipe, log)
     logs = _transformed_sources(recipe, transform, learning, judged, interventions, vocabulary, start, feedback, steps)
@@ -112,12 +118,12 @@ def fit(
     with alone():
         logs = dict(method.prepare(logs))
     held_out = None if held_out is None else feedback.of(held_out)
-    criterion = _criterion(logs.get("validation"), held_out, transform, recipe.settings.metric, vocabulary, start)
+    criterion = _criterion(recipe, logs.get("validation"), held_out, transform, vocabulary, start)
     same = {"hyper_parameters": json.loads(json.dumps(hyper)), "features": _checksum(logs)}
     if start is not None:
         same["start"] = array_digest([tensor.cpu().numpy() for tensor in start.method.state_dict().values()])
-    settings = recipe.settings if start is None else recipe.settings.restarted(validated=criterion is not None)
-    history = train(method, logs, settings, criterion, progress, checkpoint, same, watch)
+    settings = recipe.settings if start is None else recipe.settings.restarted()
+    history = train(method, logs, settings, criterion, progress, checkpoint, same, watch, time_limit)
     once(lambda: _finish(method, logs), method)
     method.to("cpu")  # the transform is there, and models are saved from there
     trees = _trees(recipe, method, learning, names, feedback) if recipe.ranker == "trees" else None
@@ -199,13 +205,23 @@ def _trees(
 
 
 def _split(
-    log: ClickLog | LogFolder | None, validate: JudgedSet | float | None, seed: int
+    recipe: Recipe,
+    fixed: ClickLog | LogFolder | None,
+    log: ClickLog | LogFolder | None,
+    validate: JudgedSet | float | None,
 ) -> tuple[ClickLog | LogFolder | None, ClickLog | None]:
-    """Training data and held-out data."""
-    if not isinstance(validate, Real) or log is None:
+    """Training data and held-out data.
+
+    Nothing is held out from lists that are drawn afresh in every step (`fixed` is None), and by default nothing if the
+    number of steps is given, or if a method knows documents by their ids, which those of other queries say nothing of.
+    """
+    if fixed is None or isinstance(validate, JudgedSet):
         return log, None
-    whole = whole_log(log) if isinstance(log, LogFolder) else log
-    return whole.split(float(validate), seed)
+    if isinstance(validate, Real):
+        return share_held_out(fixed, float(validate), recipe.settings.seed)
+    if recipe.settings.steps is not None or recipe.method_class.takes_ids:
+        return log, None
+    return part_held_out(fixed, recipe.settings.seed)
 
 
 def _transformed_sources(
@@ -229,11 +245,11 @@ def _transformed_sources(
     logs: dict[str, Source] = {}
     settings, detail = recipe.settings, recipe.method_class.detail
     if steps is not None:
-        logs["clicks"] = SourceBatches(steps, settings.batch_size, detail=detail, prepare=prepared)
+        logs["clicks"] = SourceBatches(steps, settings.lists, detail=detail, prepare=prepared)
     elif isinstance(log, LogFolder):
         logs["clicks"] = ShardBatches(
             log,
-            settings.batch_size,
+            settings.batch_size or usual_batch(sum(log.n_lists), log.n_sessions),
             seed=settings.seed,
             detail=detail,
             together=settings.together,
@@ -367,21 +383,22 @@ def _with_estimates(recipe: Recipe, log: ClickLog | LogFolder | None, problem: P
 
 
 def _criterion(
+    recipe: Recipe,
     judged: Source | None,
     held_out: ClickLog | None,
     transform: Transform,
-    metric: str,
     vocabulary: Vocabulary | None,
     start: Model | None,
 ) -> Validation | None:
     if isinstance(judged, JudgedSet):
-        return on_judgements(judged, metric)
+        return on_judgements(judged, recipe.settings.metric)
     if held_out is None:
         return None
     if start is not None:
         held_out = as_model_sees(held_out, start, joined_levels(start, held_out))
     held_out = transform_log(held_out, transform)
-    return on_clicks(held_out if vocabulary is None else vocabulary.encode(held_out))
+    held_out = held_out if vocabulary is None else vocabulary.encode(held_out)
+    return on_order(held_out) if recipe.method_class.click_model is None else on_clicks(held_out)
 
 
 def _summary(

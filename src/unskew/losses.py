@@ -68,6 +68,20 @@ def dual(
     }
 
 
+def dual_by_likelihood(
+    relevance: Tensor, observation: Tensor, clicks: Tensor, mask: Tensor, max_weight: float | None = None
+) -> dict[str, Tensor]:
+    r"""Dual learning in which observation learns by the likelihood of clicks, given relevance.
+
+    With $f$ and $g$ the softmax of relevance $s$ and observation $l$ over the list, and constant $s$ in the second,
+    $-\sum_i c_i \frac{g_1}{g_i} \log f_i$ and $-\sum_i c_i \log \frac{e^{s_i + l_i}}{\sum_j e^{s_j + l_j}}$.
+    """
+    return {
+        "relevance": softmax(relevance, clicks * inverse_share(observation, mask, max_weight), mask),
+        "observation": softmax(relevance.detach() + observation, clicks, mask),
+    }
+
+
 def distillation(student: Tensor, teacher: Tensor, sessions: Tensor, mask: Tensor) -> Tensor:
     r"""Listwise distillation: $-n \sum_i f_i \log h_i$, with shares $f$ of the teacher and $h$ of the student.
 

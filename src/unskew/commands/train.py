@@ -33,8 +33,6 @@ from unskew.terminal import console, errors, parse_options, show_json, show_tabl
 if TYPE_CHECKING:
     from unskew.model import Model
 
-FEW_LISTS, MANY_FEATURES = 10, 50  # lists per feature, of at least so many features
-
 
 @command
 def train(
@@ -66,6 +64,7 @@ def train(
     since: Annotated[str | None, typer.Option(help="Use lists shown from this day on, e.g. 2026-11-10.")] = None,
     until: Annotated[str | None, typer.Option(help="Use lists shown before this day.")] = None,
     half_life: Annotated[float | None, typer.Option(help="Days after which the weight of a list halves.")] = None,
+    time: Annotated[str | None, typer.Option(help="Stop after this time, e.g. 10m, and keep what was learned.")] = None,
     grade: Grade = None,
     sum_grades: SumGrades = False,
     options: SetOptions = None,
@@ -87,7 +86,7 @@ def train(
     check_folder(out, ABOUT, overwrite=overwrite)
     every = {**grading(grade, sum_grades), **parse_options(options or [])}
     if method == AUTO or (method is None and start is None and DEFAULT_METHOD == AUTO):
-        useless = _without_use(validate, judged, interventions, ranker, out)
+        useless = _without_use(validate, judged, interventions, ranker, out, time)
         if not useless:
             windowed = any(part is not None for part in (since, until, half_life))
             clicks = window(unskew.open_log(log), since, until, half_life) if windowed else None
@@ -116,6 +115,7 @@ def train(
             checkpoint=checkpoint,
             start=first,
             memory=memory,
+            time=time,
         )
         if is_first():
             unskew.save_model(model, out, overwrite=overwrite)
@@ -124,7 +124,7 @@ def train(
 
 
 def _without_use(
-    validate: str | None, judged: str | None, interventions: Path | None, ranker: str, out: Path
+    validate: str | None, judged: str | None, interventions: Path | None, ranker: str, out: Path, time: str | None
 ) -> list[str]:
     """The given options that apply only to training one named method."""
     asked = {
@@ -132,6 +132,7 @@ def _without_use(
         "--judged": judged is not None,
         "--interventions": interventions is not None,
         "--ranker trees": ranker == "trees",
+        "--time": time is not None,
         "an output folder on object storage": remote(out) is not None,
         "several processes": int(os.environ.get("WORLD_SIZE", "1")) > 1,
     }
@@ -144,15 +145,6 @@ def _share_or_name(text: str | None) -> float | str | None:
         return None if text is None else float(text)
     except ValueError:
         return text
-
-
-def _few_lists(model: Model) -> str | None:
-    """Advice where a slower first layer was better, see docs/features.md; None otherwise."""
-    lists, n_features = model.trained_on.get("lists"), model.problem.n_features
-    slow = model.recipe.settings.feature_rate is not None or model.recipe.network.kind not in ("tabular", "linear")
-    if slow or lists is None or n_features < MANY_FEATURES or lists >= FEW_LISTS * n_features:
-        return None
-    return f"Few lists ({lists:,}) for {n_features} features: also try --set feature_rate=0.05, or --validate 0.2"
 
 
 def _show_model(model: Model, out: Path, json: bool) -> None:
@@ -171,6 +163,7 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
                 "best_step": history.best_step,
                 "best_value": history.best_value,
                 "seconds": history.seconds,
+                "ending": history.ended,
                 "examination": None if curve is None else curve.tolist(),
                 "examination_by_level": {level: each.tolist() for level, each in model.examinations().items()},
                 "never_shown": never_shown,
@@ -190,8 +183,8 @@ def _show_model(model: Model, out: Path, json: bool) -> None:
     )
     if model.trained_on.get("feedback", "clicks") != "clicks":
         console.print(f"Learned from {model.trained_on['feedback']}", markup=False, highlight=False)
-    if (note := _few_lists(model)) is not None:
-        console.print(note, markup=False, highlight=False)
+    if history.ended:
+        console.print(f"Training {history.ended}", markup=False, highlight=False)
     if transformed := model.columns():
         show_table("Transforms of the features", ("transform", "columns", "names"), grouped(transformed), left=3)
         if any("missing in" in column.became for column in transformed):

@@ -31,7 +31,6 @@ from unskew.comparison.choice import (
 from unskew.comparison.held_out import Case, contender_of, make_case
 from unskew.comparison.imitation import OrderedFolder, ordered_as_production
 from unskew.comparison.surer import surer_lines
-from unskew.data.clicks.batches import batches_per_epoch
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import LogFolder
 from unskew.diagnosis.advice import Advice, scalar_violated, worth_comparing
@@ -50,7 +49,6 @@ from unskew.recipe import SETTING_NAMES, Recipe
 from unskew.reporting.sheets import signed
 from unskew.streamed import fit_streamed
 from unskew.training.history import History
-from unskew.training.settings import Settings, usual_steps
 from unskew.warm_start import check_columns
 
 HELD_OUT = 0.3  # share of the queries: half of them choose, half certify
@@ -224,10 +222,9 @@ class _Runs:
         return self._train(PLAIN, shown, f"final-{method}", self.options, start)
 
     def attempt(self, method: str, log: ClickLog) -> Model:
-        """A training on some of the queries, with as many epochs as the final training on all of them."""
-        size = self.options.get("batch_size", Settings().batch_size)
-        usual = usual_steps(batches_per_epoch(round(log.n_lists / (1 - HELD_OUT)), size))
-        steps = max(1, round((1 - HELD_OUT) * (self.options.get("steps") or usual)))
+        """A training on some of the queries; with a number of steps, as many passes as the final one on all of them."""
+        asked = self.options.get("steps")
+        steps = None if asked is None else max(1, round((1 - HELD_OUT) * asked))
         return self._train(method, log, method, {**self.options, "steps": steps})
 
     def _train(

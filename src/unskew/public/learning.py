@@ -35,6 +35,7 @@ from unskew.recipe import Recipe, check_has_curve, find_method
 from unskew.serving.weights import debiased_rows, rows_of_shards, scale_of, write_rows
 from unskew.streamed import fit_streamed
 from unskew.terminal import counting_progress, training_progress
+from unskew.training.ending import seconds_of
 from unskew.training.watching import Watch
 
 AUTO = "auto"
@@ -54,6 +55,7 @@ def fit(
     start: Model | Place | None = None,
     watch: Watch | None = None,
     memory: str | None = MEMORY,
+    time: str | float | None = None,
     **options: Any,
 ) -> Model:
     """Train a method on a click log; the command is `unskew train`.
@@ -68,7 +70,8 @@ def fit(
             which gives the lists of each step, such as `FreshClicks`.
         judged: judged queries to learn from, for methods that use them.
         interventions: a log with randomized or swapped rankings, for methods that need one; default: those of `log`.
-        validate: judged queries, or a share of the log's queries to hold out; None: keep the last state.
+        validate: judged queries, or a share of the log's queries to hold out, which choose the state to keep; None:
+            some queries are held out to say when training should end, unless `steps` says so.
         progress: False for no bar, or a function that receives a `Report`.
         checkpoint: file for checkpoints; an existing one is resumed.
         start: a model to start from, or its path: its weights, curves and transform are copied.
@@ -76,6 +79,7 @@ def fit(
             `unskew.MLflow`.
         memory: limit for "auto", and for what a method needs in advance from a log of `open_log`, such as
             propensities: if the whole log needs more, these come from a random sample of its queries.
+        time: stop after this time, "90s", "10m" or seconds, and keep what was learned; only for a named method.
         options: options of the method, of training (`steps`, `seed`, …) and of the network, and `transform`.
 
     >>> import unskew
@@ -86,7 +90,7 @@ def fit(
     if isinstance(method, Recipe) and options:
         raise ValueError(f"a recipe already holds all options: pass '{next(iter(options))}' to Recipe.of, not to fit")
     if isinstance(method, str) and method == AUTO:
-        rest = {"judged": judged, "interventions": interventions, "validate": validate, "watch": watch}
+        rest = {"judged": judged, "interventions": interventions, "validate": validate, "watch": watch, "time": time}
         given: dict[str, Any] = {"progress": progress, "checkpoint": checkpoint, "start": start, "memory": memory}
         chosen = choose_and_fit(log, only_named=rest, **given, **options)
         warn_unless_better(chosen)
@@ -105,6 +109,7 @@ def fit(
             checkpoint=checkpoint,
             start=None if start is None else as_model(start),
             watch=watch,
+            time_limit=seconds_of(time),
         )
 
 

@@ -1,10 +1,10 @@
 r"""Averaging: a method whose parameters are the mean over the last steps.
 
 At a constant learning rate the parameters fluctuate around the optimum, each state in another direction; their average
-is closer to it. Without judgements there is nothing to choose a good state by, so the average is served. The mean is
-exponential, $\bar w \leftarrow \bar w + (w - \bar w) / \min(n, h)$ after $n$ steps, with a horizon of $h$ steps: first
-a plain mean, then one that forgets the beginning of training. Buffers, such as running estimates, are already averages
-and are copied.
+is closer to it, so it is what validation sees and what is served. The mean is exponential,
+$\bar w \leftarrow \bar w + (w - \bar w) / \max(1, s n)$ after $n$ steps, with the share $s$ of them as its horizon: it
+forgets the beginning of training, however long that is. Buffers, such as running estimates, are already averages and
+are copied.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from unskew.methods.method import Method
 
-UNVALIDATED = 0.2  # share of the steps of a stage to average over, if there is no validation
+AVERAGED = 0.2  # share of the steps of a stage to average over
 
 
 class AveragedMethod:
@@ -24,12 +24,12 @@ class AveragedMethod:
 
     Args:
         method: the method to average; it must keep its parameters, as an optimizer does.
-        horizon: number of steps over which parameters are averaged.
+        share: share of the steps so far over which parameters are averaged.
     """
 
-    def __init__(self, method: Method, horizon: int):
+    def __init__(self, method: Method, share: float):
         self.method = deepcopy(method).eval()
-        self._horizon = horizon
+        self._share = share
         self._steps = 0
         self._parameters = [list(each.parameters()) for each in (self.method, method)]
         self._trained = method if next(method.buffers(), None) is not None else None  # the source of buffers
@@ -38,7 +38,7 @@ class AveragedMethod:
     def update(self) -> None:
         """Include the parameters after a step in the average."""
         self._steps += 1
-        torch._foreach_lerp_(*self._parameters, 1 / min(self._steps, self._horizon))  # type: ignore[call-overload]
+        torch._foreach_lerp_(*self._parameters, 1 / max(1.0, self._share * self._steps))  # type: ignore[call-overload]
         if self._trained is not None:
             for mine, current in zip(self.method.buffers(), self._trained.buffers(), strict=True):
                 mine.copy_(current)

@@ -21,7 +21,7 @@ from unskew.data.files import array_digest, json_digest, new_file
 from unskew.processes import is_first
 from unskew.training.history import History, MeanTerms
 
-VERSION = 2
+VERSION = 3
 KEPT = ("best", "average")  # states of a run that are dictionaries of tensors
 
 
@@ -39,6 +39,8 @@ class RunState:
     history: History = field(default_factory=History)
     best: dict[str, Tensor] | None = None  # state of the method at the best validation of this stage
     best_value: float | None = None
+    best_stage_step: int = 0  # the steps of this stage until then
+    diverged: bool = False  # whether the last loss of this stage was far above the first one
     average: dict[str, Tensor] | None = None  # of `AveragedMethod`, if parameters are averaged
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from unskew.display import Displayed, Screen, new_axes
+from unskew.training.ending import Ending
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,10 +26,20 @@ class History(Displayed):
     best_step: int | None = None
     best_value: float | None = None
     settings: dict[str, Any] = field(default_factory=dict)  # that were used, with those that depend on the log
+    ending: Ending | None = None  # why training ended
+    passes: float | None = None  # over the log; None: it has no end
 
     @property
     def seconds(self) -> float:
         return float(self.rows[-1]["seconds"]) if self.rows else 0.0
+
+    @property
+    def ended(self) -> str:
+        """Why training ended, and how much of the log it has seen; empty for models of 0.2."""
+        if self.ending is None:
+            return ""
+        share = "" if self.passes is None else f"; {_passes(self.passes)}"
+        return f"{self.ending}{share}"
 
     def column(self, name: str) -> list[tuple[int, float]]:
         """(step, value) pairs of a loss term or of `validation`, for the steps that recorded it."""
@@ -47,7 +58,8 @@ class History(Displayed):
         best = "" if self.best_value is None else f", best validation {self.best_value:.4f} at step {self.best_step}"
         steps = self.rows[-1]["step"] if self.rows else 0
         title = f"Training of {steps:,} steps in {self.seconds:.1f} s{best}; the last records"
-        return Screen(title, names, rows, self.warnings, left=0)
+        notes = [f"Training {self.ended}"] if self.ended else []
+        return Screen(title, names, rows, [*notes, *self.warnings], left=0)
 
     def plot(self, ax: Any = None) -> Any:
         """Plot loss terms by step, and validation on a second scale."""
@@ -72,6 +84,8 @@ class History(Displayed):
             "best_step": self.best_step,
             "best_value": self.best_value,
             "settings": self.settings,
+            "ending": None if self.ending is None else asdict(self.ending),
+            "passes": self.passes,
         }
 
     @classmethod
@@ -80,7 +94,8 @@ class History(Displayed):
         if any(not {"step", "stage", "seconds"} <= set(row) for row in rows):
             raise ValueError("a row without step, stage or seconds")
         said, settings = [str(text) for text in data["warnings"]], dict(data.get("settings", {}))  # 0.2 has no settings
-        return cls(rows, said, data["best_step"], data["best_value"], settings)
+        ending = Ending(**data["ending"]) if data.get("ending") else None
+        return cls(rows, said, data["best_step"], data["best_value"], settings, ending, data.get("passes"))
 
     def _names(self) -> list[str]:
         return list(dict.fromkeys(name for row in self.rows for name in row))
@@ -125,6 +140,11 @@ class Report:
     @property
     def seconds_left(self) -> float:
         return (self.steps - self.step) / max(self.rate, 1e-9)
+
+
+def _passes(passes: float) -> str:
+    """How often the lists of the log were seen."""
+    return f"{passes:.0%} of the lists were seen" if passes < 1 else f"every list was seen about {passes:,.0f} times"
 
 
 def _cell(value: Any) -> str:

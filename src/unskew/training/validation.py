@@ -46,6 +46,42 @@ def on_clicks(log: ClickLog, batch_size: int = 1024) -> Validation:
     return Validation("click likelihood", lambda method: click_likelihood(method, batches))
 
 
+def on_order(log: ClickLog, batch_size: int = 1024) -> Validation:
+    """Log-likelihood of a held-out click's place in its list, given the ranker's scores and any effect of positions."""
+    batches = ClickBatches(log, batch_size)
+    return Validation("likelihood of clicks given the order", lambda method: order_likelihood(method, batches))
+
+
+def order_likelihood(method: Method, batches: ClickBatches) -> float:
+    r"""The largest mean of $\log \frac{e^{a s_i + o_i}}{\sum_j e^{a s_j + o_j}}$ per click, over $a > 0$ and $o$.
+
+    $o$ is a logit per position. It judges a ranker whose method predicts no clicks: how well do its scores $s$ explain
+    where clicks fell, besides what the position explains?
+    """
+    was_training = method.training
+    ranker, device = method.eval().ranker(), next(method.parameters()).device
+    with torch.no_grad():
+        held_out = [batch.to(device) for _, batch in batches.by_query()]
+        parts = [(lists, lists.apply(ranker).double()) for lists in held_out]
+    table = torch.zeros(batches.log.n_positions, dtype=torch.float64, device=device, requires_grad=True)
+    scale = torch.zeros((), dtype=torch.float64, device=device, requires_grad=True)  # log a
+    n_clicks = sum(float(lists.clicks.sum()) for lists, _ in parts)
+
+    def cost() -> torch.Tensor:
+        optimizer.zero_grad()
+        terms = [losses.softmax(scale.exp() * s + table[x.positions], x.clicks.double(), x.mask) for x, s in parts]
+        value = torch.stack(terms).sum() / max(n_clicks, 1.0)
+        value.backward()
+        return value
+
+    optimizer = torch.optim.LBFGS([table, scale], max_iter=25, line_search_fn="strong_wolfe")
+    with torch.enable_grad():
+        optimizer.step(cost)
+        value = -float(cost())
+    method.train(was_training)
+    return value
+
+
 @torch.inference_mode()
 def click_likelihood(method: Method, batches: ClickBatches) -> float:
     """Mean log-likelihood of clicks under the method's predictions.
@@ -54,9 +90,7 @@ def click_likelihood(method: Method, batches: ClickBatches) -> float:
     non-click; the two numbers cannot be compared.
     """
     if method.click_model is None:
-        raise ValueError(
-            f"{type(method).__name__} predicts no clicks: validate it on judged data, or train without validation"
-        )
+        raise ValueError(f"{type(method).__name__} predicts no clicks: compare its order with them (on_order)")
     was_training = method.training
     method.eval()
     total = weight = 0.0
