@@ -18,7 +18,7 @@ from math import ceil
 HELD_OUT = 0.1  # share of the queries
 FEWEST_QUERIES = 100  # of a log from which clicks are held out
 MOST_HELD_OUT = 5_000  # lists
-FIRST, GROWTH = 50, 1.15  # steps until the first validation; by how much the number of steps grows to the next
+FIRST, GROWTH = 10, 1.15  # steps until the first validation; by how much the number of steps grows to the next
 LEAST, PATIENCE = (
     200,
     1.5,
@@ -42,8 +42,8 @@ VALIDATIONS = _validations()
 def is_validated(step: int) -> bool:
     """Whether there is a validation after this number of steps.
 
-    >>> [step for step in range(400) if is_validated(step)]
-    [50, 100, 150, 200, 250, 300, 350]
+    >>> [step for step in range(130) if is_validated(step)]
+    [10, 20, 30, 40, 50, 60, 70, 81, 94, 109, 126]
     """
     place = bisect_left(VALIDATIONS, step)
     return place < len(VALIDATIONS) and VALIDATIONS[place] == step

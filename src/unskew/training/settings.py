@@ -19,7 +19,7 @@ Share = Annotated[float, Limits(above=0, most=1, words="a share above 0 and at m
 ShareOfSteps = Annotated[float, Limits(0, 1, words="a share of the steps from 0 to 1")]
 RESTART_AVERAGE = 0.5  # share of the steps of a warm start to average over, if there is no validation
 LISTS, MOST_LISTS, SESSIONS = 128, 1_024, 1_024  # of a batch, see `usual_batch`
-SETTLED = 200  # steps after which learning rate and weight decay relax
+SETTLED = 400  # steps after which learning rate and weight decay relax
 NUMBERS = ("learning_rate", "weight_decay", "max_gradient_norm", "average", "restart", "feature_rate")  # kept as floats
 # Settings that are not written if they have these values, which are the defaults of 0.2: never change them.
 LEFT_OUT: dict[str, Any] = {
@@ -45,7 +45,7 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 # Learning rate, weight decay and schedule of an optimizer, where none are given. Only AdamW's decay is independent of
 # the gradient: it bounds the weights, however many clicks a session has.
 USUAL: dict[str, tuple[float, float, str]] = {
-    "adamw": (0.01, 3.0, "relaxing"),
+    "adamw": (0.005, 3.0, "relaxing"),
     "adagrad": (0.1, 0.001, "constant"),
     "adam": (0.003, 0.001, "constant"),
     "sgd": (0.1, 0.001, "constant"),
@@ -90,7 +90,7 @@ class Settings:
     together: Count = TOGETHER  # lists of a query that stay together in a batch; 1: each list is shuffled separately
     lanes: Count = 1  # number of shards of a streamed log that a batch takes lists from; processes share them
     optimizer: str = "adamw"
-    learning_rate: Positive | None = None  # None: that of the optimizer, see `USUAL`; .01 for adamw
+    learning_rate: Positive | None = None  # None: that of the optimizer, see `USUAL`; .005 for adamw
     feature_rate: Positive | None = None  # factor of it for layers that see features; None: 1, less beyond 128 features
     schedule: str | None = None  # "constant", "cosine" (to 0 at the end of a stage), or "relaxing", that of adamw
     warm_up: Annotated[int, Limits(0)] = 20  # steps at the start of each stage in which the learning rate rises from 0
