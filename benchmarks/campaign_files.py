@@ -29,7 +29,7 @@ from unskew.data.files import array_digest, json_digest
 from unskew.data.judged.letor import read_letor
 from unskew.data.judged.tables import read_judged_table
 from unskew.fitting import fit
-from unskew.ingestion.columns import read_columns
+from unskew.ingestion.settings import read_columns
 from unskew.papers.experiment_files import experiment_text, load_experiment
 from unskew.recipe import Recipe
 from unskew.serving.export import export_model

@@ -15,7 +15,7 @@ import pytest
 import xgboost
 from typer.testing import CliRunner
 
-from unskew import write_log
+from unskew import load_model, open_log, write_log
 from unskew.cli import app
 
 FAST = ["--set", "steps=20", "--set", "hidden=8"]
@@ -101,7 +101,8 @@ def test_train_evaluate_and_rank(clicks, tmp_path):
     shown = run("train", clicks, "--method", "dla", *FAST, "--validate", "world:tiny", "--out", model)
     assert "for 111 features: also try --set feature_rate=0.05" in " ".join(shown.split())
     results = json.loads(run("evaluate", model, "world:tiny", "--metrics", "ndcg@10,err@10,arp", "--json"))
-    assert set(results) == {"ndcg@10", "err@10", "arp"}
+    assert set(results) == {"ndcg@10", "err@10", "arp", "lineage"}
+    assert results["lineage"] == {"model": load_model(model).digest, "log": {"digest": open_log(clicks).digest}}
     assert "world:tiny@valid" in run("evaluate", model, "world:tiny@valid")
     run("rank", model, "world:tiny", "--out", tmp_path / "scores.parquet")
     assert pq.read_table(tmp_path / "scores.parquet").column_names == ["query", "document", "score", "rank"]

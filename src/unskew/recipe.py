@@ -94,7 +94,7 @@ class Recipe:
         if options.get("network", self.network.kind) != self.network.kind:
             network = {name: value for name, value in network.items() if name not in BY_KIND}
         settings = {name: getattr(self.settings, name) for name in SETTING_NAMES}
-        kept = {**network, **settings, **self.hyper_parameters, "transform": self.transform}
+        kept = {**network, **settings, **self.hyper_parameters, "transform": self.transform, "ranker": self.ranker}
         found = Recipe.of(self.outside or self.method, **{**kept, **options})
         return replace(found, network=self.network) if self.network.outside else found
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from unskew import ClickLog, Recipe, evaluate, fit, load_model, save_model
+from unskew.data.clicks.storage import write_log
 from unskew.serving.distillation import export_trees
 from unskew.serving.export import export_model
 from unskew.serving.onnx_file import OnnxRanker
@@ -91,6 +92,22 @@ def test_trees_are_exported_as_they_are_and_to_onnx(tmp_path):
 def test_methods_without_a_curve_of_examination_are_refused_by_name(method):
     with pytest.raises(ValueError, match=f"{method} learns no examination curve and gives no debiased targets"):
         Recipe.of(method, ranker="trees")
+
+
+def test_a_changed_recipe_keeps_its_trees_unless_you_ask_for_the_network():
+    recipe = Recipe.of("dla", ranker="trees")
+    assert recipe.changed("dla", steps=7).ranker == "trees"
+    assert recipe.changed("dla", ranker="network").ranker == "network"
+
+
+def test_a_warm_start_on_the_command_line_keeps_the_trees_of_its_start(trees, log, tmp_path, run):
+    save_model(trees, tmp_path / "start")
+    write_log(log, tmp_path / "log")
+    again = ("train", tmp_path / "log", "--from", tmp_path / "start", "--set", "steps=5", "--quiet")
+    run(*again, "--out", tmp_path / "trees")
+    run(*again, "--out", tmp_path / "network", "--ranker", "network")
+    assert load_model(tmp_path / "trees").trees is not None
+    assert load_model(tmp_path / "network").trees is None
 
 
 def test_an_unknown_ranker_is_refused():

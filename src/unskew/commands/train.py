@@ -46,8 +46,12 @@ def train(
         ),
     ] = None,
     ranker: Annotated[
-        str, typer.Option(help="network, or trees: LightGBM on the debiased targets of the method (unskew\\[trees]).")
-    ] = "network",
+        str | None,
+        typer.Option(
+            help="network, or trees: LightGBM on the debiased targets of the method (unskew\\[trees]). Default: "
+            "network; with --from, the model's own."
+        ),
+    ] = None,
     validate: Annotated[
         str | None, typer.Option(help=f"Validation data. {DATA_HELP} Or a share of queries to hold out, e.g. 0.2.")
     ] = None,
@@ -98,7 +102,7 @@ def train(
         if is_first():
             errors.print(f"training {SAFE}, because auto cannot use {' and '.join(useless)}", highlight=False)
     first = None if start is None else unskew.load_model(start)
-    every = {"seed": seed, "ranker": ranker, **every}
+    every = {"seed": seed, **({} if ranker is None else {"ranker": ranker}), **every}
     if first is None:
         recipe = unskew.Recipe.of(load_part(method or SAFE, allow_code=allow_code), **every)
     else:
@@ -124,7 +128,12 @@ def train(
 
 
 def _without_use(
-    validate: str | None, judged: str | None, interventions: Path | None, ranker: str, out: Path, time: str | None
+    validate: str | None,
+    judged: str | None,
+    interventions: Path | None,
+    ranker: str | None,
+    out: Path,
+    time: str | None,
 ) -> list[str]:
     """The given options that apply only to training one named method."""
     asked = {

@@ -58,7 +58,7 @@ TOO_OPTIMISTIC = (
 
 
 def lightgbm_rows(methods: Sequence[str]) -> tuple[str, ...]:
-    """Labels of LightGBM's rows, none if it is not installed; the same trees with our debiasing are among them."""
+    """Labels of LightGBM's rows, none if it is not installed; trees with our debiasing are among them."""
     if importlib.util.find_spec("lightgbm") is None:
         return ()
     return (*(name for name in ("two_tower+trees",) if "two_tower" in methods), *LIGHTGBM)

@@ -81,7 +81,7 @@ def compare(
         methods: names, or your own classes; the first is the baseline. `METHOD+trees` trains trees on the method's
             debiased targets; `lightgbm` and `lightgbm_position` run LightGBM itself. Default: the methods that
             `diagnose` recommends, the usual methods that can work on this log, and, if LightGBM is installed,
-            both and `two_tower+trees`, the same trees with our debiasing.
+            both and `two_tower+trees`, trees with our debiasing.
         scores: label -> parquet file with `query`, `document` and `score` of another program's ranker.
         validate, test: data sets or LETOR files, as in `load_split`; pass both or neither.
         judged: judged data that `labelled` learns from.

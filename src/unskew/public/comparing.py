@@ -55,7 +55,7 @@ def compare(
     Args:
         log: a click log, or its path. A log in memory is written to `OUT/log`.
         methods: names or classes; None: those that `diagnose` recommends and, if LightGBM is installed, its rows
-            and `two_tower+trees`, the same trees with our debiasing.
+            and `two_tower+trees`, trees with our debiasing.
         scores: rankers of other programs by name, each a parquet file with query, document and score.
         validate: judged queries for validation: a data set of the catalogue, or a LETOR file. Needs `test`.
         test: judged queries for the test.
