@@ -42,9 +42,10 @@ from row_file import Row, append_row, mend, read_rows
 
 HERE = Path(__file__).parents[1] / "docs" / "quality"
 ACCEPTED = "defaults.json"
-# Seconds of one core of a run of the defaults, where no row is known yet.
-SECONDS = {"cdla_ld": 60.0, "upe": 60.0, "hte": 30.0, OPPONENT: 3.0}
-USUAL_SECONDS = 6.0
+# Seconds of one core of 1,000 steps on the first log, for methods that no row is known of.
+SECONDS = {"lbd": 11.2, "cdla_ld": 27.1, "upe": 9.4, "hte": 30.0, OPPONENT: 1.9}
+USUAL_SECONDS = 4.5
+TRAINED_APART = ("vectorization",)  # each number of steps is a training of its own, see `quality_runs.long_run`
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,8 @@ class Work:
         known: dict[tuple[str | None, str], list[float]] = {}
         for row in [*read_accepted(self.accepted), *read_rows(self.path)]:
             if (row.get("rate") is None) == (self.code is not None):
-                spent = row["cpu_seconds"] if self.code is not None else max(row["cpu_seconds"])
                 for log in (row["log"], None):
-                    known.setdefault((log, row["method"]), []).append(spent)
+                    known.setdefault((log, row["method"]), []).append(row["total_seconds"])
         return {run: _expected(run, known) for run in self.runs}
 
     def shared(self, which: int, of: int) -> list[Run]:
@@ -91,7 +91,8 @@ def _expected(run: Run, known: dict[tuple[str | None, str], list[float]]) -> flo
     spent = known.get((run.log.name, run.method)) or known.get((None, run.method))
     if spent:
         return statistics.median(spent)
-    return SECONDS.get(run.method, USUAL_SECONDS) * (1.0 if run.rate is None else GRID_STEPS[-1] / 1_000)
+    steps = 1_000 if run.rate is None else sum(GRID_STEPS) if run.method in TRAINED_APART else max(GRID_STEPS)
+    return SECONDS.get(run.method, USUAL_SECONDS) * steps / 1_000
 
 
 def plan_text(work: Work) -> str:
@@ -114,11 +115,10 @@ def run_missing(work: Work, which: int = 1, of: int = 1) -> None:
     for number, run in enumerate(todo, start=1):
         row = measure(run)
         append_row(work.path, row)
-        spent = row["cpu_seconds"] if run.rate is None else max(row["cpu_seconds"])
         where = f"{run.log.name}, {run.method}, seed {run.seed}" + (
             "" if run.rate is None else f", rate {run.rate:.2g}"
         )
-        print(f"{number}/{len(todo)} {spent:6.1f} s  {where}", flush=True)
+        print(f"{number}/{len(todo)} {row['total_seconds']:6.1f} s  {where}", flush=True)
     case_of.cache_clear()
 
 

@@ -47,6 +47,10 @@ DECIDES = ("quality_logs", "quality_runs", "default_worlds")
 Key = tuple[str, str, int, float | None]
 
 
+class SeveralPaths(ValueError):
+    """A training of more steps does not pass through one of fewer: each number of steps is trained by itself."""
+
+
 @dataclass(frozen=True)
 class Run:
     """A training."""
@@ -94,13 +98,15 @@ def case_of(entry: QualityLog, seed: int) -> Case:
 
 
 def measure(run: Run) -> Row:
-    """Do a run; one that ends with an error has no quality."""
+    """Do a run; one that ends with an error has no quality. `total_seconds` include drawing clicks and evaluation."""
+    started = time.process_time()
     case = case_of(run.log, run.seed)
     with _noted_warnings() as texts:
         found = _measure_grid(run, case) if run.rate is not None else _measure_defaults(run, case)
     rate = {} if run.rate is None else {"rate": run.rate}
     same = {"log": run.log.name, "method": run.method, "seed": run.seed, **rate}
-    return {**same, **found, "warnings": list(dict.fromkeys(texts)), "code": state_of_code()}
+    about = {"total_seconds": _seconds(started), "warnings": list(dict.fromkeys(texts)), "code": state_of_code()}
+    return {**same, **found, **about}
 
 
 def _measure_defaults(run: Run, case: Case) -> Row:
@@ -139,7 +145,7 @@ def _measure_grid(run: Run, case: Case) -> Row:
     recipe = Recipe.of(run.method, seed=run.seed, learning_rate=usual * run.rate)
     try:
         points = [{**_quality(model, case), "cpu_seconds": spent} for model, spent in long_run(recipe, case.log)]
-    except FAILURES:  # so that the shorter ones are known
+    except FAILURES:  # also if the longest ran away: the shorter ones may not
         points = [_measure_steps(recipe, case, steps) for steps in GRID_STEPS]
     columns = {name: [point.get(name) for point in points] for name in (METRIC, "examination", "cpu_seconds")}
     return {"steps": list(GRID_STEPS), **columns}
@@ -158,6 +164,7 @@ def _measure_steps(recipe: Recipe, case: Case, steps: int) -> Row:
 def long_run(recipe: Recipe, log: ClickLog, grid: Sequence[int] = GRID_STEPS) -> list[tuple[Model, float]]:
     """Models after several numbers of steps of one training, each as `steps=n` gives it, and their processor seconds.
 
+    `SeveralPaths` if there is no such training, as for `vectorization`, whose last stage has a fixed number of steps.
     Every number of steps has an average of its own, which ends there. Only one of them would be needed for one number
     of steps, so the time of averaging is left out.
     """
@@ -201,7 +208,7 @@ def _averages(method: Any, recipe: Recipe, grid: Sequence[int]) -> dict[int, Ave
     plans = {steps: plan_stages(method.stages(), steps) for steps in grid}
     before = {tuple(steps for _, steps in plan[:-1]) for plan in plans.values()}
     if len(before) > 1 or any(stage.selects for plan in plans.values() for stage, _ in plan[:-1]):
-        raise AssertionError(f"earlier stages of {recipe.method} depend on the number of steps: train once for each")
+        raise SeveralPaths(f"stages of {recipe.method} before the last depend on the number of steps")
     share = UNVALIDATED if recipe.settings.average is None else recipe.settings.average
     return {steps: AveragedMethod(method, max(1, round(share * plan[-1][1]))) for steps, plan in plans.items()}
 
