@@ -156,6 +156,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--share", default="1/1", help="which of how many processes this one is, such as 1/2")
     parser.add_argument("--folder", type=Path, default=HERE, help="of the rows and the accepted table")
     chosen = parser.parse_args(arguments)
+    if chosen.accept and (chosen.reference or chosen.set != "reference"):
+        parser.error(
+            "only the table of the defaults on the reference logs is accepted: leave out --reference and --set"
+        )
     torch.set_num_threads(1)
     defaults, grid = works(chosen.set, chosen.folder, chosen.methods)
     if chosen.gaps:

@@ -138,11 +138,11 @@ class Scene:
         """Clicks of this seed.
 
         Args:
-            options: interventions or a record of looks, for methods that need them.
+            options: interventions or a record of looks, for methods that need them, and other sessions per query.
         """
         user = user_of(self.entry.person, self.sets[0], self.entry.number)
-        same: dict[str, Any] = {"sessions": self.entry.sessions, "joint": self.entry.joint, "threads": 1}
-        return simulate(self.sets[0], self.policy, user, seed=100 * self.entry.number + seed, **same, **options)
+        usual: dict[str, Any] = {"sessions": self.entry.sessions, "joint": self.entry.joint, "threads": 1}
+        return simulate(self.sets[0], self.policy, user, seed=100 * self.entry.number + seed, **(usual | options))
 
     def case(self, seed: int) -> Case:
         made = self.simulation(seed)

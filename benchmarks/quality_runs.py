@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ RATES = (1 / 3, 1.0, 3.0)  # relative to the default
 GRID_SEEDS = (0, 1)
 METRIC = "ndcg@10"
 PLACES = (2, 5, 10)  # positions, counted from 1, at which examination is recorded
+SWAPPED = 4  # sessions per query of the swaps that hte learns from: its forests take minutes on more
 DIGITS = 5
 FAILURES = (ArithmeticError, ValueError, RuntimeError)  # with which a training may end
 DECIDES = ("quality_logs", "quality_runs", "default_worlds")
@@ -110,16 +111,16 @@ def measure(run: Run) -> Row:
 
 
 def _measure_defaults(run: Run, case: Case) -> Row:
-    started = time.process_time()
-    try:
-        if run.method == OPPONENT:
-            ranker = train_lightgbm(case.log, position=True, seed=run.seed)
-            return {**_quality(ranker, case), "steps": None, "cpu_seconds": _seconds(started)}
-        model = _train_default(run, case)
-    except FAILURES as error:
-        return {**_failed(error), "steps": None, "cpu_seconds": _seconds(started)}
-    steps, seconds = model.history.rows[-1]["step"], _seconds(started)
-    return {**_quality(model, case), "steps": steps, "cpu_seconds": seconds}
+    if run.method == OPPONENT:
+        return {"steps": None, **_measured(lambda: train_lightgbm(case.log, position=True, seed=run.seed), case)}
+    models: list[Model] = []
+
+    def trained() -> Model:
+        models.append(_train_default(run, case))
+        return models[0]
+
+    found = _measured(trained, case)
+    return {"steps": models[0].history.rows[-1]["step"] if models else None, **found}
 
 
 def _train_default(run: Run, case: Case) -> Model:
@@ -133,7 +134,8 @@ def _train_default(run: Run, case: Case) -> Model:
     elif run.method == "ipw":
         options = {"propensities": case.curve}
     elif run.method == "hte" and isinstance(scene, Scene):
-        more = {"interventions": scene.simulation(run.seed, interventions={"swap_top": 1.0}).log}
+        swapped = {"interventions": {"swap_top": 1.0}, "sessions": SWAPPED}
+        more = {"interventions": scene.simulation(run.seed, **swapped).log}
     elif run.method == "attention" and isinstance(scene, Scene):
         log = scene.simulation(run.seed, record={"misses": 0.2}).log
     return fit(Recipe.of(run.method, seed=run.seed, **options), log, **more)
@@ -146,19 +148,21 @@ def _measure_grid(run: Run, case: Case) -> Row:
     try:
         points = [{**_quality(model, case), "cpu_seconds": spent} for model, spent in long_run(recipe, case.log)]
     except FAILURES:  # also if the longest ran away: the shorter ones may not
-        points = [_measure_steps(recipe, case, steps) for steps in GRID_STEPS]
+        points = [_measured(partial(fit, _changed(recipe, steps=steps), case.log), case) for steps in GRID_STEPS]
     columns = {name: [point.get(name) for point in points] for name in (METRIC, "examination", "cpu_seconds")}
     return {"steps": list(GRID_STEPS), **columns}
 
 
-def _measure_steps(recipe: Recipe, case: Case, steps: int) -> Row:
+def _measured(train: Callable[[], Any], case: Case) -> Row:
+    """Quality and processor seconds of a training, or the error with which it ends."""
     started = time.process_time()
     try:
-        model = fit(_changed(recipe, steps=steps), case.log)
+        ranker = train()
+        seconds = _seconds(started)
+        return {**_quality(ranker, case), "cpu_seconds": seconds}
     except FAILURES as error:
-        return {**_failed(error), "cpu_seconds": _seconds(started)}
-    spent = _seconds(started)
-    return {**_quality(model, case), "cpu_seconds": spent}
+        text = f"{type(error).__name__}: {error}"
+        return {METRIC: None, "examination": None, "cpu_seconds": _seconds(started), "error": text}
 
 
 def long_run(recipe: Recipe, log: ClickLog, grid: Sequence[int] = GRID_STEPS) -> list[tuple[Model, float]]:
@@ -223,10 +227,6 @@ def _quality(ranker: Any, case: Case) -> Row:
     curve = ranker.examination() if isinstance(ranker, Model) else None
     places = None if curve is None else [round(float(curve[min(place, len(curve)) - 1]), DIGITS) for place in PLACES]
     return {METRIC: round(value, DIGITS), "examination": places}
-
-
-def _failed(error: Exception) -> Row:
-    return {METRIC: None, "examination": None, "error": f"{type(error).__name__}: {error}"}
 
 
 def _seconds(started: float) -> float:

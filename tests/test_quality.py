@@ -196,6 +196,27 @@ def test_a_method_whose_last_stage_has_a_fixed_length_is_trained_once_for_each_p
     )
 
 
+def test_a_training_that_ends_with_an_error_is_a_row_without_a_quality(parts, entry, monkeypatch):
+    runs = parts.quality_runs
+
+    def diverging(*_, **__):
+        raise FloatingPointError("20 batches in a row gave no finite loss")
+
+    monkeypatch.setattr(runs, "fit", diverging)
+    found = runs.measure(runs.Run(entry, "dla", 0))
+    assert (found["ndcg@10"], found["steps"]) == (None, None)
+    assert found["error"] == "FloatingPointError: 20 batches in a row gave no finite loss"
+    grid = runs.measure(runs.Run(entry, "dla", 0, rate=3.0))
+    assert grid["ndcg@10"] == [None] * len(runs.GRID_STEPS)
+
+
+def test_only_the_defaults_on_the_reference_logs_are_accepted(parts, capsys):
+    for more in (["--set", "aside"], ["--reference"]):
+        with pytest.raises(SystemExit):
+            parts.quality.main(["--accept", *more])
+    assert "only the table of the defaults" in capsys.readouterr().err
+
+
 def test_the_gap_is_to_the_best_point_and_its_time_to_the_fastest_close_one(parts):
     table = parts.quality_table
     # Means over both seeds: .70 after 10 s, .747 after 20 s, .75 after 40 s, the best.
