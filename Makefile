@@ -9,7 +9,7 @@ SHARED_DATA := $(wildcard ../shared/data)
 export UNSKEW_DATA ?= $(if $(SHARED_DATA),$(abspath $(SHARED_DATA)))
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: help setup demo test test-quick test-fast test-slow test-spark browser lint format docs bench campaign results wheel lock clean
+.PHONY: help setup demo test test-quick test-fast test-slow test-spark browser lint format docs bench quality campaign results wheel lock clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -71,6 +71,9 @@ docs: $(READY)  ## the documentation as a site, in site/
 
 bench: $(READY)  ## ratios measured on this machine, in one run
 	$(BIN)/python benchmarks/run.py
+
+quality: $(READY)  ## the defaults on eight logs, against the last accepted table; resumable
+	$(BIN)/python benchmarks/quality.py
 
 campaign: $(READY)  ## kills, damaged files, full disks, second writers, little memory; a table of what came of it
 	$(BIN)/python benchmarks/campaign.py

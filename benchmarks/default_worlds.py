@@ -143,7 +143,12 @@ def open_scene(world: World) -> Scene:
     other = RankingSVM(fraction=0.02, seed=500 + world.number)
     shown_by = Mixed(loggers=[production, other], shares=[0.7, 0.3], arms=True).fit(train)
     return Scene(
-        world, train, test, production, shown_by if world.traffic == "two loggers" else production, _user(world, train)
+        world,
+        train,
+        test,
+        production,
+        shown_by if world.traffic == "two loggers" else production,
+        user_of(world.person, train, world.number),
     )
 
 
@@ -177,13 +182,13 @@ class RandomDirection:
         return np.clip(scaled, -3, 3) @ np.random.default_rng(self.seed).normal(size=known.shape[1])
 
 
-def _user(world: World, train: JudgedSet) -> User:
-    person = world.person
+def user_of(person: Person, train: JudgedSet, seed: int) -> User:
+    """The user, fitted; the seed draws a random direction."""
     options = dict(person.options)
     if "coupling" in options:
         options["crux"] = _crux(train)
     if options.get("direction") == "random":
-        options["direction_seed"] = world.number
+        options["direction_seed"] = seed
     if person.user == "real_click" and train.max_grade < 3:
         return RealClick(rows=(0, 2, 4))
     scale = {} if person.user == "real_click" else {"max_grade": int(train.max_grade)}

@@ -12,7 +12,6 @@ numbers, and another state adds nothing to them.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -35,6 +34,7 @@ from results_cells import (
     read_lines,
     waiting,
 )
+from row_file import append_row, mend
 from unskew.comparison.claims import Claims
 from unskew.comparison.code_digest import code_digest
 from unskew.comparison.plan import Run
@@ -82,7 +82,7 @@ def _short(value: Any) -> Any:
 
 def run_missing(cells: list[Cell], path: Path, until: float, share: tuple[int, int] = (1, 1)) -> None:
     """Run until nothing is missing or the time is over; several processes may share a file."""
-    _mend(path)
+    mend(path)
     codes = {line["code"] for line in read_lines(path).values()}
     if codes - {code_digest()}:
         raise SystemExit(f"{path} is of code {codes.pop()}, this is {code_digest()}: check out the code that began it")
@@ -103,17 +103,9 @@ def run_missing(cells: list[Cell], path: Path, until: float, share: tuple[int, i
                     failed.add(key)
                     print(f"failed: {cell.name}, {run.title}: {type(error).__name__}: {error}", flush=True)
                 else:
-                    with path.open("a", encoding="utf-8") as stream:
-                        stream.write(json.dumps(line) + "\n")
+                    append_row(path, line)
                     print(f"{line['cpu_seconds']:6.1f} s  {cell.name}, {run.title}", flush=True)
             claims.release(key)
-
-
-def _mend(path: Path) -> None:
-    """Take away a last line that was cut off by a kill."""
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    if text and not text.endswith("\n"):
-        path.write_text(text[: text.rfind("\n") + 1], encoding="utf-8")
 
 
 def show_plan(cells: list[Cell], path: Path) -> None:

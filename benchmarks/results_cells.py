@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from row_file import read_rows
 from unskew.comparison.plan import Group, Repetition, Run, plan
 from unskew.comparison.rows import Outcome
 from unskew.comparison.run import Result, Results, best_candidate
@@ -108,10 +109,7 @@ def key_of(run: Run) -> str:
 
 def read_lines(path: Path) -> dict[str, Line]:
     """Finished runs by key; ValueError if they are of several states of the code."""
-    if not path.is_file():
-        return {}
-    texts = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    lines = [json.loads(text) for text in texts if text.endswith("\n")]  # not one that was cut off by a kill
+    lines = read_rows(path)
     codes = sorted({line["code"] for line in lines})
     if len(codes) > 1:
         raise ValueError(f"{path.name} has rows of several states of the code: {', '.join(codes)}. Keep those of one")

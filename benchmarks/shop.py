@@ -53,11 +53,16 @@ def columns() -> Columns:
     )
 
 
-def ours(folder: Path, method: str, seed: int) -> dict[str, Any]:
-    """nDCG@10 of a method on the log that is made of the events."""
+def log_of(folder: Path) -> unskew.ClickLog:
+    """The log that is made of the events."""
     if not (folder / "log").exists():
         ingest(Tables(folder / EVENTS), folder / "log", columns(), Options(sessions_a_user=20))
-    log = unskew.read_log(folder / "log")
+    return unskew.read_log(folder / "log")
+
+
+def ours(folder: Path, method: str, seed: int) -> dict[str, Any]:
+    """nDCG@10 of a method on the log of a shop."""
+    log = log_of(folder)
     if method == "auto":
         model = unskew.auto(log, seed=seed).model
     else:

@@ -128,12 +128,12 @@ def test_the_command_lists_experiments_and_reports_failures_by_its_exit_code(sma
 
 def test_no_seeds_are_refused(tmp_path):
     with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
-        reproduce("defaults", seeds=0, out=tmp_path)
+        reproduce("group-level", seeds=0, out=tmp_path)
 
 
 def test_an_experiment_is_printed_to_be_changed(run):
-    assert 'paper = "' in run("reproduce", "defaults", "--show")
-    assert "did you mean 'defaults'?" in run("reproduce", "default", "--show", code=2)
+    assert 'paper = "' in run("reproduce", "group-level", "--show")
+    assert "did you mean 'group-level'?" in run("reproduce", "group-levels", "--show", code=2)
 
 
 def test_options_replace_those_of_the_experiment_wherever_they_stand():
