@@ -6,7 +6,6 @@ import statistics
 from dataclasses import replace
 
 import numpy as np
-import torch
 
 import unskew
 from distinct_documents import log_in_orders
@@ -76,7 +75,8 @@ def _time_to_quality() -> list[Row]:
         simulation = unskew.simulate(world.train, "svm", "position_based", sessions=SESSIONS, seed=seed, joint=True)
         log = transform_log(simulation.log, transform)
         sessions = _single_sessions(log, SINGLE * BATCH)
-        single = learn(TwoTower, sessions, validate, Settings(steps=SINGLE, batch_size=BATCH, validate_every=100, seed=seed))
+        settings = Settings(steps=SINGLE, batch_size=BATCH, validate_every=100, seed=seed)
+        single = learn(TwoTower, sessions, validate, settings)
         counted = learn(TwoTower, log, validate, Settings(steps=COUNTED, validate_every=10, seed=seed))
         values = [value for _, value in single]
         goals = {"mean of the last five validations": statistics.mean(values[-5:]), "last validation": values[-1]}

@@ -61,7 +61,7 @@ def test_a_saved_model_leaves_nothing_to_later_defaults(log, tmp_path):
 
 def test_the_card_repeats_the_options_that_were_asked_for(log):
     model = fit(Recipe.of("dla", optimizer="adagrad", network="linear"), log)
-    options = "--set optimizer=adagrad --set network=linear"  # no steps, no learning rate: they are the defaults of both
+    options = "--set optimizer=adagrad --set network=linear"  # no steps, and the usual learning rate
     card = model_card(model)
     assert card["command"] == f"unskew train LOG --method dla --seed 0 {options} --out MODEL"
     assert f"Training {model.history.ended}." in card_markdown(card)

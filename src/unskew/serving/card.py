@@ -93,7 +93,7 @@ def limits(model: Model) -> list[str]:
 
 
 def training_command(model: Model) -> str:
-    """The command that trains it again, with all options that differ from the defaults; steps if they were asked for."""
+    """The command that trains it again, with all options that differ from the defaults (steps: if asked for)."""
     if model.others:
         return "unskew auto LOG --out MODEL"
     recipe, known = model.recipe, hyper_parameters(model.recipe.method_class)
