@@ -6,7 +6,6 @@ import statistics
 from dataclasses import replace
 
 import numpy as np
-import torch
 
 import unskew
 from distinct_documents import log_in_orders
@@ -42,7 +41,8 @@ def _overhead() -> Row:
     problem = Problem(N_FEATURES, log.n_docs, network=REFERENCE)
     batch = ClickBatches(log, BATCH)(0)
     bare = Naive(problem)
-    optimizer = torch.optim.Adagrad(bare.parameters(), lr=0.05, initial_accumulator_value=0.1)
+    settings = Settings(steps=STEPS, batch_size=BATCH)
+    optimizer = settings.new_optimizer([{"params": bare.parameters()}])
 
     def bare_steps() -> None:
         for _ in range(STEPS):
@@ -52,7 +52,6 @@ def _overhead() -> Row:
             optimizer.step()
 
     ours = Naive(problem)
-    settings = Settings(steps=STEPS, batch_size=BATCH)
     sides = {"ours": lambda: train(ours, {"clicks": log}, settings), "bare": bare_steps}
     ratio = median_ratio(in_turn(sides, REPEATS, warm_up=1), "ours", "bare")
     return (
@@ -76,7 +75,8 @@ def _time_to_quality() -> list[Row]:
         simulation = unskew.simulate(world.train, "svm", "position_based", sessions=SESSIONS, seed=seed, joint=True)
         log = transform_log(simulation.log, transform)
         sessions = _single_sessions(log, SINGLE * BATCH)
-        single = learn(TwoTower, sessions, validate, Settings(steps=SINGLE, batch_size=BATCH, seed=seed))
+        settings = Settings(steps=SINGLE, batch_size=BATCH, validate_every=100, seed=seed)
+        single = learn(TwoTower, sessions, validate, settings)
         counted = learn(TwoTower, log, validate, Settings(steps=COUNTED, validate_every=10, seed=seed))
         values = [value for _, value in single]
         goals = {"mean of the last five validations": statistics.mean(values[-5:]), "last validation": values[-1]}

@@ -19,16 +19,16 @@ from unskew.reporting.drawing import STYLE, TRUTH, look
 
 PLACE = Path(__file__).parent / "figures" / "before_after.svg"
 NAMES = {4: " (most relevant)", 0: " (irrelevant)"}
-DATA, SESSIONS, SEED, STEPS = "world:small", 64, 1, 1000
+DATA, SESSIONS, SEED = "world:small", 64, 1
 
 
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     world = unskew.load(DATA)
     log = unskew.simulate(world.train, policy="svm", user="position_based", sessions=SESSIONS, seed=SEED).log
-    models = {name: unskew.fit(name, log, steps=STEPS, seed=SEED) for name in ("naive", "dla")}
+    models = {name: unskew.fit(name, log, seed=SEED) for name in ("naive", "dla")}
     for name, model in models.items():
-        logging.info("%s\n%s", name, unskew.evaluate(model, world.test, ["ndcg@10"]))
+        logging.info("%s: %s\n%s", name, model.history.ended, unskew.evaluate(model, world.test, ["ndcg@10"]))
     curve = models["dla"].examination()
     assert curve is not None
     grades = np.unique(world.train.grades)[::-1]

@@ -165,7 +165,8 @@ def measured_text(name: str) -> list[str]:
     words = tomllib.loads((HERE / "measured.toml").read_text(encoding="utf-8"))
     known = words["methods"][name]
     pages = [f"[{words['pages'][page]}](../{page})" for page in known["pages"]]
-    return [known["text"].strip(), "", f"Numbers: {', '.join(pages)}.", "", *result_rows(name)]
+    said = f"Numbers, measured with 0.2 unless a page says otherwise: {', '.join(pages)}."
+    return [known["text"].strip(), "", said, "", *result_rows(name)]
 
 
 def result_rows(name: str) -> list[str]:

@@ -23,15 +23,13 @@ log = made.log
 print("\n".join(unskew.diagnose(log, quick=True).verdict.lines))
 
 # %% Two methods learn from a part of the queries; the clicks on the others tell how they stand against production
-compared = unskew.compare(
-    result / "log", ["naive", "dla"], options={"steps": 200}, seeds=1, jobs=1, out=result / "compare"
-)
+compared = unskew.compare(result / "log", ["naive", "dla"], seeds=1, jobs=1, out=result / "compare")
 print(compared)
 
 # %% The better one learns from all queries and is exported, checked against torch
 standings = compared.to_pandas().dropna(subset="difference")
 best = standings.loc[standings["difference"].idxmax(), "method"]
-model = unskew.fit(best, log, steps=200)
+model = unskew.fit(best, log)
 print(model)
 unskew.save_model(model, result / "model", overwrite=True)
 print(unskew.export(model, result / "ranker.onnx", overwrite=True))

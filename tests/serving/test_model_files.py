@@ -14,7 +14,7 @@ from unskew.data.files import HOST, json_digest
 from unskew.evaluation.evaluate import score_documents
 from unskew.methods import METHODS
 from unskew.networks.registry import Network
-from unskew.serving.card import model_card
+from unskew.serving.card import card_markdown, model_card
 
 FAST = {"steps": 6, "hidden": (8,), "batch_size": 64}
 
@@ -47,15 +47,24 @@ def test_the_folder_holds_text_json_and_safetensors_only(model, tmp_path):
 
 
 def test_a_saved_model_leaves_nothing_to_later_defaults(log, tmp_path):
-    model = fit(Recipe.of("dla", batch_size=1024), log)
+    model = fit(Recipe.of("dla", network="linear"), log)
     about = json.loads((save_model(model, tmp_path / "model") / "model.json").read_text())
     network = about["problem"]["network"]
     assert {entry.name for entry in fields(Network)} - set(network) == {"outside"}
     assert None not in network.values()
-    assert about["hyper_parameters"] == {"max_weight": None, "observation_rate": 3.0}  # the defaults of DLA
-    steps = 50 * 2  # 50 passes of two batches: there are 1,494 lists
-    assert load_model(tmp_path / "model").history.settings["steps"] == steps
-    assert f"--set steps={steps}" in model_card(model)["command"]
+    expected = {"max_weight": None, "observation_rate": 3.0, "observed_by": "likelihood"}
+    assert about["hyper_parameters"] == expected  # the defaults of DLA
+    history = load_model(tmp_path / "model").history
+    assert history.settings["steps"] == history.ending.steps
+    assert history.settings["batch_size"] == 128
+
+
+def test_the_card_repeats_the_options_that_were_asked_for(log):
+    model = fit(Recipe.of("dla", optimizer="adagrad", network="linear"), log)
+    options = "--set optimizer=adagrad --set network=linear"  # no steps, and the usual learning rate
+    card = model_card(model)
+    assert card["command"] == f"unskew train LOG --method dla --seed 0 {options} --out MODEL"
+    assert f"Training {model.history.ended}." in card_markdown(card)
 
 
 def test_an_existing_model_is_not_overwritten_unless_asked(model, tmp_path):

@@ -1,9 +1,9 @@
 """Label-free evaluation, as tasks: a method, or production, measured by held-out clicks.
 
 The log is split by query once, identically for all methods and seeds, so that differences are paired. What a criterion
-needs besides clicks (propensities, a model of relevance) is estimated from the training queries. The last state of
-training is kept: there are no labels to choose a state by, and the likelihood of clicks is a poor guide to a good
-ranker.
+needs besides clicks (propensities, a model of relevance) is estimated from the training queries. There are no labels to
+choose a state of training by: it ends when clicks on some of its own queries are predicted no better
+(`unskew.training.ending`).
 """
 
 from __future__ import annotations

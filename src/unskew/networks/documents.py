@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-MANY_FEATURES = 128  # with this many, a learning rate of .1 changes scores by about 2 in the first step
+MANY_FEATURES = 128  # with this many, Adagrad's rate of .1 changes scores by about 2 in the first step
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"elu": nn.ELU, "relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh}
 
 

@@ -19,6 +19,7 @@ from unskew.model import Model
 from unskew.networks.registry import Network
 from unskew.recipe import NETWORK_NAMES
 from unskew.training.settings import Settings
+from unskew.training.validation import CLICK_VALIDATIONS
 
 Card = dict[str, Any]
 MISSING = "Missing in: share of the stored feature rows, not of the impressions."
@@ -52,6 +53,7 @@ def model_card(model: Model) -> Card:
             "validation": model.trained_on.get("validation"),
             "best_value": history.best_value,
             "best_step": history.best_step,
+            "ending": history.ended,
             "of": "the method's network" if model.trees is not None else "the ranker",
             "warnings": list(history.warnings),
         },
@@ -75,8 +77,10 @@ def limits(model: Model) -> list[str]:
         found = [f"It is an average of the rankers of {model.name}, with their assumptions."]
         if PRODUCTION in model.name.split(" + "):
             found.append("One of them imitates the order of the production ranker from features.")
-    if model.trained_on.get("validation") is None:
-        found.append("It was not validated: compare it with production before you serve it (`unskew compare`).")
+    if model.trained_on.get("validation") in (None, *CLICK_VALIDATIONS):
+        found.append(
+            "It was not validated on judgements: compare it with production before you serve it (`unskew compare`)."
+        )
     never = model.trained_on.get("never_shown", [])
     if never:
         found.append(f"Positions never shown, counted from 1: {', '.join(str(place + 1) for place in never)}.")
@@ -89,12 +93,13 @@ def limits(model: Model) -> list[str]:
 
 
 def training_command(model: Model) -> str:
-    """The command that trains it again, with all options that differ from the defaults."""
+    """The command that trains it again, with all options that differ from the defaults (steps: if asked for)."""
     if model.others:
         return "unskew auto LOG --out MODEL"
     recipe, known = model.recipe, hyper_parameters(model.recipe.method_class)
-    asked = {**asdict(recipe.settings), "steps": recipe.settings.steps or model.history.settings.get("steps")}
-    usual, default = asdict(Settings()), Network(recipe.network.kind, outside=recipe.network.outside)
+    asked, optimizer = asdict(recipe.settings), recipe.settings.optimizer
+    usual = {**asdict(Settings(optimizer=optimizer)), "optimizer": Settings().optimizer}
+    default = Network(recipe.network.kind, outside=recipe.network.outside)
     options = {name: value for name, value in recipe.hyper_parameters.items() if value != known[name].default}
     options |= {name: value for name, value in asked.items() if name != "seed" and value != usual[name]}
     options |= {
@@ -127,6 +132,8 @@ def card_markdown(card: Card) -> str:
     else:
         value = f"{evidence['validation']} {evidence['best_value']:.4f}"
         said = f"{value} at step {evidence['best_step']}, of {evidence['of']}."
+    if evidence["ending"]:
+        said += f" Training {evidence['ending']}."
     parts = [
         "---",
         "library_name: unskew",

@@ -16,6 +16,9 @@ from unskew.evaluation.evaluate import evaluate
 from unskew.methods.method import Method
 from unskew.metrics import metric as parse_metric
 
+CLICK_LIKELIHOOD, ORDER_LIKELIHOOD = "click likelihood", "likelihood of clicks given the order"
+CLICK_VALIDATIONS = (CLICK_LIKELIHOOD, ORDER_LIKELIHOOD)  # their names
+
 
 @dataclass(frozen=True)
 class Validation:
@@ -43,13 +46,13 @@ def on_judgements(judged: JudgedSet, metric: str = "ndcg@10") -> Validation:
 def on_clicks(log: ClickLog, batch_size: int = 1024) -> Validation:
     """Log-likelihood of held-out clicks: of a click's place in its list, or of clicks and non-clicks."""
     batches = ClickBatches(log, batch_size)
-    return Validation("click likelihood", lambda method: click_likelihood(method, batches))
+    return Validation(CLICK_LIKELIHOOD, lambda method: click_likelihood(method, batches))
 
 
 def on_order(log: ClickLog, batch_size: int = 1024) -> Validation:
     """Log-likelihood of a held-out click's place in its list, given the ranker's scores and any effect of positions."""
     batches = ClickBatches(log, batch_size)
-    return Validation("likelihood of clicks given the order", lambda method: order_likelihood(method, batches))
+    return Validation(ORDER_LIKELIHOOD, lambda method: order_likelihood(method, batches))
 
 
 def order_likelihood(method: Method, batches: ClickBatches) -> float:
