@@ -158,7 +158,7 @@ def test_the_order_is_judged_besides_what_positions_explain():
 
 def test_an_effect_of_positions_added_to_the_scores_changes_nothing():
     features, clicks = clicks_of([1.0, 0.5, 0.25])
-    clicks = clicks + [[30.0, 0.0, 9.0], [0.0, 60.0, 0.0], [5.0, 0.0, 0.0]]  # no model explains these
+    clicks += np.array([[30.0, 0.0, 9.0], [0.0, 60.0, 0.0], [5.0, 0.0, 0.0]])  # no model explains these
     method = method_that_scores_the_feature("naive")
     plain, raised = (
         on_order(log_of(features + effect, clicks, [900] * 3))(method) for effect in (0.0, [2.0, -1.0, 0.5])
