@@ -1,6 +1,7 @@
 """When training ends: held-out clicks are predicted no better, the steps are done, or time is up."""
 
 import os
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +11,6 @@ from torch import nn
 
 import unskew
 from unskew import ClickLog, Recipe, fit, open_log, write_log
-
 from unskew.methods.method import Method, Stage
 from unskew.training.ending import MOST, MOST_HELD_OUT, VALIDATIONS, Ending, last_step
 from unskew.training.held_out import part_held_out
@@ -97,14 +97,14 @@ def test_training_goes_on_while_something_is_learned():
 
 
 def test_a_number_of_steps_is_taken_whatever_is_learned():
-    method, history = fallen(Settings(**{**FALLING.__dict__, "steps": 400}), best_at(50))
+    method, history = fallen(replace(FALLING, steps=400), best_at(50))
     assert history.ending == Ending(400, 50, "steps")
     assert method.steps == 50
     assert history.ended.startswith("ended after 400 steps, as asked; the state of step 50 is kept")
 
 
 def test_patience_may_end_training_sooner():
-    _, history = fallen(Settings(**{**FALLING.__dict__, "patience": 2}), best_at(50))
+    _, history = fallen(replace(FALLING, patience=2), best_at(50))
     assert history.ending == Ending(150, 50, "patience")
 
 
@@ -196,6 +196,25 @@ def test_a_shard_of_a_log_on_disk_is_held_out_from_ten_on(tmp_path):
     nine = open_log(write_log(click_log(100), tmp_path / "nine", n_shards=9))
     assert part_held_out(nine, seed=0) == (nine, None)
     assert MOST_HELD_OUT == 5_000
+
+
+def test_nothing_is_held_out_where_one_part_would_have_no_click():
+    log = click_log(100)
+    one = replace(log, clicks=np.where(np.arange(300).reshape(100, 3) == 7, np.float32(1), np.float32(0)))
+    assert part_held_out(one, seed=0) == (one, None)
+
+
+@pytest.mark.parametrize(
+    ("passes", "text"),
+    [
+        (0.25, "25% of the lists were seen"),
+        (1.2, "seen about once"),
+        (1.5, "about 2 times"),
+        (1234, "about 1,234 times"),
+    ],
+)
+def test_an_ending_says_how_much_of_the_log_was_seen(passes, text):
+    assert History(ending=Ending(8), passes=passes).ended.endswith(text)
 
 
 def test_steps_hold_nothing_out():
