@@ -75,9 +75,12 @@ def test_held_out_clicks_validate_without_labels(log):
     assert model.history.best_value == max(value for _, value in model.history.column("validation"))
 
 
-def test_a_method_that_predicts_no_clicks_says_so(log):
-    with pytest.raises(ValueError, match="predicts no clicks: validate it on judged data"):
-        fit(Recipe.of("pair_debias", **FAST), log, validate=0.2)
+def test_a_method_that_predicts_no_clicks_is_validated_by_its_order(log):
+    model = fit(Recipe.of("pair_debias", **FAST, validate_every=5), log, validate=0.2)
+    assert model.trained_on["validation"] == "likelihood of clicks given the order"
+    values = [value for _, value in model.history.column("validation")]
+    assert model.history.best_value == max(values)
+    assert max(values) < 0  # a mean logarithm of probabilities
 
 
 def test_pairs_need_a_joint_log(log):
@@ -192,7 +195,9 @@ def test_lists_shown_more_than_2_to_the_24_times_train_the_same_ranker(method, l
     few = log.of_queries(np.arange(40))
     many = few.weighted(np.full(few.n_lists, 2.0**24 + 1))  # no count is one of float32 any more
     assert many.sessions.min() > 2**24
-    rankers = [fit(method, each, steps=15, hidden=(8,), progress=False).ranker() for each in (few, many)]
+    # AdamW divides by the size of a gradient, and would amplify what is rounding alone.
+    options = {"steps": 15, "hidden": (8,), "optimizer": "adagrad"}
+    rankers = [fit(Recipe.of(method, **options), each).ranker() for each in (few, many)]
     scores = [score_documents(ranker, world.test) for ranker in rankers]
     centred = [each - each.mean() for each in scores]  # losses of whole lists leave one number open
     np.testing.assert_allclose(*centred, atol=2e-4 * np.abs(centred[0]).max())

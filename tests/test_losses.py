@@ -24,6 +24,9 @@ OF_SCORES = {
         losses.preference_pairs(scores) * clicks.unsqueeze(2) * mask.unsqueeze(1)
     ).sum(),
     "dual": lambda scores, clicks, sessions, mask: sum(losses.dual(scores, scores / 2, clicks, mask).values()),
+    "dual_by_likelihood": lambda scores, clicks, sessions, mask: sum(
+        losses.dual_by_likelihood(scores, scores / 2, clicks, mask).values()
+    ),
 }
 
 
@@ -117,7 +120,56 @@ def test_dual_sends_each_term_to_its_own_network():
     assert torch.autograd.grad(terms["observation"], relevance, allow_unused=True) == (None,)
 
 
-@pytest.mark.parametrize("name", [name for name in OF_SCORES if name != "dual"])
+def dual_gradients(relevance, observation, clicks, mask):
+    """Gradients of `dual_by_likelihood` by the scores of each side."""
+    sides = relevance.clone().requires_grad_(), observation.clone().requires_grad_()
+    sum(losses.dual_by_likelihood(*sides, clicks, mask).values()).backward()
+    return tuple(side.grad for side in sides)
+
+
+def test_dual_by_likelihood_explains_clicks_by_relevance_times_observation():
+    f, g, clicks = (0.5, 0.3, 0.2), (0.6, 0.3, 0.1), (1, 2, 4)
+    shown = [f[i] * g[i] / (0.30 + 0.09 + 0.02) for i in range(3)]  # shares of the products
+    observation = torch.tensor([g], dtype=torch.float64).log()
+    counts = torch.tensor([clicks], dtype=torch.float64)
+    terms = losses.dual_by_likelihood(SCORES[:1], observation, counts, MASK[:1])
+    by_hand = {
+        "relevance": -sum(c * g[0] / g[i] * math.log(f[i]) for i, c in enumerate(clicks)),
+        "observation": -sum(c * math.log(shown[i]) for i, c in enumerate(clicks)),
+    }
+    assert {name: float(term) for name, term in terms.items()} == pytest.approx(by_hand)
+    relevance_gradient, gradient = dual_gradients(SCORES[:1], observation, counts, MASK[:1])
+    corrected = [1, 2 * 0.6 / 0.3, 4 * 0.6 / 0.1]
+    assert relevance_gradient[0].tolist() == pytest.approx([sum(corrected) * f[i] - corrected[i] for i in range(3)])
+    assert gradient[0].tolist() == pytest.approx([7 * shown[i] - clicks[i] for i in range(3)])
+
+
+def test_dual_by_likelihood_sends_each_term_to_its_own_network():
+    relevance, observation = SCORES.clone().requires_grad_(), (SCORES / 3).requires_grad_()
+    terms = losses.dual_by_likelihood(relevance, observation, CLICKS, MASK)
+    assert torch.autograd.grad(terms["relevance"], observation, allow_unused=True) == (None,)
+    assert torch.autograd.grad(terms["observation"], relevance, allow_unused=True) == (None,)
+
+
+def test_dual_by_likelihood_rests_at_the_truth_of_position_based_clicks():
+    relevance = torch.tensor([[0.9, 0.3, 0.6], [0.2, 0.8, 0.0]], dtype=torch.float64)  # of what stands there
+    examined = torch.tensor([1.0, 0.5, 0.2], dtype=torch.float64).expand(2, 3)
+    expected = torch.zeros(2, 3, dtype=torch.float64)
+    for seen in (0, 1):  # by enumeration: examined or not, relevant or not
+        for wanted in (0, 1):
+            chance = (examined if seen else 1 - examined) * (relevance if wanted else 1 - relevance)
+            expected += 1000 * chance * seen * wanted
+    scores = 3.0 + torch.where(MASK, relevance, 1.0).log()  # f is proportional to relevance, g to examination
+    for gradient in dual_gradients(scores, examined.log() - 2.0, expected, MASK):
+        assert_close(gradient, torch.zeros(2, 3, dtype=torch.float64), atol=1e-9, rtol=0)
+    for gradient in dual_gradients(scores, 2 * examined.log(), expected, MASK):  # too steep a curve
+        assert float(gradient.abs().max()) > 1
+
+
+WITH_WEIGHTS_HELD = ("dual", "dual_by_likelihood")
+
+
+@pytest.mark.parametrize("name", [name for name in OF_SCORES if name not in WITH_WEIGHTS_HELD])
 def test_gradients_are_those_of_finite_differences(name):
     assert torch.autograd.gradcheck(
         lambda scores: OF_SCORES[name](scores, CLICKS, SESSIONS, MASK), SCORES.clone().requires_grad_()

@@ -39,10 +39,10 @@ def test_a_start_without_a_step_that_moves_gives_the_model_again(named, model, w
 
 def test_a_start_trains_slower_and_keeps_the_rate_for_those_after_it():
     settings = Settings(learning_rate=0.2, restart=0.5)
-    again = settings.restarted(validated=False)
+    again = settings.restarted()
     assert (again.learning_rate, again.average) == (0.1, 0.5)
-    assert settings.restarted(validated=True).average is None
-    assert Settings(average=0.0).restarted(validated=False).average == 0.0
+    assert Settings(average=0.0).restarted().average == 0.0
+    assert Settings().restarted().learning_rate == pytest.approx(0.3 * 0.01)
 
 
 def test_columns_are_matched_by_name_whatever_their_order(named, model, world):

@@ -180,7 +180,7 @@ def test_corrected_clicks_are_learnt_as_relevance():
         sessions=np.full(2, 100.0),
     )
     method = Affine(Problem(2, 2, network=Network(kind="linear")), alpha=alpha, beta=beta)
-    train(method, {"clicks": log}, Settings(steps=300, learning_rate=0.2, weight_decay=0.0))
+    train(method, {"clicks": log}, Settings(steps=300, optimizer="adagrad", learning_rate=0.2, weight_decay=0.0))
     scores = method.ranker()(torch.eye(2).unsqueeze(0), torch.ones(1, 2, dtype=torch.bool))
     assert_close(scores, torch.tensor([[0.2, 0.6]]), rtol=0, atol=0.01)
 

@@ -19,7 +19,7 @@ from unskew.training.train import train
 RELEVANCE = np.array([0.9, 0.5, 0.2])
 DESK, PHONE = np.array([1.0, 0.8, 0.6]), np.array([1.0, 0.4, 0.1])
 TURNS = np.array([[0, 1, 2], [1, 2, 0], [2, 0, 1]])
-SETTINGS = Settings(steps=300, learning_rate=0.3, max_gradient_norm=None, weight_decay=0.0)
+SETTINGS = Settings(steps=300, optimizer="adagrad", learning_rate=0.3, max_gradient_norm=None, weight_decay=0.0)
 
 
 def expected_log(seen, column):

@@ -39,7 +39,15 @@ class Falling(Method):
 
 def settings(**changes):
     return Settings(
-        **{"optimizer": "sgd", "learning_rate": 1.0, "steps": 10, "weight_decay": 0.0, "validate_every": 1} | changes
+        **{
+            "optimizer": "sgd",
+            "learning_rate": 1.0,
+            "warm_up": 0,
+            "steps": 10,
+            "weight_decay": 0.0,
+            "validate_every": 1,
+            **changes,
+        }
     )
 
 
@@ -49,24 +57,45 @@ def fallen(validate=None, selects=True, **changes):
     return method, history
 
 
-def test_the_average_is_plain_up_to_its_horizon_and_exponential_then():
+def averages(share, values):
+    """The average after each of these values of the number."""
     method = Falling()
-    averaged = AveragedMethod(method, horizon=2)
+    averaged = AveragedMethod(method, share)
     found = []
-    for value in (4.0, 8.0, 16.0):
+    for value in values:
         with torch.no_grad():
             method.number.fill_(value)
         averaged.update()
         found.append(float(averaged.method.number.detach()))
-    assert found == [4.0, 6.0, 11.0]  # the first, the mean of two, half way from 6 to 16
+    return found
 
 
-def test_without_validation_the_last_fifth_of_the_steps_is_averaged():
+def test_the_average_moves_by_one_part_in_the_share_of_the_steps_so_far():
+    # A half of 1, 2 and 3 steps is at most 1.5, of 4 steps 2: all the way to 4 and 8, by 1/1.5 to 2, and half to 12.
+    assert averages(0.5, [4.0, 8.0, 2.0, 12.0]) == pytest.approx([4.0, 8.0, 4.0, 8.0])
+
+
+def test_the_average_of_all_steps_is_their_mean():
+    assert averages(1.0, [4.0, 8.0, 3.0]) == pytest.approx([4.0, (4 + 8) / 2, (4 + 8 + 3) / 3])
+
+
+def test_the_average_forgets_the_beginning_however_long_training_is():
+    far = [1_000.0] * 10
+    # A step from n - 1 to n leaves 1 - 1 / (0.2 n) of the beginning, from step 11 on.
+    left = [np.prod([1 - 5 / n for n in range(11, n_steps + 1)]) for n_steps in (20, 100)]
+    assert averages(0.2, far + [0.0] * 90)[19] == pytest.approx(1_000 * left[0], rel=1e-4)
+    assert averages(0.2, far + [0.0] * 90)[99] == pytest.approx(1_000 * left[1], abs=1e-2)
+    assert left[1] < 1e-5
+
+
+def fifth(n):
+    """The average of the usual share of -1, -2, …, -n: with m(n) = -5/6 (n + 1), n m(n) = (n - 5) m(n - 1) - 5 n."""
+    return -n if n <= 5 else -5 / 6 * (n + 1)
+
+
+def test_by_default_a_fifth_of_the_steps_so_far_is_averaged():
     method, _ = fallen()
-    mean = 0.0
-    for n in range(1, 11):
-        mean += (-n - mean) / min(n, 2)
-    assert float(method.number.detach()) == pytest.approx(mean)
+    assert float(method.number.detach()) == pytest.approx(fifth(10))
 
 
 def test_with_an_average_over_all_steps_the_mean_is_kept():
@@ -79,9 +108,15 @@ def test_an_average_of_nothing_keeps_the_last_state():
     assert float(method.number.detach()) == -10
 
 
-def test_validation_sees_single_states_unless_asked_otherwise():
+def test_validation_sees_the_average_by_default():
     seen = []
     fallen(lambda method: seen.append(float(method.number.detach())) or 0.0)
+    assert seen == pytest.approx([fifth(n) for n in range(1, 11)])
+
+
+def test_validation_sees_single_states_where_nothing_is_averaged():
+    seen = []
+    fallen(lambda method: seen.append(float(method.number.detach())) or 0.0, average=0)
     assert seen == [-n for n in range(1, 11)]
 
 

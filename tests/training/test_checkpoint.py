@@ -123,7 +123,7 @@ def test_seconds_add_up_over_interruptions(tmp_path):
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"settings": Settings(steps=12, batch_size=5, validate_every=2, learning_rate=0.01)}, "settings was"),
+        ({"settings": Settings(steps=12, batch_size=5, validate_every=2, learning_rate=0.02)}, "settings was"),
         ({"method": "naive"}, "method was DLA, now it is Naive"),
         ({"method": "two_tower"}, "method was DLA"),
     ],

@@ -26,7 +26,9 @@ from unskew.training.settings import Settings
 from unskew.training.train import train
 
 N_STEPS = 20
-SETTINGS = Settings(steps=N_STEPS, batch_size=9, together=4, validate_every=4, learning_rate=0.05)
+# Adagrad: AdamW divides by the size of a gradient, so where that is nothing but rounding, rounding is what it learns.
+SETTINGS = Settings(steps=N_STEPS, batch_size=9, together=4, validate_every=4, optimizer="adagrad", learning_rate=0.05)
+DEFAULTS = Settings(steps=N_STEPS, batch_size=9, together=4, validate_every=4)
 NEEDED = {
     "ipw": {"propensities": [1.0, 0.8, 0.6, 0.5, 0.4]},
     "lbd": {"penalty": 0.1, "cancel": 0.2},
@@ -52,7 +54,7 @@ def new_method(name):
     return METHODS[name](problem, **NEEDED.get(name, {})).double()
 
 
-def trained(name, **options):
+def trained(name, settings=SETTINGS, **options):
     """A method after 20 steps on lists in several orders, or on judged queries, and what validation said."""
     method = new_method(name)
     log = in_several_orders(6)
@@ -65,7 +67,7 @@ def trained(name, **options):
         logs["clicks"] = DoubleBatches(log, 9, detail=method.detail, together=4)
     else:
         object.__setattr__(judged, "lists", lambda rows, lists=judged.lists: in_double(lists(rows)))
-    history = train(method, logs, SETTINGS, norm, **options)
+    history = train(method, logs, settings, norm, **options)
     values = [row["validation"] for row in history.rows if "validation" in row]
     return {"validation": torch.tensor(values, dtype=torch.float64), **method.state_dict()}
 
@@ -95,24 +97,25 @@ def together(folder, function, *arguments, n_processes=2):
     multiprocessing.spawn(in_process, (n_processes, str(folder), function, *arguments), nprocs=n_processes)
 
 
-def train_and_save(folder, number, names):
+def train_and_save(folder, number, names, settings=SETTINGS):
     for name in names:
-        torch.save(trained(name), folder / f"{name}.{number}")
+        torch.save(trained(name, settings), folder / f"{name}.{number}")
 
 
-def assert_equal_to_one_process(folder, names):
+def assert_equal_to_one_process(folder, names, within=1e-9, settings=SETTINGS):
     for name in names:
-        alone = trained(name)
+        alone = trained(name, settings)
         for number in range(2):
             shared = torch.load(folder / f"{name}.{number}")
             assert shared.keys() == alone.keys()
             for entry, value in alone.items():
-                torch.testing.assert_close(shared[entry], value, rtol=1e-9, atol=1e-9, msg=f"{name}: {entry}")
+                torch.testing.assert_close(shared[entry], value, rtol=within, atol=within, msg=f"{name}: {entry}")
 
 
 def fast_part(folder, number):
     """All that is tried in one start of two processes, which takes longer than the rest."""
     train_and_save(folder, number, FAST)
+    train_and_save(folder, number, ["dla"], DEFAULTS)
     log = open_log(folder.parent / "log")
     torch.save(transform_for("automatic", log).state_dict(), folder / f"transform.{number}")
     assert log._verified == set(range(number, 3, 2))  # each process has read only its own shards
@@ -186,6 +189,7 @@ def test_two_processes_train_like_one_and_their_run_goes_on_in_one(tmp_path):
     write_log(messy_log(), tmp_path / "log", n_shards=3)
     together(tmp_path / "both", fast_part)
     assert_equal_to_one_process(tmp_path / "both", FAST)
+    assert_equal_to_one_process(tmp_path / "both", ["dla"], 1e-6, DEFAULTS)
     for number in range(2):
         shared = torch.load(tmp_path / "both" / f"transform.{number}")
         for entry, value in transform_for("automatic", open_log(tmp_path / "log")).state_dict().items():

@@ -16,7 +16,7 @@ from unskew.methods import METHODS
 from unskew.methods.method import Method, Stage
 from unskew.networks.registry import Network, Problem
 from unskew.training.history import History, Report
-from unskew.training.settings import OPTIMIZERS, Settings
+from unskew.training.settings import OPTIMIZERS, SCHEDULES, Settings, usual_batch
 from unskew.training.train import MOST_SKIPPED, plan_stages, train
 
 
@@ -70,6 +70,8 @@ def sgd(**changes):
         **{
             "optimizer": "sgd",
             "learning_rate": 0.1,
+            "schedule": "constant",
+            "warm_up": 0,
             "steps": 1,
             "max_gradient_norm": None,
             "weight_decay": 0.0,
@@ -107,11 +109,6 @@ def test_stages_get_what_they_ask_for_and_share_the_rest(asked, budget, planned)
 def test_fifty_passes_over_a_small_log_by_default(batch_size, steps):
     history = train(Pulled(), {"clicks": toy_log()}, sgd(steps=None, batch_size=batch_size))
     assert history.rows[-1]["step"] == steps
-
-
-def test_a_thousand_steps_by_default_where_validation_chooses_among_them():
-    history = train(Pulled(), {"clicks": toy_log()}, sgd(steps=None), validate=lambda _: 0.0)
-    assert history.rows[-1]["step"] == 1_000
 
 
 def test_terms_are_added_and_divided_by_sessions_once():
@@ -259,13 +256,13 @@ def test_a_validation_that_is_no_number_is_not_the_best():
     [
         ({"optimizer": "lion"}, "unknown optimizer 'lion': choose from adagrad, adam"),
         ({"steps": 0}, "steps must be a whole number from 1, or none, got 0"),
-        ({"batch_size": 2.5}, "batch_size must be a whole number from 1, got 2.5"),
-        ({"validate_every": "often"}, "validate_every must be a whole number from 1, got 'often'"),
-        ({"learning_rate": 0.0}, "learning_rate must be a number above 0"),
-        ({"learning_rate": float("nan")}, "learning_rate must be a number above 0, got nan"),
-        ({"schedule": "linear"}, "unknown schedule 'linear': choose from constant, cosine"),
+        ({"batch_size": 2.5}, "batch_size must be a whole number from 1, or none, got 2.5"),
+        ({"validate_every": "often"}, "validate_every must be a whole number from 1, or none, got 'often'"),
+        ({"learning_rate": 0.0}, "learning_rate must be a number above 0, or none, got 0.0"),
+        ({"learning_rate": float("nan")}, "learning_rate must be a number above 0, or none, got nan"),
+        ({"schedule": "linear"}, "unknown schedule 'linear': choose from constant, cosine, relaxing"),
         ({"warm_up": -1}, "warm_up must be a whole number from 0, got -1"),
-        ({"weight_decay": -0.1}, "weight_decay must be a number from 0, got -0.1"),
+        ({"weight_decay": -0.1}, "weight_decay must be a number from 0, or none, got -0.1"),
         ({"patience": "two"}, "patience must be a whole number from 1, or none, got 'two'"),
         ({"max_gradient_norm": 0}, "max_gradient_norm must be a number above 0, or none, got 0"),
         ({"seed": "abc"}, "seed must be a whole number, got 'abc'"),
@@ -374,15 +371,34 @@ def test_training_gives_up_when_no_batch_is_finite():
     assert method.steps == MOST_SKIPPED
 
 
-def test_a_loss_that_explodes_is_warned_of_once():
-    class Growing(Pulled):
-        def loss(self, lists):
-            self.steps += 1
-            return {"first": lists.sessions.sum() * (10.0**self.steps + 0 * self.first.weight)}
+class Growing(Pulled):
+    """The first loss is 10, and each is ten times that before; 100 times the first, and 100, is passed by the fifth."""
 
-    with pytest.warns(RuntimeWarning, match="seems to diverge: the loss is .* lower the learning rate") as caught:
-        train(Growing(), {"clicks": toy_log()}, sgd(steps=8))
-    assert len(caught) == 1
+    def loss(self, lists):
+        terms = super().loss(lists)
+        return {"first": terms["first"] * 0 + lists.sessions.sum() * (10.0**self.steps + self.first.weight)}
+
+
+def test_a_loss_that_explodes_before_any_validation_is_an_error():
+    method = Growing()
+    with pytest.raises(
+        FloatingPointError,
+        match=r"training diverges: the loss is 1e\+04 at step 3, up from 10; lower the learning rate",
+    ):
+        train(method, {"clicks": toy_log()}, sgd(steps=8))
+    assert method.steps == 4
+
+
+def test_a_loss_that_explodes_later_ends_training_with_the_best_state():
+    method = Growing()
+    with pytest.warns(RuntimeWarning, match="training diverged after 4 steps: lower the learning rate.*step 1 is kept"):
+        history = train(
+            method, {"clicks": toy_log()}, sgd(steps=8, validate_every=1), lambda trained: trained.numbers[0]
+        )
+    assert method.steps == 4
+    assert method.numbers[0] == pytest.approx(-0.1)
+    assert (history.ending.reason, history.ending.best_step) == ("diverged", 1)
+    assert history.warnings == [str(history.ending)]
 
 
 def test_a_stage_on_another_scale_is_no_divergence():
@@ -457,9 +473,10 @@ def test_a_record_holds_the_mean_loss_since_the_one_before():
     ("schedule", "warm_up", "rates"),
     [
         ("constant", 0, [1, 1, 1, 1]),
-        ("constant", 3, [1 / 4, 2 / 4, 3 / 4, 1]),
         ("cosine", 0, [1, (1 + 0.5**0.5) / 2, 1 / 2, (1 - 0.5**0.5) / 2]),
-        ("cosine", 2, [1 / 3, 2 / 3, 1, 1 / 2]),
+        ("cosine", 1, [1 / 2, 1, 3 / 4, 1 / 4]),
+        ("relaxing", 0, [1, 1, 1, 1]),
+        ("relaxing", 3, [1 / 2, 1, 1, 1]),  # warm-up takes at most a quarter of the steps
     ],
 )
 def test_learning_rates_rise_in_warm_up_and_then_follow_the_schedule(schedule, warm_up, rates):
@@ -468,6 +485,95 @@ def test_learning_rates_rise_in_warm_up_and_then_follow_the_schedule(schedule, w
     settings = sgd(steps=4, validate_every=1, schedule=schedule, warm_up=warm_up)
     train(method, {"clicks": toy_log()}, settings, lambda trained: path.append(trained.numbers[0]) or 0.0)
     assert -np.diff([0.0, *path]) == pytest.approx([0.1 * rate for rate in rates])
+
+
+def test_warm_up_of_three_steps_takes_a_quarter_half_and_three_quarters_of_the_rate():
+    path = []
+    settings = sgd(steps=12, validate_every=1, warm_up=3)
+    train(Pulled(), {"clicks": toy_log()}, settings, lambda trained: path.append(trained.numbers[0]) or 0.0)
+    rates = [1 / 4, 2 / 4, 3 / 4, *[1] * 9]
+    assert -np.diff([0.0, *path]) == pytest.approx([0.1 * rate for rate in rates])
+
+
+def test_a_cosine_needs_to_know_where_it_ends():
+    with pytest.raises(ValueError, match="schedule=cosine falls to 0 at the last step: say how many there are"):
+        train(Pulled(), {"clicks": toy_log()}, sgd(steps=None, schedule="cosine"), lambda _: 0.0)
+
+
+@pytest.mark.parametrize(
+    ("step", "rate", "decay"),
+    [(0, 1, 1), (200, 1, 1), (400, 1 / 2**0.5, 1 / 2), (800, 1 / 2, 1 / 4), (20_000, 0.1, 0.01)],
+)
+def test_a_relaxing_rate_falls_as_one_over_the_root_and_decay_as_one_over_the_step(step, rate, decay):
+    assert SCHEDULES["relaxing"](step, None) == pytest.approx((rate, decay))
+
+
+def test_weight_decay_of_adamw_relaxes_with_the_steps_and_spares_offsets():
+    settings = Settings(warm_up=0)
+    kept = nn.Parameter(torch.ones(1))
+    optimizer = settings.new_optimizer(
+        [{"params": [nn.Parameter(torch.ones(1, 1))]}, {"params": [kept], "weight_decay": 0}]
+    )
+    for step, rate, decay in ((0, 0.01, 3.0), (800, 0.005, 0.75)):
+        settings.set_rates(optimizer, step, None)
+        assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([rate, rate])
+        assert [group["weight_decay"] for group in optimizer.param_groups] == pytest.approx([decay, 0])
+
+
+def test_decay_of_adamw_is_a_share_of_the_weight_whatever_the_gradient():
+    method = Pulled(first=0.0, second=0.0)
+    method.first.weight = nn.Parameter(torch.full((1, 1), 8.0))
+    method.loss = lambda lists: {"nothing": 0.0 * method.first.weight.sum()}
+    train(method, {"clicks": toy_log()}, Settings(steps=2, warm_up=0, average=0))
+    assert method.first.weight.item() == pytest.approx(8 * (1 - 0.01 * 3) ** 2)
+
+
+# -- defaults
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "usual"),
+    [
+        ("adamw", (0.01, 3.0, "relaxing")),
+        ("adagrad", (0.1, 0.001, "constant")),
+        ("adam", (0.003, 0.001, "constant")),
+        ("sgd", (0.1, 0.001, "constant")),
+    ],
+)
+def test_rate_decay_and_schedule_are_those_of_the_optimizer_unless_given(optimizer, usual):
+    settings = Settings(optimizer=optimizer)
+    assert (settings.learning_rate, settings.weight_decay, settings.schedule) == usual
+    own = Settings(optimizer=optimizer, learning_rate=0.7, weight_decay=0, schedule="cosine")
+    assert (own.learning_rate, own.weight_decay, own.schedule) == (0.7, 0, "cosine")
+
+
+def test_adamw_relaxes_by_default():
+    assert Settings() == Settings(
+        optimizer="adamw", learning_rate=0.01, weight_decay=3.0, schedule="relaxing", warm_up=20
+    )
+
+
+@pytest.mark.parametrize(
+    ("lists", "sessions", "batch"),
+    [
+        (1_000, 8_000, 128),  # 8 sessions per list: 128 lists have 1,024
+        (1_000, 900_000, 128),  # never fewer
+        (1_000, 4_000, 256),
+        (1_000, 3_000, 342),  # 1,024 / 3, rounded up
+        (1_000, 1_000, 1_024),
+        (1_000, 500, 1_024),  # never more
+        (0, 0, 128),
+    ],
+)
+def test_a_batch_has_128_lists_or_as_many_as_have_1024_sessions(lists, sessions, batch):
+    assert usual_batch(lists, sessions) == batch
+
+
+def test_training_takes_the_usual_batch_and_says_so():
+    log = toy_log(clicks=[(1, 0)] * 400, sessions=[4] * 400)
+    history = train(Pulled(), {"clicks": log}, sgd(steps=3))
+    assert history.settings["batch_size"] == 256
+    assert history.passes == 3 / 2  # 400 lists are two batches of at most 256
 
 
 def test_time_left_follows_from_the_rate_of_this_run_alone():

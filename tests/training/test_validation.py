@@ -12,7 +12,7 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate
 from unskew.methods import METHODS
 from unskew.networks.registry import Network, Problem
-from unskew.training.validation import click_likelihood, on_clicks, on_judgements
+from unskew.training.validation import click_likelihood, on_clicks, on_judgements, on_order
 
 LINEAR = Network(kind="linear")
 
@@ -110,9 +110,80 @@ def test_the_true_model_is_more_likely_than_another():
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.click_model is None])
 def test_a_method_that_predicts_no_clicks_says_how_else_to_validate(name):
     method = METHODS[name](Problem(1, 3, network=LINEAR))
-    with pytest.raises(ValueError, match="predicts no clicks: validate it on judged data"):
+    with pytest.raises(ValueError, match=r"predicts no clicks: compare its order with them \(on_order\)"):
         on_clicks(log_of([[1, 2]], [[1, 1]], [2]))(method)
 
 
 def test_no_clicks_at_all_give_no_nan():
     assert on_clicks(log_of([[1, 2]], [[0, 0]], [2]))(method_that_scores_the_feature("naive")) == 0.0
+
+
+# -- the order of a method that predicts no clicks
+
+
+SHARES = np.array([0.5, 0.3, 0.2])
+ROTATIONS = [np.roll(np.arange(3), shift) for shift in range(3)]  # every document once in every position
+
+
+def clicks_of(effects):
+    """Lists of three documents in three orders: per list, clicks in proportion to share times effect of the place."""
+    shares = SHARES[np.array(ROTATIONS)]
+    clicks = shares * np.asarray(effects)
+    return np.log(shares), 900 * clicks / clicks.sum(axis=1, keepdims=True)
+
+
+def entropy(clicks):
+    """What the clicks' own shares give: no prediction is more likely."""
+    shares = clicks / clicks.sum(axis=1, keepdims=True)
+    return (clicks * np.log(shares)).sum() / clicks.sum()
+
+
+def test_scores_that_explain_where_clicks_fall_reach_the_highest_likelihood():
+    features, clicks = clicks_of([1.0, 1.0, 1.0])
+    value = on_order(log_of(features, clicks, [900] * 3))(method_that_scores_the_feature("naive"))
+    assert value == pytest.approx((SHARES * np.log(SHARES)).sum(), abs=1e-5)
+
+
+def test_scores_that_are_all_the_same_explain_no_more_than_chance():
+    _, clicks = clicks_of([1.0, 1.0, 1.0])
+    value = on_order(log_of(np.zeros((3, 3)), clicks, [900] * 3))(method_that_scores_the_feature("naive"))
+    assert value == pytest.approx(math.log(1 / 3), abs=1e-5)  # each position has a third of all clicks
+
+
+def test_the_order_is_judged_besides_what_positions_explain():
+    features, clicks = clicks_of([1.0, 0.5, 0.25])
+    value = on_order(log_of(features, clicks, [900] * 3))(method_that_scores_the_feature("naive"))
+    assert value == pytest.approx(entropy(clicks), abs=1e-5)
+
+
+def test_an_effect_of_positions_added_to_the_scores_changes_nothing():
+    features, clicks = clicks_of([1.0, 0.5, 0.25])
+    clicks += np.array([[30.0, 0.0, 9.0], [0.0, 60.0, 0.0], [5.0, 0.0, 0.0]])  # no model explains these
+    method = method_that_scores_the_feature("naive")
+    plain, raised = (
+        on_order(log_of(features + effect, clicks, [900] * 3))(method) for effect in (0.0, [2.0, -1.0, 0.5])
+    )
+    assert raised == pytest.approx(plain, abs=1e-5)
+
+
+@pytest.mark.parametrize("scale", [0.1, 10.0])
+def test_the_scale_of_scores_does_not_matter_but_their_direction_does(scale):
+    features, clicks = clicks_of([1.0, 0.5, 0.25])
+    method = method_that_scores_the_feature("naive")
+    value = on_order(log_of(scale * features, clicks, [900] * 3))(method)
+    assert value == pytest.approx(entropy(clicks), abs=1e-4)
+    assert on_order(log_of(-scale * features, clicks, [900] * 3))(method) < entropy(clicks) - 0.01
+
+
+def test_judging_the_order_leaves_the_method_as_it_was():
+    method = method_that_scores_the_feature("pair_debias").train()
+    before = {name: value.clone() for name, value in method.state_dict().items()}
+    validate = on_order(log_of([[1, 2, 3]], [[1, 0, 2]], [3]))
+    assert validate(method) == validate(method)
+    assert method.training
+    assert all(torch.equal(before[name], value) for name, value in method.state_dict().items())
+    assert all(entry.grad is None for entry in method.parameters())
+
+
+def test_an_order_without_clicks_is_no_nan():
+    assert on_order(log_of([[1, 2]], [[0, 0]], [2]))(method_that_scores_the_feature("naive")) == 0.0

@@ -19,7 +19,8 @@ def part_held_out(log: ClickLog | LogFolder, seed: int) -> Parted:
     if isinstance(log, LogFolder):
         return _without_a_shard(log, seed)
     share = held_out_share(len(np.unique(log.queries)), log.n_lists)
-    return log.split(share, seed) if share else (log, None)
+    learning, some = log.split(share, seed) if share else (log, None)
+    return (log, None) if some is None or not (learning.n_clicks and some.n_clicks) else (learning, some)
 
 
 def share_held_out(log: ClickLog | LogFolder, share: float, seed: int) -> Parted:
@@ -37,4 +38,6 @@ def _without_a_shard(log: LogFolder, seed: int) -> Parted:
     about = {**log.about, "shards": [log.about["shards"][number] for number in kept]}
     held_out = log.shard(lent)
     some = held_out.select(np.arange(min(held_out.n_lists, MOST_HELD_OUT)))
+    if not some.n_clicks:
+        return log, None
     return PartOfFolder(log.path, about, source=log, numbers=kept, memory="no limit"), some

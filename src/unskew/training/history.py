@@ -144,7 +144,9 @@ class Report:
 
 def _passes(passes: float) -> str:
     """How often the lists of the log were seen."""
-    return f"{passes:.0%} of the lists were seen" if passes < 1 else f"every list was seen about {passes:,.0f} times"
+    if passes < 1:
+        return f"{passes:.0%} of the lists were seen"
+    return "every list was seen " + ("about once" if passes < 1.5 else f"about {passes:,.0f} times")
 
 
 def _cell(value: Any) -> str:

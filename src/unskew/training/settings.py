@@ -17,7 +17,7 @@ Count = Annotated[int, Limits(1)]
 Positive = Annotated[float, Limits(above=0)]
 Share = Annotated[float, Limits(above=0, most=1, words="a share above 0 and at most 1")]
 ShareOfSteps = Annotated[float, Limits(0, 1, words="a share of the steps from 0 to 1")]
-RESTART_AVERAGE = 0.5  # share of the steps of a warm start to average over, if there is no validation
+RESTART_AVERAGE = 0.5  # share of the steps of a warm start to average over
 LISTS, MOST_LISTS, SESSIONS = 128, 1_024, 1_024  # of a batch, see `usual_batch`
 SETTLED = 400  # steps after which learning rate and weight decay relax
 NUMBERS = ("learning_rate", "weight_decay", "max_gradient_norm", "average", "restart", "feature_rate")  # kept as floats

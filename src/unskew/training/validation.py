@@ -75,7 +75,7 @@ def order_likelihood(method: Method, batches: ClickBatches) -> float:
         terms = [losses.softmax(scale.exp() * s + table[x.positions], x.clicks.double(), x.mask) for x, s in parts]
         value = torch.stack(terms).sum() / max(n_clicks, 1.0)
         value.backward()
-        return value
+        return value.detach()
 
     optimizer = torch.optim.LBFGS([table, scale], max_iter=25, line_search_fn="strong_wolfe")
     with torch.enable_grad():

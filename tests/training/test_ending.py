@@ -1,0 +1,272 @@
+"""When training ends: held-out clicks are predicted no better, the steps are done, or time is up."""
+
+import os
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import unskew
+from unskew import ClickLog, Recipe, fit, open_log, write_log
+from unskew.methods.method import Method, Stage
+from unskew.training.ending import MOST, MOST_HELD_OUT, VALIDATIONS, Ending, last_step
+from unskew.training.held_out import part_held_out
+from unskew.training.history import History
+from unskew.training.settings import Settings
+from unskew.training.stopping import Stopped
+from unskew.training.train import train
+
+LOG = ClickLog(
+    features=np.zeros((2, 1), dtype=np.float32),
+    versions=np.array([[0, 1]], dtype=np.int32),
+    mask=np.ones((1, 2), dtype=bool),
+    clicks=np.array([[1.0, 0.0]], dtype=np.float32),
+    sessions=np.array([1.0], dtype=np.float32),
+)
+FALLING = Settings(optimizer="sgd", learning_rate=1.0, weight_decay=0.0, warm_up=0, average=0)
+
+
+class Falling(Method):
+    """A number that falls by one per step."""
+
+    def __init__(self, killed_at=None):
+        super().__init__()
+        self.number = nn.Parameter(torch.tensor(0.0))
+        self.killed_at = killed_at
+
+    @property
+    def steps(self):
+        return round(-float(self.number.detach()))
+
+    def loss(self, lists):
+        if self.steps == self.killed_at:
+            os.kill(os.getpid(), 15)
+        return {"number": lists.sessions.sum() * self.number}
+
+
+def best_at(step):
+    """A validation that rises until this step, and falls from there."""
+    return lambda method: -abs(method.steps - step)
+
+
+def fallen(settings=FALLING, validate=None, method=None, **options):
+    method = Falling() if method is None else method
+    return method, train(method, {"clicks": LOG}, settings, validate, **options)
+
+
+# -- when it validates
+
+
+def test_validations_are_50_steps_apart_and_later_15_percent_of_the_steps():
+    assert VALIDATIONS[:9] == [50, 100, 150, 200, 250, 300, 350, 403, 464]  # 350 * 1.15 = 402.5, 403 * 1.15 = 463.45
+    assert VALIDATIONS[-1] == MOST
+    for before, after in pairwise(VALIDATIONS[:-1]):
+        assert max(before + 50, 1.15 * before) <= after < max(before + 50, 1.15 * before) + 1
+
+
+@pytest.mark.parametrize(("best", "last"), [(0, 200), (50, 200), (133, 200), (150, 225), (403, 605), (29_000, MOST)])
+def test_training_runs_half_as_long_again_as_the_best_state_and_at_least_200_steps(best, last):
+    assert last_step(best) == last
+
+
+# -- until nothing more is learned
+
+
+def test_training_ends_at_the_first_validation_after_one_and_a_half_times_the_best():
+    method, history = fallen(validate=best_at(300))
+    # The best of 50, 100, …, 300, 350, 403, 464 is 300: the first from 450 on is 464.
+    assert [step for step, _ in history.column("validation")] == VALIDATIONS[:9]
+    assert history.ending == Ending(464, 300, "learned")
+    assert method.steps == 300
+    assert history.settings["steps"] == 464
+    assert history.ended == (
+        "ended after 464 steps: held-out clicks were predicted no better; the state of step 300 is kept; "
+        "every list was seen about 464 times"
+    )
+
+
+def test_training_goes_on_while_something_is_learned():
+    _, history = fallen(validate=best_at(50))
+    assert history.ending == Ending(200, 50, "learned")
+    _, history = fallen(validate=best_at(1_000))
+    best = min(VALIDATIONS, key=lambda step: abs(step - 1_000))
+    assert history.ending == Ending(next(step for step in VALIDATIONS if step >= 1.5 * best), best, "learned")
+
+
+def test_a_number_of_steps_is_taken_whatever_is_learned():
+    method, history = fallen(replace(FALLING, steps=400), best_at(50))
+    assert history.ending == Ending(400, 50, "steps")
+    assert method.steps == 50
+    assert history.ended.startswith("ended after 400 steps, as asked; the state of step 50 is kept")
+
+
+def test_patience_may_end_training_sooner():
+    _, history = fallen(replace(FALLING, patience=2), best_at(50))
+    assert history.ending == Ending(150, 50, "patience")
+
+
+def test_a_stage_that_held_out_clicks_cannot_judge_takes_500_steps_and_one_of_fixed_length_its_own():
+    class Staged(Falling):
+        def stages(self):
+            return [
+                Stage("fixed", self.loss, {self: 1.0}, steps=7, selects=False),
+                Stage("blind", self.loss, {self: 1.0}, selects=False),
+                Stage("judged", self.loss, {self: 1.0}),
+            ]
+
+    method, history = fallen(validate=best_at(507 + 100), method=Staged())
+    assert {row["stage"]: row["step"] for row in history.rows} == {"fixed": 7, "blind": 507, "judged": 507 + 200}
+    assert method.steps == 507 + 100
+    assert history.ending == Ending(200, 100, "learned")
+
+
+def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
+    whole, history = fallen(validate=best_at(300))
+    for killed_at in (30, 420):  # before the first validation, and after the best
+        with pytest.raises(Stopped):
+            fallen(validate=best_at(300), method=Falling(killed_at), checkpoint=tmp_path / "run")
+    resumed, again = fallen(validate=best_at(300), checkpoint=tmp_path / "run")
+    assert resumed.steps == whole.steps == 300
+    assert again.ending == history.ending == Ending(464, 300, "learned")
+    assert again.column("validation") == history.column("validation")
+
+
+# -- time
+
+
+def test_a_time_limit_keeps_the_best_state_and_says_so():
+    late = [False]
+
+    def validate(method):
+        late[0] = method.steps >= 150
+        return best_at(100)(method)
+
+    class Clock:
+        """A limit that is passed when the run has validated three times."""
+
+        def __lt__(self, seconds):
+            return late[0]
+
+    method, history = fallen(validate=validate, time_limit=Clock())
+    assert history.ending == Ending(151, 100, "time")
+    assert method.steps == 100
+    assert history.ended.startswith("cut off after 151 steps by the time limit: it may not have learned all")
+    assert "the state of step 100 is kept" in history.ended
+
+
+def test_a_time_limit_without_validation_keeps_the_last_state():
+    method, history = fallen(time_limit=0.0)
+    assert history.ending == Ending(1, None, "time")
+    assert method.steps == 1
+
+
+def test_an_ending_survives_json_and_models_of_0_2_have_none():
+    history = History(ending=Ending(464, 300, "learned"), passes=2.5)
+    assert History.from_json(history.to_json()) == history
+    assert History.from_json({"rows": [], "warnings": [], "best_step": None, "best_value": None}).ended == ""
+
+
+# -- what is held out
+
+
+def click_log(n_queries, seed=0):
+    """Clicks that follow one of two features, on lists of three documents."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(3 * n_queries, 2))
+    clicks = rng.random(len(X)) < 1 / (1 + np.exp(-2 * X[:, 0]))
+    return ClickLog.from_arrays(X, clicks, [3] * n_queries)
+
+
+def test_a_tenth_of_the_queries_is_held_out_from_a_hundred_on():
+    log = click_log(100)
+    learning, held_out = part_held_out(log, seed=0)
+    assert (learning.n_lists, held_out.n_lists) == (90, 10)
+    assert part_held_out(click_log(99), seed=0)[1] is None
+
+
+def test_a_shard_of_a_log_on_disk_is_held_out_from_ten_on(tmp_path):
+    folder = open_log(write_log(click_log(100), tmp_path / "ten", n_shards=10))
+    learning, held_out = part_held_out(folder, seed=0)
+    assert learning.n_shards == 9
+    assert sum(learning.n_lists) + held_out.n_lists == 100
+    assert held_out.n_lists in folder.n_lists
+    nine = open_log(write_log(click_log(100), tmp_path / "nine", n_shards=9))
+    assert part_held_out(nine, seed=0) == (nine, None)
+    assert MOST_HELD_OUT == 5_000
+
+
+def test_nothing_is_held_out_where_one_part_would_have_no_click():
+    log = click_log(100)
+    one = replace(log, clicks=np.where(np.arange(300).reshape(100, 3) == 7, np.float32(1), np.float32(0)))
+    assert part_held_out(one, seed=0) == (one, None)
+
+
+@pytest.mark.parametrize(
+    ("passes", "text"),
+    [
+        (0.25, "25% of the lists were seen"),
+        (1.2, "seen about once"),
+        (1.5, "about 2 times"),
+        (1234, "about 1,234 times"),
+    ],
+)
+def test_an_ending_says_how_much_of_the_log_was_seen(passes, text):
+    assert History(ending=Ending(8), passes=passes).ended.endswith(text)
+
+
+def test_steps_hold_nothing_out():
+    model = fit(Recipe.of("naive", steps=3, hidden=(4,)), click_log(120))
+    assert model.trained_on["validation"] is None
+    assert model.history.ending == Ending(3, None, "steps")
+    assert model.history.passes == 3  # 120 lists are one batch
+
+
+def test_without_steps_held_out_clicks_say_when_to_end():
+    model = fit(Recipe.of("naive", hidden=(4,)), click_log(120))
+    assert model.trained_on["validation"] == "click likelihood"
+    assert model.history.ending.reason == "learned"
+    assert model.history.ending.best_step == model.history.best_step
+    assert model.history.settings["batch_size"] == 1_024  # one session per list
+    assert model.history.passes == model.history.ending.steps  # 108 lists are one batch
+    again = fit(Recipe.of("naive", hidden=(4,)), click_log(120))
+    for name, value in model.method.state_dict().items():
+        assert torch.equal(again.method.state_dict()[name], value)
+
+
+def test_few_queries_take_fifty_passes():
+    model = fit(Recipe.of("naive", hidden=(4,)), click_log(99))
+    assert model.trained_on["validation"] is None
+    assert model.history.ending == Ending(50, None, "usual")  # one batch per pass
+    assert "the usual number where no clicks can be held out" in model.history.ended
+
+
+def test_a_killed_fit_without_steps_goes_on_to_the_same_weights(tmp_path, monkeypatch):
+    from unskew.methods.two_tower import TwoTower
+
+    log, recipe = click_log(120), Recipe.of("two_tower", hidden=(4,), dropout=0.2)
+    whole = fit(recipe, log)
+    steps, loss = iter(range(200)), TwoTower.loss
+
+    def killed_at_the_seventieth(self, lists):
+        if next(steps) == 69:
+            os.kill(os.getpid(), 15)
+        return loss(self, lists)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TwoTower, "loss", killed_at_the_seventieth)
+        with pytest.raises(Stopped, match="stopped at step 70"):
+            fit(recipe, log, checkpoint=tmp_path / "run")
+    resumed = fit(recipe, log, checkpoint=tmp_path / "run")
+    assert resumed.history.ending == whole.history.ending
+    assert resumed.history.ending.reason == "learned"
+    for name, value in whole.method.state_dict().items():
+        assert torch.equal(resumed.method.state_dict()[name], value), name
+
+
+@pytest.mark.parametrize("time", ["soon", "5 days", "-1s"])
+def test_a_time_that_cannot_be_read_is_refused(time):
+    with pytest.raises(ValueError, match="time must be a number of seconds, minutes or hours"):
+        unskew.fit("naive", click_log(3), steps=1, time=time, progress=False)
