@@ -33,7 +33,7 @@ class AffineSoftmax(Method):
     assumes = "the click logit is an affine function of relevance at each position (and level of bias columns)"
     click_model = "softmax"
 
-    def __init__(self, problem: Problem, *, observation_rate: float = 3.0, warm_up_steps: int = 100):
+    def __init__(self, problem: Problem, *, observation_rate: float = 10.0, warm_up_steps: int = 100):
         super().__init__()
         self.relevance = problem.new_ranker()
         self.stretch = PositionObservation(problem)  # alpha - 1

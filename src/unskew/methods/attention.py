@@ -63,7 +63,7 @@ class Attention(Method):
         learn: how relevance learns from clicks, product or weights.
         max_weight: largest weight of a click, for `learn="weights"`; none: no bound.
         observation_hidden: layers of the network of $g$; default: those of the ranker.
-        observation_rate: learning-rate factor of the table $b$: Adagrad moves it more slowly than a network.
+        observation_rate: learning-rate factor of the table $b$, whose logits move one by one.
     """
 
     paper = "this project, docs/attention.md"
@@ -79,7 +79,7 @@ class Attention(Method):
         learn: str = "product",
         max_weight: float | None = 100.0,
         observation_hidden: Sequence[int] | None = None,
-        observation_rate: float = 3.0,
+        observation_rate: float = 10.0,
     ):
         super().__init__()
         if learn not in LEARN:

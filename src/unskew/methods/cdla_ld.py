@@ -59,7 +59,7 @@ class CDLALD(Method):
         serve: str = "student",
         debias: str = "teacher",
         max_weight: float | None = None,
-        observation_rate: float = 3.0,
+        observation_rate: float = 10.0,
         teacher_rate: float = 0.5,
     ):
         """

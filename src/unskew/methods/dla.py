@@ -15,9 +15,9 @@ curve still gives every position as many clicks as the log. It cannot run away: 
 weight 1. nDCG@10 on two worlds each (1,000 steps of Adagrad), by weights and by likelihood: trust bias .756 and .812,
 .813 and .817; the click matrix .740 and .766, .740 and .775.
 
-`observation_rate` is the learning rate of the table relative to the ranker's. With equal rates Adagrad moves a single
-logit so slowly that the ranker, which sees features that predict the position, absorbs part of the position's effect:
-the learned curve is then too flat.
+`observation_rate` is the learning rate of the table relative to the ranker's. A score moves with all weights of a
+network at once, a position's logit alone: at equal rates the ranker, which sees features that predict the position,
+absorbs part of the position's effect first.
 
 Relation to others: `ipw` with propensities that are learned along with the ranker. `two_tower`, `regression_em` and
 `pbm` fit the same assumption with other losses. `upe` corrects the propensities for the logging policy, `iobm` lets
@@ -58,7 +58,7 @@ class DLA(Method):
         problem: Problem,
         *,
         max_weight: float | None = None,
-        observation_rate: float = 3.0,
+        observation_rate: float = 10.0,
         observed_by: str = "likelihood",
     ):
         super().__init__()

@@ -102,7 +102,7 @@ class LBD(Method):
         shared: one network for relevance and observation, as in the reference program.
         observation_hidden: layers of the network of observation; default: those of the ranker, none for a linear one.
         top_seen: examination probability of the average document at its best position; sets the overall scale.
-        observation_rate: learning-rate factor of the position table: Adagrad moves it more slowly than a network.
+        observation_rate: learning-rate factor of the position table, whose logits move one by one.
     """
 
     paper = "Chen et al., NeurIPS 2022"
@@ -125,7 +125,7 @@ class LBD(Method):
         shared: bool = False,
         observation_hidden: Sequence[int] | None = None,
         top_seen: float = 0.9,
-        observation_rate: float = 3.0,
+        observation_rate: float = 10.0,
     ):
         super().__init__()
         _check_number("penalty", penalty, penalty >= 0, "at least 0")

@@ -75,7 +75,7 @@ class LowRank(Method):
             examination, interventions or seen.
         top_examination: mean examination of the top position, for `choose="examination"`.
         caution: of all $c$ within this many standard errors of the best, take the one that changes scores least.
-        observation_rate: learning-rate factor of the tables $a$ and $b$: Adagrad moves them more slowly than a network.
+        observation_rate: learning-rate factor of the tables $a$ and $b$, whose numbers move one by one.
     """
 
     paper = "this project, docs/low_rank.md"
@@ -93,7 +93,7 @@ class LowRank(Method):
         choose: str = "uncorrelated",
         top_examination: float | None = None,
         caution: float = 1.0,
-        observation_rate: float = 3.0,
+        observation_rate: float = 10.0,
     ):
         super().__init__()
         _check(rank, choose, top_examination, caution)

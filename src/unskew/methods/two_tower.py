@@ -3,8 +3,9 @@ r"""Two towers: an additive position logit besides relevance (Guo et al., RecSys
 Assumes $P(c) \propto e^{r(x)} \, e^{o_k}$, the product of relevance and observation in log space, fitted jointly by a
 listwise softmax; the ranker is $r$ alone.
 
-`observation_rate` is the learning rate of the position's logits relative to the ranker's: with equal rates Adagrad
-moves a single logit so slowly that the ranker absorbs part of the position's effect.
+`observation_rate` is the learning rate of the position's logits relative to the ranker's. A score moves with all
+weights of a network at once, a position's logit alone: at equal rates the ranker absorbs part of the position's effect
+first.
 
 Relation to others: with a constant observation it is `naive`. It is the case of `lbd` in which observation does not
 depend on the document (0-Lipschitz), and of `affine_softmax` in which no position scales relevance. `dla` and
@@ -33,7 +34,7 @@ class TwoTower(Method):
     assumes = "examination depends on position (and bias columns) only; P(click) = examination × relevance"
     click_model = "softmax"
 
-    def __init__(self, problem: Problem, *, observation_rate: float = 3.0):
+    def __init__(self, problem: Problem, *, observation_rate: float = 10.0):
         super().__init__()
         self.relevance = problem.new_ranker()
         self.observation = PositionObservation(problem)

@@ -19,8 +19,7 @@ Our additions: the base model may be a head on the ranker's trunk (gradient stop
 $\log\sigma^2$ is squashed into a safe range; training starts from $[r(x), 1, \dots]^\top [1, 0, \dots]$, a naive ranker
 close to the position-based model, rather than from observations of ones, where chance alone distinguishes the
 dimensions. `observation_rate` and `base_rate` are learning rates relative to the ranker's: a table of numbers needs a
-higher one with Adagrad (3 by default, 1 for a network of bias columns), a variance a lower one, or it collapses at
-first.
+higher one (10 by default, 1 for a network of bias columns), a variance a lower one, or it collapses at first.
 
 Relation to others: with two dimensions it contains `two_tower` and `affine_softmax`. `low_rank` is the case of $R + 2$
 dimensions with one entry of each vector fixed at 1: $[r, 1, e]^\top [1, b_k, a_k]$.

@@ -54,7 +54,7 @@ class RelevanceEmbedding(nn.Module):
 class PositionEmbedding(nn.Module):
     """Observation embedding as a table, one row per position."""
 
-    usual_rate = 3.0  # relative to a network's: Adagrad moves a single number slowly
+    usual_rate = 10.0  # relative to a network's, which has many weights to move a score by
 
     def __init__(self, problem: Problem, start: Tensor):
         super().__init__()

@@ -46,7 +46,12 @@ VERSION = 2
 ABOUT = "model.json"
 VOCABULARY = "documents.parquet"
 TREES = "trees.txt"
-OLD_DEFAULTS: dict[str, dict[str, Any]] = {}  # by method, those of 0.2 that have changed: its files leave defaults out
+# By method, defaults of 0.2 that have changed: its files leave defaults out.
+OLD_DEFAULTS: dict[str, dict[str, Any]] = {
+    **{name: {"observation_rate": 3.0} for name in ("two_tower", "affine_softmax", "attention", "cdla_ld", "lbd")},
+    "low_rank": {"observation_rate": 3.0},
+    "dla": {"observation_rate": 3.0, "observed_by": "weights"},
+}
 DATA_FILES = ("weights.safetensors", "history.json", VOCABULARY, TREES)  # with digests
 
 
