@@ -12,6 +12,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.shard_batches import ShardBatches
+from unskew.data.clicks.storage import open_log, write_log
 from unskew.methods import METHODS
 from unskew.methods.method import Method, Stage
 from unskew.networks.registry import Network, Problem
@@ -574,6 +576,13 @@ def test_training_takes_the_usual_batch_and_says_so():
     history = train(Pulled(), {"clicks": log}, sgd(steps=3))
     assert history.settings["batch_size"] == 256
     assert history.passes == 3 / 2  # 400 lists are two batches of at most 256
+
+
+def test_batches_of_a_log_on_disk_are_told_as_large_as_they_are(tmp_path):
+    folder = open_log(write_log(toy_log(clicks=[(1, 0)] * 20, sessions=[1] * 20), tmp_path / "log", n_shards=2))
+    history = train(Pulled(), {"clicks": ShardBatches(folder, 5)}, sgd())
+    assert history.settings["batch_size"] == 5
+    assert history.passes == 1 / 4
 
 
 def test_time_left_follows_from_the_rate_of_this_run_alone():
