@@ -125,4 +125,5 @@ def test_what_an_old_model_leaves_out_has_not_changed(version):
     defaults = json.loads((FIXTURES / version / "defaults.json").read_text())
     for name, expected in defaults["methods"].items():
         found = {option: known.default for option, known in hyper_parameters(METHODS[name]).items()}
+        found |= OLD_DEFAULTS.get(name, {})
         assert json.loads(json.dumps({option: found[option] for option in expected}, default=list)) == expected, name

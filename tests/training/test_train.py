@@ -12,6 +12,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.shard_batches import ShardBatches
+from unskew.data.clicks.storage import open_log, write_log
 from unskew.methods import METHODS
 from unskew.methods.method import Method, Stage
 from unskew.networks.registry import Network, Problem
@@ -502,7 +504,7 @@ def test_a_cosine_needs_to_know_where_it_ends():
 
 @pytest.mark.parametrize(
     ("step", "rate", "decay"),
-    [(0, 1, 1), (200, 1, 1), (400, 1 / 2**0.5, 1 / 2), (800, 1 / 2, 1 / 4), (20_000, 0.1, 0.01)],
+    [(0, 1, 1), (400, 1, 1), (800, 1 / 2**0.5, 1 / 2), (1_600, 1 / 2, 1 / 4), (40_000, 0.1, 0.01)],
 )
 def test_a_relaxing_rate_falls_as_one_over_the_root_and_decay_as_one_over_the_step(step, rate, decay):
     assert SCHEDULES["relaxing"](step, None) == pytest.approx((rate, decay))
@@ -514,7 +516,7 @@ def test_weight_decay_of_adamw_relaxes_with_the_steps_and_spares_offsets():
     optimizer = settings.new_optimizer(
         [{"params": [nn.Parameter(torch.ones(1, 1))]}, {"params": [kept], "weight_decay": 0}]
     )
-    for step, rate, decay in ((0, 0.01, 3.0), (800, 0.005, 0.75)):
+    for step, rate, decay in ((0, 0.005, 3.0), (1_600, 0.0025, 0.75)):
         settings.set_rates(optimizer, step, None)
         assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([rate, rate])
         assert [group["weight_decay"] for group in optimizer.param_groups] == pytest.approx([decay, 0])
@@ -525,7 +527,7 @@ def test_decay_of_adamw_is_a_share_of_the_weight_whatever_the_gradient():
     method.first.weight = nn.Parameter(torch.full((1, 1), 8.0))
     method.loss = lambda lists: {"nothing": 0.0 * method.first.weight.sum()}
     train(method, {"clicks": toy_log()}, Settings(steps=2, warm_up=0, average=0))
-    assert method.first.weight.item() == pytest.approx(8 * (1 - 0.01 * 3) ** 2)
+    assert method.first.weight.item() == pytest.approx(8 * (1 - 0.005 * 3) ** 2)
 
 
 # -- defaults
@@ -534,7 +536,7 @@ def test_decay_of_adamw_is_a_share_of_the_weight_whatever_the_gradient():
 @pytest.mark.parametrize(
     ("optimizer", "usual"),
     [
-        ("adamw", (0.01, 3.0, "relaxing")),
+        ("adamw", (0.005, 3.0, "relaxing")),
         ("adagrad", (0.1, 0.001, "constant")),
         ("adam", (0.003, 0.001, "constant")),
         ("sgd", (0.1, 0.001, "constant")),
@@ -549,7 +551,7 @@ def test_rate_decay_and_schedule_are_those_of_the_optimizer_unless_given(optimiz
 
 def test_adamw_relaxes_by_default():
     assert Settings() == Settings(
-        optimizer="adamw", learning_rate=0.01, weight_decay=3.0, schedule="relaxing", warm_up=20
+        optimizer="adamw", learning_rate=0.005, weight_decay=3.0, schedule="relaxing", warm_up=20
     )
 
 
@@ -574,6 +576,13 @@ def test_training_takes_the_usual_batch_and_says_so():
     history = train(Pulled(), {"clicks": log}, sgd(steps=3))
     assert history.settings["batch_size"] == 256
     assert history.passes == 3 / 2  # 400 lists are two batches of at most 256
+
+
+def test_batches_of_a_log_on_disk_are_told_as_large_as_they_are(tmp_path):
+    folder = open_log(write_log(toy_log(clicks=[(1, 0)] * 20, sessions=[1] * 20), tmp_path / "log", n_shards=2))
+    history = train(Pulled(), {"clicks": ShardBatches(folder, 5)}, sgd())
+    assert history.settings["batch_size"] == 5
+    assert history.passes == 1 / 4
 
 
 def test_time_left_follows_from_the_rate_of_this_run_alone():

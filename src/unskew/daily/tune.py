@@ -189,7 +189,9 @@ def train_further(
         validate_every=plan.every,
         metric=plan.metric,
         average=0.0,
+        optimizer="adagrad",  # its decay keeps the model's weights; that of AdamW would shrink them
         learning_rate=rate,
+        warm_up=0,  # the chosen steps are trained as they were in cross-validation, however many that tried
         seed=plan.seed,
     )
     with torch.random.fork_rng():

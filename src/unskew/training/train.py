@@ -115,6 +115,8 @@ def plan_stages(stages: Sequence[Stage], steps: int) -> list[tuple[Stage, int]]:
 
 def _batch_size(logs: Mapping[str, Source]) -> int:
     clicks = logs.get("clicks")
+    if isinstance(clicks, ShardBatches):
+        return clicks.batch_size
     return usual_batch(clicks.n_lists, clicks.n_sessions) if isinstance(clicks, ClickLog) else LISTS
 
 

@@ -56,6 +56,7 @@ class ShardBatches:
         self._n_rows = folder.counts("patterns" if detail == "patterns" else "lists")
         self._filled = [number for number, n_rows in enumerate(self._n_rows) if n_rows]
         self._batching: dict[str, Any] = {"seed": seed, "together": together}
+        self.batch_size = batch_size
         self._made_with: dict[str, Any] = {"batch_size": batch_size, "detail": detail, "lanes": lanes, **self._batching}
         check_rows(len(self._filled))
         dealt = _deal(self._filled, self._n_rows, min(lanes, len(self._filled), batch_size))
