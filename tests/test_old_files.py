@@ -11,6 +11,7 @@ import unskew
 from unskew.methods import METHODS, hyper_parameters
 from unskew.networks import registry
 from unskew.networks.registry import Network
+from unskew.serving.model_files import OLD_DEFAULTS
 from unskew.serving.onnx_file import OnnxRanker
 from unskew.training.settings import LEFT_OUT, Settings
 
