@@ -146,6 +146,7 @@ def test_a_killed_process_can_be_resumed_to_the_same_weights(tmp_path):
 
 WIDE = 32
 CHANCE_SEEDS = 24
+BRISK = {"optimizer": "adagrad", "learning_rate": 0.1, "warm_up": 0}  # learns in a few steps
 STEPS = {"affine": 40}  # its estimate must settle first
 
 
@@ -181,7 +182,7 @@ def gain_over_chance(case, seed, *, permuted):
     """nDCG of a trained ranker less that of a random order, on queries of which it has seen nothing."""
     sources, test_set = worlds(seed, permuted=permuted)
     method = new_method(case, seed, hidden=(), n_features=WIDE)
-    train(method, sources, Settings(steps=STEPS.get(case, 12), batch_size=60, seed=seed, learning_rate=0.1))
+    train(method, sources, Settings(steps=STEPS.get(case, 12), batch_size=60, seed=seed, **BRISK))
     chance = evaluate(np.zeros(test_set.n_documents), test_set, ("ndcg@5",)).mean("ndcg@5")
     return evaluate(method.ranker(), test_set, ("ndcg@5",)).mean("ndcg@5") - chance
 
@@ -246,7 +247,7 @@ def agreement_with(signal, raw, case, **columns):
     grades = np.digitize(signal.ravel(), [-0.5, 0.5, 1.5]).astype(np.float32)
     judged = JudgedSet.from_arrays(features, grades, group=[N_DOCS] * 40)
     method = new_method(case, hidden=(16,), n_features=features.shape[1], categories=transform.categories())
-    train(method, {"clicks": log, "judgements": judged}, Settings(steps=40, batch_size=40))
+    train(method, {"clicks": log, "judgements": judged}, Settings(steps=40, batch_size=40, **BRISK))
     lists = judged.lists()
     with torch.inference_mode():
         scores = method.ranker()(lists.features, lists.mask).numpy()
