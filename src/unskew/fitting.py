@@ -40,6 +40,7 @@ from unskew.data.transformed import (
 )
 from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.diagnosis.estimators.propensities import estimate_by, estimate_propensities, propensity_matrix
+from unskew.evaluation.curve_check import runaway
 from unskew.evaluation.shown_order import reversal, shown_order_agreement
 from unskew.methods import METHODS, Method
 from unskew.model import Model
@@ -148,15 +149,19 @@ def fit(
 
 
 def _watch_order(model: Model, clicks: Source | None, log: ClickLog | LogFolder | None) -> None:
-    """Warn of a ranker that reverses the order shown in the log."""
+    """Warn of a curve that cannot be right, and of a ranker that reverses the order shown in the log."""
     if isinstance(clicks, ShardBatches) and isinstance(log, LogFolder):
         clicks = clicks.prepare(next(iter(log.shards())))
     if not isinstance(clicks, ClickLog) or not model.method.has_ranker or model.method.uses_ids or not is_first():
         return
-    message = reversal(shown_order_agreement(model.method.ranker().eval(), clicks))
-    if message is not None:
-        model.history.warnings.append(message)
-        warnings.warn(message, RuntimeWarning, stacklevel=3)
+    curve = model.examination()
+    for message in (
+        None if curve is None else runaway(curve, clicks),
+        reversal(shown_order_agreement(model.method.ranker().eval(), clicks)),
+    ):
+        if message is not None:
+            model.history.warnings.append(message)
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
 def _check_fixed(recipe: Recipe, validate: JudgedSet | float | None, start: Model | None) -> None:

@@ -67,8 +67,8 @@ def test_validations_are_10_steps_apart_and_later_15_percent_of_the_steps():
         assert max(before + 10, 1.15 * before) <= after < max(before + 10, 1.15 * before) + 1
 
 
-@pytest.mark.parametrize(("best", "last"), [(0, 200), (50, 200), (133, 200), (150, 225), (403, 605), (29_000, MOST)])
-def test_training_runs_half_as_long_again_as_the_best_state_and_at_least_200_steps(best, last):
+@pytest.mark.parametrize(("best", "last"), [(0, 400), (50, 400), (266, 400), (300, 450), (403, 605), (29_000, MOST)])
+def test_training_runs_half_as_long_again_as_the_best_state_and_at_least_400_steps(best, last):
     assert last_step(best) == last
 
 
@@ -90,7 +90,7 @@ def test_training_ends_at_the_first_validation_after_one_and_a_half_times_the_be
 
 def test_training_goes_on_while_something_is_learned():
     _, history = fallen(validate=best_at(50))
-    assert history.ending == Ending(222, 50, "learned")  # the first validation from 200 on
+    assert history.ending == Ending(450, 50, "learned")  # the first validation from 400 on
     _, history = fallen(validate=best_at(1_000))
     best = min(VALIDATIONS, key=lambda step: abs(step - 1_000))
     assert history.ending == Ending(next(step for step in VALIDATIONS if step >= 1.5 * best), best, "learned")
@@ -118,9 +118,9 @@ def test_a_stage_that_held_out_clicks_cannot_judge_takes_500_steps_and_one_of_fi
             ]
 
     method, history = fallen(validate=best_at(507 + 94), method=Staged())
-    assert {row["stage"]: row["step"] for row in history.rows} == {"fixed": 7, "blind": 507, "judged": 507 + 222}
+    assert {row["stage"]: row["step"] for row in history.rows} == {"fixed": 7, "blind": 507, "judged": 507 + 450}
     assert method.steps == 507 + 94
-    assert history.ending == Ending(222, 94, "learned")
+    assert history.ending == Ending(450, 94, "learned")
 
 
 def test_a_killed_run_goes_on_to_the_same_end(tmp_path):

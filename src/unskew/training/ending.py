@@ -19,10 +19,8 @@ HELD_OUT = 0.1  # share of the queries
 FEWEST_QUERIES = 100  # of a log from which clicks are held out
 MOST_HELD_OUT = 5_000  # lists
 FIRST, GROWTH = 10, 1.15  # steps until the first validation; by how much the number of steps grows to the next
-LEAST, PATIENCE = (
-    200,
-    1.5,
-)  # training ends at this number of steps at the earliest, at this multiple of the best state's
+LEAST = 400  # steps; before, the learning rate has not begun to fall
+PATIENCE = 1.5  # training ends at this multiple of the best state's steps
 MOST = 30_000  # steps
 MOST_FIXED, MOST_PASSES = 1_000, 50  # steps, and passes over the data, where nothing is held out
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -53,7 +51,7 @@ def last_step(best_step: int) -> int:
     """The number of steps at which training ends unless a later state is better.
 
     >>> last_step(50), last_step(1_000)
-    (200, 1500)
+    (400, 1500)
     """
     return min(MOST, max(LEAST, ceil(PATIENCE * best_step)))
 
