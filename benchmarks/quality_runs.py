@@ -27,7 +27,7 @@ from unskew.fitting import fit
 from unskew.methods import METHODS
 from unskew.model import Model
 from unskew.recipe import Recipe
-from unskew.training.averaging import UNVALIDATED, AveragedMethod
+from unskew.training.averaging import AVERAGED, AveragedMethod
 from unskew.training.history import Report
 from unskew.training.train import plan_stages
 
@@ -208,13 +208,13 @@ def long_run(recipe: Recipe, log: ClickLog, grid: Sequence[int] = GRID_STEPS) ->
 
 
 def _averages(method: Any, recipe: Recipe, grid: Sequence[int]) -> dict[int, AveragedMethod]:
-    """An average for each number of steps, over the share of the last stage that a training of so many steps has."""
+    """An average for each number of steps, which ends there."""
     plans = {steps: plan_stages(method.stages(), steps) for steps in grid}
     before = {tuple(steps for _, steps in plan[:-1]) for plan in plans.values()}
     if len(before) > 1 or any(stage.selects for plan in plans.values() for stage, _ in plan[:-1]):
         raise SeveralPaths(f"stages of {recipe.method} before the last depend on the number of steps")
-    share = UNVALIDATED if recipe.settings.average is None else recipe.settings.average
-    return {steps: AveragedMethod(method, max(1, round(share * plan[-1][1]))) for steps, plan in plans.items()}
+    share = AVERAGED if recipe.settings.average is None else recipe.settings.average
+    return {steps: AveragedMethod(method, share) for steps in plans}
 
 
 def _changed(recipe: Recipe, **settings: Any) -> Recipe:

@@ -99,7 +99,7 @@ def test_positions_that_were_never_shown_have_no_number(log, tmp_path):
 def test_train_evaluate_and_rank(clicks, tmp_path):
     model = tmp_path / "model"
     shown = run("train", clicks, "--method", "dla", *FAST, "--validate", "world:tiny", "--out", model)
-    assert "for 111 features: also try --set feature_rate=0.05" in " ".join(shown.split())
+    assert "Training ended after" in shown
     results = json.loads(run("evaluate", model, "world:tiny", "--metrics", "ndcg@10,err@10,arp", "--json"))
     assert set(results) == {"ndcg@10", "err@10", "arp", "lineage"}
     assert results["lineage"] == {"model": load_model(model).digest, "log": {"digest": open_log(clicks).digest}}

@@ -42,7 +42,7 @@ def test_a_start_trains_slower_and_keeps_the_rate_for_those_after_it():
     again = settings.restarted()
     assert (again.learning_rate, again.average) == (0.1, 0.5)
     assert Settings(average=0.0).restarted().average == 0.0
-    assert Settings().restarted().learning_rate == pytest.approx(0.3 * 0.01)
+    assert Settings().restarted().learning_rate == pytest.approx(0.3 * 0.005)
 
 
 def test_columns_are_matched_by_name_whatever_their_order(named, model, world):

@@ -78,8 +78,8 @@ def test_ipw_refuses_propensities_that_cannot_be_divided_by(propensities, messag
         METHODS["ipw"](PROBLEM, propensities=propensities)
 
 
-def test_dla_weighs_clicks_by_the_other_network():
-    method = method_of_one_feature("dla")
+def test_dla_of_the_paper_weighs_clicks_by_the_other_network():
+    method = method_of_one_feature("dla", observed_by="weights")
     method.observation.logits.data = torch.tensor([0.6, 0.3, 0.1]).log()
     terms = method.loss(LISTS)
     assert value(terms["relevance"]) == pytest.approx(weighted((1, 0.6 / 0.3, 0.6 / 0.1)))
@@ -89,7 +89,7 @@ def test_dla_weighs_clicks_by_the_other_network():
 
 
 def test_dla_bounds_both_kinds_of_weights():
-    method = method_of_one_feature("dla", max_weight=2.2)
+    method = method_of_one_feature("dla", max_weight=2.2, observed_by="weights")
     method.observation.logits.data = torch.tensor([0.6, 0.3, 0.1]).log()
     terms = method.loss(LISTS)
     assert value(terms["relevance"]) == pytest.approx(weighted((1, 2.0, 2.2)))
@@ -99,7 +99,7 @@ def test_dla_bounds_both_kinds_of_weights():
 
 def test_the_gradient_of_dla_is_weighted_clicks_times_share_less_own():
     """∂/∂s_i of -Σ_j c_j w_j log f_j is f_i Σ_j c_j w_j - c_i w_i, with w held; likewise for observation."""
-    method = method_of_one_feature("dla")
+    method = method_of_one_feature("dla", observed_by="weights")
     method.observation.logits.data = torch.tensor([0.6, 0.3, 0.1]).log()
     sum(method.loss(LISTS).values()).backward()
     corrected = [c * 0.5 / f for c, f in zip(CLICKS, SHARES, strict=True)]
@@ -111,8 +111,9 @@ def test_the_gradient_of_dla_is_weighted_clicks_times_share_less_own():
     assert float(method.relevance.layers[0].weight.grad) == pytest.approx(slope, rel=1e-4)
 
 
-def test_dla_rests_where_clicks_are_the_product_of_the_two():
-    method = method_of_one_feature("dla")
+@pytest.mark.parametrize("observed_by", ["likelihood", "weights"])
+def test_dla_rests_where_clicks_are_the_product_of_the_two(observed_by):
+    method = method_of_one_feature("dla", observed_by=observed_by)
     seen = torch.tensor([0.6, 0.3, 0.1])
     method.observation.logits.data = seen.log()
     lists = ClickedLists(**{**vars(LISTS), "clicks": 100 * seen * torch.tensor([SHARES])})

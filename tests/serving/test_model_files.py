@@ -52,7 +52,7 @@ def test_a_saved_model_leaves_nothing_to_later_defaults(log, tmp_path):
     network = about["problem"]["network"]
     assert {entry.name for entry in fields(Network)} - set(network) == {"outside"}
     assert None not in network.values()
-    expected = {"max_weight": None, "observation_rate": 3.0, "observed_by": "likelihood"}
+    expected = {"max_weight": None, "observation_rate": 10.0, "observed_by": "likelihood"}
     assert about["hyper_parameters"] == expected  # the defaults of DLA
     history = load_model(tmp_path / "model").history
     assert history.settings["steps"] == history.ending.steps
