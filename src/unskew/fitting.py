@@ -49,7 +49,7 @@ from unskew.processes import alone, is_first, once
 from unskew.recipe import Recipe
 from unskew.training.debiased_trees import boost_debiased
 from unskew.training.held_out import part_held_out, share_held_out
-from unskew.training.settings import usual_batch
+from unskew.training.settings import Settings, usual_batch
 from unskew.training.train import Progress, Source, train
 from unskew.training.validation import Validation, on_clicks, on_judgements, on_order
 from unskew.training.watching import Watch
@@ -254,7 +254,7 @@ def _transformed_sources(
     elif isinstance(log, LogFolder):
         logs["clicks"] = ShardBatches(
             log,
-            settings.batch_size or usual_batch(sum(log.n_lists), log.n_sessions),
+            settings.batch_size or _usual_batch(log, settings),
             seed=settings.seed,
             detail=detail,
             together=settings.together,
@@ -275,6 +275,13 @@ def _transformed_sources(
     if judged is not None:
         logs["judgements"] = transform_judged(judged, transform)
     return logs
+
+
+def _usual_batch(folder: LogFolder, settings: Settings) -> int:
+    """Lists of a batch of a log on disk, by the lists per query of its first shard."""
+    first = folder.shard(int(np.flatnonzero(folder.n_lists)[0]))
+    n_queries = round(sum(folder.n_lists) * len(np.unique(first.queries)) / first.n_lists)
+    return usual_batch(sum(folder.n_lists), folder.n_sessions, n_queries, settings.together)
 
 
 def _recorded_interventions(folder: LogFolder) -> ClickLog | None:

@@ -568,11 +568,21 @@ def test_adamw_relaxes_by_default():
     ],
 )
 def test_a_batch_has_128_lists_or_as_many_as_have_1024_sessions(lists, sessions, batch):
-    assert usual_batch(lists, sessions) == batch
+    assert usual_batch(lists, sessions, n_queries=lists) == batch
+
+
+@pytest.mark.parametrize(
+    ("lists_of_a_query", "together", "batch"),
+    [(1, 16, 128), (8, 16, 1_024), (30, 16, 2_048), (8, 1, 128), (2.5, 16, 320)],  # 128 queries; at most 16 together
+)
+def test_a_batch_has_the_lists_of_128_queries(lists_of_a_query, together, batch):
+    n_lists = round(100 * lists_of_a_query)
+    assert usual_batch(n_lists, 1_000 * n_lists, 100, together) == batch
 
 
 def test_training_takes_the_usual_batch_and_says_so():
     log = toy_log(clicks=[(1, 0)] * 400, sessions=[4] * 400)
+    assert len(np.unique(log.queries)) == 400
     history = train(Pulled(), {"clicks": log}, sgd(steps=3))
     assert history.settings["batch_size"] == 256
     assert history.passes == 3 / 2  # 400 lists are two batches of at most 256

@@ -72,13 +72,19 @@ SCHEDULES: dict[str, Callable[[int, int | None], tuple[float, float]]] = {
 }
 
 
-def usual_batch(n_lists: int, n_sessions: float) -> int:
-    """Lists of a batch: 128, or as many as have 1,024 sessions, at most 1,024: few clicks say little about a gradient.
+def usual_batch(n_lists: int, n_sessions: float, n_queries: int, together: int = TOGETHER) -> int:
+    """Lists of a batch: those of 128 queries, or as many as have 1,024 sessions, at most 2,048.
 
-    >>> usual_batch(3_000, 3_000 * 128), usual_batch(20_000, 80_000), usual_batch(20_000, 20_000)
-    (128, 256, 1024)
+    Lists of a query stay together, and few queries or few clicks say little about a gradient.
+
+    >>> usual_batch(3_000, 3_000 * 128, 3_000), usual_batch(24_000, 24_000 * 16, 3_000)
+    (128, 1024)
+    >>> usual_batch(20_000, 80_000, 20_000), usual_batch(20_000, 20_000, 20_000)
+    (256, 1024)
     """
-    return min(MOST_LISTS, max(LISTS, math.ceil(SESSIONS * n_lists / max(1, n_sessions))))
+    of_queries = LISTS * min(together, n_lists / max(1, n_queries))
+    of_sessions = min(MOST_LISTS, SESSIONS * n_lists / max(1, n_sessions))
+    return math.ceil(min(2 * MOST_LISTS, max(LISTS, of_queries, of_sessions)))
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,7 @@ class Settings:
     """How to train."""
 
     steps: Count | None = None  # over all stages; None: until held-out clicks are predicted no better, see `ending`
-    batch_size: Count | None = None  # lists per batch; None: 128, more if lists have few sessions, see `usual_batch`
+    batch_size: Count | None = None  # lists per batch; None: 128 or more, see `usual_batch`
     together: Count = TOGETHER  # lists of a query that stay together in a batch; 1: each list is shuffled separately
     lanes: Count = 1  # number of shards of a streamed log that a batch takes lists from; processes share them
     optimizer: str = "adamw"

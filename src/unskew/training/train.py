@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -71,7 +72,9 @@ def train(
     """
     method.to(settings.torch_device())
     state_from_first(method)
-    settings = settings if settings.batch_size is not None else replace(settings, batch_size=_batch_size(logs))
+    settings = (
+        settings if settings.batch_size is not None else replace(settings, batch_size=_batch_size(logs, settings))
+    )
     stages = method.stages()
     sources = {stage.source: _batches(stage, logs, method, settings) for stage in stages}
     plan = _plan(stages, settings.steps, sources.values(), validated=validate is not None)
@@ -113,11 +116,14 @@ def plan_stages(stages: Sequence[Stage], steps: int) -> list[tuple[Stage, int]]:
     return [(stage, share if stage.steps is None else max(1, int(stage.steps * shrink))) for stage in stages]
 
 
-def _batch_size(logs: Mapping[str, Source]) -> int:
+def _batch_size(logs: Mapping[str, Source], settings: Settings) -> int:
     clicks = logs.get("clicks")
     if isinstance(clicks, ShardBatches):
         return clicks.batch_size
-    return usual_batch(clicks.n_lists, clicks.n_sessions) if isinstance(clicks, ClickLog) else LISTS
+    if not isinstance(clicks, ClickLog):
+        return LISTS
+    n_queries = len(np.unique(clicks.queries))
+    return usual_batch(clicks.n_lists, clicks.n_sessions, n_queries, settings.together)
 
 
 @dataclass
