@@ -8,8 +8,8 @@ from torch.testing import assert_close
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.lists import ClickedLists
-from unskew.methods.affine import Affine, TrustEstimate
-from unskew.methods.ipw import IPW
+from unskew.methods.bias.affine import Affine, TrustEstimate
+from unskew.methods.bias.ipw import IPW
 from unskew.networks.registry import Network, Problem
 from unskew.training.settings import Settings
 from unskew.training.train import train

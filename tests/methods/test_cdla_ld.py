@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from unskew import losses
 from unskew.lists import ClickedLists
-from unskew.methods.cdla_ld import CDLALD, PRESETS
+from unskew.methods import losses
+from unskew.methods.bias.cdla_ld import CDLALD, PRESETS
 from unskew.networks.documents import Ranker
 from unskew.networks.listwise import EncoderLayer
 from unskew.networks.registry import Network, Problem

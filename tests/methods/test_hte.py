@@ -10,13 +10,13 @@ from numpy.testing import assert_allclose
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.world import make_world
-from unskew.fitting import fit
-from unskew.methods.hte import HTE, correct_clicks, estimate_effects, oracle_effects
-from unskew.methods.naive import Naive
+from unskew.methods.bias.hte import HTE, correct_clicks, estimate_effects, oracle_effects
+from unskew.methods.bias.naive import Naive
 from unskew.networks.registry import Problem
-from unskew.recipe import Recipe
 from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Truth
+from unskew.training.fitting import fit
+from unskew.training.recipe import Recipe
 
 
 def judged_by_first_feature(n_queries=150, n_docs=6, seed=0):

@@ -9,7 +9,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from unskew.lists import ClickedLists
-from unskew.methods.iobm import IOBM
+from unskew.methods.bias.iobm import IOBM
 from unskew.networks.documents import Ranker
 from unskew.networks.registry import Network, Problem
 

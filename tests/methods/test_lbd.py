@@ -11,16 +11,16 @@ from torch.testing import assert_close
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.judged.world import make_world
 from unskew.data.transformed import transform_log
-from unskew.fitting import fit
 from unskew.lists import ClickedLists, Distinct
-from unskew.methods.lbd import LBD, PRESETS, log_odds
-from unskew.methods.naive import Naive
-from unskew.methods.two_tower import TwoTower
-from unskew.networks.limits import penalized_pairs
+from unskew.methods.bias.lbd import LBD, PRESETS, log_odds
+from unskew.methods.bias.naive import Naive
+from unskew.methods.bias.two_tower import TwoTower
+from unskew.networks.limited_observation import penalized_pairs
 from unskew.networks.registry import Network, Problem
-from unskew.recipe import Recipe
 from unskew.simulation.simulate import simulate
 from unskew.simulation.users import make_user
+from unskew.training.fitting import fit
+from unskew.training.recipe import Recipe
 from unskew.training.validation import click_likelihood
 
 N_POSITIONS, N_FEATURES = 4, 3

@@ -13,11 +13,11 @@ from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate
 from unskew.lists import ClickedLists
-from unskew.losses import log_shares
-from unskew.methods.low_rank import Loadings, LowRank, by_looks, covariance
-from unskew.methods.two_tower import TwoTower
+from unskew.methods.bias.low_rank import Loadings, LowRank, by_looks, covariance
+from unskew.methods.bias.two_tower import TwoTower
+from unskew.methods.line_search import LENGTHS
+from unskew.methods.losses import log_shares
 from unskew.networks.documents import Ranker
-from unskew.networks.line_search import LENGTHS
 from unskew.networks.registry import Network, Problem
 from unskew.serving.export import export_model
 from unskew.serving.onnx_file import OnnxRanker

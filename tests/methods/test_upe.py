@@ -8,10 +8,10 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from unskew import losses
 from unskew.lists import ClickedLists
-from unskew.methods.dla import DLA
-from unskew.methods.upe import SCORING, UPE, adjusted_shares, policy_scores, scores_of_pairs
+from unskew.methods import losses
+from unskew.methods.bias.dla import DLA
+from unskew.methods.bias.upe import SCORING, UPE, adjusted_shares, policy_scores, scores_of_pairs
 from unskew.networks.registry import Network, Problem
 
 PROBLEM = Problem(3, 3, network=Network(hidden=(4,)))

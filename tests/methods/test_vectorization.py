@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from unskew import losses
 from unskew.lists import ClickedLists
-from unskew.methods.vectorization import FIXED_BASES, LEARNT_BASES, Vectorization, base_vector, gaussian
+from unskew.methods import losses
+from unskew.methods.bias.vectorization import FIXED_BASES, LEARNT_BASES, Vectorization, base_vector, gaussian
 from unskew.networks.registry import Network, Problem
 
 N_FEATURES, N_POSITIONS = 4, 6

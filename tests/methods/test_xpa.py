@@ -7,8 +7,8 @@ import torch
 from torch.testing import assert_close
 
 from unskew.lists import ClickedLists
-from unskew.methods.two_tower import TwoTower
-from unskew.methods.xpa import DISPLAYED, XPA, hidden_from
+from unskew.methods.bias.two_tower import TwoTower
+from unskew.methods.bias.xpa import DISPLAYED, XPA, hidden_from
 from unskew.networks.registry import Network, Problem
 
 BIAS = {"type": ("text", "image"), "height": None}

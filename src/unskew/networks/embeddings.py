@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from unskew.networks.documents import PointwiseRanker, mlp, resized, starting_at
 from unskew.networks.listwise import ListwiseRanker
+from unskew.networks.observation import Table
 from unskew.networks.registry import Problem
-from unskew.networks.tables import Table
 
 CONTEXT_SIZES = (32,)  # hidden layers of the observation network, if the log has bias columns
 

@@ -32,13 +32,13 @@ from unskew.data.files import file_digest, json_digest, new_folder, restore
 from unskew.data.fitted_transforms import from_spec
 from unskew.data.object_storage import fetched, remote
 from unskew.methods import METHODS, Method
-from unskew.model import Member, Model, member_name
 from unskew.networks.registry import RANKERS, Problem
 from unskew.networks.trees import from_lightgbm
 from unskew.parts import find, outside_name
-from unskew.recipe import Recipe
 from unskew.serving.card import card_json, card_markdown, model_card
 from unskew.training.history import History
+from unskew.training.model import Member, Model, member_name
+from unskew.training.recipe import Recipe
 from unskew.training.settings import Settings
 
 FORMAT = "unskew-model"

@@ -105,7 +105,7 @@ class Settings:
     metric: str = "ndcg@10"  # on judged validation lists
     validate_every: Count | None = None  # steps; None: in growing intervals, see `ending`
     patience: Count | None = None  # validations without improvement before a stage ends early
-    average: ShareOfSteps | None = None  # share of the steps so far to average over, see `averaging`; None: 0.2
+    average: ShareOfSteps | None = None  # share of the steps so far to average over, see `optimizing`; None: 0.2
     grade: dict[str, float] | None = None  # weight of each event type, including click; None: those of the log
     sum_grades: bool = False  # add the weights of all events on an impression; otherwise the strongest counts
     restart: Share = 0.3  # share of the learning rate for training that starts from another model

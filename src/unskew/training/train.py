@@ -29,14 +29,19 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists
 from unskew.methods.method import Method, Stage
 from unskew.processes import is_first, largest, once, share, state_from_first, total_later
-from unskew.training.averaging import AVERAGED, AveragedMethod
-from unskew.training.checkpoint import RunState, load_checkpoint, restore_optimizer, save_checkpoint
+from unskew.training.checkpoint import (
+    RunState,
+    Stopped,
+    load_checkpoint,
+    restore_optimizer,
+    save_checkpoint,
+    stop_requests,
+)
 from unskew.training.distributed import add_up, file_of_first
 from unskew.training.ending import MOST, UNSELECTED, Ending, is_validated, last_step, usual_steps
 from unskew.training.history import History, Report
-from unskew.training.optimizing import StageOptimizer
+from unskew.training.optimizing import AVERAGED, AveragedMethod, StageOptimizer
 from unskew.training.settings import LISTS, Settings, usual_batch
-from unskew.training.stopping import Stopped, stop_requests
 from unskew.training.watching import Watch
 
 # ShardBatches: for logs larger than memory. SourceBatches: new lists in every step.
@@ -65,7 +70,7 @@ def train(
             of steps it also says when to end (`ending`).
         progress: called after every recorded step.
         checkpoint: file for checkpoints; an existing one is resumed. With one, SIGTERM and Ctrl-C stop the run after
-            its current step and write the checkpoint (`stopping.Stopped`).
+            its current step and write the checkpoint (`checkpoint.Stopped`).
         fingerprint: further values that must be equal to resume a run, e.g. hyper-parameters.
         watch: called after every step, and again after a validation.
         time_limit: seconds after which training ends with what it has learned; None: no limit.
