@@ -35,7 +35,7 @@ from unskew.data.clicks.shard_batches import ShardBatches
 from unskew.data.clicks.storage import all_lists
 from unskew.lists import ClickedLists
 from unskew.methods import losses
-from unskew.methods.method import Method, Stage, Terms, above_zero
+from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.limited_observation import showings, weighted_mean
 from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem
@@ -88,7 +88,7 @@ class Attention(Method):
             raise ValueError(f"false_alarms must be from 0 to below 1, or none, got {false_alarms}")
         self.estimates = false_alarms is None
         self.learn = learn
-        self.max_weight = above_zero("max_weight", max_weight)
+        self.max_weight = max_weight
         self.observation_rate = observation_rate
         self.n_positions = problem.n_positions
         self.relevance = problem.new_ranker()

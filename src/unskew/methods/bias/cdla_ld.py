@@ -32,7 +32,7 @@ from torch import Tensor
 
 from unskew.lists import ClickedLists
 from unskew.methods import losses
-from unskew.methods.method import Method, Stage, Terms, above_zero
+from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.documents import Ranker
 from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem, listwise_ranker
@@ -84,7 +84,7 @@ class CDLALD(Method):
         self.observation = PositionObservation(problem)
         self.serve = serve
         self.debias = debias
-        self.max_weight = above_zero("max_weight", max_weight)
+        self.max_weight = max_weight
         self.rates = {self.relevance: 1.0, self.teacher: teacher_rate, self.observation: observation_rate}
 
     def stages(self) -> Sequence[Stage]:

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from unskew.lists import ClickedLists
 from unskew.methods import losses
-from unskew.methods.method import Method, Stage, Terms, above_zero
+from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem
 from unskew.options import check_choice
@@ -66,7 +66,7 @@ class DLA(Method):
         self.dual = DUAL[observed_by]
         self.relevance = problem.new_ranker()
         self.observation = PositionObservation(problem)
-        self.max_weight = above_zero("max_weight", max_weight)
+        self.max_weight = max_weight
         self.observation_rate = observation_rate
 
     def stages(self) -> Sequence[Stage]:

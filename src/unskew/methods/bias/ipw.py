@@ -21,7 +21,7 @@ from torch import Tensor
 
 from unskew.lists import ClickedLists
 from unskew.methods import losses
-from unskew.methods.method import Method, Terms, above_zero
+from unskew.methods.method import Method, Terms
 from unskew.networks.registry import Problem
 
 
@@ -62,7 +62,7 @@ class IPW(Method):
         self.relevance = problem.new_ranker()
         self.by = by
         self.estimator = estimator  # of propensities that are not given; `seen`: from recorded examination
-        self.max_weight = above_zero("max_weight", max_weight)
+        self.max_weight = max_weight
         self.weighted_loss = losses.LINEAR_IN_TARGET[loss]
         curves = torch.atleast_2d(torch.as_tensor(np.asarray(propensities), dtype=torch.float32, device="cpu"))
         _check(curves, by, problem)

@@ -38,7 +38,7 @@ from torch.nn import functional as F
 
 from unskew.lists import ClickedLists
 from unskew.methods import losses
-from unskew.methods.method import Method, Stage, Terms, above_zero
+from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.observation import Table
 from unskew.networks.registry import Problem
 from unskew.networks.running import RunningEstimate, sum_per_position
@@ -80,7 +80,7 @@ class UPE(Method):
         self.policy = PolicyNetwork(problem, width, units)
         self.position = PositionVectors(problem.n_positions, width, SCORING[scoring](width, units))
         self.policy_steps = policy_steps
-        self.max_weight = above_zero("max_weight", max_weight)
+        self.max_weight = max_weight
         self.position_rate = position_rate
 
     def stages(self) -> Sequence[Stage]:

@@ -12,43 +12,28 @@ for the stray clicks.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from unskew.lists import ClickedLists
-from unskew.methods.click_models.click_model import ClickModel
-from unskew.methods.click_models.parts import DocumentPart
+from unskew.methods.click_models.click_model import DocumentModel
 from unskew.methods.click_models.sequences import Chances, last_clicks
 from unskew.networks.registry import Problem
 
 STRAY_LOGIT = -4.0  # initial logit of `stray`
 
 
-class Cascade(ClickModel):
-    """From the top down to the first click.
-
-    Args:
-        attraction: a network of `features`, a table of `ids`, or `both`; auto: features where the log has some.
-        spread: standard deviation of a document's logit around that of its url and query; small: shrunk strongly.
-        url_spread, query_spread: the same of urls and of queries; 0: none.
-    """
+class Cascade(DocumentModel):
+    """From the top down to the first click."""
 
     paper = "Craswell et al., WSDM 2008"
     assumes = "users scan down the list and leave after the first click"
 
-    def __init__(
-        self,
-        problem: Problem,
-        *,
-        attraction: str = "auto",
-        spread: float = 1.0,
-        url_spread: float = 0.5,
-        query_spread: float = 0.5,
-    ):
-        super().__init__()
-        spreads = (spread, url_spread, query_spread)
-        self.attraction = DocumentPart(problem, attraction, spreads, "attraction")
+    def __init__(self, problem: Problem, **shared: Any):
+        super().__init__(problem, **shared)
         self.stray = nn.Parameter(torch.full((), STRAY_LOGIT))
 
     def conditional(self, lists: ClickedLists) -> Chances:
@@ -60,6 +45,3 @@ class Cascade(ClickModel):
         unclicked = F.pad(F.logsigmoid(-attraction)[:, :-1].cumsum(1), (1, 0))
         clicked = Chances.of(unclicked).log_skip
         return Chances.of(torch.logaddexp(unclicked + F.logsigmoid(attraction), clicked + F.logsigmoid(self.stray)))
-
-    def ranking_parts(self) -> list[DocumentPart]:
-        return [self.attraction]

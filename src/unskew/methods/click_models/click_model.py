@@ -17,31 +17,33 @@ is impossible under a model has the smallest representable probability, never 0 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from unskew.data.clicks.batches import ClickBatches
-from unskew.data.clicks.shard_batches import ShardBatches
 from unskew.lists import ClickedLists
-from unskew.methods.click_models.parts import DocumentPart, IdTables, PartsRanker, QueryDepth
-from unskew.methods.click_models.sequences import Chances
-from unskew.methods.click_models.whole_log import WholeLogFit, minimize_whole
+from unskew.methods.click_models.parts import DocumentPart, IdTables, Kind, PartsRanker, QueryDepth
+from unskew.methods.click_models.sequences import (
+    Chances,
+    downward,
+    downward_examination,
+    downward_likelihood,
+    independent,
+)
+from unskew.methods.click_models.whole_log import fit_tables
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.documents import Ranker
 from unskew.networks.observation import PositionObservation
+from unskew.networks.registry import Problem
+from unskew.options import NotNegative
 
 MOST_PASSES = 150
-LEAST_GAIN = 0.02  # of the log-likelihood of the whole log in a step; a number's sampling error costs about 0.5
-ROWS_AT_ONCE = 8192
 TABLE_SPREAD = 3.0  # of logits by position and of averages: wide, so that only what was never seen is held
 WAITING_STEPS = 500  # at most half of all
+UNSATISFIED = -2.0  # initial logit of satisfaction: few clicks end a search
 WAITING_RATE = 0.1  # share of the learning rate: a part that only clicks inform learns more from noise
-INFORMATION = 0.3  # of a click about a logit: a click is examination and attraction together
-COARSE = 10  # how much earlier the fit stops while a part waits
 
 
 class ClickModel(Method):
@@ -78,7 +80,7 @@ class ClickModel(Method):
         """All logits, which are linear in the parameters: they determine how much data each parameter has."""
         curves = [module for module in self.modules() if isinstance(module, PositionObservation)]
         by_position = [curve(lists.positions, lists.bias) for curve in curves]
-        return [part.of(lists) for part in self._parts()] + by_position
+        return [part.of(lists) for part in self.parts()] + by_position
 
     def loss(self, lists: ClickedLists) -> Terms:
         return {"clicks": -(lists.sessions * self.log_likelihood(lists)).sum()}
@@ -87,7 +89,7 @@ class ClickModel(Method):
         return self.marginal(lists).logits()
 
     def stages(self) -> list[Stage]:
-        if not self._networks():
+        if not self.networks():
             # Tables alone are fitted to the whole log afterwards; one step checks that the likelihood is finite.
             return [Stage("train", self.loss, {self: 1.0}, steps=1)]
         waiting = self.waiting()
@@ -100,8 +102,8 @@ class ClickModel(Method):
         ]
 
     def finish(self, logs: Mapping[str, Any]) -> None:
-        if self.uses_ids or not self._networks():
-            self._fit_tables(logs["clicks"])
+        if self.uses_ids or not self.networks():
+            self.fitted = fit_tables(self, logs["clicks"])
 
     def ranker(self) -> Ranker:
         parts = self.ranking_parts()
@@ -115,90 +117,92 @@ class ClickModel(Method):
     @property
     def uses_ids(self) -> bool:
         """Whether documents are known by their ids."""
-        return any(part.ids is not None for part in self._parts())
+        return any(part.ids is not None for part in self.parts())
 
     def penalty(self) -> Tensor:
         """Minus the log-density of the prior, up to a constant."""
         deviates = [module for module in self.modules() if isinstance(module, IdTables | QueryDepth)]
         ids = sum((module.penalty() for module in deviates), start=torch.zeros(()))
         tables = [module for module in self.modules() if isinstance(module, PositionObservation)]
-        wide = [entry for table in tables for entry in table.parameters()] + [part.offset for part in self._parts()]
+        wide = [entry for table in tables for entry in table.parameters()] + [part.offset for part in self.parts()]
         return ids + sum((entry.square().sum() for entry in wide), start=torch.zeros(())) / (2 * TABLE_SPREAD**2)
 
-    def _fit_tables(self, source: Any) -> None:
-        """Fit all parameters except networks to the whole log; networks run once, or in every pass over shards."""
-        frozen = {id(entry) for network in self._networks() for entry in network.parameters()}
-        self.eval()
-        streamed = isinstance(source, ShardBatches)
-        kept = [] if streamed else list(ClickBatches(source, detail="patterns").all(ROWS_AT_ONCE))
-        for part in self._parts():
-            part.hold(kept)
-        self.double()
-        for network in self._networks():
-            network.float()
-
-        def batches() -> Iterable[ClickedLists]:
-            return self._held_in_turn(source) if streamed else kept
-
-        def add_gradients() -> float:
-            value = _backward(self.penalty())
-            return value + sum(_backward(self.loss(lists)["clicks"]) for lists in batches())
-
-        sessions = sum(float(lists.sessions.sum()) for lists in batches())
-        curvature = self._curvature(batches)
-
-        def minimize(held: Set[int], least_gain: float) -> WholeLogFit:
-            parameters = [entry for entry in self.parameters() if id(entry) not in held and entry.numel()]
-            for entry in self.parameters():
-                entry.requires_grad_(id(entry) not in held)
-            return minimize_whole(
-                parameters,
-                add_gradients,
-                curvature=[curvature[id(entry)] for entry in parameters],
-                scale=sessions,
-                most_passes=self.most_passes,
-                tolerance=least_gain / sessions,
-            )
-
-        waiting = {id(entry) for part in self.waiting() for entry in part.parameters()}
-        coarse = minimize(frozen | waiting, COARSE * LEAST_GAIN) if waiting else None
-        fine = minimize(frozen, LEAST_GAIN)
-        self.fitted = fine if coarse is None else replace(fine, passes=coarse.passes + fine.passes)
-        self.float()
-        for part in self._parts():
-            part.release()
-
-    def _curvature(self, batches: Callable[[], Iterable[ClickedLists]]) -> dict[int, Tensor]:
-        """Approximate second derivative of the objective for each parameter: 1 from the prior, the rest from clicks."""
-        for entry in self.parameters():
-            entry.requires_grad_()
-        self.zero_grad()
-        for lists in batches():
-            terms = [(INFORMATION * lists.clicks * logits).sum() for logits in self.logits(lists)]
-            _backward(sum(terms, start=torch.zeros(())))
-        found = {
-            id(entry): 1 + (torch.zeros_like(entry) if entry.grad is None else entry.grad.abs())
-            for entry in self.parameters()
-        }
-        self.zero_grad()
-        return found
-
-    def _held_in_turn(self, source: ShardBatches) -> Iterator[ClickedLists]:
-        """All rows; network outputs are kept for the batch in use."""
-        for lists in source.all(ROWS_AT_ONCE):
-            for part in self._parts():
-                part.hold([lists])
-            yield lists
-
-    def _parts(self) -> list[DocumentPart]:
+    def parts(self) -> list[DocumentPart]:
+        """All parts that depend on the document."""
         return [module for module in self.modules() if isinstance(module, DocumentPart)]
 
-    def _networks(self) -> list[nn.Module]:
-        return [part.network for part in self._parts() if part.network is not None]
+    def networks(self) -> list[nn.Module]:
+        """The networks of these parts."""
+        return [part.network for part in self.parts() if part.network is not None]
 
 
-def _backward(term: Tensor) -> float:
-    """Add the gradient of a term, and return its value."""
-    if term.requires_grad:
-        term.backward()
-    return float(term.detach())
+class DocumentModel(ClickModel):
+    """A click model in which documents attract; it ranks by attraction.
+
+    Args:
+        attraction: a network of `features`, a table of `ids`, or `both`; auto: features where the log has some.
+        spread: standard deviation of a document's logit around that of its url and query; small: shrunk strongly.
+        url_spread, query_spread: the same of urls and of queries; 0: none.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        attraction: Kind = "auto",
+        spread: NotNegative = 1.0,
+        url_spread: NotNegative = 0.5,
+        query_spread: NotNegative = 0.5,
+    ):
+        super().__init__()
+        self.spreads = (spread, url_spread, query_spread)
+        self.attraction = DocumentPart(problem, attraction, self.spreads, "attraction")
+
+    def ranking_parts(self) -> Sequence[DocumentPart]:
+        return [self.attraction]
+
+
+class DownwardModel(DocumentModel):
+    """Users scan from the top down and, after each document, continue or leave."""
+
+    @abstractmethod
+    def browsing(self, lists: ClickedLists) -> tuple[Tensor, Tensor, Tensor]:
+        """Attraction, and the log-probabilities to continue after a click and after a skip."""
+
+    def conditional(self, lists: ClickedLists) -> Chances:
+        return downward(*self.browsing(lists), lists.clicks > 0)
+
+    def log_likelihood(self, lists: ClickedLists) -> Tensor:
+        return downward_likelihood(*self.browsing(lists), lists.clicks > 0, lists.mask)
+
+    def marginal(self, lists: ClickedLists) -> Chances:
+        attraction, after_click, after_skip = self.browsing(lists)
+        return independent(attraction, downward_examination(attraction, after_click, after_skip))
+
+
+class SatisfactionModel(DownwardModel):
+    """Users leave when a clicked document satisfies them.
+
+    Args:
+        satisfaction: as `attraction`.
+        rank_by: attraction, or relevance (attraction times satisfaction, as in the paper): if few clicks are
+            informative about satisfaction, a network of it ranks badly (docs/click_models.md).
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        satisfaction: Kind = "auto",
+        rank_by: Literal["relevance", "attraction"] = "attraction",
+        **shared: Any,
+    ):
+        super().__init__(problem, **shared)
+        self.rank_by = rank_by
+        self.satisfaction = DocumentPart(problem, satisfaction, self.spreads, "satisfaction", start=UNSATISFIED)
+
+    def waiting(self) -> list[DocumentPart]:
+        return [self.satisfaction]
+
+    def ranking_parts(self) -> Sequence[DocumentPart]:
+        return [self.attraction, self.satisfaction] if self.rank_by == "relevance" else [self.attraction]

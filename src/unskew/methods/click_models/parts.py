@@ -9,6 +9,7 @@ close to its URL and its query, and an unknown one is scored by these as far as 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ from unskew.lists import ClickedLists, Lists
 from unskew.networks.documents import Ranker
 from unskew.networks.registry import Problem
 
-KINDS = ("auto", "features", "ids", "both")
+Kind = Literal["auto", "features", "ids", "both"]
 DEPTH_SPREAD = 0.3  # better than 0 on validation pages of three logs, with any of five sets of spreads of documents
 
 
@@ -52,10 +53,8 @@ class DocumentPart(nn.Module):
         start: initial logit of all documents.
     """
 
-    def __init__(self, problem: Problem, kind: str, spreads: Sequence[float], name: str, start: float = 0.0):
+    def __init__(self, problem: Problem, kind: Kind, spreads: Sequence[float], name: str, start: float = 0.0):
         super().__init__()
-        if kind not in KINDS:
-            raise ValueError(f"{name} must be one of {', '.join(KINDS)}, got '{kind}'")
         if kind == "auto":
             kind = "features" if problem.n_features else "ids"
         if kind != "ids" and not problem.n_features:

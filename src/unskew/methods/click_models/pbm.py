@@ -10,24 +10,24 @@ the last click above; `rctr` and `dctr` are its two halves.
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 from torch.nn import functional as F
 
 from unskew.lists import ClickedLists
-from unskew.methods.click_models.click_model import ClickModel
-from unskew.methods.click_models.parts import DocumentPart, QueryDepth
+from unskew.methods.click_models.click_model import DocumentModel
+from unskew.methods.click_models.parts import QueryDepth
 from unskew.methods.click_models.sequences import Chances, independent
 from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem
+from unskew.options import NotNegative
 
 
-class PBM(ClickModel):
+class PBM(DocumentModel):
     """Examination by position times attraction by document.
 
     Args:
-        attraction: a network of `features`, a table of `ids`, or `both`; auto: features where the log has some.
-        spread: standard deviation of a document's logit around that of its url and query; small: shrunk strongly.
-        url_spread, query_spread: the same of urls and of queries; 0: none.
         depth_spread: standard deviation of a query's slope of examination over ln(1 + position), which needs ids; 0:
             none, as in the papers; default: 0.3 with ids, otherwise 0.
     """
@@ -39,15 +39,10 @@ class PBM(ClickModel):
         self,
         problem: Problem,
         *,
-        attraction: str = "auto",
-        spread: float = 1.0,
-        url_spread: float = 0.5,
-        query_spread: float = 0.5,
-        depth_spread: float | None = None,
+        depth_spread: NotNegative | None = None,
+        **shared: Any,
     ):
-        super().__init__()
-        spreads = (spread, url_spread, query_spread)
-        self.attraction = DocumentPart(problem, attraction, spreads, "attraction")
+        super().__init__(problem, **shared)
         self.observation = PositionObservation(problem)
         self.depth = QueryDepth(problem, depth_spread, self.attraction)
 
@@ -65,6 +60,3 @@ class PBM(ClickModel):
         """At the average of all levels of bias columns, for an average query."""
         curve = self.observation.average_logits().sigmoid()
         return curve / curve[0]
-
-    def ranking_parts(self) -> list[DocumentPart]:
-        return [self.attraction]

@@ -14,25 +14,25 @@ depend on all other clicks and learns relevance as `dla` does.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from unskew.lists import ClickedLists
-from unskew.methods.click_models.click_model import ClickModel
-from unskew.methods.click_models.parts import DocumentPart, QueryDepth
+from unskew.methods.click_models.click_model import DocumentModel
+from unskew.methods.click_models.parts import QueryDepth
 from unskew.methods.click_models.sequences import Chances, browsing_examination, independent, last_clicks, mixture
 from unskew.networks.observation import PositionObservation, Table
 from unskew.networks.registry import Problem
+from unskew.options import Count, NotNegative
 
 
-class UBM(ClickModel):
+class UBM(DocumentModel):
     """Examination by position and last click, times attraction by document.
 
     Args:
-        attraction: a network of `features`, a table of `ids`, or `both`; auto: features where the log has some.
-        spread: standard deviation of a document's logit around that of its url and query; small: shrunk strongly.
-        url_spread, query_spread: the same of urls and of queries; 0: none.
         table_spread: standard deviation of the logits of examination around those of their position.
         depth_spread: standard deviation of a query's slope of examination over ln(1 + position), which needs ids; 0:
             none, as in the paper; default: 0.3 with ids, otherwise 0.
@@ -46,19 +46,12 @@ class UBM(ClickModel):
         self,
         problem: Problem,
         *,
-        attraction: str = "auto",
-        spread: float = 1.0,
-        url_spread: float = 0.5,
-        query_spread: float = 0.5,
-        table_spread: float = 1.0,
-        depth_spread: float | None = None,
-        user_types: int = 1,
+        table_spread: NotNegative = 1.0,
+        depth_spread: NotNegative | None = None,
+        user_types: Count = 1,
+        **shared: Any,
     ):
-        super().__init__()
-        if user_types < 1:
-            raise ValueError(f"user_types must be at least 1, got {user_types}")
-        spreads = (spread, url_spread, query_spread)
-        self.attraction = DocumentPart(problem, attraction, spreads, "attraction")
+        super().__init__(problem, **shared)
         self.observation = PositionObservation(problem)
         self.depth = QueryDepth(problem, depth_spread, self.attraction)
         self.table = Table(_first_tables(user_types, problem.n_positions))  # in units of the spread
@@ -96,9 +89,6 @@ class UBM(ClickModel):
         logits = self.observation.average_logits() + self.table_spread * self.table.detach()[:, :, 0]
         curve = self.shares.detach().softmax(0) @ logits.sigmoid()
         return curve / curve[0]
-
-    def ranking_parts(self) -> list[DocumentPart]:
-        return [self.attraction]
 
     def _types(self, lists: ClickedLists) -> list[Chances]:
         """Chances for each type of users, given the clicks above."""
