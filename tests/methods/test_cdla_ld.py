@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from unskew.lists import ClickedLists
 from unskew.methods import losses
-from unskew.methods.bias.cdla_ld import CDLALD, PRESETS
+from unskew.methods.bias.cdla_ld import CDLALD
 from unskew.networks.documents import Ranker
 from unskew.networks.listwise import EncoderLayer
 from unskew.networks.registry import Network, Problem

@@ -1,36 +1,115 @@
-r"""Limits of an observation that depends on the document: a penalty on its slope, and cancelling (Chen et al., 2022).
+r"""Limited observation: the probability that a document is examined, which depends only weakly on the document.
 
-The slope is the norm of the gradient with respect to the features. Documents and positions to penalize can be drawn at
-random; the estimate is unbiased. Cancelling randomly leaves observation out of the click logit, so that relevance also
-learns to explain clicks without it.
+$\hat o_k(x) = \sigma(\mathrm{logit}\,p_k + g_k(x))$ with $p$ a table of positions whose largest entry is fixed
+(`top_seen`), and $g$ a network minus its mean over the documents of the batch (outside training: a running mean). So
+$\hat o \le 1$ by construction, $p_k$ is the examination probability of the average document, and neither $p$ nor $g$
+can drift to 0 as a whole. What limits $g$ is the norm of its gradient with respect to the features, as a penalty
+(`steepness`) or by construction (`networks.lipschitz`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from unskew.lists import ClickedLists
-from unskew.processes import new_salt, total, uniform
+from unskew.networks.documents import split_inputs
+from unskew.networks.lipschitz import LipschitzNetwork
+from unskew.networks.observation import PositionObservation
+from unskew.networks.registry import Problem
+from unskew.networks.running import RunningEstimate, showings, weighted_mean
+from unskew.processes import new_salt, uniform
 
-CANCELLED_TOGETHER: dict[str, Callable[[ClickedLists], int]] = {
-    "document": lambda lists: lists.n_docs,
-    "list": lambda _: 1,
-}
+STEEPEST_SIGMOID = 0.25
+CENTRE_RATE = 0.05
+# Not 0: otherwise the penalty would start at 0, and its normal values later would look like divergence.
+START = 0.3  # factor of the usual initial weights of the last layer
 
 
-def showings(lists: ClickedLists) -> Tensor:
-    """Number of showings of each document, `[batch, docs]`; 0 in padding."""
-    return lists.sessions.unsqueeze(-1) * lists.mask
+class LimitedObservation(nn.Module):
+    r"""The table $p$ and the centre of $g$; the outputs of $g$ come from a network of a document at all positions."""
+
+    def __init__(self, problem: Problem, top_seen: float):
+        super().__init__()
+        self.log_top = math.log(top_seen)
+        self.positions = PositionObservation(problem)
+        self.mean = RunningEstimate(torch.zeros(problem.n_positions), CENTRE_RATE)
+
+    def forward(self, deviations: Tensor, lists: ClickedLists) -> Tensor:
+        r"""$\log \hat o$ of each document at its position, `[batch, docs]`.
+
+        Args:
+            deviations: $g$ of each document at all positions, `[batch, docs, positions]`.
+        """
+        places = lists.positions.clamp(max=len(self.mean.value) - 1)
+        deviation = deviations.gather(-1, places.unsqueeze(-1)).squeeze(-1)
+        return F.logsigmoid(log_odds(self.log_average(places, lists.bias)) + deviation)
+
+    def centre(self, outputs: Tensor, lists: ClickedLists) -> Tensor:
+        """Mean outputs of the showings of the batch, `[positions]`; outside training the running mean."""
+        if not self.training:
+            return self.mean.value
+        centre = weighted_mean(outputs, showings(lists).unsqueeze(-1), (0, 1))
+        self.mean.update(centre.detach(), lists.mask.any())
+        return centre
+
+    def log_average(self, places: Tensor, bias: Mapping[str, Tensor]) -> Tensor:
+        r"""$\log p_k$, log probability that the average document is examined at these positions."""
+        tables = self.positions
+        highest = (tables.logits + sum(table.amax(0) for table in tables.levels)).amax()
+        relative = tables(places, bias) - highest
+        if len(tables.slopes):
+            relative = relative.clamp(max=0.0)  # a numeric column has no largest value to normalize by
+        return relative + self.log_top
+
+    def at_all_positions(self, deviations: Tensor) -> Tensor:
+        r"""$\hat o$ of documents from their $g$, `[..., positions]`, at the average of all levels of bias columns."""
+        curve = self.positions.curve()
+        return log_odds((curve / curve.max()).log() + self.log_top).add(deviations).sigmoid()
+
+    def steepness(
+        self, network: nn.Module, centre: Tensor, lists: ClickedLists, *, share: float, exact: bool
+    ) -> Tensor:
+        r"""$\sum_x \sum_k \lVert\nabla_x \hat o_k(x)\rVert_2$ over the showings of the batch, exact or estimated.
+
+        It trains only $g$: because $\nabla \hat o = \hat o\,\nabla \log \hat o$ it would also change the table.
+
+        Args:
+            network: its last outputs are those of $g$.
+        """
+        chosen = penalized_pairs(lists, lists.bias, len(centre), share=share, exact=exact)
+        average = log_odds(self.log_average(chosen.positions, chosen.bias).detach()) - centre[chosen.positions]
+        inputs, layers = split_inputs(network)
+        with torch.enable_grad():
+            numbers = inputs(chosen.features).detach().requires_grad_()
+            outputs = layers(numbers)[..., -len(centre) :].gather(-1, chosen.positions.unsqueeze(-1)).squeeze(-1)
+            (slopes,) = torch.autograd.grad((average + outputs).sigmoid().sum(), numbers, create_graph=True)
+        return (chosen.weights * torch.linalg.vector_norm(slopes, dim=-1)).sum()
 
 
-def weighted_mean(values: Tensor, weights: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """The mean over these dimensions, including the batch, over all processes; 0 if the weights are 0."""
-    sums, total_weight = total((weights * values).sum(dims)), total(weights.sum(dims))
-    return sums / total_weight.clamp(min=torch.finfo(values.dtype).tiny)
+def dependence_network(problem: Problem, hidden: Sequence[int] | None, beta: float | None) -> nn.Module:
+    r"""The network of $g$; nearly flat at the start. With `beta`, $\hat o_k$ is $\beta$-Lipschitz for any weights."""
+    if beta is not None:
+        if hidden is None:
+            hidden = () if problem.network.kind == "linear" else problem.network.hidden
+        limited = LipschitzNetwork(problem.n_inputs, hidden, problem.n_positions, constant=beta / STEEPEST_SIGMOID)
+        return nn.Sequential(problem.new_inputs(), limited) if problem.categories else limited
+    layers = problem.new_layers(problem.n_positions, hidden)
+    last = layers[-1]
+    assert isinstance(last, nn.Linear)
+    with torch.no_grad():
+        last.weight *= START
+    return layers
+
+
+def log_odds(log_probability: Tensor) -> Tensor:
+    r"""$\log\frac{p}{1 - p}$ of $\log p < 0$."""
+    return log_probability - torch.log(-torch.expm1(log_probability))
 
 
 @dataclass(frozen=True)
@@ -82,17 +161,3 @@ def _one_each(numbers: Tensor, weights: Tensor, n: int, keys: Tensor) -> Tensor:
     fastest = race.new_zeros(n).scatter_reduce(0, numbers, race, "amax")
     wins = (race == fastest[numbers]).nonzero().squeeze(-1)
     return torch.zeros(n, dtype=torch.long, device=numbers.device).index_copy(0, numbers[wins], wins)
-
-
-def slope_lengths(function: Callable[[Tensor], Tensor], features: Tensor) -> Tensor:
-    r"""$\lVert\nabla_x f(x)\rVert_2$ of one number per document, `[documents]`; differentiable."""
-    with torch.enable_grad():
-        inputs = features.detach().requires_grad_()
-        (slopes,) = torch.autograd.grad(function(inputs).sum(), inputs, create_graph=True)
-    return torch.linalg.vector_norm(slopes, dim=-1)
-
-
-def draw_kept(lists: ClickedLists, cancel: float, together: str) -> Tensor:
-    """False if observation is cancelled, each with probability `cancel`; broadcasts to `[batch, docs]`."""
-    parts = torch.arange(CANCELLED_TOGETHER[together](lists), device=lists.mask.device)
-    return uniform(new_salt(), lists.row_keys.unsqueeze(-1), parts) >= cancel

@@ -53,3 +53,14 @@ class AverageCurve(nn.Module):
     def relative(self) -> Tensor:
         """The curve relative to the top position."""
         return self.seen.value / self.seen.value[0]
+
+
+def showings(lists: ClickedLists) -> Tensor:
+    """Number of showings of each document, `[batch, docs]`; 0 in padding."""
+    return lists.sessions.unsqueeze(-1) * lists.mask
+
+
+def weighted_mean(values: Tensor, weights: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """The mean over these dimensions, including the batch, over all processes; 0 if the weights are 0."""
+    sums, total_weight = total((weights * values).sum(dims)), total(weights.sum(dims))
+    return sums / total_weight.clamp(min=torch.finfo(values.dtype).tiny)

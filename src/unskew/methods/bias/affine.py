@@ -24,6 +24,7 @@ Relation to others: with $\epsilon^- = 0$ and `loss="softmax"` it is `ipw` with 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +34,7 @@ from unskew.methods import losses
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.registry import Problem
 from unskew.networks.running import RunningEstimate, sum_per_position
+from unskew.options import Count, Share
 
 SMALLEST = 1e-4
 RATE = 0.5  # learning rate relative to other methods: clicks divided by a small alpha give large gradients
@@ -62,15 +64,13 @@ class Affine(Method):
         *,
         alpha: Sequence[float] | None = None,
         beta: Sequence[float] | None = None,
-        loss: str = "squared",
-        step_size: float = 0.3,
-        estimation_steps: int = 500,
+        loss: Literal["squared", "softmax"] = "squared",
+        step_size: Share = 0.3,
+        estimation_steps: Count = 500,
     ):
         super().__init__()
         if (alpha is None) != (beta is None):
             raise ValueError("pass both alpha and beta, or neither (then they are estimated)")
-        if loss not in losses.LINEAR_IN_TARGET:
-            raise ValueError(f"unknown loss '{loss}': choose from {', '.join(losses.LINEAR_IN_TARGET)}")
         self.relevance = problem.new_ranker()
         self.corrected_loss = losses.LINEAR_IN_TARGET[loss]
         self.given = alpha is not None

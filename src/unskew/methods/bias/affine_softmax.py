@@ -12,6 +12,8 @@ Relation to others: `vectorization` with two dimensions, of which one is fixed. 
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from torch import Tensor
 
 from unskew.lists import ClickedLists
@@ -19,6 +21,7 @@ from unskew.methods import losses
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem
+from unskew.options import Limits, NotNegative
 
 
 class AffineSoftmax(Method):
@@ -33,7 +36,9 @@ class AffineSoftmax(Method):
     assumes = "the click logit is an affine function of relevance at each position (and level of bias columns)"
     click_model = "softmax"
 
-    def __init__(self, problem: Problem, *, observation_rate: float = 10.0, warm_up_steps: int = 100):
+    def __init__(
+        self, problem: Problem, *, observation_rate: NotNegative = 10.0, warm_up_steps: Annotated[int, Limits(0)] = 100
+    ):
         super().__init__()
         self.relevance = problem.new_ranker()
         self.stretch = PositionObservation(problem)  # alpha - 1

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -36,12 +36,11 @@ from unskew.data.clicks.storage import all_lists
 from unskew.lists import ClickedLists
 from unskew.methods import losses
 from unskew.methods.method import Method, Stage, Terms
-from unskew.networks.limited_observation import showings, weighted_mean
 from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem
-from unskew.networks.running import RunningEstimate
+from unskew.networks.running import RunningEstimate, showings, weighted_mean
+from unskew.options import Limits, NotNegative, Positive
 
-LEARN = ("product", "weights")
 HIGHEST_RATE = 0.99
 MEAN_RATE = 0.05
 UNSURE = 0.01  # largest harmless standard error of the rate of false alarms; an error of .05 cost .07 nDCG@10
@@ -75,17 +74,13 @@ class Attention(Method):
         self,
         problem: Problem,
         *,
-        false_alarms: float | None = 0.0,
-        learn: str = "product",
-        max_weight: float | None = 100.0,
+        false_alarms: Annotated[float, Limits(0, below=1)] | None = 0.0,
+        learn: Literal["product", "weights"] = "product",
+        max_weight: Positive | None = 100.0,
         observation_hidden: Sequence[int] | None = None,
-        observation_rate: float = 10.0,
+        observation_rate: NotNegative = 10.0,
     ):
         super().__init__()
-        if learn not in LEARN:
-            raise ValueError(f"unknown learn '{learn}': choose from {', '.join(LEARN)}")
-        if false_alarms is not None and not 0 <= false_alarms < 1:
-            raise ValueError(f"false_alarms must be from 0 to below 1, or none, got {false_alarms}")
         self.estimates = false_alarms is None
         self.learn = learn
         self.max_weight = max_weight

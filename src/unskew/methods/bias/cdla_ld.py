@@ -12,10 +12,10 @@ with the list as its input, but it sees one document at a time. Distillation cou
 
 The teacher scores its vectors with a network of the same hidden layers as the student's; the paper's are
 `hidden=(32, 16, 8)` after a linear layer to 64 (`expand=64`), with one to four `layers` and two to eight `heads`. The
-ablations are in `PRESETS`: CDLA serves the teacher; in C-DLA-LD the teacher fits clicks as they are, and its
-distribution replaces clicks in the dual learning of student and propensities. A teacher that sees a list as a set knows
-positions only through features, so C-DLA-LD's propensities are too flat, unless the teacher gets the shown order
-(`shown_order=True`).
+paper's ablations: CDLA serves the teacher (`serve="teacher"`); in C-DLA-LD (`debias="student"`) the teacher fits clicks
+as they are, and its distribution replaces clicks in the dual learning of student and propensities. A teacher that sees
+a list as a set knows positions only through features, so C-DLA-LD's propensities are too flat, unless the teacher gets
+the shown order (`shown_order=True`).
 
 `observation_rate` is the learning rate of the position table relative to the student's (see `dla`), `teacher_rate` that
 of the teacher: attention needs lower learning rates than a plain network.
@@ -26,7 +26,8 @@ a teacher that sees one document, CDLA would be `dla`. `xpa` lets examination, n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Literal
 
 from torch import Tensor
 
@@ -36,17 +37,19 @@ from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.documents import Ranker
 from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem, listwise_ranker
-
-# The paper's variants: arguments of CDLALD.
-PRESETS: dict[str, dict[str, str]] = {
-    "cdla_ld": {},
-    "cdla": {"serve": "teacher"},
-    "c_dla_ld": {"debias": "student"},
-}
+from unskew.options import NotNegative, Positive
 
 
 class CDLALD(Method):
-    """A listwise teacher by dual learning, and a pointwise student that learns from it."""
+    """A listwise teacher by dual learning, and a pointwise student that learns from it.
+
+    Args:
+        serve: student, or teacher (CDLA).
+        debias: which ranker learns together with the propensities: teacher, or student (C-DLA-LD).
+        max_weight: largest weight of a click, of either kind.
+        observation_rate: learning rate of the position table relative to the student's.
+        teacher_rate: learning rate of the teacher relative to the student's.
+    """
 
     paper = "Yu et al., 2024 (CDLA-LD)"
     assumes = "examination depends on position (and bias columns) only; relevance on the document and its list"
@@ -56,24 +59,13 @@ class CDLALD(Method):
         self,
         problem: Problem,
         *,
-        serve: str = "student",
-        debias: str = "teacher",
-        max_weight: float | None = None,
-        observation_rate: float = 10.0,
-        teacher_rate: float = 0.5,
+        serve: Literal["student", "teacher"] = "student",
+        debias: Literal["teacher", "student"] = "teacher",
+        max_weight: Positive | None = None,
+        observation_rate: NotNegative = 10.0,
+        teacher_rate: NotNegative = 0.5,
     ):
-        """
-        Args:
-            serve: student, or teacher (CDLA).
-            debias: which ranker learns together with the propensities: teacher, or student (C-DLA-LD).
-            max_weight: largest weight of a click, of either kind.
-            observation_rate: learning rate of the position table relative to the student's.
-            teacher_rate: learning rate of the teacher relative to the student's.
-        """
         super().__init__()
-        for name, value, known in (("serve", serve, SERVED), ("debias", debias, LOSSES)):
-            if value not in known:
-                raise ValueError(f"unknown {name} '{value}': choose from {', '.join(known)}")
         if problem.network.kind == "listwise":
             raise ValueError(
                 "the student sees one document at a time: choose network 'tabular', 'mlp' or 'linear'; "
@@ -82,8 +74,7 @@ class CDLALD(Method):
         self.relevance = problem.new_ranker()
         self.teacher = listwise_ranker(problem)
         self.observation = PositionObservation(problem)
-        self.serve = serve
-        self.debias = debias
+        self.serve, self.debias = serve, debias
         self.max_weight = max_weight
         self.rates = {self.relevance: 1.0, self.teacher: teacher_rate, self.observation: observation_rate}
 
@@ -91,42 +82,22 @@ class CDLALD(Method):
         return [Stage("train", self.loss, self.rates)]
 
     def loss(self, lists: ClickedLists) -> Terms:
-        teacher = lists.apply(self.teacher)
-        student = lists.apply(self.relevance)
-        observation = self.observation(lists.positions, lists.bias)
-        return LOSSES[self.debias](teacher, student, observation, lists, self.max_weight)
+        """Eq. 5 and Eq. 6; C-DLA-LD has the teacher's shares for clicks in Eq. 5."""
+        clicks, sessions, mask = lists.clicks, lists.sessions, lists.mask
+        f = lists.apply(self.teacher)
+        h = lists.apply(self.relevance)
+        g = self.observation(lists.positions, lists.bias)
+        if self.debias == "teacher":
+            dual = losses.dual(f, g, clicks, mask, self.max_weight)
+            return {**dual, "distillation": losses.distillation(h, f, sessions, mask)}
+        predicted = sessions.unsqueeze(-1) * losses.log_shares(f.detach(), mask).exp() * mask
+        return {"clicks": losses.softmax(f, clicks, mask), **losses.dual(h, g, predicted, mask, self.max_weight)}
 
     def ranker(self) -> Ranker:
-        return SERVED[self.serve](self)
+        return self.teacher if self.serve == "teacher" else self.relevance
 
     def click_logits(self, lists: ClickedLists) -> Tensor:
         return lists.apply(self.ranker()) + self.observation(lists.positions, lists.bias)
 
     def examination(self) -> Tensor:
         return self.observation.curve()
-
-
-def _debias_teacher(
-    teacher: Tensor, student: Tensor, observation: Tensor, lists: ClickedLists, max_weight: float | None
-) -> Terms:
-    return {
-        **losses.dual(teacher, observation, lists.clicks, lists.mask, max_weight),
-        "distillation": losses.distillation(student, teacher, lists.sessions, lists.mask),
-    }
-
-
-def _debias_student(
-    teacher: Tensor, student: Tensor, observation: Tensor, lists: ClickedLists, max_weight: float | None
-) -> Terms:
-    predicted = lists.sessions.unsqueeze(-1) * losses.log_shares(teacher.detach(), lists.mask).exp() * lists.mask
-    return {
-        "clicks": losses.softmax(teacher, lists.clicks, lists.mask),
-        **losses.dual(student, observation, predicted, lists.mask, max_weight),
-    }
-
-
-LOSSES: dict[str, Callable[..., Terms]] = {"teacher": _debias_teacher, "student": _debias_student}
-SERVED: dict[str, Callable[[CDLALD], Ranker]] = {
-    "student": lambda method: method.relevance,
-    "teacher": lambda method: method.teacher,
-}

@@ -27,6 +27,7 @@ them depend on other clicks, `cdla_ld` adds a listwise teacher.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from torch import Tensor
 
@@ -35,7 +36,7 @@ from unskew.methods import losses
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem
-from unskew.options import check_choice
+from unskew.options import NotNegative, Positive
 
 DUAL = {"likelihood": losses.dual_by_likelihood, "weights": losses.dual}
 
@@ -57,12 +58,11 @@ class DLA(Method):
         self,
         problem: Problem,
         *,
-        max_weight: float | None = None,
-        observation_rate: float = 10.0,
-        observed_by: str = "likelihood",
+        max_weight: Positive | None = None,
+        observation_rate: NotNegative = 10.0,
+        observed_by: Literal["likelihood", "weights"] = "likelihood",
     ):
         super().__init__()
-        check_choice(observed_by, DUAL, "way to learn observation")
         self.dual = DUAL[observed_by]
         self.relevance = problem.new_ranker()
         self.observation = PositionObservation(problem)

@@ -13,8 +13,8 @@ log link $r(x)\,\theta_k$ is a sum. Effects of a query come from trees that were
 click must not correct itself. Corrected clicks are fractions and may exceed the sessions, because clipping them would
 bias the mean; a log of them is `graded`, without click patterns.
 
-`correct_clicks` works with any method: with `oracle_effects` of a simulation and `naive` it is the paper's HTE-oracle,
-with `lbd` its LBD-HTE-oracle.
+`correct_clicks` works with any method: with the true effects of a simulation (`Truth.position_effects`) it makes of
+`naive` the paper's HTE-oracle, of `lbd` its LBD-HTE-oracle.
 
 Relation to others: `naive` on clicks that were corrected first. `ipw` can use the same interventions, but has one
 effect per position; here the effect depends on the document. `lbd` also lets examination depend on the document, and
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +37,10 @@ from unskew.lists import ClickedLists
 from unskew.methods import losses
 from unskew.methods.method import Method, Terms
 from unskew.networks.registry import Problem
-from unskew.simulation.truth import Truth
+from unskew.options import Count, Limits
 
 Matrix = NDArray[np.float64]
+Several = Annotated[int, Limits(2)]
 
 QUANTILES = np.linspace(0, 1, 255)[1:-1]  # of a feature; the trees use no more levels
 
@@ -63,11 +64,8 @@ class HTE(Method):
         "at the top, examination is the same for all documents; an intervention log shows the effect of other positions"
     )
 
-    def __init__(self, problem: Problem, *, folds: int = 3, trees: int = 100, max_leaves: int = 31):
+    def __init__(self, problem: Problem, *, folds: Several = 3, trees: Count = 100, max_leaves: Several = 31):
         super().__init__()
-        for name, value, least in (("folds", folds, 2), ("trees", trees, 1), ("max_leaves", max_leaves, 2)):
-            if value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}")
         self.relevance = problem.new_ranker()
         self.folds = folds
         self.trees = trees
@@ -110,29 +108,6 @@ def correct_clicks(log: ClickLog, effects: NDArray) -> ClickLog:
     added = log.sessions[:, None] * np.where(log.mask, effects, 0.0)
     corrected = np.maximum(log.clicks + added, 0.0)  # negative clicks come from estimation errors
     return replace(log.marginal(), clicks=corrected, graded=True)
-
-
-def oracle_effects(truth: Truth) -> Matrix:
-    r"""The true effects $r(x)(o_1(x) - o_k(x))$ of a simulation, `[lists, docs]`."""
-    if truth.click_probability_on_top is None:
-        raise ValueError(
-            "this user's clicks depend on the whole page, so there is no click probability at the top: simulate a user "
-            "whose clicks depend only on the document and its position, e.g. coupled"
-        )
-    return truth.click_probability_on_top.astype(np.float64) - truth.click_probability
-
-
-def estimate_effects(
-    log: ClickLog, interventions: ClickLog, *, folds: int = 3, trees: int = 100, max_leaves: int = 31
-) -> Matrix:
-    r"""$\tau_k(x)$ of every shown document at its position, `[lists, docs]`; 0 on top and in padding.
-
-    Args:
-        log: the log with the clicks to correct; its features are transformed as those of `interventions`.
-        interventions: a log in which documents were swapped with the top one; it may be a part of `log`.
-        folds: parts of the queries; the effects of each come from the others.
-    """
-    return Effects(interventions, log.query_ids[np.unique(log.queries)], folds, trees, max_leaves).of(log)
 
 
 class Effects:

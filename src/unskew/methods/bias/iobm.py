@@ -28,6 +28,7 @@ last click above only, in a model of the whole session. `xpa` uses the other doc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -39,12 +40,23 @@ from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem
 from unskew.networks.running import AverageCurve
+from unskew.options import Count, Limits, NotNegative
 
 START = 0.5  # probability of examination at the start
 
 
 class IOBM(Method):
-    """Dual learning with propensities from position, context and the other clicks."""
+    """Dual learning with propensities from position, context and the other clicks.
+
+    Args:
+        max_weight: largest weight of a click, of either kind.
+        embedding: size of the embeddings of a position and of a click.
+        units: units of each direction of the LSTM.
+        use_clicks: let propensities see the other clicks.
+        use_context: let propensities see the mean of the list's features.
+        position_rate: learning rate of the position table relative to the ranker's (see `dla`).
+        context_rate: learning rate of the rest of the propensities relative to the ranker's.
+    """
 
     paper = "Chen et al., SIGIR 2021 (IOBM)"
     assumes = "examination depends on position, the query's context and the other clicks of the session"
@@ -54,27 +66,15 @@ class IOBM(Method):
         self,
         problem: Problem,
         *,
-        max_weight: float = 20.0,
-        embedding: int = 4,
-        units: int = 8,
+        max_weight: Annotated[float, Limits(1)] = 20.0,
+        embedding: Count = 4,
+        units: Count = 8,
         use_clicks: bool = True,
         use_context: bool = True,
-        position_rate: float = 3.0,
-        context_rate: float = 1.0,
+        position_rate: NotNegative = 3.0,
+        context_rate: NotNegative = 1.0,
     ):
-        """
-        Args:
-            max_weight: largest weight of a click, of either kind.
-            embedding: size of the embeddings of a position and of a click.
-            units: units of each direction of the LSTM.
-            use_clicks: let propensities see the other clicks.
-            use_context: let propensities see the mean of the list's features.
-            position_rate: learning rate of the position table relative to the ranker's (see `dla`).
-            context_rate: learning rate of the rest of the propensities relative to the ranker's.
-        """
         super().__init__()
-        if max_weight < 1:
-            raise ValueError(f"max_weight must be at least 1, the weight at the top, got {max_weight}")
         self.relevance = problem.new_ranker()
         self.position = PositionObservation(problem)
         with torch.no_grad():

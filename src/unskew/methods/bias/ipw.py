@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from unskew.lists import ClickedLists
 from unskew.methods import losses
 from unskew.methods.method import Method, Terms
 from unskew.networks.registry import Problem
+from unskew.options import Positive
 
 
 class IPW(Method):
@@ -51,14 +52,12 @@ class IPW(Method):
         propensities: Sequence[float] | Sequence[Sequence[float]] | None = None,
         by: str | None = None,
         estimator: str = "auto",
-        max_weight: float | None = None,
-        loss: str = "softmax",
+        max_weight: Positive | None = None,
+        loss: Literal["softmax", "squared"] = "softmax",
     ):
         super().__init__()
         if propensities is None:
             raise ValueError("ipw needs propensities: pass them, or let fit estimate them from the log")
-        if loss not in losses.LINEAR_IN_TARGET:
-            raise ValueError(f"unknown loss '{loss}': choose from {', '.join(losses.LINEAR_IN_TARGET)}")
         self.relevance = problem.new_ranker()
         self.by = by
         self.estimator = estimator  # of propensities that are not given; `seen`: from recorded examination

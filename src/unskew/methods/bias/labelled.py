@@ -10,6 +10,8 @@ clicks. `unskew tune` trains a ranker that has learned from clicks further on gr
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 
 from unskew.lists import JudgedLists
@@ -32,10 +34,8 @@ class Labelled(Method):
     assumes = "judged queries are available (--judged DATA)"
     learns_from = "judgements"
 
-    def __init__(self, problem: Problem, *, gain: str = "grade"):
+    def __init__(self, problem: Problem, *, gain: Literal["grade", "exponential"] = "grade"):
         super().__init__()
-        if gain not in GAINS:
-            raise ValueError(f"unknown gain '{gain}': choose from {', '.join(GAINS)}")
         self.relevance = problem.new_ranker()
         self.gain = GAINS[gain]
 

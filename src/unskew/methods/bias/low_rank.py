@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -54,11 +54,12 @@ from unskew.methods import losses
 from unskew.methods.line_search import ScoredLists, of_clicks, of_metric, search, spread_axes
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.documents import Ranker
-from unskew.networks.limited_observation import showings, weighted_mean
 from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem
-from unskew.networks.running import RunningEstimate
+from unskew.networks.running import RunningEstimate, showings, weighted_mean
+from unskew.options import Count, NotNegative, Share
 
+Choice = Literal["uncorrelated", "free", "pinned", "judged", "examination", "interventions", "seen"]
 START = 0.3  # factor of the usual initial weights of e: training begins close to `two_tower`
 MEAN_RATE = 0.05
 SEEN = "seen"  # the intervention that ensures that every document of a list is examined
@@ -89,14 +90,18 @@ class LowRank(Method):
         self,
         problem: Problem,
         *,
-        rank: int = 1,
-        choose: str = "uncorrelated",
-        top_examination: float | None = None,
-        caution: float = 1.0,
-        observation_rate: float = 10.0,
+        rank: Count = 1,
+        choose: Choice = "uncorrelated",
+        top_examination: Share | None = None,
+        caution: NotNegative = 1.0,
+        observation_rate: NotNegative = 10.0,
     ):
         super().__init__()
-        _check(rank, choose, top_examination, caution)
+        if (choose == "examination") != (top_examination is not None):
+            raise ValueError(
+                "choose='examination' needs top_examination, the examination probability of the top position; pass "
+                "both, or neither"
+            )
         self.choose = choose
         self.top_examination = top_examination
         self.caution = caution
@@ -355,19 +360,3 @@ def _seen_lists(log: Any) -> ClickLog:
             "lists, or use choose='judged' or 'pinned'"
         )
     return log.select(column.values == column.levels.index(SEEN))
-
-
-def _check(rank: int, choose: str, top_examination: float | None, caution: float) -> None:
-    if rank < 1:
-        raise ValueError(f"rank must be at least 1, got {rank}; use two_tower for rank 0")
-    if choose not in CHOICES:
-        raise ValueError(f"unknown choose '{choose}': choose from {', '.join(CHOICES)}")
-    if choose == "examination" and not (top_examination is not None and 0 < top_examination <= 1):
-        raise ValueError(
-            "choose='examination' needs top_examination, the examination probability of the top position, above 0 and "
-            f"at most 1; got {top_examination}"
-        )
-    if choose != "examination" and top_examination is not None:
-        raise ValueError("top_examination is only used by choose='examination': pass that as well, or leave it out")
-    if not 0 <= caution < math.inf:
-        raise ValueError(f"caution must be at least 0, got {caution}")

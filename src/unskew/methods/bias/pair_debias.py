@@ -28,6 +28,7 @@ from unskew.methods import losses
 from unskew.methods.method import Method, Terms
 from unskew.networks.registry import Problem
 from unskew.networks.running import RunningEstimate, sum_per_position
+from unskew.options import NotNegative, Share
 
 SMALLEST = 1e-3  # with a smaller ratio, one pair would dominate the others
 
@@ -44,7 +45,7 @@ class PairDebias(Method):
     assumes = "clicks and non-clicks are reweighted by ratios that depend on position alone"
     detail = "pairs"
 
-    def __init__(self, problem: Problem, *, regulation: float = 1.0, step_size: float = 0.05):
+    def __init__(self, problem: Problem, *, regulation: NotNegative = 1.0, step_size: Share = 0.05):
         super().__init__()
         self.relevance = problem.new_ranker()
         self.regulation = regulation

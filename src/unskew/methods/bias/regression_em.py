@@ -17,6 +17,8 @@ extends this EM to trust bias.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from scipy.stats import binom
 from torch import Tensor
@@ -26,8 +28,10 @@ from unskew.methods import losses
 from unskew.methods.method import Method, Terms
 from unskew.networks.registry import Problem
 from unskew.networks.running import RunningEstimate, sum_per_position
+from unskew.options import Limits, Share
 from unskew.processes import new_salt, uniform
 
+Inside = Annotated[float, Limits(above=0, below=1)]
 SMALLEST = 1e-6
 
 
@@ -47,10 +51,15 @@ class RegressionEM(Method):
     click_model = "bernoulli"
     counts_only = True
 
-    def __init__(self, problem: Problem, *, sample: bool = False, step_size: float = 0.3, start: float = 0.5):
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        sample: bool = False,
+        step_size: Share = 0.3,
+        start: Annotated[float, Limits(above=0, below=1)] = 0.5,
+    ):
         super().__init__()
-        if not 0 < start < 1:
-            raise ValueError(f"start, an examination probability, must be between 0 and 1, got {start}")
         self.relevance = problem.new_ranker()
         self.sample = sample
         self.seen = RunningEstimate(torch.full((problem.n_positions,), start), step_size)

@@ -21,6 +21,7 @@ from unskew.methods import losses
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem
+from unskew.options import NotNegative
 
 
 class TwoTower(Method):
@@ -34,7 +35,7 @@ class TwoTower(Method):
     assumes = "examination depends on position (and bias columns) only; P(click) = examination × relevance"
     click_model = "softmax"
 
-    def __init__(self, problem: Problem, *, observation_rate: float = 10.0):
+    def __init__(self, problem: Problem, *, observation_rate: NotNegative = 10.0):
         super().__init__()
         self.relevance = problem.new_ranker()
         self.observation = PositionObservation(problem)

@@ -14,9 +14,9 @@ that could be shown at a position (backdoor adjustment): $P(o \mid do(k)) = E_x[
 So the loss of propensities reaches neither document network nor ranker; the authors' program sends one summed gradient
 into all parts, their paper does not. Our choices:
 
-* $u$ is a separate network (`scoring="own"`). With the frozen $u_0$ in its place (`scoring="policy"`: only $p_k$
-  learns) the policy's score of a document is mistaken for its examination, and $p_k$ must undo that: on simulated
-  position-based clicks the adjusted curve then *rises* towards the bottom.
+* $u$ is a separate network. With the frozen $u_0$ in its place the policy's score of a document is mistaken for its
+  examination, and $p_k$ must undo that: on simulated position-based clicks the adjusted curve then *rises* towards the
+  bottom.
 * The average over $x$ is over the documents of each list: the list is rotated through all its rotations, so that every
   document is once at every position, instead of through random permutations. Shares are summed over the sessions of a
   batch before a ratio is formed, for each position over the lists that reach it: lists may have any length.
@@ -30,7 +30,8 @@ model examination given the document, and keep its effect; `upe` averages it out
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -42,12 +43,21 @@ from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.observation import Table
 from unskew.networks.registry import Problem
 from unskew.networks.running import RunningEstimate, sum_per_position
+from unskew.options import Count, Limits, NotNegative, Positive
 
 TINY = 1e-12  # smaller shares, and smaller spreads of scores, count as 0
 
 
 class UPE(Method):
-    """Dual learning with propensities whose dependence on the document is averaged out."""
+    """Dual learning with propensities whose dependence on the document is averaged out.
+
+    Args:
+        policy_steps: training steps of the policy stage; the other two stages share the rest.
+        width: size of the vectors of documents and positions.
+        units: units of the networks before and after them.
+        max_weight: largest weight of a click, of either kind.
+        position_rate: learning rate of propensities relative to the ranker's.
+    """
 
     paper = "Luo et al., SIGIR 2024 (UPE)"
     assumes = "examination depends on position only, but the logging policy confounds it with relevance"
@@ -57,28 +67,16 @@ class UPE(Method):
         self,
         problem: Problem,
         *,
-        policy_steps: int = 200,
-        width: int = 64,
-        units: int = 256,
-        scoring: str = "own",
-        max_weight: float | None = None,
-        position_rate: float = 3.0,
+        policy_steps: Annotated[int, Limits(0)] = 200,
+        width: Count = 64,
+        units: Count = 256,
+        max_weight: Positive | None = None,
+        position_rate: NotNegative = 3.0,
     ):
-        """
-        Args:
-            policy_steps: training steps of the policy stage; the other two stages share the rest.
-            width: size of the vectors of documents and positions.
-            units: units of the networks before and after them.
-            scoring: the network that scores a document at a position: its own, or the frozen one of the policy.
-            max_weight: largest weight of a click, of either kind.
-            position_rate: learning rate of propensities relative to the ranker's.
-        """
         super().__init__()
-        if scoring not in SCORING:
-            raise ValueError(f"unknown scoring '{scoring}': choose from {', '.join(SCORING)}")
         self.relevance = problem.new_ranker()
         self.policy = PolicyNetwork(problem, width, units)
-        self.position = PositionVectors(problem.n_positions, width, SCORING[scoring](width, units))
+        self.position = PositionVectors(problem.n_positions, width, units)
         self.policy_steps = policy_steps
         self.max_weight = max_weight
         self.position_rate = position_rate
@@ -98,7 +96,7 @@ class UPE(Method):
 
     def loss(self, lists: ClickedLists) -> Terms:
         """Vectors of positions from clicks over relevance, the ranker from clicks over adjusted propensities."""
-        first, last = self._scoring[0], self._scoring[1:]
+        first, last = self.position.score[0], self.position.score[1:]
         assert isinstance(first, nn.Linear)
         # The first layer is linear, so it needs each vector once.
         documents, table = first(self._documents(lists)), F.linear(self.position.table, first.weight)
@@ -118,11 +116,6 @@ class UPE(Method):
         relevance = lists.apply(self.relevance)
         weights = self._weights(self.position.curve.value(), lists)
         return {"relevance": losses.softmax(relevance, lists.clicks * weights, lists.mask)}
-
-    @property
-    def _scoring(self) -> nn.Sequential:
-        """The network that scores a document at a position."""
-        return self.policy.output if self.position.score is None else self.position.score
 
     @torch.no_grad()
     def _documents(self, lists: ClickedLists) -> Tensor:
@@ -168,10 +161,10 @@ class PolicyNetwork(nn.Module):
 class PositionVectors(nn.Module):
     """Vectors of positions, initially 0, the network that scores them with a document, and the resulting curve."""
 
-    def __init__(self, n_positions: int, width: int, score: nn.Sequential | None):
+    def __init__(self, n_positions: int, width: int, units: int):
         super().__init__()
         self.table = Table(torch.zeros(n_positions, width))
-        self.score = score
+        self.score = scoring_layers(width, units)
         self.curve = AdjustedCurve(n_positions)
 
 
@@ -226,9 +219,6 @@ def adjusted_shares(logits: Tensor, mask: Tensor) -> Tensor:
     shares = losses.log_shares(turned, mask.unsqueeze(1).expand_as(turned)).exp()
     real_turn = mask.unsqueeze(-1)  # a list has as many turns as documents
     return (shares * real_turn).sum(1) / length.squeeze(-1) * mask
-
-
-SCORING: dict[str, Callable[[int, int], nn.Sequential | None]] = {"own": scoring_layers, "policy": lambda *_: None}
 
 
 def policy_scores(lists: ClickedLists) -> Tensor:

@@ -24,7 +24,7 @@ Relation to others: `two_tower` with an observation that also depends on the nei
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -36,12 +36,22 @@ from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem
 from unskew.networks.running import AverageCurve
+from unskew.options import Count, NotNegative
 
 SMALLEST_LOGIT, LARGEST_LOGIT = -30.0, 30.0  # of the reported curve only
 
 
 class XPA(Method):
-    """Listwise softmax on relevance plus a logit of position and neighbors."""
+    """Listwise softmax on relevance plus a logit of position and neighbors.
+
+    Args:
+        attention: attend to the other positions; without, this is `two_tower`.
+        displayed: what is displayed at other positions: features, bias (columns), or nothing.
+        width: size of queries, keys and values.
+        attention_heads: number of heads; it must divide the width.
+        position_rate: learning rate of the position table relative to the ranker's (see `dla`).
+        attention_rate: learning rate of attention relative to the ranker's.
+    """
 
     paper = "Zhuang et al., WWW 2021 (XPA)"
     assumes = "examination depends on position and the neighboring documents; P(click) = examination × relevance"
@@ -52,24 +62,13 @@ class XPA(Method):
         problem: Problem,
         *,
         attention: bool = True,
-        displayed: str = "features",
-        width: int = 16,
-        attention_heads: int = 2,
-        position_rate: float = 3.0,
-        attention_rate: float = 1.0,
+        displayed: Literal["features", "bias", "nothing"] = "features",
+        width: Count = 16,
+        attention_heads: Count = 2,
+        position_rate: NotNegative = 3.0,
+        attention_rate: NotNegative = 1.0,
     ):
-        """
-        Args:
-            attention: attend to the other positions; without, this is `two_tower`.
-            displayed: what is displayed at other positions: features, bias (columns), or nothing.
-            width: size of queries, keys and values.
-            attention_heads: number of heads; it must divide the width.
-            position_rate: learning rate of the position table relative to the ranker's (see `dla`).
-            attention_rate: learning rate of attention relative to the ranker's.
-        """
         super().__init__()
-        if displayed not in DISPLAYED:
-            raise ValueError(f"unknown displayed '{displayed}': choose from {', '.join(DISPLAYED)}")
         self.relevance = problem.new_ranker()
         self.position = PositionObservation(problem)
         self.context = ContextObservation(problem, displayed, width, attention_heads) if attention else None
