@@ -525,25 +525,6 @@ def test_the_estimator_takes_judged_queries_to_choose_on(log, world):
 # -- refusals
 
 
-@pytest.mark.parametrize(
-    ("hyper", "message"),
-    [
-        ({"rank": 0}, "rank must be at least 1"),
-        (
-            {"choose": "best"},
-            "unknown choose 'best': choose from uncorrelated, free, pinned, judged, examination, interventions",
-        ),
-        ({"choose": "examination"}, "needs top_examination"),
-        ({"choose": "examination", "top_examination": 1.5}, "needs top_examination"),
-        ({"top_examination": 0.5}, "only used by choose='examination'"),
-        ({"caution": -1.0}, "caution must be at least 0, got -1.0"),
-    ],
-)
-def test_arguments_that_mean_nothing_are_refused(hyper, message):
-    with pytest.raises(ValueError, match=message):
-        LowRank(problem(), **hyper)
-
-
 @pytest.mark.parametrize("validate", [None, 0.2])
 def test_without_judged_queries_nothing_can_be_chosen_on_them(log, validate):
     with pytest.raises(ValueError, match=r"choose='judged' needs judged queries, and there are none"):

@@ -49,7 +49,7 @@ class IPW(Method):
         self,
         problem: Problem,
         *,
-        propensities: Sequence[float] | Sequence[Sequence[float]] | None = None,
+        propensities: Sequence[Positive] | Sequence[Sequence[Positive]] | None = None,
         by: str | None = None,
         estimator: str = "auto",
         max_weight: Positive | None = None,
@@ -102,8 +102,6 @@ def _check(curves: Tensor, by: str | None, problem: Problem) -> None:
             f"propensities have shape {tuple(curves.shape)}, but must have one value for each of {problem.n_positions} "
             "positions"
         )
-    if not bool(((curves > 0) & curves.isfinite()).all()):
-        raise ValueError(f"propensities must be positive and finite, got {curves.tolist()}")
     if by is None:
         if len(curves) != 1:
             raise ValueError(f"{len(curves)} propensity curves, but no bias column to distinguish them: pass by=…")
