@@ -34,9 +34,10 @@ from unskew.serving.export import export_model
 from unskew.serving.model_files import load_model, save_model
 from unskew.serving.onnx_file import OnnxRanker
 from unskew.simulation.simulate import simulate
-from unskew.training.checkpoint import RunState, load_checkpoint, save_checkpoint
+from unskew.training.checkpoint import load_checkpoint, save_checkpoint
 from unskew.training.fitting import fit
 from unskew.training.recipe import Recipe
+from unskew.training.run_state import RunState
 
 FAST = {"steps": 6, "batch_size": 64, "hidden": (8,)}
 Found = Callable[[str, str, str, bytes], None]  # counted name, way, what it said, and the damaged content

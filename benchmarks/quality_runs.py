@@ -28,8 +28,8 @@ from unskew.training.fitting import fit
 from unskew.training.history import Report
 from unskew.training.model import Model
 from unskew.training.optimizing import AVERAGED, AveragedMethod
+from unskew.training.plan import plan_stages
 from unskew.training.recipe import Recipe
-from unskew.training.train import plan_stages
 
 MAIN = ("dla", "two_tower", "low_rank", "lbd", "vectorization", "naive")
 OTHERS = tuple(name for name, method in METHODS.items() if method.has_ranker and name not in MAIN)

@@ -76,8 +76,9 @@ def options_of(part: Callable[..., Any], *, keyword_only: bool = False) -> dict[
     """
     signature = inspect.signature(part)
     hints = _hints(part.__init__ if inspect.isclass(part) and not is_dataclass(part) else part)
-    others = inspect.isclass(part) and any(entry.kind is entry.VAR_KEYWORD for entry in signature.parameters.values())
-    inherited = options_of(part.__base__, keyword_only=keyword_only) if others and part.__base__ else {}
+    inherited: dict[str, Option] = {}
+    if inspect.isclass(part) and any(entry.kind is entry.VAR_KEYWORD for entry in signature.parameters.values()):
+        inherited = options_of(part.__mro__[1], keyword_only=keyword_only)
     return inherited | {
         name: Option(name, hints.get(name, Any), MISSING if entry.default is entry.empty else entry.default)
         for name, entry in signature.parameters.items()

@@ -12,7 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,28 +25,10 @@ from torch import Tensor, nn
 from unskew.data.files import array_digest, json_digest, new_file
 from unskew.processes import is_first
 from unskew.training.history import History, MeanTerms
+from unskew.training.run_state import RunState
 
 VERSION = 3
 KEPT = ("best", "average")  # states of a run that are dictionaries of tensors
-
-
-@dataclass
-class RunState:
-    """The state of a run."""
-
-    stage: int = 0
-    stage_step: int = 0
-    step: int = 0  # over all stages
-    unimproved: int = 0  # validations since the best one
-    skipped: int = 0  # consecutive steps without an update
-    first_loss: float | None = None
-    means: MeanTerms = field(default_factory=MeanTerms)  # loss terms since the last record
-    history: History = field(default_factory=History)
-    best: dict[str, Tensor] | None = None  # state of the method at the best validation of this stage
-    best_value: float | None = None
-    best_stage_step: int = 0  # the steps of this stage until then
-    diverged: bool = False  # whether the last loss of this stage was far above the first one
-    average: dict[str, Tensor] | None = None  # of `AveragedMethod`, if parameters are averaged
 
 
 def save_checkpoint(

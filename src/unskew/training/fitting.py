@@ -48,9 +48,10 @@ from unskew.processes import alone, is_first, once
 from unskew.training.boosting import boost_debiased
 from unskew.training.ending import part_held_out, share_held_out
 from unskew.training.model import Model
+from unskew.training.plan import Source
 from unskew.training.recipe import Recipe
 from unskew.training.settings import Settings, usual_batch
-from unskew.training.train import Progress, Source, train
+from unskew.training.train import Progress, train
 from unskew.training.validation import Validation, on_clicks, on_judgements, on_order
 from unskew.training.warm_start import as_model_sees, carry_over, check_columns, joined_levels, start_recipe
 from unskew.training.watching import Watch
