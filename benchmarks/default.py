@@ -32,8 +32,8 @@ from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.evaluation.criteria import Contender
 from unskew.evaluation.evaluate import score_documents
 from unskew.evaluation.production import production_of_log
-from unskew.fitting import fit
-from unskew.recipe import Recipe
+from unskew.training.fitting import fit
+from unskew.training.recipe import Recipe
 
 METHODS = ("naive", "dla", "two_tower", "low_rank", "ipw", "lbd")
 OPTIONS = {"steps": 150, "hidden": (64, 32)}

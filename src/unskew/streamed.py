@@ -14,12 +14,12 @@ import numpy as np
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.looks import false_alarms, look_rates
 from unskew.data.clicks.storage import LogFolder
-from unskew.fitting import ESTIMATES, fit
 from unskew.methods import Method
-from unskew.methods.attention import HIGHEST_RATE
-from unskew.model import Model
+from unskew.methods.bias.attention import HIGHEST_RATE
 from unskew.networks.registry import Problem
-from unskew.recipe import Recipe
+from unskew.training.fitting import ESTIMATES, fit
+from unskew.training.model import Model
+from unskew.training.recipe import Recipe
 
 
 def fit_streamed(recipe: Recipe, log: LogFolder, part: ClickLog, **more: Any) -> Model:

@@ -13,14 +13,9 @@ from pathlib import Path
 
 # Code that decides a number in a row.
 DECIDES = (
-    "draws",
     "lists",
-    "losses",
     "metrics",
     "ranking",
-    "fitting",
-    "model",
-    "recipe",
     "parts",
     "processes",
     "data",

@@ -40,8 +40,8 @@ from unskew.evaluation.held_out import HeldOut, NotMeasured, Vector
 from unskew.evaluation.latest_ranker import LatestRanker
 from unskew.evaluation.offline import fit_relevance
 from unskew.evaluation.production import Production, production_of_judged, production_of_log
-from unskew.fitting import fit
-from unskew.model import Model
+from unskew.training.fitting import fit
+from unskew.training.model import Model
 
 HELD_OUT = 0.2  # share of the queries
 SPLIT_SEED = 0

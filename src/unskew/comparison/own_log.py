@@ -39,9 +39,9 @@ from unskew.evaluation.seen import seen_queries
 from unskew.methods import METHODS, Method
 from unskew.options import check_choice
 from unskew.parts import name_of
-from unskew.recipe import Recipe, find_method
 from unskew.reporting.drawing import Drawn, interval_figure, line_figure
 from unskew.reporting.sheets import Sheet
+from unskew.training.recipe import Recipe, find_method
 
 LAST_STEP = "the last step"  # without judged data
 BY_CLICKS = f"{LAST_STEP}; hyper-parameters by other held-out clicks, first repetition"

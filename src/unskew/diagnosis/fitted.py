@@ -20,10 +20,10 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.diagnosis.estimators.bounds import PairBounds, pair_bounds
 from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.diagnosis.estimators.shown_pairs import shown_pairs
-from unskew.fitting import fit
-from unskew.methods.lbd import LBD
-from unskew.model import Model
-from unskew.recipe import Recipe
+from unskew.methods.bias.lbd import LBD
+from unskew.training.fitting import fit
+from unskew.training.model import Model
+from unskew.training.recipe import Recipe
 
 Vector = NDArray[np.float64]
 

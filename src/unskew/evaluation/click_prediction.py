@@ -26,9 +26,9 @@ from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation.held_out import NotMeasured
 from unskew.lists import ClickedLists
-from unskew.methods.click_model import ClickModel
+from unskew.methods.click_models.click_model import ClickModel
+from unskew.methods.click_models.sequences import Chances
 from unskew.methods.method import Method
-from unskew.networks.click_sequences import Chances
 
 Z = 1.959964  # of a 95% interval
 Vector = NDArray[np.float64]

@@ -14,13 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
-from unskew import losses
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation import offline, pair_agreement
 from unskew.evaluation.held_out import HeldOut, NotMeasured, Vector, of_ratio
 from unskew.evaluation.score_likelihood import score_likelihood
-from unskew.methods.click_model import ClickModel
+from unskew.methods import losses
+from unskew.methods.click_models.click_model import ClickModel
 from unskew.methods.method import Method
 from unskew.options import check_choice
 

@@ -12,7 +12,6 @@ from typing import Any, overload
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew import fitting
 from unskew.comparison import automatic
 from unskew.comparison.automatic import Chosen
 from unskew.data.clicks.source import ClickSource
@@ -27,15 +26,16 @@ from unskew.diagnosis.page import write_diagnosis
 from unskew.display import MOST_ROWS, Displayed, Screen
 from unskew.log_part import MEMORY, folder_of, part_within
 from unskew.methods import Method
-from unskew.model import Model
 from unskew.processes import is_first
 from unskew.public.inputs import Judged, Log, Place, as_judged, as_log, as_log_or_folder, as_model, as_part
 from unskew.public.progress import Follow, followed
-from unskew.recipe import Recipe, check_has_curve, find_method
 from unskew.serving.weights import debiased_rows, rows_of_shards, scale_of, write_rows
 from unskew.streamed import fit_streamed
 from unskew.terminal import counting_progress, training_progress
+from unskew.training import fitting
 from unskew.training.ending import seconds_of
+from unskew.training.model import Model
+from unskew.training.recipe import Recipe, check_has_curve, find_method
 from unskew.training.watching import Watch
 
 AUTO = "auto"

@@ -25,7 +25,6 @@ from unskew.evaluation import evaluate as evaluation
 from unskew.evaluation.evaluate import METRICS_OF_PAPERS, Evaluation, Scorer
 from unskew.evaluation.seen import seen_queries
 from unskew.metrics import Metric
-from unskew.model import Model
 from unskew.public.inputs import Judged, Log, Place, as_file, as_judged, as_log, as_model, as_ranker
 from unskew.public.progress import Follow, followed
 from unskew.serving.candidates import is_table
@@ -38,6 +37,7 @@ from unskew.serving.spark_rank import rank_on_spark
 from unskew.serving.tree_files import FORMS as TREE_FORMS
 from unskew.simulation.truth import Simulation
 from unskew.terminal import counting_progress
+from unskew.training.model import Model
 
 UNKNOWN = (
     "{} documents are not in the log that the model learned from: they are ranked by their URL and query where the "

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from unskew.data.raw_columns import RawColumns
 from unskew.data.transforms import Chain, HeavyTailLog, MinMax, Reciprocal, SignedLog, Standard, Transform
-from unskew.model import ModelRanker
 from unskew.networks.trees import TreesRanker
+from unskew.training.model import ModelRanker
 
 Scores = Callable[[Tensor, Tensor], Tensor]  # features [batch, docs, f], mask [batch, docs] -> [batch, docs]
 

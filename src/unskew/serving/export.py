@@ -19,13 +19,13 @@ import numpy as np
 from unskew.data.files import check_place, write_file
 from unskew.data.raw_columns import missing_in_training
 from unskew.display import OnScreen, Screen
-from unskew.model import Model, ModelRanker
 from unskew.serving.agreement import Agreement, compare
 from unskew.serving.flat_onnx import INPUT, OUTPUT, check_flat, rank_profile, to_flat_onnx
 from unskew.serving.linear_json import linear_scores, to_json
 from unskew.serving.onnx_file import FLAT_FORMAT, FORMAT, OPSET, OnnxRanker, depends_on, to_onnx
 from unskew.serving.saved_ranker import check_features_alone
 from unskew.serving.solr_json import solr_network
+from unskew.training.model import Model, ModelRanker
 
 FORMS = {"onnx": ".onnx", "linear": ".json", "solr": ".json"}
 

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from unskew.methods.vectorization import ProjectedRanker
-from unskew.model import Model, ModelRanker
+from unskew.methods.bias.vectorization import ProjectedRanker
 from unskew.networks.documents import PointwiseRanker
 from unskew.serving.onnx_file import export_module
+from unskew.training.model import Model, ModelRanker
 
 INPUT = "features"
 OUTPUT = "scores"

@@ -26,8 +26,8 @@ from torch import Tensor
 
 from unskew.data.raw_columns import numbers_alone
 from unskew.data.transforms import Chain, Identity, Standard, Transform
-from unskew.model import Model, ModelRanker
 from unskew.networks.documents import Ranker
+from unskew.training.model import Model, ModelRanker
 
 WHY_NOT_AFFINE = {
     "log1p": "takes logarithms",

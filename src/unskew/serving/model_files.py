@@ -32,13 +32,13 @@ from unskew.data.files import file_digest, json_digest, new_folder, restore
 from unskew.data.fitted_transforms import from_spec
 from unskew.data.object_storage import fetched, remote
 from unskew.methods import METHODS, Method
-from unskew.model import Member, Model, member_name
 from unskew.networks.registry import RANKERS, Problem
 from unskew.networks.trees import from_lightgbm
 from unskew.parts import find, outside_name
-from unskew.recipe import Recipe
 from unskew.serving.card import card_json, card_markdown, model_card
 from unskew.training.history import History
+from unskew.training.model import Member, Model, member_name
+from unskew.training.recipe import Recipe
 from unskew.training.settings import Settings
 
 FORMAT = "unskew-model"
@@ -51,6 +51,14 @@ OLD_DEFAULTS: dict[str, dict[str, Any]] = {
     **{name: {"observation_rate": 3.0} for name in ("two_tower", "affine_softmax", "attention", "cdla_ld", "lbd")},
     "low_rank": {"observation_rate": 3.0},
     "dla": {"observation_rate": 3.0, "observed_by": "weights"},
+}
+# By method, options of 0.2 that have gone, and beginnings of the names of its weights that have changed.
+OLD_OPTIONS = {"lbd": ("cancel_by", "penalize"), "vectorization": ("base_position",), "upe": ("scoring",)}
+OLD_NAMES = {
+    "lbd": {
+        "centre.": "observation.mean.",
+        **{f"observation.{name}": f"observation.positions.{name}" for name in ("logits", "levels", "slopes")},
+    }
 }
 DATA_FILES = ("weights.safetensors", "history.json", VOCABULARY, TREES)  # with digests
 
@@ -171,9 +179,11 @@ def _built(
     method_class = _part("method", METHODS, about["method"], outside, path)
     network = _part("network", RANKERS, about["problem"]["network"]["kind"], outside, path)
     problem = Problem.from_json(about["problem"], network)
+    tensors = _renamed(tensors, f"{part}.", OLD_NAMES.get(about["method"], {}))
+    hyper = {**OLD_DEFAULTS.get(about["method"], {}), **about["hyper_parameters"]}
     recipe = Recipe(
         about["method"],
-        {**OLD_DEFAULTS.get(about["method"], {}), **about["hyper_parameters"]},
+        {name: value for name, value in hyper.items() if name not in OLD_OPTIONS.get(about["method"], ())},
         Settings.from_json(about["settings"]),
         problem.network,
         about["transform"]["name"],
@@ -184,6 +194,16 @@ def _built(
     method = method_class(problem, **recipe.hyper_parameters)
     _fill(path, part, method, tensors)
     return recipe, problem, method.eval()
+
+
+def _renamed(tensors: Mapping[str, Tensor], part: str, names: Mapping[str, str]) -> dict[str, Tensor]:
+    """Weights of a part under the names that they have now."""
+
+    def now(name: str) -> str:
+        old = next((old for old in names if name.startswith(part + old)), None)
+        return name if old is None else part + names[old] + name.removeprefix(part + old)
+
+    return {now(name): value for name, value in tensors.items()}
 
 
 def _fill(path: Path, part: str, module: nn.Module, tensors: Mapping[str, Tensor]) -> None:

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from unskew.data.raw_columns import numbers_alone
 from unskew.data.transforms import Chain, Identity, Standard, Transform
-from unskew.model import Model, ModelRanker
 from unskew.networks.documents import Beside, PointwiseRanker
+from unskew.training.model import Model, ModelRanker
 
 MODEL = "org.apache.solr.ltr.model.NeuralNetworkModel"
 NORMALIZER = "org.apache.solr.ltr.norm.StandardNormalizer"

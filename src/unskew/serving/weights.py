@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.files import new_file
-from unskew.fitting import feedback_for
-from unskew.model import Model
-from unskew.recipe import check_has_curve
+from unskew.training.fitting import feedback_for
+from unskew.training.model import Model
+from unskew.training.recipe import check_has_curve
 
 N_GRADES = 5
 
