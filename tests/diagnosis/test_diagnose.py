@@ -11,12 +11,12 @@ import unskew.diagnosis.fitted as fitted
 from unskew.data.clicks.click_log import ClickLog
 from unskew.diagnosis.advice import CANNOT, DOUBTFUL, TRAIN, TRY, WORDS, advise, facts
 from unskew.diagnosis.assemble import Refusal, diagnose
-from unskew.diagnosis.estimators.curve import Curve
 from unskew.diagnosis.findings import BAD, GOOD, findings
 from unskew.diagnosis.page import write_diagnosis
 from unskew.diagnosis.plain import as_plain
 from unskew.diagnosis.verdict import how_to_link, verdict
 from unskew.methods import METHODS
+from unskew.propensities.curve import Curve
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate
 from unskew.simulation.users import make_user

@@ -29,7 +29,7 @@ DECIDES = (
     "methods",
     "evaluation",
     "training",
-    "diagnosis/estimators",
+    "propensities",
     "comparison/held_out",
     "comparison/outside",
     "comparison/reference_rows",

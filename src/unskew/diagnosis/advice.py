@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from unskew.diagnosis.assemble import Diagnosis, Refusal
-from unskew.diagnosis.estimators.logger_strength import STRONG
-from unskew.diagnosis.estimators.trust import TRUST
+from unskew.diagnosis.click_rank import TRUST
+from unskew.diagnosis.logging_policy import STRONG
 from unskew.methods import METHODS
 
 TRAIN, TRY, DOUBTFUL, CANNOT = "train", "try", "doubtful", "cannot work"

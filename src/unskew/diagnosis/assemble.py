@@ -14,33 +14,29 @@ import numpy as np
 import pyarrow as pa
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.diagnosis.estimators.by_level import LevelCurves, curves_by_level
-from unskew.diagnosis.estimators.click_kinds import click_matrix_without_grades
-from unskew.diagnosis.estimators.click_rank import ClickRank, click_rank
-from unskew.diagnosis.estimators.click_rates import ClickRates, click_rates
-from unskew.diagnosis.estimators.connectivity import Connectivity, connectivity, connectivity_by
-from unskew.diagnosis.estimators.coupling import Coupling, coupling
-from unskew.diagnosis.estimators.curve import Curve, draw_curves
-from unskew.diagnosis.estimators.display import display
-from unskew.diagnosis.estimators.harvesting import all_pairs
-from unskew.diagnosis.estimators.leaks import ClickLeaks, PositionLeaks, click_leaks, position_leaks
-from unskew.diagnosis.estimators.logger_strength import (
+from unskew.diagnosis.click_kinds import click_matrix_without_grades
+from unskew.diagnosis.click_rank import ClickRank, Trust, click_rank, trust_bias
+from unskew.diagnosis.click_rates import ClickRates, click_rates, single_documents
+from unskew.diagnosis.connectivity import Connectivity, PairCauses, connectivity, connectivity_by, pair_causes
+from unskew.diagnosis.coupling import Coupling, coupling
+from unskew.diagnosis.fitted import LEARNT, LearntCurve, ModelBounds, learnt_curve, model_bounds
+from unskew.diagnosis.leaks import ClickLeaks, PositionLeaks, click_leaks, position_leaks
+from unskew.diagnosis.logging_policy import (
     LoggerStrength,
     ShuffledClicks,
     logger_strength,
     order_from_features,
     shuffled_clicks,
 )
-from unskew.diagnosis.estimators.looks import Looks, looks
-from unskew.diagnosis.estimators.pair_causes import PairCauses, pair_causes
-from unskew.diagnosis.estimators.position_pairs import Coverage, intervention_coverage
-from unskew.diagnosis.estimators.propensities import ESTIMATORS
-from unskew.diagnosis.estimators.single_documents import single_documents
-from unskew.diagnosis.estimators.traffic import CappedUsers, Traffic, heavy_users, scale_heavy_users, traffic
-from unskew.diagnosis.estimators.trust import Trust, trust_bias
-from unskew.diagnosis.fitted import LEARNT, LearntCurve, ModelBounds, learnt_curve, model_bounds
+from unskew.diagnosis.recorded import Looks, looks
+from unskew.diagnosis.traffic import CappedUsers, Traffic, heavy_users, scale_heavy_users, traffic
 from unskew.display import Displayed, Screen, new_axes
 from unskew.evaluation.latest_ranker import LatestRanker, latest_ranker
+from unskew.propensities.curve import Curve, draw_curves
+from unskew.propensities.randomization import display
+from unskew.propensities.estimate import ESTIMATORS, LevelCurves, curves_by_level
+from unskew.propensities.harvesting import all_pairs
+from unskew.propensities.position_pairs import Coverage, intervention_coverage
 
 if TYPE_CHECKING:
     from unskew.diagnosis.verdict import Verdict

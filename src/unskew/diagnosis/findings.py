@@ -9,8 +9,8 @@ import numpy as np
 
 from unskew.diagnosis.advice import NOTABLE_COUPLING
 from unskew.diagnosis.assemble import QUICK, Diagnosis, Refusal
-from unskew.diagnosis.estimators.curve import Curve
-from unskew.diagnosis.estimators.trust import NONE, TRUST
+from unskew.diagnosis.click_rank import NONE, TRUST
+from unskew.propensities.curve import Curve
 
 GOOD, PLAIN, BAD, UNKNOWN = "good", "plain", "bad", "unknown"
 LONGEST_REASON = 160  # characters of a refusal; the report has the rest

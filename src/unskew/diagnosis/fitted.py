@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.diagnosis.estimators.bounds import PairBounds, pair_bounds
-from unskew.diagnosis.estimators.curve import NotIdentified
-from unskew.diagnosis.estimators.shown_pairs import shown_pairs
+from unskew.diagnosis.bounds import PairBounds, pair_bounds
+from unskew.diagnosis.logging_policy import shown_pairs
 from unskew.fitting import fit
 from unskew.methods.lbd import LBD
 from unskew.model import Model
+from unskew.propensities.curve import NotIdentified
 from unskew.recipe import Recipe
 
 Vector = NDArray[np.float64]

@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 from unskew.data.clicks.lineage import lineage_line
 from unskew.diagnosis.advice import CANNOT, DOUBTFUL, TRAIN, TRY, Advice
 from unskew.diagnosis.assemble import Diagnosis, Refusal
-from unskew.diagnosis.estimators.click_rank import ClickRank
-from unskew.diagnosis.estimators.curve import Curve
+from unskew.diagnosis.click_rank import ClickRank
 from unskew.diagnosis.findings import findings
 from unskew.diagnosis.verdict import verdict
+from unskew.propensities.curve import Curve
 from unskew.reporting.drawing import STYLE, WIDTH, Drawn, Line, heatmap, line_figure
 from unskew.reporting.page import Section, write_report
 from unskew.reporting.sheets import Field, Sheet

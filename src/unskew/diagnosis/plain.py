@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from unskew.diagnosis.assemble import Diagnosis, Refusal
-from unskew.diagnosis.estimators.click_rank import ClickRank
+from unskew.diagnosis.click_rank import ClickRank
 from unskew.diagnosis.findings import findings
 from unskew.diagnosis.verdict import verdict
 

@@ -17,7 +17,7 @@ from unskew.diagnosis.advice import (
     worth_comparing,
 )
 from unskew.diagnosis.assemble import Diagnosis, Refusal
-from unskew.diagnosis.estimators.connectivity import Connectivity, Link
+from unskew.diagnosis.connectivity import Connectivity, Link
 from unskew.diagnosis.findings import short
 
 MOST_LINKS = 3  # links named in a sentence; more are summarized

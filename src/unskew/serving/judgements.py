@@ -23,8 +23,8 @@ from scipy.stats import gamma
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.lineage import KEY, lineage_line
 from unskew.data.files import new_file
-from unskew.diagnosis.estimators.propensities import estimate_propensities
 from unskew.display import MOST_ROWS, Displayed, Screen
+from unskew.propensities.estimate import estimate_propensities
 
 LEVEL = 0.95
 

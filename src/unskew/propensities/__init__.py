@@ -1,0 +1,1 @@
+"""Propensities: examination curves estimated from the clicks of a log, without a ranker. They know only `data`."""
