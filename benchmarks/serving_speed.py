@@ -26,9 +26,8 @@ from unskew.methods.vectorization import Vectorization
 from unskew.model import ModelRanker
 from unskew.networks.registry import Network, Problem
 from unskew.networks.trees import TreesRanker, from_lightgbm
-from unskew.serving.flat_onnx import to_flat_onnx
-from unskew.serving.onnx_file import FLAT_FORMAT, FORMAT, OnnxRanker, to_onnx
-from unskew.serving.rank import rank_table
+from unskew.serving.onnx_file import FLAT_FORMAT, FORMAT, OnnxRanker, to_flat_onnx, to_onnx
+from unskew.serving.rankings import rank_table
 from unskew.serving.saved_ranker import SavedRanker
 from unskew.training.boosting import Boosting, boost_lightgbm
 

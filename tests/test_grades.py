@@ -10,7 +10,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation.evaluate import score_documents
 from unskew.fitting import feedback_for
 from unskew.recipe import Recipe
-from unskew.serving.weights import debiased_rows
+from unskew.serving.ratings import debiased_rows
 
 WEIGHTS = {"click": 1.0, "cart": 3.0, "purchase": 5.0}
 

@@ -17,7 +17,7 @@ from unskew.data.clicks.storage import LogFolder, open_log, read_log, whole_log,
 from unskew.data.clicks.windows import window
 from unskew.log_part import bytes_in_memory, part_within, read_within
 from unskew.recipe import Recipe
-from unskew.serving.weights import debiased_rows, scale_of
+from unskew.serving.ratings import debiased_rows, scale_of
 from unskew.streamed import fit_streamed
 
 N_SHARDS = 8

@@ -38,8 +38,7 @@ from unskew.data.transformed import (
     transform_judged,
     transform_log,
 )
-from unskew.evaluation.curve_check import runaway
-from unskew.evaluation.shown_order import reversal, shown_order_agreement
+from unskew.evaluation.plausibility import reversal, runaway, shown_order_agreement
 from unskew.methods import METHODS, Method
 from unskew.model import Model
 from unskew.networks.registry import Network, Problem

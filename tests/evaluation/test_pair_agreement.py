@@ -5,17 +5,17 @@ import pytest
 
 import unskew
 from unskew.data.clicks.click_log import ClickLog
-from unskew.evaluation import pair_agreement
+from unskew.evaluation import agreement
+from unskew.evaluation.agreement import across_queries, at_the_top, same_query
 from unskew.evaluation.criteria import standard_error
 from unskew.evaluation.held_out import HeldOut, NotMeasured
-from unskew.evaluation.pair_agreement import across_queries, at_the_top, same_query
 
 RISING, FALLING, EQUAL = np.array([0.0, 1.0]), np.array([1.0, 0.0]), np.array([0.0, 0.0])
 
 
 @pytest.fixture
 def _few_pairs_do(monkeypatch):
-    monkeypatch.setattr(pair_agreement, "LEAST_PAIRS", 0)
+    monkeypatch.setattr(agreement, "LEAST_PAIRS", 0)
 
 
 def two_orders(clicks, sessions=(10, 10)):

@@ -16,7 +16,7 @@ from unskew.cli import app
 from unskew.serving import candidates as candidates_module
 from unskew.serving.candidates import Candidates, is_table, open_candidates
 from unskew.serving.export import export_model
-from unskew.serving.rank import rank_table
+from unskew.serving.rankings import rank_table
 from unskew.serving.saved_ranker import SavedRanker, open_ranker
 
 SUM = SavedRanker(lambda features, mask: features.sum(-1), "sum", 2, ("price", "age"))

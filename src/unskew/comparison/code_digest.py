@@ -16,8 +16,6 @@ DECIDES = (
     "draws",
     "lists",
     "losses",
-    "metrics",
-    "ranking",
     "fitting",
     "model",
     "recipe",

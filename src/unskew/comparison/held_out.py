@@ -35,9 +35,8 @@ from unskew.evaluation.criteria import measure_production as by_held_out_clicks
 from unskew.evaluation.differences import mean_interval
 from unskew.evaluation.evaluate import evaluate
 from unskew.evaluation.held_out import HeldOut, NotMeasured, Vector
-from unskew.evaluation.latest_ranker import LatestRanker
 from unskew.evaluation.offline import fit_relevance
-from unskew.evaluation.production import Production, production_of_judged, production_of_log
+from unskew.evaluation.production import LatestRanker, Production, production_of_judged, production_of_log
 from unskew.fitting import fit
 from unskew.model import Model
 from unskew.propensities.curve import NotIdentified

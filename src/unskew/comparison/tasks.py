@@ -31,10 +31,10 @@ from unskew.comparison.sources import (
 )
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.judged.metrics import metric
 from unskew.evaluation.evaluate import Evaluation, evaluate
 from unskew.fitting import fit
 from unskew.methods.hte import correct_clicks, oracle_effects
-from unskew.metrics import metric
 from unskew.model import Model
 from unskew.simulation.fresh import FreshClicks
 from unskew.simulation.truth import Simulation

@@ -31,12 +31,12 @@ from unskew.diagnosis.logging_policy import (
 from unskew.diagnosis.recorded import Looks, looks
 from unskew.diagnosis.traffic import CappedUsers, Traffic, heavy_users, scale_heavy_users, traffic
 from unskew.display import Displayed, Screen, new_axes
-from unskew.evaluation.latest_ranker import LatestRanker, latest_ranker
+from unskew.evaluation.production import LatestRanker, latest_ranker
 from unskew.propensities.curve import Curve, draw_curves
-from unskew.propensities.randomization import display
 from unskew.propensities.estimate import ESTIMATORS, LevelCurves, curves_by_level
 from unskew.propensities.harvesting import all_pairs
 from unskew.propensities.position_pairs import Coverage, intervention_coverage
+from unskew.propensities.randomization import display
 
 if TYPE_CHECKING:
     from unskew.diagnosis.verdict import Verdict

@@ -40,6 +40,7 @@ from unskew.propensities.curve import NotIdentified
 Matrix = NDArray[np.float64]
 
 SMALLEST_RATE = 1e-6
+Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,8 +201,6 @@ def _cells(spectrum: Spectrum, number: int) -> list[str]:
     share = f"{spectrum.shares[number]:.2%}"
     return [f"{spectrum.values[number]:.3f}", interval, share, "" if np.isnan(p) else f"{p:.3f}"]
 
-
-Vector = NDArray[np.float64]
 
 TRUST, NONE, REVERSED = "trust", "none seen", "reversed"
 

@@ -23,6 +23,7 @@ from unskew.data.clicks.impressions import compact_counts
 from unskew.propensities.position_pairs import counted_impressions
 
 Vector = NDArray[np.float64]
+MOST_CODES = 200_000_000  # documents x positions counted without sorting
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +79,6 @@ def click_rates(log: ClickLog, *, level: float = 0.95) -> ClickRates:
         half = np.full(len(positions), np.nan)  # one query has no variance between queries
     rates = clicks / impressions
     return ClickRates(positions, impressions, clicks, np.maximum(rates - half, 0.0), rates + half, level)
-
-
-MOST_CODES = 200_000_000  # documents x positions counted without sorting
 
 
 def single_documents(log: ClickLog) -> ClickLog:

@@ -42,6 +42,7 @@ from unskew.propensities.position_pairs import (
 Groups = tuple[tuple[str, ...], ...]
 
 MOST_FACTORS = 2_000  # positions x levels; more are not checked
+DOCUMENTS_AT_ONCE = 100_000
 
 
 @dataclass(frozen=True)
@@ -226,9 +227,6 @@ def _weakest(coverage: Coverage) -> WeakestLink | None:
     number = int(np.argmax(tree.data))
     one, other = sorted((int(tree.row[number]), int(tree.col[number])))
     return WeakestLink(int(coverage.positions[one]), int(coverage.positions[other]), float(strength[one, other]))
-
-
-DOCUMENTS_AT_ONCE = 100_000
 
 
 @dataclass(frozen=True)

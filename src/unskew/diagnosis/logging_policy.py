@@ -30,6 +30,7 @@ from unskew.propensities.curve import Curve, NotIdentified
 Vector = NDArray[np.float64]
 
 STRONG, WEAK = 0.2, 0.05  # gain over a random order of the same documents
+MOST_PAIRS = 50_000  # a share among this many has a standard error of about 0.2%
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,9 +135,6 @@ def order_from_features(log: ClickLog, *, seed: int = 0) -> float:
         guess = difference[~taught] @ np.linalg.solve(curvature, x.sum(axis=0))
         right.append((guess > 0).mean() + 0.5 * (guess == 0).mean())
     return float(np.mean(right))
-
-
-MOST_PAIRS = 50_000  # a share among this many has a standard error of about 0.2%
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,9 +17,9 @@ from torch.nn import functional as F
 from unskew import losses
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
-from unskew.evaluation import offline, pair_agreement
+from unskew.evaluation import agreement, offline
+from unskew.evaluation.agreement import score_likelihood
 from unskew.evaluation.held_out import HeldOut, NotMeasured, Vector, of_ratio
-from unskew.evaluation.score_likelihood import score_likelihood
 from unskew.methods.click_model import ClickModel
 from unskew.methods.method import Method
 from unskew.options import check_choice
@@ -207,7 +207,7 @@ CRITERIA: dict[str, Criterion] = {
         given_position=True,
     ),
     "pair_agreement": Criterion(
-        measure=lambda contender, evidence: pair_agreement.same_query(contender.scores, evidence.held_out),
+        measure=lambda contender, evidence: agreement.same_query(contender.scores, evidence.held_out),
         title="pair agreement",
         measures="how often, of two documents shown for one query at the same position, the clicked one scores higher",
         can_tell="the order of relevance, whatever the examination curve and the trust bias",
@@ -215,14 +215,14 @@ CRITERIA: dict[str, Criterion] = {
         f"{NEVER_SHOWN}",
     ),
     "top_agreement": Criterion(
-        measure=lambda contender, evidence: pair_agreement.at_the_top(contender.scores, evidence.held_out),
+        measure=lambda contender, evidence: agreement.at_the_top(contender.scores, evidence.held_out),
         title="agreement at the top",
         measures="the same for pairs at the top position only",
         can_tell="the same, nearly unaffected by visual attraction: almost everybody examines the top",
         cannot_tell=f"anything about queries whose top document never changes; it uses few sessions; {NEVER_SHOWN}",
     ),
     "pair_agreement_across": Criterion(
-        measure=lambda contender, evidence: pair_agreement.across_queries(contender.scores, evidence.held_out),
+        measure=lambda contender, evidence: agreement.across_queries(contender.scores, evidence.held_out),
         title="agreement across queries",
         measures="the same for two documents of any queries, with scores minus the mean of their query",
         can_tell="the same as pair agreement, also without varied rankings",

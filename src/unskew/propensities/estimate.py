@@ -28,6 +28,15 @@ from unskew.propensities.position_pairs import counted_impressions, how_to_leave
 from unskew.propensities.randomization import display, randomization, shuffled_part
 
 ENOUGH_CLICKS = 100  # shuffled clicks at each position, for a standard error of about a tenth; otherwise all_pairs
+ESTIMATORS: dict[str, Callable[..., Curve]] = {
+    "randomization": randomization,
+    "pivot": pivot,
+    "adjacent_chain": adjacent_chain,
+    "all_pairs": all_pairs,
+}
+MOST_LEVELS = 8  # features with more levels are not compared
+LEAST_SHARE = 0.05  # share of the sessions that a level needs to be compared
+N_BOOTSTRAP = 100
 
 
 def seen(
@@ -75,14 +84,6 @@ def seen(
         level=level,
         seed=seed,
     )
-
-
-ESTIMATORS: dict[str, Callable[..., Curve]] = {
-    "randomization": randomization,
-    "pivot": pivot,
-    "adjacent_chain": adjacent_chain,
-    "all_pairs": all_pairs,
-}
 
 
 def estimate_propensities(log: ClickLog, estimator: str = "auto", **options: Any) -> Curve:
@@ -173,11 +174,6 @@ def _shuffled_enough(log: ClickLog, counted: NDArray[np.bool_] | None) -> bool:
     n_clicks = np.bincount(log.positions[random], log.clicks[random])
     positions = np.unique(log.positions[chosen])
     return len(n_clicks) > positions[-1] and bool((n_clicks[positions] >= ENOUGH_CLICKS).all())
-
-
-MOST_LEVELS = 8  # features with more levels are not compared
-LEAST_SHARE = 0.05  # share of the sessions that a level needs to be compared
-N_BOOTSTRAP = 100
 
 
 @dataclass(frozen=True)

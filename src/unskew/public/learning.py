@@ -32,7 +32,7 @@ from unskew.propensities.curve import Curve, Curves
 from unskew.public.inputs import Judged, Log, Place, as_judged, as_log, as_log_or_folder, as_model, as_part
 from unskew.public.progress import Follow, followed
 from unskew.recipe import Recipe, check_has_curve, find_method
-from unskew.serving.weights import debiased_rows, rows_of_shards, scale_of, write_rows
+from unskew.serving.ratings import debiased_rows, rows_of_shards, scale_of, write_rows
 from unskew.streamed import fit_streamed
 from unskew.terminal import counting_progress, training_progress
 from unskew.training.ending import seconds_of

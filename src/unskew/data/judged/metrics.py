@@ -33,9 +33,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from unskew.data.judged.ranked_grades import Ranking, Ties, rank
 from unskew.options import near
 from unskew.parts import GROUPS
-from unskew.ranking import Ranking, Ties, rank
 
 DEFAULT_MAX_GRADE = 4.0
 DEFAULT_RELEVANT = 1.0
