@@ -12,9 +12,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis.advice import DOUBTFUL, TRAIN, advise, facts
 from unskew.diagnosis.assemble import diagnose
-from unskew.diagnosis.findings import findings
 from unskew.diagnosis.page import position_rows, write_diagnosis
-from unskew.diagnosis.plain import as_plain
 from unskew.diagnosis.recorded import faults_of_looks, left_for_relevance, looks_by_half
 from unskew.evaluation.criteria import Contender
 from unskew.simulation.simulate import simulate
@@ -98,7 +96,7 @@ def test_the_record_stands_beside_the_other_curves(judged, tmp_path):
         "recorded examination"
         in write_diagnosis(found, tmp_path / "page.html", "log", "unskew diagnose log").read_text()
     )
-    json.dumps(as_plain(found), allow_nan=False)
+    json.dumps(found.to_json(), allow_nan=False)
     assert word(found).word == TRAIN
     assert "pass estimator=seen" in word(found, "ipw").reason
 
@@ -116,7 +114,7 @@ def test_false_alarms_and_faults_change_the_advice(judged):
     assert (advice.word, "false_alarms=none" in advice.reason) == (TRAIN, True)
     constant = diagnose(replace(log, seen=np.where(log.mask, log.seen_sessions[:, None], 0)), quick=True)
     assert word(constant).word == DOUBTFUL
-    assert any("the record is constant" in found.answer for found in findings(constant))
+    assert any("the record is constant" in found.answer for found in constant.findings())
 
 
 def test_auto_prefers_a_consistent_record():

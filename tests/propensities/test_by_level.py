@@ -7,7 +7,6 @@ import unskew
 from unskew.data.clicks.click_log import ClickLog
 from unskew.diagnosis import fitted
 from unskew.diagnosis.assemble import diagnose
-from unskew.diagnosis.findings import findings
 from unskew.propensities.estimate import curves_by_level
 
 FALLS = {"desktop": 0.3, "phone": 1.5}
@@ -45,7 +44,7 @@ def test_curves_of_levels_are_their_own():
 
 def test_diagnose_suggests_a_bias_column_where_curves_differ_and_only_there():
     different, same = (
-        {found.question: found.answer for found in findings(diagnose(two_devices(falls), quick=True))}
+        {found.question: found.answer for found in diagnose(two_devices(falls), quick=True).findings()}
         for falls in ((0.3, 1.5), (0.8, 0.8))
     )
     assert "ingest it with --bias device" in different["examination by device"]

@@ -10,7 +10,7 @@ from scipy.optimize import approx_fprime
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.diagnosis.connectivity import PairCauses, pair_causes
+from unskew.diagnosis.click_rates import PairCauses, pair_causes
 from unskew.propensities import position_pairs
 from unskew.propensities.curve import NotIdentified
 from unskew.propensities.estimate import (

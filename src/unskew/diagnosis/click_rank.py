@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from unskew.diagnosis.click_matrix import ClickMatrix
 from unskew.display import Displayed, Screen
 from unskew.propensities.curve import NotIdentified
+from unskew.reporting.answers import BAD, GOOD
 
 Matrix = NDArray[np.float64]
 
@@ -74,6 +75,23 @@ class ClickRank(Displayed):
     def dimensions(self) -> int:
         """Dimensions for `vectorization`: the rank of the log rates."""
         return self.log_rates.rank
+
+    def answer(self) -> tuple[str, str]:
+        """Whether scalar examination is enough."""
+        p = self.rates.p_values[0]
+        if self.scalar_is_enough:
+            return f"not rejected: click rates may have rank 1 (p = {p:.3f})", GOOD
+        return f"no: click rates have rank {self.rates.rank} (p = {p:.3f})", BAD
+
+    def to_json(self) -> dict[str, Any]:
+        """The test, its numbers and the matrix as plain values."""
+        return {
+            "scalar_is_enough": self.scalar_is_enough,
+            "dimensions": self.dimensions,
+            "rank": self.rates.rank,
+            "spectrum": self.rows(),
+            "matrix": self.matrix.rows(),
+        }
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per dimension, for tables and files."""
@@ -216,6 +234,15 @@ class Trust:
     level: float
     positions: NDArray[np.int64]
     contrast: Vector  # [positions], log ratio of more to less attractive kinds, relative to its mean
+
+    def answer(self) -> tuple[str, str]:
+        words = {
+            NONE: ("no sign", GOOD),
+            TRUST: ("yes: at the top, less attractive documents are clicked too", BAD),
+            REVERSED: ("the reverse: attractive documents gain most from the top", BAD),
+        }
+        text, tone = words[self.sign]
+        return f"{text}; slope {self.slope:+.2f} ({self.low:+.2f} to {self.high:+.2f})", tone
 
 
 def trust_bias(matrix: ClickMatrix, *, level: float = 0.99) -> Trust:

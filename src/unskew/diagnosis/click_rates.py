@@ -1,16 +1,19 @@
-"""Click-through by position: clicks per impression, with an interval over queries.
+"""Clicks and impressions by position, and by document and position.
 
-It combines the relevance of the documents at a position with its examination, so it is not an examination curve.
-Queries are resampled with all their sessions, so the interval is wider than for independent clicks.
+**Click rates** combine the relevance of the documents at a position with its examination, so they are no examination
+curve. Queries are resampled with all their sessions, so the interval is wider than for independent clicks.
 
-A log of single documents: impressions and clicks of each document at each position, and nothing else.
+**Single documents**: most parts of a diagnosis need only impressions and clicks of each document at each position. A
+log of ten million impressions has far fewer such pairs, so it is summed once and then used many times.
 
-Most parts of a diagnosis need no more than that. A log of ten million impressions has far fewer pairs of document and
-position, so it is summed once and then used many times.
+**Causes**: a document was shown at several positions by randomization, a change of ranker, or changed features. The
+first two move it without changing it, so that its clicks show the effect of the positions. A changed price that moved
+it also changed its relevance: such pairs are counted, but compared only on request (`across_versions`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -20,9 +23,13 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import compact_counts
-from unskew.propensities.position_pairs import counted_impressions
+from unskew.propensities.curve import Curve
+from unskew.propensities.position_pairs import Index, counted_impressions, pairs_of_documents
+from unskew.reporting.answers import BAD, GOOD, UNKNOWN, Finding
 
 Vector = NDArray[np.float64]
+DOCUMENTS_AT_ONCE = 100_000
+ACROSS = "with changed features"  # a question
 MOST_CODES = 200_000_000  # documents x positions counted without sorting
 
 
@@ -117,3 +124,74 @@ def _added_up(
     sums = [np.bincount(code, weights=values, minlength=n_codes).astype(np.float64) for values in (shown, clicks)]
     cells = np.flatnonzero(sums[0] > 0)
     return cells, sums[0][cells], sums[1][cells]
+
+
+@dataclass(frozen=True)
+class PairCauses:
+    """Pairs of positions of documents, each counted under the best of its causes."""
+
+    ranker: int  # the same version at both positions, in lists that no intervention changed
+    randomization: int  # the same version at both, at one of them only in lists that an intervention changed
+    features: int  # no version at both, but two versions of the document
+
+    def findings(self, curve: Curve | None, across_versions: Curve | None) -> Iterator[Finding]:
+        """The causes, and how the curve differs if changed features are used (`across_versions`)."""
+        counts = f"{self.randomization:,} by randomization, {self.ranker:,} by a ranker change"
+        if self.features:
+            counts += f"; {self.features:,} by changed features, which are not used"
+        if self.features + self.randomization + self.ranker:
+            yield Finding("position pairs by cause", counts)
+        if not self.features or across_versions is None:
+            return
+        if curve is None:
+            text = "they would link all positions, but a changed feature (a price) also changes relevance"
+            yield Finding(ACROSS, f"{text}; to use them anyway: across_versions=True", UNKNOWN)
+            return
+        _, here, there = np.intersect1d(curve.positions, across_versions.positions, return_indices=True)
+        apart = (across_versions.low[there] > curve.high[here]) | (across_versions.high[there] < curve.low[here])
+        if not apart.any():
+            yield Finding(ACROSS, "they give the same curve within its interval", GOOD)
+            return
+        at = int(np.flatnonzero(apart)[-1])
+        text = f"they give another curve: {across_versions.spelled(int(there[at]))} at position "
+        text += f"{curve.positions[here[at]] + 1}, but {curve.spelled(int(here[at]))} within versions"
+        yield Finding(ACROSS, f"{text}; the changed features also changed relevance", BAD)
+
+
+def pair_causes(log: ClickLog) -> PairCauses:
+    """Count pairs of positions at which documents of a query were shown, by cause.
+
+    >>> log = ClickLog.from_arrays([[1.0], [2.0]], clicks=[1, 0], group=[2])
+    >>> pair_causes(log)
+    PairCauses(ranker=0, randomization=0, features=0)
+    """
+    chosen = counted_impressions(log, None)
+    n_positions = log.n_positions
+    plain = np.ones(log.n_lists, bool) if log.interventions is None else log.interventions.values == 0
+    code = log.versions[chosen].astype(np.int64) * n_positions + log.positions[chosen]
+    unchanged = np.broadcast_to(plain[:, None], chosen.shape)[chosen]
+    cells = np.unique(code)
+    of_plain = np.isin(cells, np.unique(code[unchanged]), assume_unique=True)
+    versions, places = np.divmod(cells, n_positions)
+    documents = log.version_documents[versions]
+    order = np.lexsort((places, versions, documents))
+    versions, places, documents = versions[order], places[order], documents[order]
+    of_plain = of_plain[order]
+    counts = np.zeros(3, dtype=np.int64)
+    starts = np.searchsorted(documents, np.arange(0, log.n_documents, DOCUMENTS_AT_ONCE))
+    for first, last in zip(starts, [*starts[1:], len(documents)], strict=True):
+        part = slice(first, last)
+        own, at, kept = documents[part], places[part], of_plain[part]
+        by_ranker = _pairs(versions[part][kept], own[kept], at[kept], n_positions)
+        of_version = _pairs(versions[part], own, at, n_positions)
+        across = np.unique(own * n_positions + at)
+        of_document = _pairs(across // n_positions, across // n_positions, across % n_positions, n_positions)
+        sizes = (len(by_ranker), len(of_version), len(of_document))
+        counts += (sizes[0], sizes[1] - sizes[0], sizes[2] - sizes[1])
+    return PairCauses(*counts.tolist())
+
+
+def _pairs(numbers: Index, documents: Index, places: NDArray, n_positions: int) -> Index:
+    """Distinct pairs of positions of each document, among rows of the same number, as codes."""
+    one, other = pairs_of_documents(numbers)
+    return np.unique((documents[one] * n_positions + places[one]) * n_positions + places[other])

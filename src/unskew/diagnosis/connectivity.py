@@ -10,12 +10,6 @@ similarity, but the log cannot check that assumption.
 A disconnected graph can be repaired by showing documents under both parts (an intervention), or by treating two factors
 as one (merging), which is wrong by as much as their examination differs. The number of sessions to change follows from
 `ENOUGH_CLICKS` clicks on moved documents at the position with fewer clicks: a standard error of about a tenth.
-
-Why documents were shown at several positions: randomization, a change of ranker, or changed features.
-
-The first two move a document without changing it, so that its clicks show the effect of the positions. A changed price
-that moved a document also changed its relevance: such pairs are counted, but compared only on request
-(`across_versions`).
 """
 
 from __future__ import annotations
@@ -33,16 +27,15 @@ from unskew.diagnosis.click_rates import ClickRates, click_rates
 from unskew.propensities.estimate import ENOUGH_CLICKS
 from unskew.propensities.position_pairs import (
     Coverage,
-    Index,
     counted_impressions,
     intervention_coverage,
-    pairs_of_documents,
 )
+from unskew.reporting.answers import BAD, GOOD
 
 Groups = tuple[tuple[str, ...], ...]
 
+ENOUGH_LINKED = 100  # impressions on the weakest link
 MOST_FACTORS = 2_000  # positions x levels; more are not checked
-DOCUMENTS_AT_ONCE = 100_000
 
 
 @dataclass(frozen=True)
@@ -85,6 +78,17 @@ class Connectivity:
     def connected_by_features(self) -> bool:
         """The same, if relevance is a function of the features."""
         return len(self.groups_by_features) == 1
+
+    def answer(self) -> tuple[str, str]:
+        """Whether the positions are linked."""
+        if not self.connected:
+            by_features = "link them all" if self.connected_by_features else "do not link them either"
+            return f"no: {len(self.groups)} groups that no document links; equal features {by_features}", BAD
+        text, weak = f"yes: documents link all {len(self.groups[0])} positions", self.weakest
+        if weak is None:
+            return text, GOOD
+        text += f"; weakest link {weak.one + 1}–{weak.other + 1}, {weak.impressions:,.0f} shared impressions"
+        return text, GOOD if weak.impressions >= ENOUGH_LINKED else BAD
 
 
 def connectivity(
@@ -227,51 +231,3 @@ def _weakest(coverage: Coverage) -> WeakestLink | None:
     number = int(np.argmax(tree.data))
     one, other = sorted((int(tree.row[number]), int(tree.col[number])))
     return WeakestLink(int(coverage.positions[one]), int(coverage.positions[other]), float(strength[one, other]))
-
-
-@dataclass(frozen=True)
-class PairCauses:
-    """Pairs of positions of documents, each counted under the best of its causes."""
-
-    ranker: int  # the same version at both positions, in lists that no intervention changed
-    randomization: int  # the same version at both, at one of them only in lists that an intervention changed
-    features: int  # no version at both, but two versions of the document
-
-
-def pair_causes(log: ClickLog) -> PairCauses:
-    """Count pairs of positions at which documents of a query were shown, by cause.
-
-    >>> log = ClickLog.from_arrays([[1.0], [2.0]], clicks=[1, 0], group=[2])
-    >>> pair_causes(log)
-    PairCauses(ranker=0, randomization=0, features=0)
-    """
-    chosen = counted_impressions(log, None)
-    n_positions = log.n_positions
-    plain = np.ones(log.n_lists, bool) if log.interventions is None else log.interventions.values == 0
-    code = log.versions[chosen].astype(np.int64) * n_positions + log.positions[chosen]
-    unchanged = np.broadcast_to(plain[:, None], chosen.shape)[chosen]
-    cells = np.unique(code)
-    of_plain = np.isin(cells, np.unique(code[unchanged]), assume_unique=True)
-    versions, places = np.divmod(cells, n_positions)
-    documents = log.version_documents[versions]
-    order = np.lexsort((places, versions, documents))
-    versions, places, documents = versions[order], places[order], documents[order]
-    of_plain = of_plain[order]
-    counts = np.zeros(3, dtype=np.int64)
-    starts = np.searchsorted(documents, np.arange(0, log.n_documents, DOCUMENTS_AT_ONCE))
-    for first, last in zip(starts, [*starts[1:], len(documents)], strict=True):
-        part = slice(first, last)
-        own, at, kept = documents[part], places[part], of_plain[part]
-        by_ranker = _pairs(versions[part][kept], own[kept], at[kept], n_positions)
-        of_version = _pairs(versions[part], own, at, n_positions)
-        across = np.unique(own * n_positions + at)
-        of_document = _pairs(across // n_positions, across // n_positions, across % n_positions, n_positions)
-        sizes = (len(by_ranker), len(of_version), len(of_document))
-        counts += (sizes[0], sizes[1] - sizes[0], sizes[2] - sizes[1])
-    return PairCauses(*counts.tolist())
-
-
-def _pairs(numbers: Index, documents: Index, places: NDArray, n_positions: int) -> Index:
-    """Distinct pairs of positions of each document, among rows of the same number, as codes."""
-    one, other = pairs_of_documents(numbers)
-    return np.unique((documents[one] * n_positions + places[one]) * n_positions + places[other])

@@ -28,10 +28,12 @@ from unskew.data.transformed import plain_numbers
 from unskew.diagnosis.click_matrix import check_counts
 from unskew.propensities.curve import NotIdentified
 from unskew.propensities.position_pairs import counted_impressions
+from unskew.reporting.answers import BAD, GOOD, PLAIN
 
 Matrix = NDArray[np.float64]
 Index = NDArray[np.int64]
 
+NOTABLE_COUPLING = 0.05  # standard deviation of the exponent; smaller coupling changes little
 MOST_CELLS = 4_000_000  # documents x positions to use; more would not improve the answer
 EXPECTED_PULL = 0.3  # standard deviation of the pull that the ridge expects
 WIDEST_FEATURE = 3.0  # standardized features are clipped here: one outlier must not determine the direction
@@ -52,6 +54,16 @@ class Coupling:
     features: tuple[str, ...]  # with the strongest pull, strongest first
     n_documents: int  # shown at several positions and clicked
     n_queries: int
+
+    def answer(self, *, trust: bool) -> tuple[str, str]:
+        """Whether examination depends on the document; `trust`: clicks show signs of trust bias as well."""
+        number = f"strength {self.strength:.2f} ({self.low:.2f} to {self.high:.2f}), held-out p = {self.p_value:.2g}"
+        if not self.found:
+            return f"not found; {number}", GOOD
+        if self.strength < NOTABLE_COUPLING:
+            return f"found, but weak; {number}", PLAIN
+        also = " (or trust bias: the signs are the same)" if trust else ""
+        return f"yes{also}; {number}; strongest features: {', '.join(self.features)}", BAD
 
 
 @dataclass(frozen=True, eq=False)

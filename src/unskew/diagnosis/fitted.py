@@ -24,6 +24,7 @@ from unskew.methods.lbd import LBD
 from unskew.model import Model
 from unskew.propensities.curve import NotIdentified
 from unskew.recipe import Recipe
+from unskew.reporting.answers import PLAIN
 
 Vector = NDArray[np.float64]
 
@@ -47,6 +48,10 @@ class LearntCurve:
     level: float
     n_parts: int
 
+    def answer(self) -> tuple[str, str]:
+        last = f"{self.values[-1]:.2f} ({self.low[-1]:.2f} to {self.high[-1]:.2f})"
+        return f"{last} at the last position; depends on its model", PLAIN
+
 
 @dataclass(frozen=True)
 class ModelBounds:
@@ -61,6 +66,13 @@ class ModelBounds:
     greatest_cancel: float  # Theorem 4, the median pair
     least_beta: float  # Theorem 2, the median pair
     greatest_beta: float  # Theorem 1, the median pair; negative: for no beta
+
+    def answer(self) -> tuple[str, str]:
+        text = (
+            f"if the fitted model is right, Lipschitz orders {self.lipschitz_possible:.0%} of the pairs with "
+            f"certainty, Bernoulli {self.bernoulli_possible:.0%}"
+        )
+        return text, PLAIN
 
 
 def learnt_curve(log: ClickLog, method: str, *, level: float = 0.95, seed: int = 0) -> LearntCurve:

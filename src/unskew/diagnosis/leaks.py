@@ -29,6 +29,7 @@ from unskew.diagnosis.click_matrix import check_counts
 from unskew.diagnosis.logging_policy import shown_pairs
 from unskew.propensities.curve import NotIdentified
 from unskew.propensities.position_pairs import counted_impressions
+from unskew.reporting.answers import BAD, GOOD
 
 Vector = NDArray[np.float64]
 
@@ -54,6 +55,12 @@ class PositionLeaks:
     closest: PositionLeak  # the feature that agrees most, leak or not
     agreement: Vector  # [features], from 0.5
 
+    def answer(self) -> tuple[str, str]:
+        if self.leaks:
+            worst = ", ".join(f"{leak.feature} ({leak.agreement:.1%} of pairs)" for leak in self.leaks[:3])
+            return f"yes: {worst}", BAD
+        return f"no: {self.closest.feature} is closest, {self.closest.agreement:.0%} of pairs", GOOD
+
 
 @dataclass(frozen=True)
 class ClickLeak:
@@ -73,6 +80,17 @@ class ClickLeaks:
     closest: ClickLeak  # the feature that correlates most with clicks, leak or not
     of_position: float  # correlation of the mean position with click rates
     n_documents: int
+
+    def answer(self) -> tuple[str, str]:
+        if not self.leaks:
+            closest = f"{self.closest.feature} is closest, correlation {self.closest.correlation:.2f}"
+            return f"no: {closest} of at most {self.ceiling:.2f}", GOOD
+        worst = ", ".join(
+            f"{leak.feature} (correlation {leak.correlation:.2f}"
+            f"{', using these very clicks' if leak.of_these_clicks else ''})"
+            for leak in self.leaks[:3]
+        )
+        return f"yes: {worst}; at most {self.ceiling:.2f} is plausible", BAD
 
 
 def position_leaks(log: ClickLog, *, seed: int = 0) -> PositionLeaks:

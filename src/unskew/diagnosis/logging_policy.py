@@ -26,6 +26,7 @@ from unskew.data.clicks.shuffles import shuffled_positions
 from unskew.data.transformed import plain_numbers
 from unskew.diagnosis.click_rates import ClickRates
 from unskew.propensities.curve import Curve, NotIdentified
+from unskew.reporting.answers import PLAIN
 
 Vector = NDArray[np.float64]
 
@@ -45,6 +46,10 @@ class LoggerStrength:
     gain: float  # of discounted relevance over a random order of the shown documents; 0: no better than chance
     word: str  # strong, moderate or weak
 
+    def answer(self) -> tuple[str, str]:
+        text = f"{self.word}: {self.gain:+.0%} discounted relevance compared with a random order"
+        return f"{text}; relevance {self.relevance[-1]:.2f} at the last position, relative to the first", PLAIN
+
 
 @dataclass(frozen=True)
 class ShuffledClicks:
@@ -56,6 +61,10 @@ class ShuffledClicks:
     low: float
     high: float
     level: float
+
+    def answer(self) -> tuple[str, str]:
+        interval = f"({self.low:+.1%} to {self.high:+.1%})"
+        return f"{self.gain:+.1%} clicks per session compared with shuffled lists {interval}", PLAIN
 
 
 def logger_strength(rates: ClickRates, curve: Curve) -> LoggerStrength:

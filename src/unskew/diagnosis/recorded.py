@@ -8,7 +8,7 @@ variance. It is 1 if examination depends on the position alone, and 0 if the rec
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.looks import CERTAIN, FalseAlarms, cells_of, false_alarms, look_rates, recorded
 from unskew.propensities.curve import Curve, NotIdentified
 from unskew.propensities.estimate import seen
+from unskew.reporting.answers import BAD, GOOD, UNKNOWN, Finding, Refusal, attempt, known
 
 BLIND = 0.25  # share of clicks without recorded examination; fewer misses only rescale the record
 CONSTANT = 0.01  # a record in which a smaller share of values differs counts as constant
@@ -41,23 +42,32 @@ class Looks:
         """Whether the record has significantly many documents that were not examined."""
         return self.alarms is not None and self.alarms.rate > CERTAIN * self.alarms.error
 
+    def findings(self) -> Iterator[Finding]:
+        """The record compared with clicks, and its faults."""
+        rates = self.rates
+        text = f"{self.share:.0%} of the sessions; {rates[0]:.2f} at the top, {rates[-1]:.2f} at position {len(rates)}"
+        if self.blind:
+            text += f"; at least {self.blind:.1%} of the clicks have no recorded examination"
+        yield Finding("recorded examination", text, BAD if self.faults else GOOD)
+        for fault in self.faults:
+            yield Finding("record consistent?", f"no: {fault}", BAD)
+        if self.alarms is None:
+            yield Finding("record: false alarms", f"unknown: {Refusal(self.alarms_refused or '').short}", UNKNOWN)
+            return
+        text = f"{self.alarms.rate:.3f} ± {self.alarms.error:.3f} by {self.alarms.n_moved:,} documents that moved"
+        yield Finding("record: false alarms", text, BAD if self.sure_alarms else GOOD)
+
 
 def looks(log: ClickLog, *, seed: int = 0) -> Looks:
     """Recorded examination and its inconsistencies; an error if there is no record."""
     _, sessions = recorded(log)
-    alarms, refused, curve = None, None, None
-    try:
-        alarms = false_alarms(log)
-    except ValueError as reason:
-        refused = str(reason)
-    with suppress(NotIdentified):  # a position that was never examined: `rates` shows it
-        curve = seen(log, seed=seed)
+    alarms = attempt(lambda: false_alarms(log))
     return Looks(
         share=float(sessions.sum() / log.n_sessions),
         rates=look_rates(log),
-        curve=curve,
-        alarms=alarms,
-        alarms_refused=refused,
+        curve=known(attempt(lambda: seen(log, seed=seed), NotIdentified)),
+        alarms=known(alarms),
+        alarms_refused=None if isinstance(alarms, FalseAlarms) else alarms.reason,
         blind=blind_clicks(log),
         faults=tuple(faults_of_looks(log)),
     )

@@ -6,6 +6,7 @@ A log counts sessions, not people. Users are known only if a bias column names t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import compact_counts
 from unskew.propensities.curve import NotIdentified
+from unskew.reporting.answers import BAD, PLAIN, UNKNOWN, Finding
 
 HEAVY_SHARE = 0.01  # the heaviest 1% of the queries
 CLICKS_EVERYTHING = 0.8  # share of clicked documents in a session that counts as clicking everything
@@ -45,6 +47,24 @@ class Traffic:
     def clickless_missing(self) -> bool:
         """Whether sessions without a click seem to have been left out."""
         return self.clickless == 0
+
+    def findings(self) -> Iterator[Finding]:
+        orders = f"{self.orders_per_query:,.1f} on average; {self.one_order:.0%} of the queries had a single order"
+        yield Finding("orders per query", orders)
+        heavy = f"the heaviest 1% of the queries have {self.heavy_queries:.0%} of the sessions"
+        yield Finding("sessions per list", f"{self.compaction:,.1f}; {heavy}")
+        if self.only_shown:
+            text = "unknown: the log contains only shown documents; ingest --features keeps the other candidates"
+            yield Finding("never shown", text, UNKNOWN)
+        else:
+            share = f"{self.never_shown:.0%} of the candidates"
+            yield Finding("never shown", f"{share}: clicks say nothing about them")
+        if self.clickless is not None:
+            missing = ": they seem to have been removed; without them every curve is too flat"
+            text = f"{self.clickless:.0%} of the sessions{missing if self.clickless_missing else ''}"
+            yield Finding("sessions without clicks", text, BAD if self.clickless_missing else PLAIN)
+        if self.everything_clicked:
+            yield Finding("clicked everything", f"{self.everything_clicked:.2%} of the sessions, perhaps robots")
 
 
 def traffic(log: ClickLog) -> Traffic:
@@ -86,6 +106,15 @@ class CappedUsers:
     heaviest: str  # the user with most sessions, before the cap
     heaviest_share: float  # of all sessions
     heaviest_rate: float  # clicks per impression: a robot clicks nothing, or everything
+
+    def answer(self) -> tuple[str, str]:
+        text = (
+            f"{self.n_users:,} users; {self.heaviest} has {self.heaviest_share:.1%} of the sessions and clicks "
+            f"{self.heaviest_rate:.0%} of the impressions"
+        )
+        if self.most is not None:
+            text += f"; {self.n_capped:,} capped at {self.most:g}, {self.sessions_dropped:,.0f} sessions left out"
+        return text, PLAIN
 
 
 def heavy_users(log: ClickLog, column: str, most: float | None = None) -> CappedUsers:

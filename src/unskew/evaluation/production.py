@@ -21,6 +21,7 @@ from unskew.data.clicks.windows import DAY, microseconds
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.held_out import HeldOut, NotMeasured, Vector
 from unskew.evaluation.ranker_change import latest_change
+from unskew.reporting.answers import BAD, PLAIN
 
 WAYS = {"since": "DATE", "score": "COLUMN", "logger": "COLUMN:VALUE"}  # ways to name the production ranker
 HELD_BACK = 0.2  # share of the queries for checking an imitation
@@ -241,6 +242,11 @@ class LatestRanker:
 
     which: str | None  # a value of `--production`; None: all sessions
     line: str  # in few words
+
+    def answer(self) -> tuple[str, str]:
+        if self.which is None:
+            return self.line, PLAIN
+        return f"no: {self.line}. Production is --production {self.which}", BAD
 
 
 def latest_ranker(log: ClickLog) -> LatestRanker:
