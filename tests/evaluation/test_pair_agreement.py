@@ -7,7 +7,7 @@ import unskew
 from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation import agreement
 from unskew.evaluation.agreement import across_queries, at_the_top, same_query
-from unskew.evaluation.criteria import standard_error
+from unskew.evaluation.differences import standard_error
 from unskew.evaluation.held_out import HeldOut, NotMeasured
 
 RISING, FALLING, EQUAL = np.array([0.0, 1.0]), np.array([1.0, 0.0]), np.array([0.0, 0.0])

@@ -76,9 +76,8 @@ def facts(diagnosis: Diagnosis) -> Facts:
     """The facts of a diagnosis that decide which methods can work."""
     log, curve = diagnosis.log, diagnosis.curve
     links, rank, coupling = known(diagnosis.connectivity), known(diagnosis.rank), known(diagnosis.coupling)
-    looks, trust, strength, order = (
-        known(part) for part in (diagnosis.looks, diagnosis.trust, diagnosis.strength, diagnosis.order)
-    )
+    looks, trust = known(diagnosis.looks), known(diagnosis.trust)
+    strength, order = known(diagnosis.strength), known(diagnosis.order)
     return Facts(
         n_positions=len(diagnosis.rates.positions),
         n_clicks=log.n_clicks,

@@ -36,19 +36,6 @@ N_NODES = 64  # of the Gauss-Legendre rule on the line between two documents
 MODEL, TRUTH = "a fitted model", "the truth of a simulation"
 
 
-@dataclass(frozen=True, eq=False)
-class Condition:
-    """Theorem 1 for one pair: the order is right if the relative gap in relevance reaches the bound somewhere."""
-
-    gap: float  # r(high) / r(low) - 1
-    bounds: Vector  # [positions]
-
-    @property
-    def holds(self) -> bool:
-        """At one position at least; the proof needs no more."""
-        return bool((self.gap >= self.bounds).any())
-
-
 @dataclass(frozen=True)
 class PairBounds:
     """The conditions of the theorems for one pair of documents."""
@@ -70,7 +57,7 @@ class PairBounds:
         return self.least_cancel <= self.greatest_cancel
 
 
-def lipschitz_condition(
+def greatest_beta(
     high: ArrayLike,
     low: ArrayLike,
     relevance: tuple[float, float],
@@ -78,9 +65,8 @@ def lipschitz_condition(
     estimate: Observation,
     *,
     alpha: float,
-    beta: float,
-) -> Condition:
-    r"""Theorem 1, corrected: the order of the two is right if it holds at some position.
+) -> float:
+    r"""The largest $\beta$ that satisfies Theorem 1, corrected, at some position; negative if none does.
 
     $\frac{r(x_h)}{r(x_l)} - 1 \ge
     \frac{o_k(x_l)}{\hat o_k(x_l)} \int \frac{\beta o_k + \alpha \hat o_k}{o_k^2} \lVert dx\rVert$.
@@ -91,20 +77,6 @@ def lipschitz_condition(
         observation: the true $o$.
         estimate: the model's $\hat o$.
     """
-    parts = _line_integrals(high, low, observation, estimate)
-    return Condition(_gap(relevance), parts.factor * (beta * parts.per_beta + alpha * parts.per_alpha))
-
-
-def greatest_beta(
-    high: ArrayLike,
-    low: ArrayLike,
-    relevance: tuple[float, float],
-    observation: Observation,
-    estimate: Observation,
-    *,
-    alpha: float,
-) -> float:
-    r"""The largest $\beta$ that satisfies Theorem 1, over all positions; negative if none does."""
     parts = _line_integrals(high, low, observation, estimate)
     with np.errstate(divide="ignore"):  # documents with the same features: any beta
         return float(((_gap(relevance) / parts.factor - alpha * parts.per_alpha) / parts.per_beta).max())

@@ -34,6 +34,8 @@ MOST_LISTS = 20_000  # lists that a fit learns from
 SMALL = {"hidden": (32,), "steps": 200}
 SLOPE = 0.05  # Lipschitz constant of the certified observation, per unit of the transformed features
 N_PAIRS = 200
+SHARES = ("lipschitz_possible", "bernoulli_possible")  # of the pairs
+MEDIANS = ("least_cancel", "greatest_cancel", "least_beta", "greatest_beta")
 LEAST_RELEVANCE = 1e-6
 
 
@@ -137,12 +139,8 @@ def _summary(found: list[PairBounds]) -> ModelBounds:
         given=found[0].given,
         n_pairs=len(found),
         slope=SLOPE,
-        lipschitz_possible=float(np.mean([pair.lipschitz_possible for pair in found])),
-        bernoulli_possible=float(np.mean([pair.bernoulli_possible for pair in found])),
-        least_cancel=median(pair.least_cancel for pair in found),
-        greatest_cancel=median(pair.greatest_cancel for pair in found),
-        least_beta=median(pair.least_beta for pair in found),
-        greatest_beta=median(pair.greatest_beta for pair in found),
+        **{name: float(np.mean([getattr(pair, name) for pair in found])) for name in SHARES},
+        **{name: median(getattr(pair, name) for pair in found) for name in MEDIANS},
     )
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from unskew import losses
@@ -19,10 +18,12 @@ from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation import agreement, offline
 from unskew.evaluation.agreement import score_likelihood
+from unskew.evaluation.evaluate import predicting
 from unskew.evaluation.held_out import HeldOut, NotMeasured, Vector, of_ratio
 from unskew.methods.click_model import ClickModel
 from unskew.methods.method import Method
 from unskew.options import check_choice
+from unskew.reporting.answers import all_known, attempt, reasons
 
 # Chooses among methods without labels, and comes first in the table of `unskew compare`: the criterion that most often
 # came within 1% of the best method in 21 simulated worlds (docs/selection.md).
@@ -75,10 +76,8 @@ def click_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
     """
     if method.click_model is None:
         return None
-    was_training = method.training
-    method.eval()
     found = np.empty(log.mask.shape)
-    with torch.inference_mode():
+    with predicting(method):
         for rows, lists in ClickBatches(log).by_query():
             logits = method.click_logits(lists)
             assert logits is not None
@@ -88,7 +87,6 @@ def click_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
                 unclicked = lists.sessions.unsqueeze(-1) - lists.clicks
                 likelihood = -(lists.clicks * F.softplus(-logits) + unclicked * F.softplus(logits))
             found[rows] = likelihood.masked_fill(~lists.mask, 0.0).double().numpy()
-    method.train(was_training)
     return found
 
 
@@ -101,14 +99,11 @@ def pattern_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
         return click_log_likelihood(method, log) if method.click_model == "bernoulli" else None
     if log.patterns is None:
         return None
-    was_training = method.training
-    method.eval()
     found = np.zeros(log.mask.shape)
-    with torch.inference_mode():
+    with predicting(method):
         for rows, lists in ClickBatches(log, detail="patterns").by_query():
             likelihood = method.conditional(lists).log_likelihood(lists.clicks, lists.sessions, lists.mask)
             np.add.at(found, log.patterns.lists[rows], likelihood.double().numpy())
-    method.train(was_training)
     return found
 
 
@@ -298,27 +293,16 @@ def measure_all(
     contender: Contender, evidence: Evidence, names: Sequence[str] = tuple(CRITERIA)
 ) -> tuple[dict[str, Vector], dict[str, str]]:
     """Values per query by criterion, and the reasons for those that cannot be measured."""
-    values, reasons = {}, {}
-    for name in names:
-        try:
-            values[name] = CRITERIA[name].measure(contender, evidence)
-        except NotMeasured as reason:
-            reasons[name] = str(reason)
-    return values, reasons
+    measured = {name: attempt(partial(CRITERIA[name].measure, contender, evidence), NotMeasured) for name in names}
+    return all_known(measured), reasons(measured)
 
 
 def measure_production(production: Contender, evidence: Evidence) -> tuple[dict[str, Vector], dict[str, str]]:
     """The same for the production ranking, without the criteria that cannot rank it."""
     able = [name for name, entry in CRITERIA.items() if not entry.given_position]
-    values, reasons = measure_all(production, evidence, able)
+    values, why_not = measure_all(production, evidence, able)
     unable = {name: PRODUCTION_IS_POSITION for name, entry in CRITERIA.items() if entry.given_position}
-    return values, reasons | unable
-
-
-def standard_error(values: NDArray[np.float64]) -> float:
-    """The standard error of the mean over queries; NaN for fewer than two."""
-    counted = values[~np.isnan(values)]
-    return float(counted.std(ddof=1) / np.sqrt(len(counted))) if len(counted) > 1 else float("nan")
+    return values, why_not | unable
 
 
 def leading_criterion(measured: Mapping[str, Sequence[str]], asked: str | None = None) -> str:

@@ -241,13 +241,21 @@ def _scorer(
         yield lambda _, lists: ranker(lists.features, lists.mask)
     else:
         parameter = next(ranker.parameters(), torch.empty(0))
-        modes = {module: module.training for module in ranker.modules()}  # parts may differ, such as a frozen norm
-        ranker.eval()
-        try:
+        with predicting(ranker):
             yield lambda _, lists: ranker(lists.features.to(parameter.device), lists.mask.to(parameter.device))
-        finally:
-            for module, training in modes.items():
-                module.training = training
+
+
+@contextmanager
+def predicting(module: nn.Module) -> Iterator[None]:
+    """The module in evaluation mode, without gradients; afterwards every part of it is in its mode again."""
+    modes = {part: part.training for part in module.modules()}  # they may differ, such as a frozen norm
+    module.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        for part, training in modes.items():
+            part.training = training
 
 
 def _checked(scores: Tensor, lists: JudgedLists) -> Tensor:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation.agreement import kendall
+from unskew.evaluation.differences import standard_error
 from unskew.evaluation.evaluate import Scorer
 from unskew.evaluation.held_out import HeldOut
 from unskew.evaluation.production import production_of_log
@@ -52,7 +53,7 @@ def reversal(agreement: NDArray[np.float64]) -> str | None:
     """A warning if the ranker's agreement with the shown order is significantly below 0; otherwise None."""
     if len(agreement) < LEAST_QUERIES:
         return None
-    mean, error = agreement.mean(), agreement.std(ddof=1) / np.sqrt(len(agreement))
+    mean, error = agreement.mean(), standard_error(agreement)
     if mean >= -STANDARD_ERRORS * error:
         return None
     return (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,14 @@ Vector = NDArray  # float64
 
 class NotIdentified(ValueError):
     """The log does not identify the answer; the message says why and what to do."""
+
+
+class Interval(TypedDict, total=False):
+    """How the interval of a curve is computed, see `curve_of_sums`."""
+
+    n_bootstrap: int  # resamples of queries; 0: no interval
+    level: float
+    seed: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -143,9 +151,9 @@ def curve_of_sums(
     per_query: sparse.csr_array,
     estimate: Callable[[Vector], Vector],
     *,
-    n_bootstrap: int,
-    level: float,
-    seed: int,
+    n_bootstrap: int = 200,
+    level: float = 0.95,
+    seed: int = 0,
 ) -> Curve:
     """The curve of a log and its percentile interval over resampled queries.
 

@@ -1,6 +1,6 @@
 """Propensities: examination of each position relative to the top, estimated from a log.
 
-Every estimator is `(log, *, n_bootstrap, level, seed, counted, …) -> Curve` and raises `NotIdentified` if the log does
+Every estimator is `(log, *, counted, …, **interval) -> Curve` and raises `NotIdentified` if the log does
 not identify the curve. The interval is over queries. All assume that examination depends on the position alone (or on
 the position and one more column, see `estimate_by`) and that the log contains sessions without clicks: without them,
 the curve is too flat.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from scipy import sparse
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.looks import recorded
-from unskew.propensities.curve import Curve, NotIdentified, Vector, curve_of_sums
+from unskew.propensities.curve import Curve, Interval, NotIdentified, Vector, curve_of_sums
 from unskew.propensities.harvesting import adjacent_chain, all_pairs, pivot
 from unskew.propensities.position_pairs import counted_impressions, how_to_leave_out, spell
 from unskew.propensities.randomization import display, randomization, shuffled_part
@@ -42,10 +42,8 @@ N_BOOTSTRAP = 100
 def seen(
     log: ClickLog,
     *,
-    n_bootstrap: int = 200,
-    level: float = 0.95,
-    seed: int = 0,
     counted: NDArray[np.bool_] | None = None,
+    **interval: Unpack[Interval],
 ) -> Curve:
     """Share of the recorded sessions in which a position was examined, relative to the first, including false alarms.
 
@@ -74,16 +72,7 @@ def seen(
             return shares / shares[:, :1]
 
     n_shown = np.bincount(place, weights=shown)
-    return curve_of_sums(
-        "seen",
-        positions.astype(np.int64),
-        n_shown,
-        per_query,
-        estimate,
-        n_bootstrap=n_bootstrap,
-        level=level,
-        seed=seed,
-    )
+    return curve_of_sums("seen", positions.astype(np.int64), n_shown, per_query, estimate, **interval)
 
 
 def estimate_propensities(log: ClickLog, estimator: str = "auto", **options: Any) -> Curve:
@@ -96,7 +85,8 @@ def estimate_propensities(log: ClickLog, estimator: str = "auto", **options: Any
     if estimator != "auto" and estimator not in known_estimators:
         raise ValueError(f"unknown estimator '{estimator}': choose auto or one of {', '.join(known_estimators)}")
     chosen = known_estimators.get(estimator, _automatic)
-    known = [name for name in inspect.signature(chosen).parameters if name != "log"]
+    own = [name for name in inspect.signature(chosen).parameters if name not in ("log", "interval")]
+    known = [*Interval.__annotations__, *own]
     unknown = [name for name in options if name not in known]
     if unknown:
         raise ValueError(f"estimator '{estimator}' has no option '{unknown[0]}'; it accepts {', '.join(known)}")
@@ -144,20 +134,17 @@ def propensity_matrix(curves: Mapping[str, Curve], levels: Sequence[str], n_posi
 def _automatic(
     log: ClickLog,
     *,
-    n_bootstrap: int = 200,
-    level: float = 0.95,
-    seed: int = 0,
     counted: NDArray[np.bool_] | None = None,
+    **interval: Unpack[Interval],
 ) -> Curve:
     """Randomization if enough of the log is shuffled, otherwise all pairs, otherwise display probabilities."""
-    common: dict[str, Any] = {"n_bootstrap": n_bootstrap, "level": level, "seed": seed, "counted": counted}
     if _shuffled_enough(log, counted):
-        return randomization(log, **common)
+        return randomization(log, counted=counted, **interval)
     try:
-        return all_pairs(log, **common)
+        return all_pairs(log, counted=counted, **interval)
     except NotIdentified as error:
         if log.display_probabilities is not None:
-            return display(log, **common)
+            return display(log, counted=counted, **interval)
         raise NotIdentified(
             f"the log does not identify propensities: too little of it is marked as shuffled, and {error}"
         ) from error

@@ -8,6 +8,7 @@ $P(c) = p_k\,P(r \mid q, d)$: examination depends on the position alone. Notatio
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from scipy import optimize
 from scipy.special import xlog1py, xlogy
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.propensities.curve import Curve, NotIdentified, Vector, curve_of_sums
+from unskew.propensities.curve import Curve, Interval, NotIdentified, Vector, curve_of_sums
 from unskew.propensities.position_pairs import PairCounts, components, count_pairs, how_to_leave_out, spell
 
 WIDEST = 25.0  # propensities are searched between e^-25 and e^25 of the top one
@@ -32,12 +33,10 @@ HOW_TO_LINK = (
 def pivot(
     log: ClickLog,
     *,
-    n_bootstrap: int = 200,
-    level: float = 0.95,
-    seed: int = 0,
     weighting: str = "documents",
     counted: NDArray[np.bool_] | None = None,
     across_versions: bool = False,
+    **interval: Unpack[Interval],
 ) -> Curve:
     r"""Each position against the top one: $p_k / p_1 = \hat c_k^{1k} / \hat c_1^{1k}$.
 
@@ -53,18 +52,16 @@ def pivot(
         clicks, _ = pairs.sums(sums)
         return _after_one(_ratio(clicks[:, 1:, 0], clicks[:, 0, 1:]))
 
-    return _curve("pivot", pairs, estimate, n_bootstrap, level, seed)
+    return _curve("pivot", pairs, estimate, **interval)
 
 
 def adjacent_chain(
     log: ClickLog,
     *,
-    n_bootstrap: int = 200,
-    level: float = 0.95,
-    seed: int = 0,
     weighting: str = "documents",
     counted: NDArray[np.bool_] | None = None,
     across_versions: bool = False,
+    **interval: Unpack[Interval],
 ) -> Curve:
     r"""Each position against the one above: $p_k / p_1 = \prod_{j<k} \hat c_{j+1}^{j,j+1} / \hat c_j^{j,j+1}$.
 
@@ -79,18 +76,16 @@ def adjacent_chain(
         with np.errstate(invalid="ignore"):  # a resample may have no click on one side of a link
             return _after_one(np.cumprod(_ratio(clicks[:, upper + 1, upper], clicks[:, upper, upper + 1]), axis=1))
 
-    return _curve("adjacent_chain", pairs, estimate, n_bootstrap, level, seed)
+    return _curve("adjacent_chain", pairs, estimate, **interval)
 
 
 def all_pairs(
     log: ClickLog,
     *,
-    n_bootstrap: int = 200,
-    level: float = 0.95,
-    seed: int = 0,
     weighting: str = "documents",
     counted: NDArray[np.bool_] | None = None,
     across_versions: bool = False,
+    **interval: Unpack[Interval],
 ) -> Curve:
     r"""All pairs of positions jointly, each with its own relevance: AllPairs intervention harvesting.
 
@@ -107,7 +102,7 @@ def all_pairs(
     def estimate(sums: Vector) -> Vector:
         return refit_all_pairs(*pairs.sums(sums), start=answer)
 
-    return _curve("all_pairs", pairs, estimate, n_bootstrap, level, seed)
+    return _curve("all_pairs", pairs, estimate, **interval)
 
 
 def fit_all_pairs(clicks: Vector, others: Vector) -> Vector:
@@ -209,19 +204,8 @@ def _regular(curvature: Vector) -> Vector:
     return curvature + ridge[:, None, None] * np.eye(n)
 
 
-def _curve(
-    name: str, pairs: PairCounts, estimate: Callable[[Vector], Vector], n_bootstrap: int, level: float, seed: int
-) -> Curve:
-    return curve_of_sums(
-        name,
-        pairs.positions,
-        pairs.n_impressions,
-        pairs.per_query,
-        estimate,
-        n_bootstrap=n_bootstrap,
-        level=level,
-        seed=seed,
-    )
+def _curve(name: str, pairs: PairCounts, estimate: Callable[[Vector], Vector], **interval: Unpack[Interval]) -> Curve:
+    return curve_of_sums(name, pairs.positions, pairs.n_impressions, pairs.per_query, estimate, **interval)
 
 
 def _ratio(below: Vector, above: Vector) -> Vector:

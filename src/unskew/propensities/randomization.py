@@ -12,13 +12,15 @@ probabilities.
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.shuffles import WHOLE_LIST, shuffled_positions
-from unskew.propensities.curve import Curve, NotIdentified, Vector, curve_of_sums
+from unskew.propensities.curve import Curve, Interval, NotIdentified, Vector, curve_of_sums
 from unskew.propensities.position_pairs import counted_impressions, how_to_leave_out, spell
 
 LEAST_SUPPORT = 0.8  # share of the documents that may be at one position that must occur at the other
@@ -27,12 +29,10 @@ LEAST_SUPPORT = 0.8  # share of the documents that may be at one position that m
 def randomization(
     log: ClickLog,
     *,
-    n_bootstrap: int = 200,
-    level: float = 0.95,
-    seed: int = 0,
     intervention: str | None = None,
     assume_random: bool = False,
     counted: NDArray[np.bool_] | None = None,
+    **interval: Unpack[Interval],
 ) -> Curve:
     r"""Click rates of lists in random order: $p_k / p_1 = \mathrm{ctr}_k / \mathrm{ctr}_1$.
 
@@ -65,18 +65,14 @@ def randomization(
 
     shown = np.broadcast_to(part.sessions[:, None], chosen.shape)[chosen]
     n_impressions = np.bincount(np.searchsorted(positions, part.positions[chosen]), weights=shown)
-    return curve_of_sums(
-        "randomization", positions, n_impressions, per_query, estimate, n_bootstrap=n_bootstrap, level=level, seed=seed
-    )
+    return curve_of_sums("randomization", positions, n_impressions, per_query, estimate, **interval)
 
 
 def display(
     log: ClickLog,
     *,
-    n_bootstrap: int = 200,
-    level: float = 0.95,
-    seed: int = 0,
     counted: NDArray[np.bool_] | None = None,
+    **interval: Unpack[Interval],
 ) -> Curve:
     """Click rates weighted by logged display probabilities; `randomization` is the special case of equal probabilities.
 
@@ -102,9 +98,7 @@ def display(
         with np.errstate(divide="ignore", invalid="ignore"):  # a resample may hold no click
             return (clicks / shown) / (clicks_on_top / shown_on_top)
 
-    return curve_of_sums(
-        "display", positions, n_impressions, per_query, estimate, n_bootstrap=n_bootstrap, level=level, seed=seed
-    )
+    return curve_of_sums("display", positions, n_impressions, per_query, estimate, **interval)
 
 
 def shuffled_part(log: ClickLog, intervention: str | None = None, *, assume_random: bool = False) -> NDArray[np.int64]:
