@@ -69,12 +69,13 @@ class Exported(OnScreen):
 
 @dataclass(frozen=True)
 class Content:
-    """A file to be written."""
+    """A file to be written, and what scores by it."""
 
     data: bytes
-    agreement: Agreement
+    scores: Scores
     note: str
     snippet: str = ""
+    missing: bool = True  # whether it takes missing values
 
 
 def export_model(
@@ -105,25 +106,29 @@ def export_model(
     check_place(target, overwrite=overwrite)
     check_features_alone(model)
     rng = np.random.default_rng(seed)
-    if form == "linear":
-        content = _linear(model, target, rng)
-    elif form == "solr":
-        content = _solr(model, target, rng)
+    if form == "onnx":
+        content = _flat_onnx(model, target, names) if flat else _onnx(model)
     else:
-        content = _flat_onnx(model, target, rng, names) if flat else _onnx(model, rng)
-    if not content.agreement.holds:
-        raise ValueError(f"{target} was not written, because it would not rank as the model does: {content.agreement}")
+        content = _linear(model, target, rng) if form == "linear" else _solr(model, target)
+    agreement = _agreement(model, content, rng, f"{target} was not written, because it")
     write_file(target, content.data)
-    return Exported(target, content.agreement, content.note, content.snippet)
+    return Exported(target, agreement, content.note, content.snippet)
 
 
 def onnx_bytes(model: Model, seed: int = 0) -> bytes:
     """The model as an ONNX file of lists, compared with torch."""
     check_features_alone(model)
-    content = _onnx(model, np.random.default_rng(seed))
-    if not content.agreement.holds:
-        raise ValueError(f"the ONNX file would not rank as the model does: {content.agreement}")
+    content = _onnx(model)
+    _agreement(model, content, np.random.default_rng(seed), "the ONNX file")
     return content.data
+
+
+def _agreement(model: Model, content: Content, rng: np.random.Generator, what: str) -> Agreement:
+    """How the file agrees with torch; an error if it does not."""
+    agreement = compare(_copy_on_cpu(model), content.scores, model.n_features, rng, missing=content.missing)
+    if not agreement.holds:
+        raise ValueError(f"{what} would not rank as the model does: {agreement}")
+    return agreement
 
 
 def _default_form(target: Path) -> str:
@@ -134,23 +139,21 @@ def _default_form(target: Path) -> str:
     raise ValueError(f"{target.name}: the extension must be one of {endings}, or choose a tree format with --as")
 
 
-def _onnx(model: Model, rng: np.random.Generator) -> Content:
-    ranker, n_features = _copy_on_cpu(model), model.n_features
+def _onnx(model: Model) -> Content:
+    ranker = _copy_on_cpu(model)
     metadata = _metadata(model, ranker, FORMAT)
-    data = to_onnx(ranker, n_features, metadata)
-    agreement = compare(ranker, OnnxRanker(data), n_features, rng)
-    return Content(data, agreement, f"ONNX opset {OPSET}, a score depends on the {metadata['scores_depend_on']}")
+    data = to_onnx(ranker, model.n_features, metadata)
+    return Content(data, OnnxRanker(data), f"ONNX opset {OPSET}, a score depends on the {metadata['scores_depend_on']}")
 
 
-def _flat_onnx(model: Model, target: Path, rng: np.random.Generator, names: tuple[str, str]) -> Content:
+def _flat_onnx(model: Model, target: Path, names: tuple[str, str]) -> Content:
     if not all(names) or names[0] == names[1]:
         raise ValueError(f"input and output need two different names, got '{names[0]}' and '{names[1]}'")
     ranker, n_features = _copy_on_cpu(model), model.n_features
     check_flat(model, ranker)
     data = to_flat_onnx(ranker, n_features, _metadata(model, ranker, FLAT_FORMAT), names)
-    agreement = compare(ranker, OnnxRanker(data), n_features, rng)
     note = f"flat ONNX opset {OPSET}, float32 {names[0]} [documents, {n_features}] to {names[1]} [documents, 1]"
-    return Content(data, agreement, note, rank_profile(target.name, target.stem, _feature_names(model), names))
+    return Content(data, OnnxRanker(data), note, rank_profile(target.name, target.stem, _feature_names(model), names))
 
 
 def _metadata(model: Model, ranker: ModelRanker, layout: str) -> dict[str, str]:
@@ -169,22 +172,17 @@ def _metadata(model: Model, ranker: ModelRanker, layout: str) -> dict[str, str]:
 
 
 def _linear(model: Model, target: Path, rng: np.random.Generator) -> Content:
-    n_features = model.n_features
-    scores = linear_scores(model, n_features, rng)
-    names = _feature_names(model)
-    agreement = compare(_copy_on_cpu(model), scores, n_features, rng, missing=False)  # weights cannot handle NaN
-    note = f"{n_features} weights, a constant of {scores.constant:.4g} left out"
+    scores, names = linear_scores(model, model.n_features, rng), _feature_names(model)
+    note = f"{model.n_features} weights, a constant of {scores.constant:.4g} left out"
     if not model.feature_names:
         note += f", features called {names[0]} to {names[-1]} as the log does not name them"
-    return Content(to_json(scores, target.stem, names), agreement, note)
+    return Content(to_json(scores, target.stem, names), scores, note, missing=False)  # weights cannot handle NaN
 
 
-def _solr(model: Model, target: Path, rng: np.random.Generator) -> Content:
+def _solr(model: Model, target: Path) -> Content:
     network = solr_network(model)
-    agreement = compare(_copy_on_cpu(model), network, model.n_features, rng, missing=False)
-    return Content(
-        network.to_json(target.stem, _feature_names(model)), agreement, f"{len(network.layers)} layers for Solr"
-    )
+    data = network.to_json(target.stem, _feature_names(model))
+    return Content(data, network, f"{len(network.layers)} layers for Solr", missing=False)
 
 
 def _feature_names(model: Model) -> tuple[str, ...]:
