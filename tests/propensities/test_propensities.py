@@ -271,50 +271,49 @@ def test_a_column_of_documents_has_its_curves_too(name):
     assert_allclose(curves["video"].values, (CURVE / 0.68) ** 2, rtol=1e-6)
 
 
-def test_a_level_that_cannot_tell_is_named():
-    log = showings([(0, 0, 1), (1, 1, 1)], [0.5, 0.5])
-    log = replace(log, bias={"device": BiasColumn(np.array([0, 0]), ("phone",))})
-    with pytest.raises(NotIdentified, match="device 'phone': the log does not identify"):
-        estimate_by(log, "device")
+LOG = rotated_log()
+SWAPPED = replace(LOG, interventions=BiasColumn(LOG.interventions.values, ("none", "swap_top")))
+UNTOUCHED = replace(LOG, interventions=BiasColumn(LOG.interventions.values * 0, ("none", "shuffle")))
+ONE_ORDER = showings([(0, 0, 1), (1, 1, 1)], [0.5, 0.5])
+PHONES = replace(ONE_ORDER, bias={"device": BiasColumn(np.array([0, 0]), ("phone",))})
+AGES = replace(LOG, bias={"age": BiasColumn(np.zeros(LOG.n_lists, dtype=np.float32))})
+NEIGHBORS = showings([(0, 0, 1), (0, 1, 1), (1, 1, 1), (1, 2, 1)], [0.5, 0.5])
+WITH_TOP = showings([(0, 0, 1), (0, 1, 1), (1, 0, 1), (1, 2, 1)], [0.5, 0.5])
+APART = showings([(0, 0, 1), (0, 2, 1), (1, 1, 1), (1, 3, 1), (2, 4, 1)], [0.5] * 3)
+GRADED = replace(LOG, clicks=LOG.clicks * 30, graded=True)
+REFUSED = [
+    (lambda: estimate_by(PHONES, "device"), "device 'phone': the log does not identify"),
+    (lambda: estimate_by(AGES, "age"), "by='age' holds numbers"),
+    (lambda: estimate_by(AGES, "device"), "by='device' is not a bias column of the log; there are: age"),
+    (lambda: randomization(replace(LOG, interventions=None)), "has no interventions.*assume_random=True"),
+    (lambda: randomization(SWAPPED), "marked 'shuffle': its interventions are none, swap_top"),
+    (lambda: randomization(UNTOUCHED), "no list of the log is marked 'shuffle'"),
+    (lambda: pivot(NEIGHBORS), "pivot compares positions 1 and 3, but no document .* swap or shuffle"),
+    (lambda: adjacent_chain(WITH_TOP), "adjacent_chain compares positions 2 and 3, but no document"),
+    (lambda: all_pairs(APART), "compare positions 1, 3 with positions 2, 4 with position 5: no document"),
+    (lambda: all_pairs(GRADED), "this log is graded: use pivot"),
+    (lambda: estimate_propensities(ONE_ORDER), "too little of it is marked as shuffled, and all_pairs cannot .* swap"),
+    (lambda: estimate_propensities(LOG, "em"), "unknown estimator 'em': choose auto or one of randomization, pivot"),
+    (lambda: estimate_propensities(LOG, "pivot", assume_random=True), "no option 'assume_random'; it accepts n_boot"),
+    (
+        lambda: estimate_propensities(LOG, "pivot", weighting="best"),
+        "unknown weighting 'best': choose one of",
+    ),
+    (lambda: estimate_propensities(LOG, "pivot", level=95), "level must be between 0 and 1, got 95"),
+]
 
 
-def test_a_column_without_levels_is_refused():
-    log = rotated_log()
-    log = replace(log, bias={"age": BiasColumn(np.zeros(log.n_lists, dtype=np.float32))})
-    with pytest.raises(ValueError, match="by='age' holds numbers"):
-        estimate_by(log, "age")
-    with pytest.raises(ValueError, match="by='device' is not a bias column of the log; there are: age"):
-        estimate_by(log, "device")
+@pytest.mark.parametrize(("estimate", "words"), REFUSED)
+def test_what_cannot_be_estimated_is_refused_with_what_to_do(estimate, words):
+    with pytest.raises(ValueError, match=words):
+        estimate()
 
 
-def test_randomization_refuses_a_log_without_shuffled_lists():
-    log = rotated_log()
-    with pytest.raises(NotIdentified, match=r"has no interventions.*assume_random=True"):
-        randomization(replace(log, interventions=None))
-    swapped = replace(log, interventions=BiasColumn(log.interventions.values, ("none", "swap_top")))
-    with pytest.raises(NotIdentified, match=r"marked 'shuffle': its interventions are none, swap_top"):
-        randomization(swapped)
-    untouched = replace(log, interventions=BiasColumn(log.interventions.values * 0, ("none", "shuffle")))
-    with pytest.raises(NotIdentified, match="no list of the log is marked 'shuffle'"):
-        randomization(untouched)
-    assert_allclose(randomization(swapped, intervention="swap_top").values, CURVE / 0.68)
-
-
-def test_pivot_and_chain_name_the_positions_that_share_no_document():
-    log = showings([(0, 0, 1), (0, 1, 1), (1, 1, 1), (1, 2, 1)], [0.5, 0.5])
-    with pytest.raises(NotIdentified, match=r"pivot compares positions 1 and 3, but no document .* swap or shuffle"):
-        pivot(log)
-    assert_allclose(adjacent_chain(log).values, CURVE[:3] / 0.68)
-    log = showings([(0, 0, 1), (0, 1, 1), (1, 0, 1), (1, 2, 1)], [0.5, 0.5])
-    with pytest.raises(NotIdentified, match="adjacent_chain compares positions 2 and 3, but no document"):
-        adjacent_chain(log)
-    assert_allclose(pivot(log).values, CURVE[:3] / 0.68)
-
-
-def test_all_pairs_names_the_positions_that_fall_apart():
-    log = showings([(0, 0, 1), (0, 2, 1), (1, 1, 1), (1, 3, 1), (2, 4, 1)], [0.5] * 3)
-    with pytest.raises(NotIdentified, match=r"compare positions 1, 3 with positions 2, 4 with position 5: no document"):
-        all_pairs(log)
+def test_what_one_estimator_cannot_use_another_can():
+    assert_allclose(randomization(SWAPPED, intervention="swap_top").values, CURVE / 0.68)
+    assert_allclose(adjacent_chain(NEIGHBORS).values, CURVE[:3] / 0.68)
+    assert_allclose(pivot(WITH_TOP).values, CURVE[:3] / 0.68)
+    assert_allclose(pivot(GRADED).values, CURVE / 0.68)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -324,12 +323,6 @@ def test_a_position_without_clicks_is_refused_and_can_be_left_out(name):
     with pytest.raises(NotIdentified, match=r"4.*count from 0, .*counted=log.positions < 3"):
         ESTIMATORS[name](log)
     assert_allclose(ESTIMATORS[name](log, counted=log.positions < 3).values, CURVE[:3] / 0.68, rtol=1e-6)
-
-
-def test_a_log_in_one_order_is_refused_with_what_to_do():
-    log = simulated({}, n_queries=20, sessions=20)
-    with pytest.raises(NotIdentified, match=r"too little of it is marked as shuffled, and all_pairs cannot .* swap"):
-        estimate_propensities(log)
 
 
 def test_an_empty_choice_is_refused():
@@ -345,26 +338,6 @@ def test_auto_takes_randomization_only_with_enough_shuffled_clicks():
     assert estimate_propensities(rotated_log(sessions=20.0), n_bootstrap=0).estimator == "all_pairs"
     swapped = simulated({"swap_top": 0.3}, n_queries=50)
     assert estimate_propensities(swapped, n_bootstrap=0).estimator == "all_pairs"
-
-
-def test_unknown_names_are_refused_with_the_known_ones():
-    log = rotated_log()
-    with pytest.raises(ValueError, match=r"unknown estimator 'em': choose auto or one of randomization, pivot"):
-        estimate_propensities(log, "em")
-    with pytest.raises(ValueError, match=r"estimator 'pivot' has no option 'assume_random'; it accepts n_bootstrap"):
-        estimate_propensities(log, "pivot", assume_random=True)
-    with pytest.raises(ValueError, match="unknown weighting 'best': choose one of documents, shared"):
-        estimate_propensities(log, "pivot", weighting="best")
-    with pytest.raises(ValueError, match="level must be between 0 and 1, got 95"):
-        estimate_propensities(log, "pivot", level=95)
-
-
-def test_graded_feedback_has_ratios_but_no_likelihood():
-    log = rotated_log()
-    dwell = replace(log, clicks=log.clicks * 30, graded=True)
-    assert_allclose(pivot(dwell).values, CURVE / 0.68)
-    with pytest.raises(ValueError, match="this log is graded: use pivot"):
-        all_pairs(dwell)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
