@@ -13,7 +13,7 @@ it also changed its relevance: such pairs are counted, but compared only on requ
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -195,3 +195,11 @@ def _pairs(numbers: Index, documents: Index, places: NDArray, n_positions: int) 
     """Distinct pairs of positions of each document, among rows of the same number, as codes."""
     one, other = pairs_of_documents(numbers)
     return np.unique((documents[one] * n_positions + places[one]) * n_positions + places[other])
+
+
+def row_keys(columns: Iterable[NDArray]) -> NDArray[np.uint64]:
+    """A number for each row of whole numbers, given by columns; equal rows have equal numbers."""
+    keys = np.uint64(0)
+    for column in columns:
+        keys = (keys ^ (keys >> np.uint64(29)) ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    return np.asarray(keys)

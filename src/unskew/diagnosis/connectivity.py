@@ -14,7 +14,6 @@ as one (merging), which is wrong by as much as their examination differs. The nu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +22,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.diagnosis.click_rates import ClickRates, click_rates
+from unskew.diagnosis.click_rates import ClickRates, click_rates, row_keys
 from unskew.propensities.estimate import ENOUGH_CLICKS
 from unskew.propensities.position_pairs import (
     Coverage,
@@ -107,7 +106,7 @@ def connectivity(
     """
     n_sessions = log.n_sessions if n_sessions is None else n_sessions
     rates = click_rates(log) if rates is None else rates
-    groups, by_features = _both_graphs(log, ())
+    groups, by_features = _both_graphs(log)
     if len(groups) == 1:
         coverage = intervention_coverage(log) if coverage is None else coverage
         return Connectivity("position", groups, by_features, weakest=_weakest(coverage))
@@ -136,39 +135,27 @@ def connectivity_by(log: ClickLog, column: str) -> Connectivity:
             f"bias column '{column}' has {len(levels):,} levels, which makes more than {MOST_FACTORS:,} factors with "
             "the positions: merge rare levels"
         )
-    groups, by_features = _both_graphs(log, (column,))
+    groups, by_features = _both_graphs(log, column)
     return Connectivity(f"position and {column}", groups, by_features)
 
 
-def _both_graphs(log: ClickLog, columns: Sequence[str]) -> tuple[Groups, Groups]:
+def _both_graphs(log: ClickLog, column: str | None = None) -> tuple[Groups, Groups]:
+    """Groups of factors by documents, and by equal features."""
     chosen = counted_impressions(log, None)
-    factor, names = _factors(log, chosen, columns)
+    code, levels = log.positions[chosen].astype(np.int64), ("",)
+    if column is not None:
+        levels = log.bias[column].levels or ()
+        code = code * len(levels) + log.bias[column].per_document(log.n_docs)[chosen].astype(np.int64)
+    found, factor = np.unique(code, return_inverse=True)
+    cells = [divmod(value, len(levels)) for value in found.tolist()]
+    names = tuple(f"{position}, {levels[level]}".removesuffix(", ") for position, level in cells)
     documents = log.versions[chosen]
     groups = _groups(documents, factor, len(log.features), names)
     if len(groups) == 1 or not log.n_features:
         return groups, groups
-    return groups, _groups(_alike(log.features)[documents], factor, len(log.features), names)
-
-
-def _factors(
-    log: ClickLog, chosen: NDArray[np.bool_], columns: Sequence[str]
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """The factor of each impression, and the factors' names."""
-    code = log.positions[chosen].astype(np.int64)
-    level_names: list[tuple[str, ...]] = []
-    for column in columns:
-        levels = log.bias[column].levels or ()
-        code = code * len(levels) + log.bias[column].per_document(log.n_docs)[chosen].astype(np.int64)
-        level_names.append(levels)
-    found, factor = np.unique(code, return_inverse=True)
-    names = []
-    for value in found.tolist():
-        parts = []
-        for levels in reversed(level_names):
-            value, level = divmod(value, len(levels))
-            parts.append(levels[level])
-        names.append(", ".join([str(value), *reversed(parts)]))
-    return factor, tuple(names)
+    bits = np.ascontiguousarray(log.features.T + np.float32(0)).view(np.uint32)  # -0 is 0
+    alike = np.unique(row_keys(bits), return_inverse=True)[1]
+    return groups, _groups(alike[documents], factor, len(log.features), names)
 
 
 def _groups(documents: NDArray, factor: NDArray[np.int64], n_documents: int, names: tuple[str, ...]) -> Groups:
@@ -180,16 +167,6 @@ def _groups(documents: NDArray, factor: NDArray[np.int64], n_documents: int, nam
     part = part[n_documents:]
     order = dict.fromkeys(part.tolist())
     return tuple(tuple(name for name, own in zip(names, part, strict=True) if own == number) for number in order)
-
-
-def _alike(features: NDArray[np.float32]) -> NDArray[np.int64]:
-    """A number for each document, the same for equal features."""
-    keys = np.zeros(len(features), dtype=np.uint64)
-    for column in features.T:
-        bits = np.ascontiguousarray(column + np.float32(0)).view(np.uint32).astype(np.uint64)  # -0 is 0
-        keys = (keys ^ (keys >> np.uint64(29)) ^ bits) * np.uint64(0x9E3779B97F4A7C15)
-    _, number = np.unique(keys, return_inverse=True)
-    return number.astype(np.int64)
 
 
 def _share(rate: float, n_sessions: float) -> float:

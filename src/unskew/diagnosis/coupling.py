@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.transformed import plain_numbers
-from unskew.diagnosis.click_matrix import check_counts
+from unskew.diagnosis.click_matrix import check_counts, sums_of_cells
 from unskew.propensities.curve import NotIdentified
 from unskew.propensities.position_pairs import counted_impressions
 from unskew.reporting.answers import BAD, GOOD, PLAIN
@@ -164,15 +164,11 @@ def _moved(log: ClickLog, rng: Generator) -> _Moved:
     shape = (len(several), len(positions))
     _, queries = np.unique(log.version_queries[several], return_inverse=True)
     return _Moved(
-        shown=_sums(cell, sessions, shape),
-        clicks=_sums(cell, log.clicks[chosen][kept], shape),
+        shown=sums_of_cells(cell, sessions, shape),
+        clicks=sums_of_cells(cell, log.clicks[chosen][kept], shape),
         features=_standardized(plain_numbers(log)[several]),
         queries=queries,
     )
-
-
-def _sums(cell: Index, values: NDArray, shape: tuple[int, int]) -> Matrix:
-    return np.bincount(cell, weights=values, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
 
 
 def _standardized(features: NDArray[np.float32]) -> Matrix:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import compact_counts
+from unskew.diagnosis.click_rates import row_keys
 from unskew.propensities.curve import NotIdentified
 from unskew.reporting.answers import BAD, PLAIN, UNKNOWN, Finding
 
@@ -185,11 +186,8 @@ def _orders(log: ClickLog, lists: NDArray[np.int64]) -> NDArray[np.int64]:
     """Distinct orders of each query; rows that differ only in a bias column or intervention have the same order."""
     if not log.bias and log.interventions is None:
         return lists
-    keys = np.zeros(log.n_lists, dtype=np.uint64)
-    for column in range(log.n_docs):
-        value = np.where(log.mask[:, column], log.documents[:, column].astype(np.int64) + 1, 0).astype(np.uint64)
-        keys = (keys ^ (keys >> np.uint64(29)) ^ value) * np.uint64(0x9E3779B97F4A7C15)
-    _, first = np.unique(keys, return_index=True)  # the documents of a list determine its query
+    shown = np.where(log.mask, log.documents.astype(np.int64) + 1, 0)
+    _, first = np.unique(row_keys(shown.T), return_index=True)  # the documents of a list determine its query
     return np.unique(log.queries[first], return_counts=True)[1]
 
 

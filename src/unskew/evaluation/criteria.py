@@ -156,14 +156,6 @@ def _likelihood_of(contender: Contender, click_model: str) -> Vector:
     return contender.log_likelihood
 
 
-def _ips(contender: Contender, evidence: Evidence) -> Vector:
-    return offline.ips(contender.scores, evidence.held_out, _propensities(evidence))
-
-
-def _snips(contender: Contender, evidence: Evidence) -> Vector:
-    return offline.snips(contender.scores, evidence.held_out, _propensities(evidence))
-
-
 def _dr(contender: Contender, evidence: Evidence) -> Vector:
     propensities = _propensities(evidence)
     return offline.dr(contender.scores, evidence.held_out, propensities, _relevance(evidence))
@@ -226,14 +218,14 @@ CRITERIA: dict[str, Criterion] = {
         given_position=True,
     ),
     "ips": Criterion(
-        measure=_ips,
+        measure=lambda contender, evidence: offline.ips(contender.scores, evidence.held_out, _propensities(evidence)),
         title="IPS DCG@10",
         measures="DCG@10 of the shown documents in the new order, each click divided by its propensity",
         can_tell="the value of the ranking, without bias if clicks are position-based and the curve is right",
         cannot_tell=f"anything under trust bias, cascades or visual attraction; its variance is high; {NEVER_SHOWN}",
     ),
     "snips": Criterion(
-        measure=_snips,
+        measure=lambda contender, evidence: offline.snips(contender.scores, evidence.held_out, _propensities(evidence)),
         title="SNIPS",
         measures="mean DCG discount of the clicked documents of a query, clicks weighted as in IPS",
         can_tell="the same with less variance; every query has equal weight, however many clicks it has",
