@@ -8,7 +8,7 @@ import pytest
 import unskew
 from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation.evaluate import score_documents
-from unskew.serving.weights import debiased_rows
+from unskew.serving.ratings import debiased_rows
 from unskew.training.fitting import feedback_for
 from unskew.training.recipe import Recipe
 

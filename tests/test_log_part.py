@@ -16,7 +16,7 @@ from unskew.comparison.imitation import OrderedFolder, ordered_as_production
 from unskew.data.clicks.storage import LogFolder, open_log, read_log, whole_log, write_log, write_shards
 from unskew.data.clicks.windows import window
 from unskew.log_part import bytes_in_memory, part_within, read_within
-from unskew.serving.weights import debiased_rows, scale_of
+from unskew.serving.ratings import debiased_rows, scale_of
 from unskew.streamed import fit_streamed
 from unskew.training.recipe import Recipe
 

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from unskew.data.judged.catalogue import load
     from unskew.data.judged.judged_set import JudgedSet
     from unskew.data.judged.letor import read_letor
+    from unskew.data.judged.metrics import METRICS, metric
     from unskew.demonstration import demo
     from unskew.estimator import UnbiasedRanker
     from unskew.evaluation.differences import paired_differences
     from unskew.methods import METHODS
-    from unskew.metrics import METRICS, metric
     from unskew.public.comparing import compare, data_sets
     from unskew.public.daily import drift, readout, tune
     from unskew.public.learning import auto, diagnose, estimate_propensities, fit, weights
@@ -44,7 +44,7 @@ PLACES = {
     "FreshClicks": "simulation.fresh",
     "JudgedSet": "data.judged.judged_set",
     "METHODS": "methods",
-    "METRICS": "metrics",
+    "METRICS": "data.judged.metrics",
     "MLflow": "training.watching",
     "Model": "training.model",
     "POLICIES": "simulation.policies",
@@ -69,7 +69,7 @@ PLACES = {
     "judgements": "public.logs",
     "load": "data.judged.catalogue",
     "load_model": "serving.model_files",
-    "metric": "metrics",
+    "metric": "data.judged.metrics",
     "open_log": "data.clicks.storage",
     "paired_differences": "evaluation.differences",
     "preview_ingest": "public.logs",

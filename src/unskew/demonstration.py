@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from unskew.data.files import check_place
 from unskew.data.judged.catalogue import load
-from unskew.diagnosis.estimators.curve import Curve, NotIdentified
-from unskew.diagnosis.estimators.propensities import estimate_propensities
 from unskew.display import Displayed, Screen
 from unskew.evaluation.differences import paired_differences
 from unskew.evaluation.evaluate import Evaluation, evaluate
+from unskew.propensities.curve import Curve, NotIdentified
+from unskew.propensities.estimate import estimate_propensities
 from unskew.reporting.drawing import Drawn, interval_figure, line_figure
 from unskew.reporting.page import Section, write_report
 from unskew.reporting.sheets import Field, Sheet

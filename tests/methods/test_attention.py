@@ -6,8 +6,8 @@ import pytest
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.looks import false_alarms, look_rates
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.diagnosis.estimators.propensities import estimate_propensities
 from unskew.methods.bias.attention import UNSURE
+from unskew.propensities.estimate import estimate_propensities
 from unskew.simulation.policies import Random
 from unskew.simulation.simulate import simulate
 from unskew.simulation.users import make_user

@@ -19,9 +19,8 @@ from unskew import ClickLog, Recipe, fit, save_model
 from unskew.data.fitted_transforms import TRANSFORMS, fit_transform
 from unskew.methods import METHODS
 from unskew.serving import export
-from unskew.serving.agreement import sample_lists, undo
-from unskew.serving.export import export_model
-from unskew.serving.linear_json import LinearScores, to_json
+from unskew.serving.engine_json import LinearScores, to_json
+from unskew.serving.export import export_model, sample_lists, undo
 from unskew.serving.onnx_file import METADATA, OnnxRanker, depends_on
 from unskew.training.model import ModelRanker
 

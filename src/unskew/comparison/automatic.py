@@ -39,8 +39,7 @@ from unskew.diagnosis.assemble import diagnose
 from unskew.diagnosis.verdict import verdict as verdict_of
 from unskew.display import Displayed, Screen
 from unskew.evaluation.criteria import CRITERIA, Contender, Evidence, measure_all
-from unskew.evaluation.latest_ranker import LatestRanker, latest_ranker
-from unskew.evaluation.production import production_of_log
+from unskew.evaluation.production import LatestRanker, latest_ranker, production_of_log
 from unskew.log_part import MEMORY, read_within
 from unskew.methods import METHODS, hyper_parameters
 from unskew.reporting.sheets import signed

@@ -14,8 +14,6 @@ from pathlib import Path
 # Code that decides a number in a row.
 DECIDES = (
     "lists",
-    "metrics",
-    "ranking",
     "parts",
     "processes",
     "data",
@@ -24,7 +22,7 @@ DECIDES = (
     "methods",
     "evaluation",
     "training",
-    "diagnosis/estimators",
+    "propensities",
     "comparison/held_out",
     "comparison/outside",
     "comparison/reference_rows",

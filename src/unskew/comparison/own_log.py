@@ -33,9 +33,8 @@ from unskew.data.public_logs.id_pages import is_public_log
 from unskew.diagnosis.advice import advise, facts, worth_comparing
 from unskew.diagnosis.assemble import diagnose
 from unskew.evaluation.criteria import CRITERIA
-from unskew.evaluation.latest_ranker import latest_ranker
-from unskew.evaluation.production import parse_production, production_of_log
-from unskew.evaluation.seen import seen_queries
+from unskew.evaluation.evaluate import seen_queries
+from unskew.evaluation.production import latest_ranker, parse_production, production_of_log
 from unskew.methods import METHODS, Method
 from unskew.options import check_choice
 from unskew.parts import name_of

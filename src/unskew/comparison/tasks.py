@@ -31,9 +31,9 @@ from unskew.comparison.sources import (
 )
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.judged.metrics import metric
 from unskew.evaluation.evaluate import Evaluation, evaluate
 from unskew.methods.bias.hte import correct_clicks
-from unskew.metrics import metric
 from unskew.simulation.fresh import FreshClicks
 from unskew.simulation.truth import Simulation
 from unskew.training.fitting import fit

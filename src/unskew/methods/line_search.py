@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from unskew.data.judged.metrics import measure
+from unskew.data.judged.metrics import metric as parse_metric
 from unskew.lists import ClickedLists, JudgedLists
 from unskew.methods import losses
-from unskew.metrics import measure
-from unskew.metrics import metric as parse_metric
 
 PLAUSIBLE = 2.0  # standard errors; about a 95% interval
 LENGTHS = (0.0, *(sign * 2 ** (step / 2) for step in range(-8, 5) for sign in (1, -1)))  # 0 to ±4, by steps of √2

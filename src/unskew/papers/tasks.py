@@ -25,7 +25,8 @@ from unskew.comparison.sources import (
 )
 from unskew.comparison.tasks import TASKS, Task, about_training, evaluate_run, fit_model
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.evaluation.criteria import measure_all, standard_error
+from unskew.evaluation.criteria import measure_all
+from unskew.evaluation.differences import standard_error
 from unskew.evaluation.evaluate import evaluate
 from unskew.evaluation.held_out import Vector
 from unskew.methods.bias.vectorization import FixedBase, ProjectedRanker

@@ -28,9 +28,9 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.files import check_place, write_file, write_text
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.display import OnScreen, Screen
+from unskew.evaluation.agreement import grades_of, kendall
 from unskew.evaluation.evaluate import evaluate, score_documents
 from unskew.evaluation.held_out import HeldOut
-from unskew.evaluation.order_agreement import grades_of, kendall
 from unskew.networks.trees import TreesRanker, from_lightgbm
 from unskew.serving.saved_ranker import check_features_alone
 from unskew.serving.tree_files import FORMS, categories_place, parse_trees, write_trees

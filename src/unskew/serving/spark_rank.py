@@ -23,8 +23,7 @@ from unskew.serving.candidates import Candidates, feature_columns, whole_queries
 from unskew.serving.export import onnx_bytes
 from unskew.serving.model_files import load_model
 from unskew.serving.onnx_file import OnnxRanker
-from unskew.serving.rank import Ranked, score_part
-from unskew.serving.rankings import ranking_table
+from unskew.serving.rankings import Ranked, ranking_table, score_part
 from unskew.serving.saved_ranker import TREE_ENDINGS, SavedRanker, UnknownCounts, ranker_of_onnx, ranks_by_ids
 from unskew.training.model import Model
 

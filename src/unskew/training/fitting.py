@@ -38,13 +38,12 @@ from unskew.data.transformed import (
     transform_judged,
     transform_log,
 )
-from unskew.diagnosis.estimators.curve import NotIdentified
-from unskew.diagnosis.estimators.propensities import estimate_by, estimate_propensities, propensity_matrix
-from unskew.evaluation.curve_check import runaway
-from unskew.evaluation.shown_order import reversal, shown_order_agreement
+from unskew.evaluation.plausibility import reversal, runaway, shown_order_agreement
 from unskew.methods import METHODS, Method
 from unskew.networks.registry import Network, Problem
 from unskew.processes import alone, is_first, once
+from unskew.propensities.curve import NotIdentified
+from unskew.propensities.estimate import estimate_by, estimate_propensities, propensity_matrix
 from unskew.training.boosting import boost_debiased
 from unskew.training.ending import part_held_out, share_held_out
 from unskew.training.model import Model
