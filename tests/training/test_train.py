@@ -18,7 +18,7 @@ from unskew.methods import METHODS
 from unskew.methods.method import Method, Stage
 from unskew.networks.registry import Network, Problem
 from unskew.training.history import History, Report
-from unskew.training.plan import plan_stages
+from unskew.training.plan import plan_of, plan_stages, settings_for
 from unskew.training.run_state import MOST_SKIPPED
 from unskew.training.settings import OPTIMIZERS, SCHEDULES, Settings, usual_batch
 from unskew.training.train import train
@@ -513,7 +513,7 @@ def test_a_relaxing_rate_falls_as_one_over_the_root_and_decay_as_one_over_the_st
 
 
 def test_weight_decay_of_adamw_relaxes_with_the_steps_and_spares_offsets():
-    settings = Settings(warm_up=0)
+    settings = Settings(warm_up=0, weight_decay=3)
     kept = nn.Parameter(torch.ones(1))
     optimizer = settings.new_optimizer(
         [{"params": [nn.Parameter(torch.ones(1, 1))]}, {"params": [kept], "weight_decay": 0}]
@@ -528,8 +528,22 @@ def test_decay_of_adamw_is_a_share_of_the_weight_whatever_the_gradient():
     method = Pulled(first=0.0, second=0.0)
     method.first.weight = nn.Parameter(torch.full((1, 1), 8.0))
     method.loss = lambda lists: {"nothing": 0.0 * method.first.weight.sum()}
-    train(method, {"clicks": toy_log()}, Settings(steps=2, warm_up=0, average=0))
+    train(method, {"clicks": toy_log()}, Settings(steps=2, warm_up=0, average=0, weight_decay=3))
     assert method.first.weight.item() == pytest.approx(8 * (1 - 0.005 * 3) ** 2)
+
+
+@pytest.mark.parametrize(("queries", "decay"), [(1, 40), (400, 20), (4_000, 2), (400_000, 0.1)])
+def test_the_fewer_queries_the_stronger_the_decay(queries, decay):
+    log = ClickLog.from_arrays(np.ones((queries, 1)), clicks=np.ones(queries), group=np.ones(queries, int))
+    assert settings_for({"clicks": log}, Settings()).weight_decay == decay
+    assert settings_for({"clicks": log}, Settings(weight_decay=0.5)).weight_decay == 0.5
+    assert settings_for({"clicks": log}, Settings(optimizer="adagrad")).weight_decay == 0.001
+
+
+def test_a_stage_of_no_steps_is_left_out():
+    stages = [Stage("none", print, {}, steps=0), Stage("all", print, {})]
+    assert plan_stages(stages, 7) == [(stages[1], 7)]
+    assert plan_of(stages, None, {}, validated=True) == [(stages[1], None)]
 
 
 # -- defaults
@@ -538,7 +552,7 @@ def test_decay_of_adamw_is_a_share_of_the_weight_whatever_the_gradient():
 @pytest.mark.parametrize(
     ("optimizer", "usual"),
     [
-        ("adamw", (0.005, 3.0, "relaxing")),
+        ("adamw", (0.005, None, "relaxing")),
         ("adagrad", (0.1, 0.001, "constant")),
         ("adam", (0.003, 0.001, "constant")),
         ("sgd", (0.1, 0.001, "constant")),
@@ -553,7 +567,7 @@ def test_rate_decay_and_schedule_are_those_of_the_optimizer_unless_given(optimiz
 
 def test_adamw_relaxes_by_default():
     assert Settings() == Settings(
-        optimizer="adamw", learning_rate=0.005, weight_decay=3.0, schedule="relaxing", warm_up=20
+        optimizer="adamw", learning_rate=0.005, weight_decay=None, schedule="relaxing", warm_up=20
     )
 
 

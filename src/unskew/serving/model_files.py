@@ -49,7 +49,8 @@ VOCABULARY = "documents.parquet"
 TREES = "trees.txt"
 # By method, defaults of 0.2 that have changed: its files leave defaults out.
 OLD_DEFAULTS: dict[str, dict[str, Any]] = {
-    **{name: {"observation_rate": 3.0} for name in ("two_tower", "affine_softmax", "attention", "cdla_ld", "lbd")},
+    **{name: {"observation_rate": 3.0} for name in ("two_tower", "attention", "cdla_ld", "lbd")},
+    "affine_softmax": {"observation_rate": 3.0, "stretch_rate": 3.0, "warm_up_steps": 100},
     "low_rank": {"observation_rate": 3.0},
     "dla": {"observation_rate": 3.0, "observed_by": "weights"},
 }

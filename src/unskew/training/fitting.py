@@ -47,9 +47,9 @@ from unskew.propensities.estimate import estimate_by, estimate_propensities, pro
 from unskew.training.boosting import boost_debiased
 from unskew.training.ending import part_held_out, share_held_out
 from unskew.training.model import Model
-from unskew.training.plan import Source
+from unskew.training.plan import Source, queries_of
 from unskew.training.recipe import Recipe
-from unskew.training.settings import Settings, usual_batch
+from unskew.training.settings import usual_batch
 from unskew.training.train import Progress, train
 from unskew.training.validation import Validation, on_clicks, on_judgements, on_order
 from unskew.training.warm_start import as_model_sees, carry_over, check_columns, joined_levels, start_recipe
@@ -254,7 +254,7 @@ def _transformed_sources(
     elif isinstance(log, LogFolder):
         logs["clicks"] = ShardBatches(
             log,
-            settings.batch_size or _usual_batch(log, settings),
+            settings.batch_size or usual_batch(sum(log.n_lists), log.n_sessions, queries_of(log), settings.together),
             seed=settings.seed,
             detail=detail,
             together=settings.together,
@@ -275,13 +275,6 @@ def _transformed_sources(
     if judged is not None:
         logs["judgements"] = transform_judged(judged, transform)
     return logs
-
-
-def _usual_batch(folder: LogFolder, settings: Settings) -> int:
-    """Lists of a batch of a log on disk, by the lists per query of its first shard."""
-    first = folder.shard(int(np.flatnonzero(folder.n_lists)[0]))
-    n_queries = round(sum(folder.n_lists) * len(np.unique(first.queries)) / first.n_lists)
-    return usual_batch(sum(folder.n_lists), folder.n_sessions, n_queries, settings.together)
 
 
 def _recorded_interventions(folder: LogFolder) -> ClickLog | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,12 @@ from unskew.data.clicks.batches import ClickBatches, JudgedBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.shard_batches import ShardBatches
 from unskew.data.clicks.source import SourceBatches
+from unskew.data.clicks.storage import LogFolder
 from unskew.data.files import array_digest
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.methods.method import Method, Stage
 from unskew.training.ending import UNSELECTED, usual_steps
-from unskew.training.settings import LISTS, Settings, usual_batch
+from unskew.training.settings import LISTS, Settings, usual_batch, usual_decay
 
 # ShardBatches: for logs larger than memory. SourceBatches: new lists in every step.
 Source = ClickLog | JudgedSet | ClickBatches | ShardBatches | SourceBatches
@@ -30,11 +32,13 @@ def plan_of(stages: Sequence[Stage], steps: int | None, sources: Mapping[str, Ba
         return plan_stages(stages, steps)
     if not validated:
         return plan_stages(stages, max(usual_steps(passes_end(batches)) for batches in sources.values()))
-    return [(stage, stage.steps or (None if stage.selects else UNSELECTED)) for stage in stages]
+    open_steps = {True: None, False: UNSELECTED}  # by whether held-out clicks can judge the stage
+    return [(stage, stage.steps or open_steps[stage.selects]) for stage in stages if stage.steps != 0]
 
 
 def plan_stages(stages: Sequence[Stage], steps: int) -> list[tuple[Stage, int]]:
     """Steps of each stage: fixed numbers first, the rest shared; fixed stages get at most half if others need steps."""
+    stages = [stage for stage in stages if stage.steps != 0]
     fixed = sum(stage.steps for stage in stages if stage.steps is not None)
     n_open = sum(stage.steps is None for stage in stages)
     limit = steps // 2 if n_open else steps
@@ -48,15 +52,27 @@ def passes_end(batches: Batches) -> int | None:
     return None if isinstance(batches, SourceBatches) else batches.per_epoch
 
 
-def batch_size(logs: Mapping[str, Source], settings: Settings) -> int:
-    """Lists of a batch, where the settings do not say."""
-    clicks = logs.get("clicks")
-    if isinstance(clicks, ShardBatches):
-        return clicks.batch_size
-    if not isinstance(clicks, ClickLog):
-        return LISTS
-    n_queries = len(np.unique(clicks.queries))
-    return usual_batch(clicks.n_lists, clicks.n_sessions, n_queries, settings.together)
+def settings_for(logs: Mapping[str, Source], settings: Settings) -> Settings:
+    """The settings, with the size of a batch and the weight decay that suit the data, where they say nothing."""
+    clicks, judged = logs.get("clicks"), logs.get("judgements")
+    n_queries, size = None, settings.batch_size
+    if isinstance(clicks, ClickLog):
+        n_queries = len(np.unique(clicks.queries))
+        size = size or usual_batch(clicks.n_lists, clicks.n_sessions, n_queries, settings.together)
+    elif isinstance(clicks, ShardBatches):
+        n_queries, size = queries_of(clicks.folder), clicks.batch_size
+    elif isinstance(clicks, ClickBatches):
+        n_queries = len(np.unique(clicks.log.queries))
+    elif clicks is None and isinstance(judged, JudgedSet):
+        n_queries = judged.n_queries
+    decay = usual_decay(n_queries) if settings.weight_decay is None else settings.weight_decay
+    return replace(settings, batch_size=size or LISTS, weight_decay=decay)
+
+
+def queries_of(folder: LogFolder) -> int:
+    """About how many queries a log on disk has, by the lists per query of its first shard."""
+    first = folder.shard(int(np.flatnonzero(folder.n_lists)[0]))
+    return round(sum(folder.n_lists) * len(np.unique(first.queries)) / first.n_lists)
 
 
 def batches_of(stage: Stage, logs: Mapping[str, Source], method: Method, settings: Settings) -> Batches:

@@ -16,6 +16,7 @@ from unskew.options import Count, Limits, NotNegative, Positive, Share, check
 ShareOfSteps = Annotated[float, Limits(0, 1, words="a share of the steps from 0 to 1")]
 RESTART_AVERAGE = 0.5  # share of the steps of a warm start to average over
 LISTS, MOST_LISTS, SESSIONS = 128, 1_024, 1_024  # of a batch, see `usual_batch`
+DECAY_OF_ONE_QUERY, DECAYS = 8_000.0, (0.1, 40.0)  # weight decay, if it were not limited; its limits
 SETTLED = 400  # steps after which learning rate and weight decay relax
 NUMBERS = ("learning_rate", "weight_decay", "max_gradient_norm", "average", "restart", "feature_rate")  # kept as floats
 # Settings that are not written if they have these values, which are the defaults of 0.2: never change them.
@@ -40,9 +41,9 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
 }
 # Learning rate, weight decay and schedule of an optimizer, where none are given. Only AdamW's decay is independent of
-# the gradient: it bounds the weights, however many clicks a session has.
-USUAL: dict[str, tuple[float, float, str]] = {
-    "adamw": (0.005, 3.0, "relaxing"),
+# the gradient: it bounds the weights, however many clicks a session has; None: by the number of queries.
+USUAL: dict[str, tuple[float, float | None, str]] = {
+    "adamw": (0.005, None, "relaxing"),
     "adagrad": (0.1, 0.001, "constant"),
     "adam": (0.003, 0.001, "constant"),
     "sgd": (0.1, 0.001, "constant"),
@@ -82,6 +83,19 @@ def usual_batch(n_lists: int, n_sessions: float, n_queries: int, together: int =
     of_queries = LISTS * min(together, n_lists / max(1, n_queries))
     of_sessions = min(MOST_LISTS, SESSIONS * n_lists / max(1, n_sessions))
     return math.ceil(min(2 * MOST_LISTS, max(LISTS, of_queries, of_sessions)))
+
+
+def usual_decay(n_queries: int | None) -> float:
+    """Weight decay of AdamW: the fewer queries there are, the sooner their clicks are learned by heart.
+
+    Args:
+        n_queries: to learn from; None: without end.
+
+    >>> usual_decay(100), usual_decay(4_000), usual_decay(40_000), usual_decay(None)
+    (40.0, 2.0, 0.2, 0.1)
+    """
+    least, most = DECAYS
+    return least if n_queries is None else min(most, max(least, DECAY_OF_ONE_QUERY / max(1, n_queries)))
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,16 @@ from unskew.training.distributed import add_up, file_of_first
 from unskew.training.ending import MOST, Ending, is_validated, last_step
 from unskew.training.history import History, Report
 from unskew.training.optimizing import AVERAGED, AveragedMethod, StageOptimizer
-from unskew.training.plan import Batches, Plan, Source, batch_size, batches_of, fingerprint_of, passes_end, plan_of
+from unskew.training.plan import (
+    Batches,
+    Plan,
+    Source,
+    batches_of,
+    fingerprint_of,
+    passes_end,
+    plan_of,
+    settings_for,
+)
 from unskew.training.run_state import RunState
 from unskew.training.settings import Settings
 from unskew.training.watching import Watch
@@ -59,8 +68,7 @@ def train(
     """
     method.to(settings.torch_device())
     state_from_first(method)
-    if settings.batch_size is None:
-        settings = replace(settings, batch_size=batch_size(logs, settings))
+    settings = settings_for(logs, settings)
     stages = method.stages()
     sources = {stage.source: batches_of(stage, logs, method, settings) for stage in stages}
     plan = plan_of(stages, settings.steps, sources, validated=validate is not None)
