@@ -13,7 +13,7 @@ import unskew
 from unskew import log_part
 from unskew.comparison import automatic
 from unskew.comparison.imitation import OrderedFolder, ordered_as_production
-from unskew.data.clicks.storage import LogFolder, open_log, read_log, whole_log, write_log, write_shards
+from unskew.data.clicks.storage import LogFolder, open_log, read_log, write_log, write_shards
 from unskew.data.clicks.windows import window
 from unskew.log_part import bytes_in_memory, part_within, read_within
 from unskew.recipe import Recipe
@@ -65,7 +65,7 @@ def test_the_part_is_a_function_of_the_log_and_holds_no_more_than_the_limit(plac
     parts = [part_within(open_log(place), small) for _ in range(2)]
     assert parts[0].numbers == parts[1].numbers
     assert len(parts[0].numbers) == 2
-    n_docs = whole_log(parts[0]).n_docs
+    n_docs = parts[0].whole().n_docs
     assert bytes_in_memory(open_log(place), parts[0].numbers, n_docs)[-1] <= 100e6
     assert bytes_in_memory(open_log(place), range(3), n_docs)[-1] > 100e6
 
@@ -74,7 +74,7 @@ def test_the_part_has_the_queries_of_its_shards(place, small):
     folder = open_log(place)
     clicks, part = read_within(folder, small)
     shards = [folder.shard(number) for number in part.numbers]
-    assert clicks.n_lists == sum(shard.n_lists for shard in shards) == sum(part.n_lists)
+    assert clicks.n_lists == sum(shard.n_lists for shard in shards) == part.n_lists
     assert set(clicks.query_ids) == {query for shard in shards for query in shard.query_ids}
 
 
@@ -101,7 +101,7 @@ def test_at_least_one_shard_is_read(place, monkeypatch):
 def test_the_note_says_what_was_read_and_how_to_read_more(place, small):
     part = part_within(open_log(place), small)
     assert f"Read 2 of {N_SHARDS} shards" in part.note
-    assert f"{sum(part.n_lists):,} of {sum(part.source.n_lists):,} lists" in part.note
+    assert f"{part.n_lists:,} of {part.source.n_lists:,} lists" in part.note
     assert "only if its order is random" in part.note  # it was not ingested
     assert "--memory 200MB" in part.note
     ingested = replace(part, about={**part.about, "notes": {"source": "events.parquet"}})
@@ -133,14 +133,14 @@ def test_auto_decides_on_a_part_and_trains_on_every_shard(place, small, reads, m
     assert set(reads) == set(range(N_SHARDS))
     clicks, part = read_within(place, small)
     assert decided[0].digest == clicks.digest
-    assert chosen.model.trained_on["lists"] == sum(part.source.n_lists) > clicks.n_lists
+    assert chosen.model.trained_on["lists"] == part.source.n_lists > clicks.n_lists
 
 
 def test_production_is_imitated_shard_by_shard(place):
     folder = open_log(place)
     ordered = OrderedFolder(folder.path, folder.about, source=folder, which=None)
     whole = ordered_as_production(read_log(place))
-    assert np.array_equal(whole_log(ordered).clicks, whole.clicks)
+    assert np.array_equal(ordered.whole().clicks, whole.clicks)
 
 
 def test_compare_works_on_a_part_that_is_a_log(place, small, tmp_path):
@@ -185,7 +185,7 @@ def test_a_window_on_disk_is_the_window_of_the_log_in_memory(log, tmp_path):
     place = write_log(replace(log, periods=days), tmp_path / "days", n_shards=3)
     streamed, whole = (window(each, since="1970-01-02", half_life=2) for each in (open_log(place), read_log(place)))
     assert whole.n_lists < log.n_lists
-    assert whole_log(streamed).digest == whole.digest
+    assert streamed.whole().digest == whole.digest
 
 
 @pytest.mark.filterwarnings("always")

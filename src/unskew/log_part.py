@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.lineage import Lineage
-from unskew.data.clicks.storage import MAPPED_BEYOND, LogFolder, open_log, read_log, whole_log
+from unskew.data.clicks.storage import MAPPED_BEYOND, LogFolder, open_log, read_log
 from unskew.data.public_logs.id_pages import is_public_log
 from unskew.ingestion.memory import parse_memory
 
@@ -49,7 +49,7 @@ class PartOfFolder(LogFolder):
         """What was read, for people."""
         text = (
             f"Read {self.n_shards:,} of {self.source.n_shards:,} shards of {self.path} "
-            f"({sum(self.n_lists):,} of {sum(self.source.n_lists):,} lists) to stay within {self.memory} of memory; "
+            f"({self.n_lists:,} of {self.source.n_lists:,} lists) to stay within {self.memory} of memory; "
         )
         if "source" in self.about.get("notes", {}):
             text += "they are a random sample of the queries"
@@ -98,7 +98,7 @@ def read_within(log: LogFolder | str | Path, memory: str | None) -> tuple[ClickL
     if folder is None:
         return read_log(str(log)), None
     part = part_within(folder, memory)
-    return whole_log(folder if part is None else part), part
+    return (folder if part is None else part).whole(), part
 
 
 def folder_of(log: object) -> LogFolder | None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.storage import LogFolder, read_log, whole_log
+from unskew.data.clicks.storage import LogFolder, read_log
 from unskew.data.columns import as_arrow, is_table
 from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet
@@ -32,10 +32,8 @@ def as_log(log: Log) -> ClickLog:
     """A whole log from a log, a simulation, or the folder of a log."""
     if isinstance(log, Simulation):
         return log.log
-    if isinstance(log, ClickLog):
-        return log
-    if isinstance(log, LogFolder):
-        return whole_log(log)
+    if isinstance(log, ClickLog | LogFolder):
+        return log.whole()
     if isinstance(log, str | Path):
         return read_log(Path(log))
     hint = "; turn a table of events into a log with unskew.ingest" if is_table(log) else ""

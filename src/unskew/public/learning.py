@@ -16,7 +16,7 @@ from unskew import fitting
 from unskew.comparison import automatic
 from unskew.comparison.automatic import Chosen
 from unskew.data.clicks.source import ClickSource
-from unskew.data.clicks.storage import LogFolder, whole_log
+from unskew.data.clicks.storage import LogFolder
 from unskew.data.files import check_place
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis import assemble
@@ -123,7 +123,7 @@ def _trainer(recipe: Recipe, log: object, memory: str | None) -> Callable[..., M
         return fitting.fit
     if is_first():
         warnings.warn(f"{part.note}. Training reads every shard", RuntimeWarning, stacklevel=3)
-    return partial(fit_streamed, part=whole_log(part))
+    return partial(fit_streamed, part=part.whole())
 
 
 def choose_and_fit(

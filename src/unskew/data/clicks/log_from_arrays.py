@@ -39,11 +39,12 @@ def log_from_arrays(
         clicks=values,
         sessions=shown,
         counted=sessions is not None,
+        about={"graded": graded},
     )
     documents = Documents(
         features, names, document_ids=rows, document_queries=lists, query_ids=ids, categories=categories
     )
-    return build_log(impressions, documents, joint=True, graded=graded, distinct=True)
+    return build_log(impressions, documents, joint=True, distinct=True)
 
 
 def _feedback(

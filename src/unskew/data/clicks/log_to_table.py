@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from unskew.data.clicks.row_fields import Column, in_tables
+
 if TYPE_CHECKING:
     from unskew.data.clicks.click_log import ClickLog
-    from unskew.data.clicks.impressions import BiasColumn
 
 
 def log_to_table(log: ClickLog, *, features: bool = False) -> pa.Table:
@@ -21,33 +22,22 @@ def log_to_table(log: ClickLog, *, features: bool = False) -> pa.Table:
     def of_lists(values: NDArray) -> NDArray:
         return np.repeat(values, sizes)
 
-    def column(entry: BiasColumn) -> pa.Array:
-        values = of_lists(entry.values) if entry.values.ndim == 1 else entry.values[log.mask]
-        return pa.array(values) if entry.levels is None else _named(values, np.array(entry.levels, dtype=object))
+    def column(of: Column) -> pa.Array:
+        values = of_lists(of.values) if of.values.ndim == 1 else of.values[log.mask]
+        if of.levels is not None:
+            return _named(values, np.array(of.levels, dtype=object))
+        table_column = pa.array(values, from_pandas=of.field.holes)  # NaN: null
+        return table_column.cast(pa.timestamp("us")) if of.field.time else table_column
 
     columns = {
         "list": pa.array(of_lists(np.arange(log.n_lists))),
         "query": _named(log.document_queries[documents], log.query_ids),
         "document": _named(documents, log.document_ids),
-        "position": pa.array(log.positions[log.mask]),
-        "clicks": pa.array(log.clicks[log.mask]),
-        "sessions": pa.array(of_lists(log.sessions)),
     }
-    if log.policy_scores is not None:
-        columns["policy_score"] = pa.array(log.policy_scores[log.mask])
-    if log.display_probabilities is not None:
-        columns["display_probability"] = pa.array(log.display_probabilities[log.mask], from_pandas=True)
-    if log.interventions is not None:
-        columns["intervention"] = column(log.interventions)
-    if log.first_shown is not None:
-        columns["first_shown"] = pa.array(of_lists(log.first_shown)).cast(pa.timestamp("us"))
-    if log.periods is not None:
-        columns["period"] = pa.array(of_lists(log.periods)).cast(pa.timestamp("us"))
-    if log.seen is not None and log.seen_sessions is not None:
-        columns["seen"] = pa.array(log.seen[log.mask])
-        columns["seen_sessions"] = pa.array(of_lists(log.seen_sessions))
-    _add(columns, {kind: pa.array(counts[log.mask]) for kind, counts in log.events.items()}, "kind of event")
-    _add(columns, {name: column(entry) for name, entry in log.bias.items()}, "bias column")
+    for stored, each in in_tables(log):
+        if each.field.name not in ("versions", "context"):
+            what = "kind of event" if each.field.name == "events" else "bias column"
+            _add(columns, {each.key or each.field.column or stored: column(each)}, what)
     if features:
         names = log.feature_names or tuple(f"feature_{number}" for number in range(log.n_features))
         by_name = {name: _feature(log, name, log.features[versions, number]) for number, name in enumerate(names)}

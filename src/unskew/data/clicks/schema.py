@@ -10,16 +10,16 @@ import numpy as np
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.row_fields import FIELDS
 
 
 class LogSchema:
     """Features, bias columns and kind of a log; new shards may add names of levels."""
 
-    ENTRIES: ClassVar = (
+    NEEDED: ClassVar = (  # entries of every log, since the first release
         *("features", "categories", "context", "bias", "interventions", "events"),
         *("policy_scores", "first_shown", "periods", "seen", "joint", "graded"),
     )
-    OPTIONAL: ClassVar = ("grades", "shuffled", "display_probabilities")  # missing in logs of earlier releases
 
     def __init__(self, log: ClickLog):
         self._fixed = _fixed(log)
@@ -29,10 +29,10 @@ class LogSchema:
     def admit(self, log: ClickLog, number: int) -> ClickLog:
         """The log with levels numbered as in earlier shards; a log with another schema is refused."""
         for name, value in _fixed(log).items():
-            if value != self._fixed[name]:
+            if value != self._fixed.get(name, False):
                 raise ValueError(
-                    f"shard {number}: {name} is {value}, but {self._fixed[name]} in shard 0: build all shards "
-                    "with the same settings"
+                    f"shard {number}: {name} is {value}, but {self._fixed.get(name, False)} in shard 0: build all "
+                    "shards with the same settings"
                 )
         interventions = log.interventions
         if interventions is not None:
@@ -42,23 +42,22 @@ class LogSchema:
 
     def about(self) -> dict[str, Any]:
         """Entries of `log.json`."""
-        found = {**self._fixed, "bias": self._levels, "interventions": self._interventions}
-        return {name: found[name] for name in (*self.ENTRIES, *self.OPTIONAL)}
+        return {**self._fixed, "bias": self._levels, "interventions": self._interventions}
 
 
 def _fixed(log: ClickLog) -> dict[str, Any]:
+    has = {
+        entry.entry: getattr(log, entry.name) is not None
+        for entry in FIELDS
+        if entry.entry is not None and (getattr(log, entry.name) is not None or not entry.new)
+    }
     return {
         "features": list(log.feature_names) or log.n_features,
         "categories": {name: list(names) for name, names in log.categories.items()},
         "context": list(log.context_names),
         "bias": {name: "numbers" if column.levels is None else "levels" for name, column in log.bias.items()},
-        "interventions": log.interventions is not None,
+        **has,
         "events": list(log.events),
-        "policy_scores": log.policy_scores is not None,
-        "display_probabilities": log.display_probabilities is not None,
-        "first_shown": log.first_shown is not None,
-        "periods": log.periods is not None,
-        "seen": log.seen is not None,
         "joint": log.joint,
         "graded": log.graded,
         "grades": dict(log.grades),

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from unskew.data.clicks import ABOUT
-from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.click_log import ClickLog, names_of_inputs
 from unskew.data.clicks.joined import join_logs
 from unskew.data.clicks.lineage import Lineage
 from unskew.data.clicks.schema import LogSchema
@@ -112,16 +112,16 @@ class LogFolder(OnScreen):
     _verified: set[int] = field(default_factory=set, compare=False, repr=False)
 
     def screen(self) -> Screen:
-        return Screen(f"A click log in {self.path}: {sum(self.n_lists):,} lists in {self.n_shards:,} shards")
+        return Screen(f"A click log in {self.path}: {self.n_lists:,} lists in {self.n_shards:,} shards")
 
     @property
     def n_shards(self) -> int:
         return len(self.about["shards"])
 
     @property
-    def n_lists(self) -> list[int]:
-        """Lists of each shard."""
-        return self.counts("lists")
+    def n_lists(self) -> int:
+        """Lists of all shards; `counts` has those of each."""
+        return sum(self.counts("lists"))
 
     @property
     def n_sessions(self) -> float:
@@ -145,7 +145,43 @@ class LogFolder(OnScreen):
     @property
     def n_inputs(self) -> int:
         """Number of ranker inputs per document: its features and those of the context."""
-        return self.n_features + len(self.about["context"])
+        return self.n_features + len(self.context_names)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        features = self.about["features"]
+        return () if isinstance(features, int) else tuple(features)
+
+    @property
+    def context_names(self) -> tuple[str, ...]:
+        return tuple(self.about["context"])
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of the features and of the context; none if features have no names."""
+        return names_of_inputs(self.feature_names, self.n_features, self.context_names)
+
+    @property
+    def categories(self) -> dict[str, tuple[str, ...]]:
+        return {name: tuple(levels) for name, levels in self.about["categories"].items()}
+
+    @property
+    def levels(self) -> dict[str, tuple[str, ...] | None]:
+        """Names of the levels of each bias column; None: it holds numbers."""
+        return {name: None if names is None else tuple(names) for name, names in self.about["bias"].items()}
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """Kinds of feedback other than clicks."""
+        return tuple(self.about["events"])
+
+    @property
+    def grades(self) -> dict[str, float]:
+        return dict(self.about.get("grades", {}))
+
+    @property
+    def graded(self) -> bool:
+        return bool(self.about["graded"])
 
     @property
     def joint(self) -> bool:
@@ -197,6 +233,44 @@ class LogFolder(OnScreen):
                 upcoming = None if following is None else reader.submit(self.shard, following)
                 yield current
 
+    def whole(self, mapped_beyond: int = MAPPED_BEYOND) -> ClickLog:
+        """All shards as one log; features of more than `mapped_beyond` bytes are mapped from a file."""
+        n_versions = sum(self.counts("versions"))
+        if n_versions * self.n_features * 4 <= mapped_beyond:
+            return replace(self._joined(self.shards()), origin=self.lineage)
+        features = new_map((n_versions, self.n_features))
+
+        def read() -> Iterator[ClickLog]:
+            start = 0
+            for shard in self.shards():
+                features[start : start + len(shard.features)] = shard.features
+                start += len(shard.features)
+                yield shard.without_features()
+
+        named = {"feature_names": self.feature_names, "categories": self.categories, "origin": self.lineage}
+        return replace(self._joined(read()), features=features, **named)
+
+    def without_features(self) -> ClickLog:
+        """All lists as one log without document features, which is enough for counts and curves."""
+        return self._joined(shard.without_features() for shard in self.shards())
+
+    def _joined(self, shards: Iterable[ClickLog]) -> ClickLog:
+        try:
+            return join_logs(list(shards))
+        except ValueError as error:
+            raise ValueError(f"{self.path}: {error}") from error
+
+
+def whole_log(log: Log) -> ClickLog:
+    return log.whole()
+
+
+def all_lists(log: Log) -> ClickLog:
+    return log.without_features()
+
+
+Log = ClickLog | LogFolder  # one shard in memory, or some on disk, which `shards` reads one at a time
+
 
 def open_log(folder: str | Path) -> LogFolder:
     """A log folder, checked but not read.
@@ -232,7 +306,7 @@ def open_log(folder: str | Path) -> LogFolder:
         )
     if about.get("digest") != json_digest({name: value for name, value in about.items() if name != "digest"}):
         raise ValueError(f"{about_path} does not match its digest: it is damaged or was edited; write the log again")
-    missing = [name for name in (*LogSchema.ENTRIES, "shards") if name not in about]
+    missing = [name for name in (*LogSchema.NEEDED, "shards") if name not in about]
     if missing or not about["shards"]:
         raise ValueError(f"{about_path} is damaged ('{(missing or ['shards'])[0]}' is missing): write the log again")
     _check_entries(about_path, about)
@@ -271,45 +345,7 @@ def read_log(folder: str | Path) -> ClickLog:
     """
     if is_public_log(str(folder)) and not Path(folder).exists():
         return read_pages(str(folder)).log()
-    return whole_log(open_log(folder))
-
-
-def whole_log(folder: LogFolder, mapped_beyond: int = MAPPED_BEYOND) -> ClickLog:
-    """All shards as one log; features of more than `mapped_beyond` bytes are mapped from a file."""
-    n_versions, n_features = sum(folder.counts("versions")), folder.n_features
-    if n_versions * n_features * 4 <= mapped_beyond:
-        return replace(_joined(folder, list(folder.shards())), origin=folder.lineage)
-    features, start = new_map((n_versions, n_features)), 0
-    lists = []
-    for shard in folder.shards():
-        features[start : start + len(shard.features)] = shard.features
-        start += len(shard.features)
-        lists.append(_without_features(shard))
-    return replace(
-        _joined(folder, lists),
-        features=features,
-        feature_names=shard.feature_names,
-        categories=shard.categories,
-        origin=folder.lineage,
-    )
-
-
-def all_lists(folder: LogFolder) -> ClickLog:
-    """All lists of a log as one log without document features, which is enough for counts and curves."""
-    return _joined(folder, [_without_features(shard) for shard in folder.shards()])
-
-
-def _without_features(log: ClickLog) -> ClickLog:
-    kept = {name: log.categories[name] for name in log.context_names if name in log.categories}
-    nothing = np.zeros((len(log.features), 0), np.float32)
-    return replace(log, features=nothing, feature_names=(), categories=kept)
-
-
-def _joined(folder: LogFolder, shards: Sequence[ClickLog]) -> ClickLog:
-    try:
-        return join_logs(shards)
-    except ValueError as error:
-        raise ValueError(f"{folder.path}: {error}") from error
+    return open_log(folder).whole()
 
 
 def is_log(place: str | Path) -> bool:

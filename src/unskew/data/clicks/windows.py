@@ -66,10 +66,9 @@ def window(log: L, since: str | None = None, until: str | None = None, half_life
         raise ValueError(f"half_life must be a number of days above 0, got {half_life}")
     if since is None and until is None and half_life is None:
         return log
-    shards = [log] if isinstance(log, ClickLog) else log.shards()
     cut, n_clicks, ends = Window(microseconds(since, "since"), microseconds(until, "until")), 0.0, []
     latest = []
-    for shard in shards:
+    for shard in log.shards():
         inside = cut(shard)
         n_clicks += inside.n_clicks
         ends += _ends(shard)
