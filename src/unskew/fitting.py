@@ -20,7 +20,6 @@ import torch
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.feedback import Feedback, feedback_of
-from unskew.data.clicks.joined import join_logs
 from unskew.data.clicks.lineage import Lineage
 from unskew.data.clicks.shard_batches import ShardBatches
 from unskew.data.clicks.source import ClickSource, SourceBatches
@@ -266,7 +265,7 @@ def _transformed_sources(
         if interventions is None and clicks.interventions is not None and (clicks.interventions.values > 0).any():
             logs["interventions"] = clicks.intervened()
     if interventions is None and isinstance(log, LogFolder) and recipe.method_class.prepare is not Method.prepare:
-        interventions = _recorded_interventions(log)
+        interventions = log.intervened_lists()
     if interventions is not None:
         logs["interventions"] = prepared(interventions)
     if judged is not None:
@@ -279,15 +278,6 @@ def _usual_batch(folder: LogFolder, settings: Settings) -> int:
     first = folder.shard(int(np.flatnonzero(folder.counts("lists"))[0]))
     n_queries = round(folder.n_lists * len(np.unique(first.queries)) / first.n_lists)
     return usual_batch(folder.n_lists, folder.n_sessions, n_queries, settings.together)
-
-
-def _recorded_interventions(folder: LogFolder) -> ClickLog | None:
-    """The lists of a log on disk that an intervention changed, with the documents of their queries."""
-    if folder.about["interventions"] is None:
-        return None
-    parts = [shard.intervened() for shard in folder.shards()]
-    found = [part.of_queries(np.unique(part.queries)) for part in parts if part.n_lists]
-    return join_logs(found) if found else None
 
 
 def _vocabulary(recipe: Recipe, log: Log | None) -> Vocabulary | None:

@@ -66,29 +66,36 @@ class Distinct:
         return Distinct(self.rows.to(device), self.places.to(device), keys)
 
 
+class _LazyFeatures:
+    """The features that lists were given, or else those of their distinct rows."""
+
+    def __get__(self, lists: Lists | None, owner: type) -> Tensor:
+        if lists is None:
+            raise AttributeError("lists have features, their class has not")  # so the field has no default
+        given = vars(lists)["features"]
+        return given if given is not None or lists.distinct is None else lists.distinct.features
+
+    def __set__(self, lists: Lists, features: Tensor | None) -> None:
+        vars(lists)["features"] = features
+
+
 @dataclass(frozen=True, eq=False)
 class Lists:
     """Documents to be ranked."""
 
-    features: Tensor  # [batch, docs, features] float32; if None, computed from `distinct` on first use
+    # [batch, docs, features] float32; if None, computed from `distinct` on first use
+    if TYPE_CHECKING:
+        features: Tensor
+    else:
+        features: Tensor = _LazyFeatures()
     mask: Tensor  # [batch, docs] bool; False = padding
     codes: Tensor | None = field(default=None, kw_only=True)  # [batch, docs, 3] int64, see data.clicks.vocabulary
     distinct: Distinct | None = field(default=None, kw_only=True)  # None: every place has its own row
 
     def __post_init__(self) -> None:
-        if self.distinct is None:
-            return
-        if self.features is None:
-            object.__delattr__(self, "features")
-        elif self.features is not vars(self.distinct).get("features"):
+        given = vars(self)["features"]
+        if self.distinct is not None and given is not None and given is not vars(self.distinct).get("features"):
             object.__setattr__(self, "distinct", None)  # the features are not those of `distinct`
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            if name == "features" and self.distinct is not None:
-                return self.distinct.features
-            raise AttributeError(f"{type(self).__name__} has no {name}")
 
     def apply(self, network: Callable[[Tensor, Tensor], Outputs], *, pointwise: bool | None = None) -> Outputs:
         """The output of a network for each document, `[batch, docs, …]`: scores, vectors, or several of these.

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import LogFolder, read_log
+from unskew.data.clicks.within_memory import PartOfFolder, read_within
 from unskew.data.columns import as_arrow, is_table
 from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.log_part import PartOfFolder, read_within
 from unskew.model import Model
 from unskew.serving.model_files import load_model
 from unskew.serving.saved_ranker import SavedRanker, open_ranker

@@ -6,7 +6,6 @@ import numpy as np
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import Log, LogFolder
-from unskew.log_part import PartOfFolder
 from unskew.training.ending import HELD_OUT, MOST_HELD_OUT, held_out_share
 
 LEAST_SHARDS = round(1 / HELD_OUT)  # of a log on disk from which a shard is held out
@@ -35,9 +34,8 @@ def _without_a_shard(log: LogFolder, seed: int) -> Parted:
         return log, None
     lent = int(np.random.default_rng(seed).choice(filled))
     kept = tuple(number for number in range(log.n_shards) if number != lent)
-    about = {**log.about, "shards": [log.about["shards"][number] for number in kept]}
     held_out = log.shard(lent)
     some = held_out.select(np.arange(min(held_out.n_lists, MOST_HELD_OUT)))
     if not some.n_clicks:
         return log, None
-    return PartOfFolder(log.path, about, source=log, numbers=kept, memory="no limit"), some
+    return log.view(kept), some

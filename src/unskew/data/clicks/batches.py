@@ -108,6 +108,8 @@ class ClickBatches:
             clicks = log.clicks[rows].astype(np.float32)
         chosen = torch.from_numpy(lists)
         mask = self._mask[chosen]
+        rows_of = {name: values[lists] for name, values in self._others.items()}
+        others: dict[str, Any] = {name: torch.from_numpy(values).float() for name, values in rows_of.items()}
         return ClickedLists(
             **self._documents_of(chosen, mask),
             mask=mask,
@@ -116,7 +118,7 @@ class ClickBatches:
             clicks=torch.from_numpy(clicks),
             sessions=torch.from_numpy(sessions),
             bias={name: values[chosen] for name, values in self._bias.items()},
-            **{name: torch.from_numpy(values[lists]).float() for name, values in self._others.items()},
+            **others,
             pairs=self._pairs(lists) if self.detail == "pairs" else None,
             keys=keys,
         )

@@ -209,7 +209,7 @@ class ClickLog(RowFields, Displayed):
         def part(entry: Field, values: NDArray) -> NDArray:
             chosen = lists if entry.in_lists else kept.get(entry.per)
             values = values if chosen is None else values[chosen]
-            if entry.of not in kept:
+            if entry.of is None or entry.of not in kept:
                 return values
             numbers = (np.cumsum(kept[entry.of]) - 1)[values].astype(values.dtype)
             return np.where(mask, numbers, values.dtype.type(0)) if entry.per == "place" else numbers
@@ -359,6 +359,11 @@ class ClickLog(RowFields, Displayed):
         if self.interventions is None:
             raise ValueError("the log has no interventions: simulate some, or ingest the column with --intervention")
         return self.select(self.interventions.values > 0)
+
+    def intervened_lists(self) -> ClickLog | None:
+        """The same; None: there are none."""
+        changed = None if self.interventions is None else self.intervened()
+        return changed if changed is not None and changed.n_lists else None
 
     def marginal(self) -> ClickLog:
         """The same counts without the click patterns."""

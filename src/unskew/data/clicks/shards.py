@@ -150,7 +150,7 @@ def _log(versions: pa.Table, lists: pa.Table, patterns: pa.Table | None, about: 
 
 def _stored(entry: Field, lists: pa.Table, mask: NDArray[np.bool_], about: Mapping[str, Any]) -> Any:
     """The values of a column of the log; None if the log does not have it."""
-    said = True if entry.entry is None else about.get(entry.entry)  # interventions: the names of levels
+    said: Any = True if entry.entry is None else about.get(entry.entry)  # interventions: the names of levels
     if said is None or said is False:
         return None
     if entry.name == "context":

@@ -13,7 +13,7 @@ larger than memory can be read shard by shard. If a whole log has large features
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -109,6 +109,7 @@ class LogFolder(OnScreen):
 
     path: Path
     about: dict[str, Any]
+    sample: ClickLog | None = None  # what methods estimate in advance comes from it; None: from the whole log
     _verified: set[int] = field(default_factory=set, compare=False, repr=False)
 
     def screen(self) -> Screen:
@@ -247,12 +248,41 @@ class LogFolder(OnScreen):
                 start += len(shard.features)
                 yield shard.without_features()
 
-        named = {"feature_names": self.feature_names, "categories": self.categories, "origin": self.lineage}
-        return replace(self._joined(read()), features=features, **named)
+        lists = self._joined(read())
+        named = replace(lists, features=features, feature_names=self.feature_names, categories=self.categories)
+        return replace(named, origin=self.lineage)
+
+    def sampled(self, sample: ClickLog) -> LogFolder:
+        """The same log, with a part of it in memory for what methods estimate in advance."""
+        return replace(self, sample=sample)
 
     def without_features(self) -> ClickLog:
-        """All lists as one log without document features, which is enough for counts and curves."""
+        """All lists, or those of the sample, without document features, which is enough for counts and curves."""
+        if self.sample is not None:
+            return self.sample.without_features()
         return self._joined(shard.without_features() for shard in self.shards())
+
+    def intervened_lists(self) -> ClickLog | None:
+        """The lists that an intervention changed, with the documents of their queries; None: there are none."""
+        if self.sample is not None:
+            return self.sample.intervened_lists()
+        if self.about["interventions"] is None:
+            return None
+        parts = [shard.intervened() for shard in self.shards()]
+        chosen = [part.of_queries(np.unique(part.queries)) for part in parts if part.n_lists]
+        return join_logs(chosen) if chosen else None
+
+    def view(
+        self, numbers: Sequence[int] | None = None, change: Callable[[ClickLog], ClickLog] = lambda log: log
+    ) -> FolderView:
+        """Some shards of this log, each changed after reading.
+
+        Args:
+            numbers: of the shards; default: all.
+        """
+        chosen = tuple(range(self.n_shards) if numbers is None else numbers)
+        about = {**self.about, "shards": [self.about["shards"][number] for number in chosen]}
+        return FolderView(self.path, about, self.sample, source=self, numbers=chosen, change=change)
 
     def _joined(self, shards: Iterable[ClickLog]) -> ClickLog:
         try:
@@ -267,6 +297,23 @@ def whole_log(log: Log) -> ClickLog:
 
 def all_lists(log: Log) -> ClickLog:
     return log.without_features()
+
+
+@dataclass(frozen=True, repr=False)
+class FolderView(LogFolder):
+    """Some shards of a log on disk, each changed after reading, as a log."""
+
+    source: LogFolder = field(kw_only=True)
+    numbers: tuple[int, ...] = field(kw_only=True)  # of the shards
+    change: Callable[[ClickLog], ClickLog] = field(kw_only=True)
+    made_by: Lineage | None = field(default=None, kw_only=True)  # None: the lineage is that of the source
+
+    def shard(self, number: int) -> ClickLog:
+        return self.change(self.source.shard(self.numbers[number]))
+
+    @property
+    def lineage(self) -> Lineage:
+        return self.source.lineage if self.made_by is None else self.made_by
 
 
 Log = ClickLog | LogFolder  # one shard in memory, or some on disk, which `shards` reads one at a time

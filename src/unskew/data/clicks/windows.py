@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.lineage import Lineage
 from unskew.data.clicks.shards import log_counts
 from unskew.data.clicks.storage import LogFolder
 
@@ -35,21 +34,6 @@ class Window:
         if self.half_life is None:
             return cut
         return cut.weighted(0.5 ** ((self.latest - times_of(cut)) / (self.half_life * DAY)))
-
-
-@dataclass(frozen=True)
-class WindowOfFolder(LogFolder):
-    """A window of a log on disk, read shard by shard; its counts are those of the window."""
-
-    source: LogFolder = field(kw_only=True)
-    cut: Window = field(kw_only=True)
-
-    def shard(self, number: int) -> ClickLog:
-        return self.cut(self.source.shard(number))
-
-    @property
-    def lineage(self) -> Lineage:
-        return self.source.lineage.then("window", **self.about["window"])
 
 
 def window(log: L, since: str | None = None, until: str | None = None, half_life: float | None = None) -> L:
@@ -82,10 +66,11 @@ def window(log: L, since: str | None = None, until: str | None = None, half_life
     how = {"since": since, "until": until, "half_life": half_life}
     if isinstance(log, ClickLog):
         return replace(whole(log), origin=log.lineage.then("window", **how))
-    counted = [log_counts(whole(shard)) for shard in log.shards()]
-    about = {**log.about, "window": how}
-    about["shards"] = [{**shard, **counts} for shard, counts in zip(log.about["shards"], counted, strict=True)]
-    return WindowOfFolder(log.path, about, source=log, cut=whole)
+    view = log.view(change=whole)
+    counted = [log_counts(shard) for shard in view.shards()]
+    shards = [{**shard, **counts} for shard, counts in zip(log.about["shards"], counted, strict=True)]
+    about = {**log.about, "window": how, "shards": shards}
+    return replace(view, about=about, made_by=log.lineage.then("window", **how))
 
 
 def times_of(log: ClickLog) -> NDArray[np.int64]:

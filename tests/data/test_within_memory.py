@@ -10,15 +10,15 @@ import pytest
 import torch
 
 import unskew
-from unskew import log_part
 from unskew.comparison import automatic
-from unskew.comparison.imitation import OrderedFolder, ordered_as_production
+from unskew.comparison.imitation import ordered_as_production, ordered_folder
+from unskew.data.clicks import within_memory
 from unskew.data.clicks.storage import LogFolder, open_log, read_log, write_log, write_shards
 from unskew.data.clicks.windows import window
-from unskew.log_part import bytes_in_memory, part_within, read_within
+from unskew.data.clicks.within_memory import bytes_in_memory, part_within, read_within
+from unskew.fitting import fit
 from unskew.recipe import Recipe
 from unskew.serving.weights import debiased_rows, scale_of
-from unskew.streamed import fit_streamed
 
 N_SHARDS = 8
 FAST = {"steps": 5, "hidden": [4], "progress": False}
@@ -32,11 +32,11 @@ def place(log, tmp_path_factory):
 @pytest.fixture
 def small(place, monkeypatch):
     """A limit that holds two of the eight shards."""
-    monkeypatch.setattr(log_part, "FIXED", 0)
+    monkeypatch.setattr(within_memory, "FIXED", 0)
     folder = open_log(place)
     needed = bytes_in_memory(folder, range(N_SHARDS), 10)[-1] / N_SHARDS
-    monkeypatch.setattr(log_part, "PER_SHOWN", log_part.PER_SHOWN * 100e6 / (2.5 * needed))
-    monkeypatch.setattr(log_part, "FEATURE_COPIES", log_part.FEATURE_COPIES * 100e6 / (2.5 * needed))
+    monkeypatch.setattr(within_memory, "PER_SHOWN", within_memory.PER_SHOWN * 100e6 / (2.5 * needed))
+    monkeypatch.setattr(within_memory, "FEATURE_COPIES", within_memory.FEATURE_COPIES * 100e6 / (2.5 * needed))
     return "100MB"
 
 
@@ -80,9 +80,9 @@ def test_the_part_has_the_queries_of_its_shards(place, small):
 
 def test_a_larger_log_is_held_with_as_many_lists(log, tmp_path, monkeypatch):
     """Twice the log, in twice the shards, gives the lists of the same number of shards."""
-    monkeypatch.setattr(log_part, "FIXED", 0)
-    monkeypatch.setattr(log_part, "PER_SHOWN", 100e6 / (2.5 * log.n_docs * log.n_lists / N_SHARDS))
-    monkeypatch.setattr(log_part, "FEATURE_COPIES", 0)
+    monkeypatch.setattr(within_memory, "FIXED", 0)
+    monkeypatch.setattr(within_memory, "PER_SHOWN", 100e6 / (2.5 * log.n_docs * log.n_lists / N_SHARDS))
+    monkeypatch.setattr(within_memory, "FEATURE_COPIES", 0)
     names = np.array([f"{name} again" for name in log.query_ids])
     twice = [log, replace(log, query_ids=names)]
     shards = [part.of_queries(np.arange(len(log.query_ids)) % N_SHARDS == k) for part in twice for k in range(N_SHARDS)]
@@ -94,7 +94,7 @@ def test_a_larger_log_is_held_with_as_many_lists(log, tmp_path, monkeypatch):
 
 
 def test_at_least_one_shard_is_read(place, monkeypatch):
-    monkeypatch.setattr(log_part, "FIXED", 1e12)
+    monkeypatch.setattr(within_memory, "FIXED", 1e12)
     assert len(part_within(open_log(place), "1GB").numbers) == 1
 
 
@@ -138,7 +138,7 @@ def test_auto_decides_on_a_part_and_trains_on_every_shard(place, small, reads, m
 
 def test_production_is_imitated_shard_by_shard(place):
     folder = open_log(place)
-    ordered = OrderedFolder(folder.path, folder.about, source=folder, which=None)
+    ordered = ordered_folder(folder)
     whole = ordered_as_production(read_log(place))
     assert np.array_equal(ordered.whole().clicks, whole.clicks)
 
@@ -175,7 +175,7 @@ def test_what_a_method_needs_in_advance_comes_from_the_part(place, small, method
 
 def test_from_a_whole_log_a_streamed_fit_is_the_usual_one(place):
     folder, recipe = open_log(place), Recipe.of("ipw", steps=3, hidden=[4])
-    models = [fit_streamed(recipe, folder, read_log(place)), unskew.fit(recipe, folder, progress=False)]
+    models = [fit(recipe, folder.sampled(read_log(place))), unskew.fit(recipe, folder, progress=False)]
     for name, value in models[0].method.state_dict().items():
         assert torch.equal(models[1].method.state_dict()[name], value)
 
