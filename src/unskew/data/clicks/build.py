@@ -94,6 +94,7 @@ class _Grid:
             return compact_counts(self.sums(values))
         spread, sessions = self.spread(values.astype(np.float64, copy=False)), self.sessions[:, None]
         if column.merge == "sum":
+            spread = np.nan_to_num(spread) if column.holes else spread  # empty: 0
             return compact_counts(self.sums(spread if self.counted else spread * sessions))
         if column.merge == "mean":
             return (self.sums(spread * sessions) / self.sums(self.sessions)[:, None]).astype(np.float32)

@@ -375,6 +375,7 @@ class ClickLog(RowFields, Displayed):
         parts = [f"{len(self.context_names)} context features"] * bool(self.context_names)
         parts += [f"{counts.sum(dtype=np.float64):,.0f} {kind}" for kind, counts in self.events.items()]
         parts += ["recorded examination"] * (self.seen is not None)
+        parts += [] if self.dwell is None else [f"{self.dwell.sum(dtype=np.float64):,.0f} seconds of dwell"]
         more = "".join(f", {part}" for part in parts)
         return (
             f"ClickLog({self.n_sessions:,.0f} sessions in {self.n_lists:,} {kind} lists, {self.n_clicks:,.0f} clicks, "
@@ -383,13 +384,13 @@ class ClickLog(RowFields, Displayed):
 
     def by_position(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Impressions and clicks at each position, `[positions]` each."""
+        return self._at_positions(self.sessions[:, None]), self._at_positions(self.clicks)
+
+    def _at_positions(self, values: NDArray) -> NDArray[np.float64]:
+        """Values of places, `[lists, docs]`, summed by position."""
         places = np.where(self.mask, self.positions, 0).ravel()
-        shown = np.where(self.mask, self.sessions[:, None], 0.0).ravel()
-        impressions, clicks = (
-            np.bincount(places, weights=values, minlength=self.n_positions).astype(np.float64)
-            for values in (shown, self.clicks.ravel())
-        )
-        return impressions, clicks
+        weights = np.where(self.mask, values, 0.0).ravel()
+        return np.bincount(places, weights=weights, minlength=self.n_positions).astype(np.float64)
 
     def click_rates(self) -> NDArray[np.float64]:
         """Clicks per impression at each position, `[positions]`."""
@@ -397,12 +398,18 @@ class ClickLog(RowFields, Displayed):
         return clicks / np.maximum(impressions, 1e-9)
 
     def screen(self) -> Screen:
+        impressions, clicks = self.by_position()
+        shown = np.maximum(impressions, 1e-9)
+        columns = {"impressions": (impressions, ",.0f"), "clicks": (clicks, ",.0f")}
+        columns["clicks per impression"] = (clicks / shown, ".4f")
+        if self.dwell is not None:
+            columns["seconds per impression"] = (self._at_positions(self.dwell) / shown, ".1f")
         rows = [
-            (str(place), f"{shown:,.0f}", f"{clicks:,.0f}", f"{clicks / max(shown, 1e-9):.4f}")
-            for place, (shown, clicks) in enumerate(zip(*self.by_position(), strict=True), start=1)
+            (str(place + 1), *(f"{values[place]:{form}}" for values, form in columns.values()))
+            for place in range(len(impressions))
         ]
-        columns = ("position", "impressions", "clicks", "clicks per impression")
-        return Screen(repr(self), columns, rows, ["Positions count from 1 here, and from 0 in the log"], left=0)
+        notes = ["Positions count from 1 here, and from 0 in the log"]
+        return Screen(repr(self), ("position", *columns), rows, notes, left=0)
 
     def plot(self, ax: Any = None) -> Any:
         """Plot clicks per impression at each position; positions count from 1."""
@@ -458,6 +465,7 @@ class ClickLog(RowFields, Displayed):
             context: feature columns that are the same for all documents of a result page, such as device or hour.
             events: columns that count other feedback, such as add-to-carts and purchases.
             seen: column with recorded examination of the document (0 or 1, or seconds); empty: not recorded.
+            dwell: column with the seconds that the user spent on the document; empty: 0. They are summed over sessions.
             period: hour, day, week or month: count lists separately per period, so that you can cut windows later.
             first_position: index of the first position, 0 or 1.
             graded: `click` holds feedback such as dwell time instead of 0 and 1.

@@ -44,6 +44,8 @@ class ImpressionColumns:
 class TableColumns(ImpressionColumns):
     """The options of `ClickLog.from_table`, which documents them."""
 
+    single: ClassVar[tuple[str, ...]] = (*ImpressionColumns.single, "dwell")
+    dwell: str | None = None
     session: str = "session"
     query: str = "query"
     document: str = "document"

@@ -124,6 +124,17 @@ class RowFields:
     )
     # sessions that recorded examination
     seen_sessions: NDArray | None = _column("list", merge="sum", stored="seen_sessions", entry="seen", batched=True)
+    # seconds that users spent on the document, over all sessions of the list
+    dwell: NDArray | None = _column(
+        "place",
+        merge="sum",
+        stored="dwell",
+        entry="dwell",
+        new=True,
+        allowed=lambda values: np.isnan(values) | _at_least_0(values),
+        rule="dwell must be a number of seconds, 0 or more; leave it empty for 0",
+        holes=True,
+    )
     # kind of feedback -> counts
     events: Mapping[str, NDArray] = _columns(
         "place", merge="sum", stored="events.", allowed=_at_least_0, rule="events must be 0 or more"
