@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.data.clicks.build import Documents, Impressions, build_log
+from unskew.data.clicks.build import Documents, Impressions, log_fields
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn, first_rows
 from unskew.data.grouping import plain_ids
@@ -124,7 +124,7 @@ def shard_log(patterns: pa.Table, documents: pa.Table, schema: Schema, dropped: 
             if is_level
         },
     )
-    return build_log(shown, listed, joint=schema.joint)
+    return ClickLog(**log_fields(shown, listed, joint=schema.joint))
 
 
 def _in_order_of_ids(patterns: pa.Table, documents: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.checks import check_one_a_place
-from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import (
     BiasColumn,
     Patterns,
@@ -108,8 +107,8 @@ class _Grid:
         return np.where(self.mask[self.first], values[self.rows[self.first]], values.dtype.type(0))
 
 
-def build_log(shown: Impressions, documents: Documents, *, joint: bool, distinct: bool = False) -> ClickLog:
-    """The log of these impressions.
+def log_fields(shown: Impressions, documents: Documents, *, joint: bool, distinct: bool = False) -> dict[str, Any]:
+    """The fields of the `ClickLog` of these impressions.
 
     Args:
         joint: keep which documents were clicked together, if that is known.
@@ -135,7 +134,7 @@ def build_log(shown: Impressions, documents: Documents, *, joint: bool, distinct
         clicks = grid.spread(shown.clicks)
         patterns = Patterns(kind, clicks.astype(np.float32), compact_counts(sessions)) if distinct else None
         patterns = count_patterns(kind, clicks, sessions) if patterns is None else patterns
-    return ClickLog(**vars(documents), **merged, mask=mask[first], patterns=patterns, **shown.about)
+    return {**vars(documents), **merged, "mask": mask[first], "patterns": patterns, **shown.about}
 
 
 def _by_list_or_place(column: BiasColumn, showings: Integers, rows: Integers, mask: NDArray[np.bool_]) -> BiasColumn:

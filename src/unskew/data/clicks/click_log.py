@@ -26,6 +26,8 @@ from unskew.data.clicks.column_names import TableColumns
 from unskew.data.clicks.impressions import Patterns, compact_counts
 from unskew.data.clicks.lineage import Lineage
 from unskew.data.clicks.log_checks import check_log
+from unskew.data.clicks.log_from_arrays import fields_from_arrays
+from unskew.data.clicks.log_from_table import fields_from_table
 from unskew.data.clicks.log_to_table import log_to_table
 from unskew.data.clicks.row_fields import FIELDS, Field, RowFields, changed_fields, columns_of
 from unskew.data.files import array_digest
@@ -442,9 +444,7 @@ class ClickLog(RowFields, Displayed):
             query: instead of `group`, the list id of each row, in any order.
             weight: weight of each list's single session, if sessions have different weights.
         """
-        from unskew.data.clicks.log_from_arrays import log_from_arrays  # which builds a ClickLog itself
-
-        return log_from_arrays(X, clicks, group, position, sessions, query, weight, graded=graded)
+        return cls(**fields_from_arrays(X, clicks, group, position, sessions, query, weight, graded=graded))
 
     @classmethod
     def from_table(cls, table: Any, **columns: Any) -> ClickLog:
@@ -471,9 +471,7 @@ class ClickLog(RowFields, Displayed):
             graded: `click` holds feedback such as dwell time instead of 0 and 1.
             joint: keep which documents were clicked together.
         """
-        from unskew.data.clicks.log_from_table import log_from_table  # which builds a ClickLog itself
-
-        return log_from_table(table, TableColumns(**columns))
+        return cls(**fields_from_table(table, TableColumns(**columns)))
 
     @classmethod
     def from_parquet(cls, path: str | Path, **columns: Any) -> ClickLog:

@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.data.checks import check_features, check_places, check_values
-from unskew.data.clicks.build import Documents, Impressions, build_log
-from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.build import Documents, Impressions, log_fields
 from unskew.data.clicks.impressions import shown_order
 from unskew.data.columns import as_features
 from unskew.data.grouping import number_ids
 
 
-def log_from_arrays(
+def fields_from_arrays(
     X: Any,
     clicks: ArrayLike,
     group: ArrayLike | None,
@@ -25,8 +24,8 @@ def log_from_arrays(
     weight: ArrayLike | None,
     *,
     graded: bool,
-) -> ClickLog:
-    """A log from flat arrays; `ClickLog.from_arrays` documents the arguments."""
+) -> dict[str, Any]:
+    """The fields of a log from flat arrays; `ClickLog.from_arrays` documents the arguments."""
     features, names, categories = as_features(X)
     check_features(features, names, "row")
     ids, lists = _lists_of_rows(len(features), group, query)
@@ -44,7 +43,7 @@ def log_from_arrays(
     documents = Documents(
         features, names, document_ids=rows, document_queries=lists, query_ids=ids, categories=categories
     )
-    return build_log(impressions, documents, joint=True, distinct=True)
+    return log_fields(impressions, documents, joint=True, distinct=True)
 
 
 def _feedback(

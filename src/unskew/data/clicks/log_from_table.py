@@ -11,8 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.data.checks import check_columns, check_places, check_same, check_values
-from unskew.data.clicks.build import Documents, Impressions, build_log
-from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.build import Documents, Impressions, log_fields
 from unskew.data.clicks.column_names import TableColumns
 from unskew.data.clicks.impressions import BiasColumn, first_rows
 from unskew.data.clicks.row_fields import FIELDS, Field
@@ -51,8 +50,8 @@ class _Ids:
         return values[self.first_of_showing]
 
 
-def log_from_table(table: Any, columns: TableColumns) -> ClickLog:
-    """A log from a table; `ClickLog.from_table` documents its columns."""
+def fields_from_table(table: Any, columns: TableColumns) -> dict[str, Any]:
+    """The fields of a log from a table; `ClickLog.from_table` documents its columns."""
     data = as_arrow(table)
     features = _check_table(data, columns)
     roles = columns.roles
@@ -90,7 +89,7 @@ def log_from_table(table: Any, columns: TableColumns) -> ClickLog:
         version_documents=found.documents,
         categories=found.categories | levels,
     )
-    return build_log(shown, documents, joint=columns.joint)
+    return log_fields(shown, documents, joint=columns.joint)
 
 
 def _check_table(data: pa.Table, columns: TableColumns) -> Sequence[str]:
