@@ -27,9 +27,8 @@ from unskew.data.clicks.impressions import Patterns, compact_counts
 from unskew.data.clicks.lineage import Lineage
 from unskew.data.clicks.log_checks import check_log
 from unskew.data.clicks.log_from_arrays import fields_from_arrays
-from unskew.data.clicks.log_from_table import fields_from_table
-from unskew.data.clicks.log_to_table import log_to_table
 from unskew.data.clicks.row_fields import FIELDS, Field, RowFields, changed_fields, columns_of
+from unskew.data.clicks.tables import fields_from_table, log_to_table
 from unskew.data.files import array_digest
 from unskew.data.grouping import unique_rows
 from unskew.data.judged.judged_set import chosen_numbers, ragged_rows

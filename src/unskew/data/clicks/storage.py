@@ -27,8 +27,7 @@ from unskew.data.clicks import ABOUT
 from unskew.data.clicks.click_log import ClickLog, names_of_inputs
 from unskew.data.clicks.joined import join_logs
 from unskew.data.clicks.lineage import Lineage
-from unskew.data.clicks.schema import LogSchema
-from unskew.data.clicks.shards import COUNTS, TABLES, read_shard, shard_file, write_shard
+from unskew.data.clicks.shards import COUNTS, TABLES, LogSchema, read_shard, shard_file, write_shard
 from unskew.data.files import json_digest, new_folder, restore
 from unskew.data.mapped import new_map
 from unskew.data.object_storage import remote
@@ -103,6 +102,11 @@ def _content_digest(about: Mapping[str, Any]) -> str:
     return json_digest({name: value for name, value in about.items() if name not in ("notes", "digest")})
 
 
+def _entry(name: str, kind: Callable[..., Any]) -> Any:
+    """An entry of `log.json` as a property; logs of earlier releases may lack it."""
+    return property(lambda folder: kind(folder.about.get(name, ())))
+
+
 @dataclass(frozen=True, repr=False)
 class LogFolder(OnScreen):
     """A log on disk, read shard by shard."""
@@ -154,10 +158,6 @@ class LogFolder(OnScreen):
         return () if isinstance(features, int) else tuple(features)
 
     @property
-    def context_names(self) -> tuple[str, ...]:
-        return tuple(self.about["context"])
-
-    @property
     def input_names(self) -> tuple[str, ...]:
         """Names of the features and of the context; none if features have no names."""
         return names_of_inputs(self.feature_names, self.n_features, self.context_names)
@@ -171,22 +171,11 @@ class LogFolder(OnScreen):
         """Names of the levels of each bias column; None: it holds numbers."""
         return {name: None if names is None else tuple(names) for name, names in self.about["bias"].items()}
 
-    @property
-    def events(self) -> tuple[str, ...]:
-        """Kinds of feedback other than clicks."""
-        return tuple(self.about["events"])
-
-    @property
-    def grades(self) -> dict[str, float]:
-        return dict(self.about.get("grades", {}))
-
-    @property
-    def graded(self) -> bool:
-        return bool(self.about["graded"])
-
-    @property
-    def joint(self) -> bool:
-        return bool(self.about["joint"])
+    context_names = _entry("context", tuple)
+    events = _entry("events", tuple)  # kinds of feedback other than clicks
+    grades = _entry("grades", dict)
+    graded = _entry("graded", bool)
+    joint = _entry("joint", bool)
 
     def counts(self, what: str) -> list[int]:
         """Lists, documents, patterns or positions of each shard."""
