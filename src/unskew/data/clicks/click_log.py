@@ -225,13 +225,18 @@ class ClickLog(RowFields, Displayed):
 
         A log that counts per period is cut by the start of the period, any other log by the earliest showing of a list.
         """
+        kept = np.ones(self.n_lists, dtype=bool)
+        kept &= True if since is None else self.times >= since
+        kept &= True if until is None else self.times < until
+        return self.select(kept)
+
+    @property
+    def times(self) -> NDArray[np.int64]:
+        """The start of the period of each list, or the time of its first showing, in microseconds since 1970."""
         times = self.periods if self.periods is not None else self.first_shown
         if times is None:
             raise ValueError("the log has no times: ingest it with --time and --period day, or time= and period=")
-        kept = np.ones(self.n_lists, dtype=bool)
-        kept &= True if since is None else times >= since
-        kept &= True if until is None else times < until
-        return self.select(kept)
+        return times
 
     def weighted(self, weights: NDArray) -> ClickLog:
         """The log with counts of each list multiplied by a weight, e.g. to give less weight to older lists."""

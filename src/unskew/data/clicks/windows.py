@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.shards import log_counts
@@ -33,7 +32,7 @@ class Window:
         cut = log.between(self.since, self.until)
         if self.half_life is None:
             return cut
-        return cut.weighted(0.5 ** ((self.latest - times_of(cut)) / (self.half_life * DAY)))
+        return cut.weighted(0.5 ** ((self.latest - cut.times) / (self.half_life * DAY)))
 
 
 def window(log: L, since: str | None = None, until: str | None = None, half_life: float | None = None) -> L:
@@ -73,17 +72,8 @@ def window(log: L, since: str | None = None, until: str | None = None, half_life
     return replace(view, about=about, made_by=log.lineage.then("window", **how))
 
 
-def times_of(log: ClickLog) -> NDArray[np.int64]:
-    """The start of the period of each list, or the time of its first showing."""
-    times = log.periods if log.periods is not None else log.first_shown
-    if times is None:
-        raise ValueError("the log has no times: ingest it with --time and --period day, or time= and period=")
-    return times
-
-
 def _ends(log: ClickLog) -> list[int]:
-    times = times_of(log)
-    return [int(times.min()), int(times.max())] if len(times) else []
+    return [int(log.times.min()), int(log.times.max())] if log.n_lists else []
 
 
 def microseconds(text: str | None, name: str) -> int | None:
