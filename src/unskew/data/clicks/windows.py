@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -52,10 +52,10 @@ def window(log: L, since: str | None = None, until: str | None = None, half_life
     cut, n_clicks, ends = Window(microseconds(since, "since"), microseconds(until, "until")), 0.0, []
     latest = []
     for shard in log.shards():
-        inside = cut(shard)
-        n_clicks += inside.n_clicks
+        part = cut(shard)
+        n_clicks += part.n_clicks
         ends += _ends(shard)
-        latest += _ends(inside)[1:]
+        latest += _ends(part)[1:]
     if not n_clicks:
         raise ValueError(
             f"there are no clicks from {since or 'the beginning'} to {until or 'the end'}; the log covers "
@@ -63,13 +63,15 @@ def window(log: L, since: str | None = None, until: str | None = None, half_life
         )
     whole = replace(cut, half_life=half_life, latest=max(latest))
     how = {"since": since, "until": until, "half_life": half_life}
+    lineage = log.lineage.then("window", **how)
     if isinstance(log, ClickLog):
-        return replace(whole(log), origin=log.lineage.then("window", **how))
+        inside: Any = replace(whole(log), origin=lineage)
+        return inside
     view = log.view(change=whole)
     counted = [log_counts(shard) for shard in view.shards()]
     shards = [{**shard, **counts} for shard, counts in zip(log.about["shards"], counted, strict=True)]
     about = {**log.about, "window": how, "shards": shards}
-    return replace(view, about=about, made_by=log.lineage.then("window", **how))
+    return replace(view, about=about, made_by=lineage)
 
 
 def _ends(log: ClickLog) -> list[int]:
