@@ -25,11 +25,11 @@ from unskew.comparison.tasks import ORACLES
 from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate
-from unskew.fitting import fit
 from unskew.networks.registry import Network
-from unskew.recipe import Recipe
 from unskew.simulation.simulate import simulate
 from unskew.simulation.users import make_user
+from unskew.training.fitting import fit
+from unskew.training.recipe import Recipe
 from unskew.training.settings import Settings
 
 FORMS = ("power", "logistic")

@@ -36,10 +36,10 @@ from campaign_files import FAST, digest_of_log, digest_of_model, mutations, smal
 from unskew.data.clicks.storage import read_log, write_log
 from unskew.data.files import array_digest, write_text
 from unskew.data.judged.tables import read_judged_table
-from unskew.fitting import fit
-from unskew.recipe import Recipe
 from unskew.serving.model_files import save_model
 from unskew.simulation.simulate import simulate
+from unskew.training.fitting import fit
+from unskew.training.recipe import Recipe
 
 WAYS = ("refused", "unnamed", "unchanged", "other", "crashed", "silent", "traceback")
 KEPT = 1000  # tries after which counts are written

@@ -28,15 +28,16 @@ from unskew.data.clicks.storage import read_log, write_log
 from unskew.data.files import array_digest, json_digest
 from unskew.data.judged.letor import read_letor
 from unskew.data.judged.tables import read_judged_table
-from unskew.fitting import fit
 from unskew.ingestion.settings import read_columns
 from unskew.papers.experiment_files import experiment_text, load_experiment
-from unskew.recipe import Recipe
 from unskew.serving.export import export_model
 from unskew.serving.model_files import load_model, save_model
 from unskew.serving.onnx_file import OnnxRanker
 from unskew.simulation.simulate import simulate
-from unskew.training.checkpoint import RunState, load_checkpoint, save_checkpoint
+from unskew.training.checkpoint import load_checkpoint, save_checkpoint
+from unskew.training.fitting import fit
+from unskew.training.recipe import Recipe
+from unskew.training.run_state import RunState
 
 FAST = {"steps": 6, "batch_size": 64, "hidden": (8,)}
 Found = Callable[[str, str, str, bytes], None]  # counted name, way, what it said, and the damaged content

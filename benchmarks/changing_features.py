@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 
 from timing import Row
 from unskew.data.clicks.storage import open_log
-from unskew.fitting import fit
 from unskew.ingestion.run import ingest
 from unskew.ingestion.settings import Options, Tables
-from unskew.recipe import Recipe
+from unskew.training.fitting import fit
+from unskew.training.recipe import Recipe
 
 N_SESSIONS = 1_000_000
 N_SHOWN = 10

@@ -30,7 +30,7 @@ from unskew.data.public_logs.id_pages import SPLITS, IdPages, read_pages
 from unskew.evaluation.click_prediction import Z, predict_clicks
 from unskew.lists import ClickedLists
 from unskew.methods import METHODS
-from unskew.methods.click_model import MOST_PASSES, ClickModel
+from unskew.methods.click_models.click_model import MOST_PASSES, ClickModel
 from unskew.networks.registry import Problem
 
 N_POSITIONS = 10

@@ -21,12 +21,12 @@ import torch
 from intervals import mean_text
 from unskew.data.judged.catalogue import load_split
 from unskew.evaluation.evaluate import evaluate
-from unskew.fitting import fit
-from unskew.model import Model
-from unskew.recipe import Recipe
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate
 from unskew.simulation.users import make_user
+from unskew.training.fitting import fit
+from unskew.training.model import Model
+from unskew.training.recipe import Recipe
 
 # Satisfaction of the best documents: .3 hardly ever ends a search, .9 mostly does.
 USERS: dict[str, tuple[str, dict[str, Any]]] = {

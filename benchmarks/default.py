@@ -28,12 +28,12 @@ from unskew.comparison.held_out import Case, contender_of, make_case
 from unskew.comparison.imitation import ordered_as_production
 from unskew.diagnosis.advice import facts
 from unskew.diagnosis.assemble import diagnose
-from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.evaluation.criteria import Contender
 from unskew.evaluation.evaluate import score_documents
 from unskew.evaluation.production import production_of_log
-from unskew.fitting import fit
-from unskew.recipe import Recipe
+from unskew.propensities.curve import NotIdentified
+from unskew.training.fitting import fit
+from unskew.training.recipe import Recipe
 
 METHODS = ("naive", "dla", "two_tower", "low_rank", "ipw", "lbd")
 OPTIONS = {"steps": 150, "hidden": (64, 32)}

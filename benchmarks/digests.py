@@ -12,10 +12,10 @@ from timing import Row, in_turn
 from unskew.data.clicks.storage import read_log, write_log
 from unskew.data.files import file_digest
 from unskew.data.judged.world import make_world
-from unskew.fitting import fit
-from unskew.recipe import Recipe
 from unskew.serving.model_files import load_model, save_model
 from unskew.simulation.simulate import simulate
+from unskew.training.fitting import fit
+from unskew.training.recipe import Recipe
 
 LIMIT = 0.25  # of the time
 WORLD, REPEATS = "small", 9

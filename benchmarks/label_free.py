@@ -14,12 +14,12 @@ from scipy.stats import kendalltau
 from click_models_mouse import fitted
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.public_logs.id_pages import SPLITS, IdPages
-from unskew.diagnosis.estimators.propensities import estimate_propensities
 from unskew.evaluation.criteria import CRITERIA, Contender, Evidence, measure_all
 from unskew.evaluation.evaluate import evaluate
 from unskew.evaluation.held_out import HeldOut
 from unskew.evaluation.production import production_of_log
 from unskew.lists import ClickedLists
+from unskew.propensities.estimate import estimate_propensities
 
 RANKERS = ("dctr", "pbm", "cascade", "ubm", "dcm", "ccm", "dbn", "sdbn")
 N_RESAMPLES = 200

@@ -13,7 +13,7 @@ import torch
 
 from timing import Row, in_turn
 from unskew.lists import ClickedLists
-from unskew.methods.lbd import LBD
+from unskew.methods.bias.lbd import LBD
 from unskew.networks.registry import Network, Problem
 from unskew.training.settings import Settings
 

@@ -14,7 +14,7 @@ import torch
 from sklearn.metrics import ndcg_score
 
 from timing import Row, in_turn
-from unskew.metrics import measure, metric
+from unskew.data.judged.metrics import measure, metric
 
 N_QUERIES, N_DOCS, CUTOFF = 100_000, 25, 10
 N_NUMPY, N_SKLEARN = 5_000, 200  # queries that the loops are measured on

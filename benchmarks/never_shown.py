@@ -29,14 +29,14 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.catalogue import load
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate, score_documents
-from unskew.fitting import fit
-from unskew.model import Model
 from unskew.networks.documents import PointwiseRanker, Ranker
 from unskew.networks.registry import Network, Problem
-from unskew.recipe import Recipe
 from unskew.simulation.policies import Policy, make_policy
 from unskew.simulation.simulate import simulate
 from unskew.simulation.users import make_user
+from unskew.training.fitting import fit
+from unskew.training.model import Model
+from unskew.training.recipe import Recipe
 from unskew.training.settings import Settings
 
 N_SHOWN = 10

@@ -23,13 +23,13 @@ from row_file import Row
 from unskew.comparison.code_digest import code_digest, program_of
 from unskew.comparison.outside import train_lightgbm
 from unskew.data.clicks.click_log import ClickLog
-from unskew.fitting import fit
 from unskew.methods import METHODS
-from unskew.model import Model
-from unskew.recipe import Recipe
-from unskew.training.averaging import AVERAGED, AveragedMethod
+from unskew.training.fitting import fit
 from unskew.training.history import Report
-from unskew.training.train import plan_stages
+from unskew.training.model import Model
+from unskew.training.optimizing import AVERAGED, AveragedMethod
+from unskew.training.plan import plan_stages
+from unskew.training.recipe import Recipe
 
 MAIN = ("dla", "two_tower", "low_rank", "lbd", "vectorization", "naive")
 OTHERS = tuple(name for name, method in METHODS.items() if method.has_ranker and name not in MAIN)

@@ -23,14 +23,13 @@ from label_free import agreement_rows
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.catalogue import data_folder
 from unskew.data.public_logs.id_pages import SPLITS, IdPages, read_pages
-from unskew.diagnosis.estimators.click_kinds import click_matrix_without_grades
-from unskew.diagnosis.estimators.click_matrix import click_matrix
-from unskew.diagnosis.estimators.click_rank import click_rank
-from unskew.diagnosis.estimators.coupling import coupling
-from unskew.diagnosis.estimators.curve import Curve, NotIdentified
-from unskew.diagnosis.estimators.propensities import estimate_propensities
-from unskew.diagnosis.estimators.trust import trust_bias
+from unskew.diagnosis.click_kinds import click_matrix_without_grades
+from unskew.diagnosis.click_matrix import click_matrix
+from unskew.diagnosis.click_rank import click_rank, trust_bias
+from unskew.diagnosis.coupling import coupling
 from unskew.evaluation.click_prediction import ClickPrediction, paired_difference, predict_clicks
+from unskew.propensities.curve import Curve, NotIdentified
+from unskew.propensities.estimate import estimate_propensities
 
 DOCS = Path(__file__).parents[1] / "docs"
 LOGS = ("naver-clara2", "sogou-mouse", "trec-session-2014")

@@ -22,15 +22,14 @@ from torch import Tensor, nn
 
 from timing import Row, in_turn, median_ratio
 from unskew.data.fitted_transforms import fit_transform
-from unskew.methods.vectorization import Vectorization
-from unskew.model import ModelRanker
+from unskew.methods.bias.vectorization import Vectorization
 from unskew.networks.registry import Network, Problem
 from unskew.networks.trees import TreesRanker, from_lightgbm
-from unskew.serving.flat_onnx import to_flat_onnx
-from unskew.serving.onnx_file import FLAT_FORMAT, FORMAT, OnnxRanker, to_onnx
-from unskew.serving.rank import rank_table
+from unskew.serving.onnx_file import FLAT_FORMAT, FORMAT, OnnxRanker, to_flat_onnx, to_onnx
+from unskew.serving.rankings import rank_table
 from unskew.serving.saved_ranker import SavedRanker
 from unskew.training.boosting import Boosting, boost_lightgbm
+from unskew.training.model import ModelRanker
 
 N_LISTS, N_DOCS, N_FEATURES = 64, 50, 136
 REPEATS = 21

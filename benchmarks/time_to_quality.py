@@ -19,7 +19,7 @@ from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.fitted_transforms import fit_transform
 from unskew.data.transformed import transform_judged, transform_log
-from unskew.methods.dla import DLA
+from unskew.methods.bias.dla import DLA
 from unskew.methods.method import Method
 from unskew.networks.registry import Problem
 from unskew.training.settings import Settings

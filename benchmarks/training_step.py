@@ -11,13 +11,13 @@ import unskew
 from distinct_documents import log_in_orders
 from time_to_quality import learn, reached
 from timing import Row, in_turn, median_ratio
-from unskew import losses
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.fitted_transforms import fit_transform
 from unskew.data.transformed import transform_judged, transform_log
-from unskew.methods.naive import Naive
-from unskew.methods.two_tower import TwoTower
+from unskew.methods import losses
+from unskew.methods.bias.naive import Naive
+from unskew.methods.bias.two_tower import TwoTower
 from unskew.networks.registry import Network, Problem
 from unskew.training.settings import Settings
 from unskew.training.train import train

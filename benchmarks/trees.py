@@ -14,7 +14,7 @@ import unskew
 from timing import Row
 from unskew.comparison.outside import click_grades, train_lightgbm
 from unskew.data.clicks.click_log import ClickLog
-from unskew.serving.weights import debiased_rows
+from unskew.serving.ratings import debiased_rows
 
 WORLD, SESSIONS = "world:small", 128
 ROUNDS = 150

@@ -28,7 +28,7 @@ from unskew import processes
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.lists import ClickedLists
-from unskew.methods.dla import DLA
+from unskew.methods.bias.dla import DLA
 from unskew.networks.registry import Network, Problem
 from unskew.processes import WHOLE, Share
 from unskew.training.settings import Settings

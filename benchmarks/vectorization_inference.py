@@ -13,7 +13,7 @@ from statistics import median
 import torch
 
 from timing import Row, in_turn, median_ratio
-from unskew.methods.vectorization import Vectorization
+from unskew.methods.bias.vectorization import Vectorization
 from unskew.networks.registry import Network, Problem
 
 N_LISTS, N_DOCS, N_FEATURES, DIMENSIONS = 256, 24, 700, 5

@@ -149,12 +149,16 @@ def linked(text: str, own: str) -> str:
 def option_table(method: Any) -> list[str]:
     """Hyper-parameters, from the signature and the `Args:` of class and constructor."""
     from unskew.methods import hyper_parameters
+    from unskew.options import described
 
-    meanings = described_arguments(inspect.getdoc(method) or "") | described_arguments(
-        inspect.getdoc(method.__init__) or ""
-    )
+    documented = [part for kind in reversed(method.__mro__) for part in (kind, kind.__init__)]
+    meanings = {
+        name: meaning
+        for part in documented
+        for name, meaning in described_arguments(inspect.cleandoc(part.__doc__ or "")).items()
+    }
     options = [
-        f"| `{entry.name}` = `{entry.default!r}`<br>{kind_name(entry.kind)} | {meanings[entry.name]} |"
+        f"| `{entry.name}` = `{entry.default!r}`<br>{described(entry.kind)} | {meanings[entry.name]} |"
         for entry in hyper_parameters(method).values()
     ]
     return ["| name, default, type | meaning |", "|---|---|", *options] if options else ["None of its own."]
@@ -201,12 +205,6 @@ SIMULATED = {
     "hte": 'interventions={"swap_top": 0.1}',
     "attention": 'record={"share": 1.0}',
 }
-
-
-def kind_name(kind: Any) -> str:
-    """A type as a reader writes it."""
-    text = kind.__name__ if isinstance(kind, type) else str(kind).replace("collections.abc.", "")
-    return text.replace("|", "or")
 
 
 def described_arguments(docstring: str) -> dict[str, str]:

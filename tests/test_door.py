@@ -156,8 +156,4 @@ def test_the_page_on_architecture_has_the_layers_of_the_import_contract() -> Non
     layers = [part.strip() for layer in contracts[0]["layers"] for part in layer.split(":")]
     rows = re.findall(r"^\| (`[a-z_.`, ]+) \|", (root / "docs" / "architecture.md").read_text(), re.MULTILINE)
     named = re.findall(r"`([a-z_.]+)`", " ".join(rows))
-    assert named == list(
-        dict.fromkeys(
-            "diagnosis" if part.startswith("diagnosis.") and part != "diagnosis.estimators" else part for part in layers
-        )
-    )
+    assert named == layers

@@ -16,7 +16,7 @@ from unskew.comparison.settings import Entry, Experiment, SimulationSettings
 PARTS = """
 import numpy as np
 from torch import nn
-from unskew import losses
+from unskew.methods import losses
 from unskew.methods import Method
 from unskew.networks.documents import PointwiseRanker
 from unskew.simulation.independent import PositionBased

@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 
 from unskew import UnbiasedRanker, load_model, save_model
 from unskew.serving.export import export_model
-from unskew.serving.rank import rank_table
+from unskew.serving.rankings import rank_table
 from unskew.serving.saved_ranker import open_ranker
 
 FAST = {"steps": 20, "hidden": (8,)}

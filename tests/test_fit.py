@@ -8,7 +8,7 @@ import pytest
 from unskew import ClickLog, Recipe, fit, open_log, write_log
 from unskew.evaluation.evaluate import score_documents
 from unskew.methods import METHODS, hyper_parameters
-from unskew.recipe import NETWORK_NAMES, SETTING_NAMES
+from unskew.training.recipe import NETWORK_NAMES, SETTING_NAMES
 
 FAST = {"steps": 20, "hidden": (8,)}
 

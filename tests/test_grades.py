@@ -8,9 +8,9 @@ import pytest
 import unskew
 from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation.evaluate import score_documents
-from unskew.fitting import feedback_for
-from unskew.recipe import Recipe
-from unskew.serving.weights import debiased_rows
+from unskew.serving.ratings import debiased_rows
+from unskew.training.fitting import feedback_for
+from unskew.training.recipe import Recipe
 
 WEIGHTS = {"click": 1.0, "cart": 3.0, "purchase": 5.0}
 

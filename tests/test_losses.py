@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from unskew import losses
+from unskew.methods import losses
 
 # The shares of these scores are 0.5, 0.3, 0.2 and 0.25, 0.75.
 SHARES = torch.tensor([[0.5, 0.3, 0.2], [0.25, 0.75, 0.0]], dtype=torch.float64)

@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score, dcg_score, ndcg_score
 from torch import tensor
 from torch.testing import assert_close
 
-from unskew.metrics import METRICS, Metric, measure, metric
+from unskew.data.judged.metrics import METRICS, Metric, measure, metric
 
 EVERY_METRIC = [
     "ndcg@3", "ndcg", "ndcg_linear@2", "dcg@3", "dcg_linear", "err@2", "err", "arp", "arp@2",

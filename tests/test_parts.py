@@ -14,14 +14,14 @@ from unskew.comparison.plan import plan
 from unskew.comparison.settings import Entry, Experiment, SimulationSettings
 from unskew.data.clicks.storage import write_log
 from unskew.evaluation.evaluate import evaluate, score_documents
-from unskew.fitting import fit
 from unskew.methods import Method
 from unskew.networks.documents import PointwiseRanker
 from unskew.parts import described, find, load_part, name_of, source_digest
-from unskew.recipe import METHODS, Recipe
 from unskew.serving.model_files import load_model, save_model
 from unskew.simulation.independent import PositionBased
 from unskew.simulation.policies import Policy
+from unskew.training.fitting import fit
+from unskew.training.recipe import METHODS, Recipe
 
 FAST = {"steps": 5, "batch_size": 16}
 

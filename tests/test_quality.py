@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import unskew
-from unskew.fitting import fit
-from unskew.recipe import Recipe
+from unskew.training.fitting import fit
+from unskew.training.recipe import Recipe
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("quality", "quality_logs", "quality_runs", "quality_table", "row_file")

@@ -11,14 +11,11 @@ from numpy.typing import NDArray
 
 from unskew.data.files import check_place
 from unskew.data.judged.catalogue import load
-from unskew.diagnosis.estimators.curve import Curve, NotIdentified
-from unskew.diagnosis.estimators.propensities import estimate_propensities
 from unskew.display import Displayed, Screen
 from unskew.evaluation.differences import paired_differences
 from unskew.evaluation.evaluate import Evaluation, evaluate
-from unskew.fitting import fit
-from unskew.model import Model
-from unskew.recipe import Recipe
+from unskew.propensities.curve import Curve, NotIdentified
+from unskew.propensities.estimate import estimate_propensities
 from unskew.reporting.drawing import Drawn, interval_figure, line_figure
 from unskew.reporting.page import Section, write_report
 from unskew.reporting.sheets import Field, Sheet
@@ -27,6 +24,9 @@ from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Simulation
 from unskew.simulation.users import make_user
 from unskew.terminal import console, counting_progress, show_table, training_progress
+from unskew.training.fitting import fit
+from unskew.training.model import Model
+from unskew.training.recipe import Recipe
 
 TRAINED = ("naive", "two_tower", "dla")
 PRODUCTION = "production"

@@ -20,11 +20,11 @@ from unskew.data.columns import as_features, listed
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.raw_columns import missing_in_training
 from unskew.evaluation.evaluate import evaluate, score_documents
-from unskew.model import Model
 from unskew.public.inputs import Log, as_log
 from unskew.public.learning import AUTO, DEFAULT_METHOD, choose_and_fit, fit, warn_unless_better
 from unskew.public.progress import Follow
 from unskew.simulation.truth import Simulation
+from unskew.training.model import Model
 from unskew.training.watching import Watch
 
 

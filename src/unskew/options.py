@@ -33,18 +33,26 @@ class Limits:
     least: float = -math.inf
     most: float = math.inf
     above: float = -math.inf
+    below: float = math.inf
     words: str = ""  # a description that replaces the generated one
 
     def hold(self, value: Any) -> bool:
-        return self.least <= value <= self.most and value > self.above
+        return self.least <= value <= self.most and self.above < value < self.below
 
     def described(self, number: str) -> str:
         low = f" above {self.above:g}" if self.above > -math.inf else f" from {self.least:g}"
-        return self.words or number + low + (f" to {self.most:g}" if self.most < math.inf else "")
+        high = f" to {self.most:g}" if self.most < math.inf else f" and below {self.below:g}"
+        return self.words or number + low + (high if min(self.most, self.below) < math.inf else "")
 
 
 class NotEmpty:
     """A list with at least one entry."""
+
+
+Count = Annotated[int, Limits(1)]
+NotNegative = Annotated[float, Limits(0)]
+Positive = Annotated[float, Limits(above=0)]
+Share = Annotated[float, Limits(above=0, most=1, words="a share above 0 and at most 1")]
 
 
 @dataclass(frozen=True)
@@ -61,14 +69,17 @@ class Option:
 
 
 def options_of(part: Callable[..., Any], *, keyword_only: bool = False) -> dict[str, Option]:
-    """The options of a class or a function, read from its signature.
+    """The options of a class or a function, read from its signature; with `**others`, also those of its base class.
 
     Args:
         keyword_only: leave out arguments that can be passed by position.
     """
     signature = inspect.signature(part)
     hints = _hints(part.__init__ if inspect.isclass(part) and not is_dataclass(part) else part)
-    return {
+    inherited: dict[str, Option] = {}
+    if inspect.isclass(part) and any(entry.kind is entry.VAR_KEYWORD for entry in signature.parameters.values()):
+        inherited = options_of(part.__mro__[1], keyword_only=keyword_only)
+    return inherited | {
         name: Option(name, hints.get(name, Any), MISSING if entry.default is entry.empty else entry.default)
         for name, entry in signature.parameters.items()
         if entry.kind is entry.KEYWORD_ONLY or (not keyword_only and entry.kind is entry.POSITIONAL_OR_KEYWORD)
@@ -103,7 +114,8 @@ def check(value: Any, kind: Any, where: str) -> Any:
     """The value as plain Python numbers and lists, or an error that says what it must be."""
     value = plain(value)
     if not fits(value, kind):
-        raise ValueError(f"{where} must be {described(kind)}, got {value!r}")
+        hint = near(value, get_args(kind)) if get_origin(kind) is Literal and isinstance(value, str) else ""
+        raise ValueError(f"{where} must be {described(kind)}, got {value!r}{hint}")
     return value
 
 

@@ -11,9 +11,9 @@ from unskew.comparison.held_out import contender_of, make_case
 from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation.criteria import measure_all
 from unskew.evaluation.held_out import HeldOut
-from unskew.fitting import fit
-from unskew.recipe import Recipe
 from unskew.simulation.simulate import simulate
+from unskew.training.fitting import fit
+from unskew.training.recipe import Recipe
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 import torch
 
-from unskew import losses
 from unskew.data.clicks.batches import ClickBatches, JudgedBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.clicks.shard_batches import ShardBatches
 from unskew.data.clicks.storage import open_log, write_log
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.methods import losses
 from unskew.processes import Share
 
 

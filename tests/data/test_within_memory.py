@@ -16,9 +16,9 @@ from unskew.data.clicks import within_memory
 from unskew.data.clicks.storage import LogFolder, open_log, read_log, write_log, write_shards
 from unskew.data.clicks.windows import window
 from unskew.data.clicks.within_memory import bytes_in_memory, part_within, read_within
-from unskew.fitting import fit
-from unskew.recipe import Recipe
-from unskew.serving.weights import debiased_rows, scale_of
+from unskew.serving.ratings import debiased_rows, scale_of
+from unskew.training.fitting import fit
+from unskew.training.recipe import Recipe
 
 N_SHARDS = 8
 FAST = {"steps": 5, "hidden": [4], "progress": False}

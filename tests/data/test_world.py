@@ -9,7 +9,7 @@ from unskew.data.judged.catalogue import load
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.world import COLUMNS, N_FEATURES, SIZES, World, make_world
 from unskew.evaluation.evaluate import evaluate
-from unskew.methods.labelled import Labelled
+from unskew.methods.bias.labelled import Labelled
 from unskew.networks.registry import Network, Problem
 from unskew.simulation.policies import RankingSVM
 from unskew.training.settings import Settings

@@ -10,13 +10,12 @@ import pytest
 import unskew.diagnosis.fitted as fitted
 from unskew.data.clicks.click_log import ClickLog
 from unskew.diagnosis.advice import CANNOT, DOUBTFUL, TRAIN, TRY, WORDS, advise, facts
-from unskew.diagnosis.assemble import Refusal, diagnose
-from unskew.diagnosis.estimators.curve import Curve
-from unskew.diagnosis.findings import BAD, GOOD, findings
+from unskew.diagnosis.assemble import diagnose
 from unskew.diagnosis.page import write_diagnosis
-from unskew.diagnosis.plain import as_plain
 from unskew.diagnosis.verdict import how_to_link, verdict
 from unskew.methods import METHODS
+from unskew.propensities.curve import Curve
+from unskew.reporting.answers import BAD, GOOD, Refusal
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate
 from unskew.simulation.users import make_user
@@ -32,7 +31,7 @@ def word_of(diagnosis):
 
 
 def answer(diagnosis, question):
-    (found,) = [finding for finding in findings(diagnosis) if finding.question == question]
+    (found,) = [finding for finding in diagnosis.findings() if finding.question == question]
     return found
 
 
@@ -207,10 +206,10 @@ def test_a_swap_of_few_groups_is_spelt_out(good):
 
 def test_the_answer_is_plain_data(good, one_order):
     for diagnosis in (good, one_order):
-        data = json.loads(json.dumps(as_plain(diagnosis), allow_nan=False))
+        data = json.loads(json.dumps(diagnosis.to_json(), allow_nan=False))
         assert {"rates", "curves", "connectivity", "coupling", "methods", "verdict", "findings"} <= set(data)
-    assert "refused" in json.loads(json.dumps(as_plain(one_order)))["coupling"]
-    assert len(as_plain(good)["curves"]["all_pairs"]["values"]) == 10
+    assert "refused" in json.loads(json.dumps(one_order.to_json()))["coupling"]
+    assert len(good.to_json()["curves"]["all_pairs"]["values"]) == 10
 
 
 def test_progress_ends_where_it_said(linked):
@@ -265,7 +264,7 @@ def small_log(lists, clicks, sessions, n_features=2):
 )
 def test_odd_logs_are_diagnosed_without_a_fall(odd, tmp_path):
     found = diagnose(odd, quick=True)
-    json.dumps(as_plain(found), allow_nan=False)
+    json.dumps(found.to_json(), allow_nan=False)
     assert write_diagnosis(found, tmp_path / "report.html", "odd", "unskew diagnose odd").exists()
     assert verdict(found).lines
 
@@ -288,4 +287,4 @@ def test_categories_that_no_test_looks_at_are_named(good):
     log = replace(good.log, feature_names=names, categories={"f0": ("a", "b")})
     text = answer(replace(good, log=log), "categories").answer
     assert text == "f0: the tests of coupling, leaks and order use numeric features only and ignore them"
-    assert "categories" not in [finding.question for finding in findings(good)]
+    assert "categories" not in [finding.question for finding in good.findings()]

@@ -23,10 +23,10 @@ from unskew.evaluation.differences import mean_interval
 from unskew.evaluation.evaluate import evaluate
 from unskew.evaluation.held_out import HeldOut
 from unskew.evaluation.production import production_of_log
-from unskew.fitting import fit
-from unskew.recipe import Recipe
 from unskew.simulation.policies import NoisyOracle
 from unskew.simulation.simulate import simulate
+from unskew.training.fitting import fit
+from unskew.training.recipe import Recipe
 from unskew.training.validation import click_likelihood
 
 FAST = {"steps": 10, "hidden": [4]}

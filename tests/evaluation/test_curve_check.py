@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.evaluation.curve_check import runaway
+from unskew.evaluation.plausibility import runaway
 
 
 def log_with_rates(*rates, sessions=1_000):

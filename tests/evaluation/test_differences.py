@@ -9,7 +9,6 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from unskew.evaluation.differences import (
-    bootstrap_interval,
     holm,
     mean_interval,
     paired_differences,
@@ -71,10 +70,8 @@ def test_equal_rankers_have_p_one_in_the_randomization_test():
 
 def test_resampling_in_small_chunks_gives_the_same(monkeypatch):
     whole = randomization_test(A[:20], B[:20], np.random.default_rng(1), n=1_000)
-    interval = bootstrap_interval(A[:20], np.random.default_rng(1), n=1_000)
     monkeypatch.setattr("unskew.evaluation.differences.CHUNK", 320)  # 16 rows at once
     assert randomization_test(A[:20], B[:20], np.random.default_rng(1), n=1_000) == pytest.approx(whole, abs=0.05)
-    assert bootstrap_interval(A[:20], np.random.default_rng(1), n=1_000) == pytest.approx(interval, abs=0.02)
 
 
 def test_holm_multiplies_the_smallest_most():
@@ -98,13 +95,6 @@ def test_one_value_says_nothing_about_spread():
 def test_nothing_to_average_is_an_error():
     with pytest.raises(ValueError, match="all 2 values are left out"):
         mean_interval([np.nan, np.nan])
-
-
-def test_the_bootstrap_interval_is_that_of_scipy():
-    theirs = stats.bootstrap((A,), np.mean, method="percentile", n_resamples=4_000, rng=np.random.default_rng(5))
-    mean, low, high = bootstrap_interval(A, np.random.default_rng(6), n=4_000)
-    assert mean == pytest.approx(A.mean())
-    assert (low, high) == pytest.approx(tuple(theirs.confidence_interval), abs=0.003)
 
 
 # compare

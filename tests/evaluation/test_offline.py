@@ -5,7 +5,7 @@ import pytest
 
 import unskew
 from unskew.data.clicks.click_log import ClickLog
-from unskew.evaluation.criteria import standard_error
+from unskew.evaluation.differences import standard_error
 from unskew.evaluation.evaluate import evaluate
 from unskew.evaluation.held_out import HeldOut, NotMeasured, of_ratio
 from unskew.evaluation.offline import dr, exposed, fit_relevance, ips, rank_discounts, snips

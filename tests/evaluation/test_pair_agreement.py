@@ -5,17 +5,17 @@ import pytest
 
 import unskew
 from unskew.data.clicks.click_log import ClickLog
-from unskew.evaluation import pair_agreement
-from unskew.evaluation.criteria import standard_error
+from unskew.evaluation import agreement
+from unskew.evaluation.agreement import across_queries, at_the_top, same_query
+from unskew.evaluation.differences import standard_error
 from unskew.evaluation.held_out import HeldOut, NotMeasured
-from unskew.evaluation.pair_agreement import across_queries, at_the_top, same_query
 
 RISING, FALLING, EQUAL = np.array([0.0, 1.0]), np.array([1.0, 0.0]), np.array([0.0, 0.0])
 
 
 @pytest.fixture
 def _few_pairs_do(monkeypatch):
-    monkeypatch.setattr(pair_agreement, "LEAST_PAIRS", 0)
+    monkeypatch.setattr(agreement, "LEAST_PAIRS", 0)
 
 
 def two_orders(clicks, sessions=(10, 10)):
@@ -74,16 +74,16 @@ def test_a_handful_of_pairs_says_nothing():
 def test_random_scores_agree_in_half_of_the_pairs(log):
     rng = np.random.default_rng(0)
     held_out = HeldOut(log)
-    for agreement in (same_query, across_queries):
-        found = [np.nanmean(agreement(rng.normal(size=len(log.features)), held_out)) for _ in range(30)]
+    for measured in (same_query, across_queries):
+        found = [np.nanmean(measured(rng.normal(size=len(log.features)), held_out)) for _ in range(30)]
         assert abs(np.mean(found) - 0.5) < 3 * np.std(found, ddof=1) / np.sqrt(30)
         assert np.std(found) < 0.03
 
 
 def test_relevance_agrees_in_more_than_half_of_the_pairs(world, log):
     held_out = HeldOut(log)
-    for agreement in (same_query, across_queries):
-        values = agreement(world.train.grades.astype(np.float64), held_out)
+    for measured in (same_query, across_queries):
+        values = measured(world.train.grades.astype(np.float64), held_out)
         assert np.nanmean(values) > 0.55
 
 

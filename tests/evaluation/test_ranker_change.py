@@ -9,7 +9,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.clicks.windows import DAY
 from unskew.evaluation.held_out import NotMeasured
-from unskew.evaluation.latest_ranker import latest_ranker
+from unskew.evaluation.production import latest_ranker
 from unskew.evaluation.ranker_change import latest_change
 
 N_QUERIES, N_DOCUMENTS, N_DAYS = 30, 5, 6

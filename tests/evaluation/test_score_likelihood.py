@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.evaluation.agreement import score_likelihood
 from unskew.evaluation.held_out import HeldOut, NotMeasured
-from unskew.evaluation.score_likelihood import score_likelihood
 
 
 def log_of(clicks, sessions, orders):

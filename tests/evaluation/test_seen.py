@@ -15,7 +15,7 @@ from unskew.comparison.rows import Outcome
 from unskew.comparison.tables import seen_sheet
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.evaluation.seen import seen_queries
+from unskew.evaluation.evaluate import seen_queries
 
 
 def log_of(queries, features):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from unskew import ClickLog, Recipe, fit
-from unskew.evaluation.shown_order import LEAST_QUERIES, reversal, shown_order_agreement
+from unskew.evaluation.plausibility import LEAST_QUERIES, reversal, shown_order_agreement
 
 CURVE = np.array([0.9, 0.5, 0.2])
 

@@ -8,8 +8,8 @@ from torch.testing import assert_close
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.lists import ClickedLists
-from unskew.methods.affine import Affine, TrustEstimate
-from unskew.methods.ipw import IPW
+from unskew.methods.bias.affine import Affine, TrustEstimate
+from unskew.methods.bias.ipw import IPW
 from unskew.networks.registry import Network, Problem
 from unskew.training.settings import Settings
 from unskew.training.train import train
@@ -183,17 +183,3 @@ def test_corrected_clicks_are_learnt_as_relevance():
     train(method, {"clicks": log}, Settings(steps=300, optimizer="adagrad", learning_rate=0.2, weight_decay=0.0))
     scores = method.ranker()(torch.eye(2).unsqueeze(0), torch.ones(1, 2, dtype=torch.bool))
     assert_close(scores, torch.tensor([[0.2, 0.6]]), rtol=0, atol=0.01)
-
-
-@pytest.mark.parametrize(
-    ("hyper", "message"),
-    [
-        ({"alpha": [1, 1, 1]}, "pass both alpha and beta, or neither"),
-        ({"alpha": [1, 0, 1], "beta": [0, 0, 0]}, "alpha must be positive"),
-        ({"alpha": [1, 1], "beta": [0, 0, 0]}, "alpha must be 3 finite numbers"),
-        ({"loss": "hinge"}, "unknown loss 'hinge': choose from softmax, squared"),
-    ],
-)
-def test_what_cannot_be_corrected_with_is_refused(hyper, message):
-    with pytest.raises(ValueError, match=message):
-        Affine(PROBLEM, **hyper)

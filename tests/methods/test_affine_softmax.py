@@ -4,8 +4,8 @@ import torch
 from torch.testing import assert_close
 
 from unskew.lists import ClickedLists
-from unskew.methods.affine_softmax import AffineSoftmax
-from unskew.methods.two_tower import TwoTower
+from unskew.methods.bias.affine_softmax import AffineSoftmax
+from unskew.methods.bias.two_tower import TwoTower
 from unskew.networks.registry import Network, Problem
 
 PROBLEM = Problem(n_features=3, n_positions=4, bias={"device": ("desk", "phone")}, network=Network(hidden=(5,)))

@@ -6,13 +6,13 @@ import pytest
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.looks import false_alarms, look_rates
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.diagnosis.estimators.propensities import estimate_propensities
-from unskew.fitting import fit
-from unskew.methods.attention import UNSURE
-from unskew.recipe import Recipe
+from unskew.methods.bias.attention import UNSURE
+from unskew.propensities.estimate import estimate_propensities
 from unskew.simulation.policies import Random
 from unskew.simulation.simulate import simulate
 from unskew.simulation.users import make_user
+from unskew.training.fitting import fit
+from unskew.training.recipe import Recipe
 from unskew.training.settings import Settings
 
 # Document a at positions 1 and 2, seen .8 and .4 of 1,000 times, wanted by half; recorded at .1 + .9 · seen.

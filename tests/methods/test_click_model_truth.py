@@ -12,10 +12,10 @@ from torch.func import functional_call
 
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
-from unskew.fitting import fit
-from unskew.recipe import Recipe
 from unskew.simulation.browsing import Shown
 from unskew.simulation.sequential import Cascade, DependentClick, DownwardUser, DynamicBayesian, UserBrowsing
+from unskew.training.fitting import fit
+from unskew.training.recipe import Recipe
 
 ORDERS = np.array(list(permutations(range(5))))
 GRADES = np.array([3.5, 0.5, 2.0, 1.0, 3.0])

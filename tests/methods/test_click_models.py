@@ -16,19 +16,19 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.files import file_digest, json_digest
 from unskew.data.judged.catalogue import load_split
-from unskew.fitting import fit
 from unskew.lists import ClickedLists
 from unskew.methods import METHODS
-from unskew.methods.click_model import ClickModel
+from unskew.methods.click_models.click_model import ClickModel
 from unskew.networks.registry import Problem
 from unskew.options import options_of
-from unskew.recipe import Recipe
 from unskew.serving.export import export_model
 from unskew.serving.model_files import load_model, save_model
 from unskew.serving.saved_ranker import SavedRanker, ranks_by_ids
 from unskew.simulation.browsing import Shown
 from unskew.simulation.sequential import Cascade, DependentClick, DynamicBayesian, UserBrowsing
 from unskew.simulation.simulate import simulate
+from unskew.training.fitting import fit
+from unskew.training.recipe import Recipe
 
 CLICK_MODELS = [name for name, method in METHODS.items() if issubclass(method, ClickModel)]
 every_model = pytest.mark.parametrize("name", CLICK_MODELS)

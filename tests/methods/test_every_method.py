@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from scipy.stats import spearmanr
 from unskew.data.fitted_transforms import fit_transform
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate
-from unskew.methods import METHODS
+from unskew.methods import METHODS, hyper_parameters
 from unskew.networks.registry import Network, Problem
 from unskew.testing import CHECKS
 from unskew.testing.method_checks import SETTINGS, assert_equal_states, maker, state
@@ -45,11 +46,11 @@ OPTIONS = {
     "low_rank examination": ("low_rank", {"choose": "examination", "top_examination": 0.7}),
     "vectorization, network": ("vectorization", {"base": "network", "dimensions": 3}),
     "vectorization, mean": ("vectorization", {"base": "mean"}),
-    "vectorization, position": ("vectorization", {"base": "position", "base_position": 1}),
+    "vectorization, position": ("vectorization", {"base": "position"}),
     "vectorization, principal direction": ("vectorization", {"base": "pca"}),
     "cdla_ld serving the teacher": ("cdla_ld", {"serve": "teacher"}),
     "cdla_ld debiasing the student": ("cdla_ld", {"debias": "student"}),
-    "upe by the policy's scores": ("upe", {"scoring": "policy", "max_weight": 3.0}),
+    "upe with bounded weights": ("upe", {"max_weight": 3.0}),
     "xpa of displayed bias columns": ("xpa", {"displayed": "bias"}),
     "xpa without attention": ("xpa", {"attention": False}),
     "iobm of positions alone": ("iobm", {"use_clicks": False, "use_context": False}),
@@ -92,6 +93,57 @@ def test_every_method_passes_the_common_checks(case, check):
     if check in make().exempt:
         pytest.skip(make().exempt[check])
     CHECKS[check](make)
+
+
+REFUSED = [  # method, hyper-parameters, and what the error names
+    *[("lbd", {name: value}, f"{name} must be .*{value}") for name, value in {"penalty": -1.0, "cancel": 1.5}.items()],
+    *[("lbd", {name: value}, f"{name} must be .*{value}") for name, value in {"share": 0.0, "top_seen": 1.0}.items()],
+    ("lbd", {"penalty": float("inf")}, "penalty must be .*inf"),
+    ("lbd", {"cancel_to": "none"}, "cancel_to must be one of average, sure, got 'none'"),
+    ("lbd", {"lipschitz": "yes"}, "lipschitz must be one of penalty, certified"),
+    ("lbd", {"lipschitz": "certified"}, "needs beta"),
+    ("lbd", {"lipschitz": "certified", "beta": -1.0}, "beta must be .*-1"),
+    ("lbd", {"lipschitz": "certified", "beta": 1.0, "shared": True}, "leave out shared=True"),
+    ("lbd", {"beta": 1.0}, "lipschitz='certified'"),
+    ("lbd", {"shared": True, "observation_hidden": (4,)}, "leave out observation_hidden"),
+    ("dla", {"max_weight": 0.0}, "max_weight must be a number above 0, or none, got 0"),
+    ("dla", {"observed_by": "likelihod"}, r"likelihood, weights, got .*did you mean 'likelihood'"),
+    ("affine", {"alpha": [1] * 5}, "pass both alpha and beta, or neither"),
+    ("affine", {"alpha": [1, 0, 1, 1, 1], "beta": [0] * 5}, "alpha must be a list of numbers above 0"),
+    ("affine", {"alpha": [1, 1], "beta": [0, 0, 0]}, "alpha must be 5 numbers"),
+    ("affine", {"loss": "hinge"}, "loss must be one of squared, softmax"),
+    ("iobm", {"max_weight": 0.5}, "max_weight must be a number from 1, got 0.5"),
+    ("xpa", {"displayed": "thumbnails"}, "displayed must be one of features, bias, nothing"),
+    ("xpa", {"width": 10, "attention_heads": 4}, "4 heads do not divide a width of 10"),
+    ("low_rank", {"rank": 0}, "rank must be a whole number from 1, got 0"),
+    ("low_rank", {"choose": "best"}, "choose must be one of uncorrelated, free"),
+    ("low_rank", {"choose": "examination"}, "needs top_examination"),
+    ("low_rank", {"choose": "examination", "top_examination": 1.5}, "top_examination must be .*1.5"),
+    ("low_rank", {"top_examination": 0.5}, "choose='examination'"),
+    ("low_rank", {"caution": -1.0}, "caution must be .*-1"),
+    ("cdla_ld", {"serve": "both"}, "serve must be one of student, teacher"),
+    ("cdla_ld", {"debias": "nobody"}, "debias must be one of teacher, student"),
+    ("labelled", {"gain": "double"}, "gain must be one of grade, exponential"),
+    ("hte", {"folds": 1}, "folds must be a whole number from 2, got 1"),
+    ("vectorization", {"dimensions": 0}, "dimensions must be a whole number from 1, got 0"),
+    ("vectorization", {"base": "best"}, "base must be one of head, network, position, mean, pca"),
+    ("ubm", {"user_types": 0}, "user_types must be a whole number from 1, got 0"),
+    ("dbn", {"rank_by": "clicks"}, "rank_by must be one of relevance, attraction"),
+    ("pbm", {"attraction": "words"}, "attraction must be one of auto, features, ids, both"),
+    ("attention", {"false_alarms": 1.0}, "false_alarms must be a number from 0 and below 1, or none, got 1"),
+    ("regression_em", {"start": 0.0}, "start must be a number above 0 and below 1, got 0"),
+]
+
+
+@pytest.mark.parametrize(("name", "hyper", "words"), REFUSED)
+def test_hyper_parameters_that_mean_nothing_are_refused(name, hyper, words):
+    with pytest.raises(ValueError, match=words):
+        METHODS[name](Problem(N_FEATURES, N_DOCS), **hyper)
+
+
+def test_ranges_and_choices_of_every_method_are_read_from_its_signature():
+    kinds = [entry.kind for method in METHODS.values() for entry in hyper_parameters(method).values()]
+    assert Any not in kinds  # an annotation that cannot be resolved checks nothing
 
 
 # -- training

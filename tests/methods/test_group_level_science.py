@@ -10,8 +10,8 @@ import pytest
 
 import unskew
 from unskew.comparison.statistics import Table, summarize
-from unskew.diagnosis.estimators.harvesting import all_pairs
 from unskew.papers.reproduce import reproduce
+from unskew.propensities.harvesting import all_pairs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 

@@ -10,13 +10,17 @@ from numpy.testing import assert_allclose
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.world import make_world
-from unskew.fitting import fit
-from unskew.methods.hte import HTE, correct_clicks, estimate_effects, oracle_effects
-from unskew.methods.naive import Naive
+from unskew.methods.bias.hte import HTE, Effects, correct_clicks
+from unskew.methods.bias.naive import Naive
 from unskew.networks.registry import Problem
-from unskew.recipe import Recipe
 from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Truth
+from unskew.training.fitting import fit
+from unskew.training.recipe import Recipe
+
+
+def estimate_effects(log, interventions, folds=3, trees=100):
+    return Effects(interventions, log.query_ids[np.unique(log.queries)], folds, trees, max_leaves=31).of(log)
 
 
 def judged_by_first_feature(n_queries=150, n_docs=6, seed=0):
@@ -78,7 +82,7 @@ def test_effects_of_another_log_are_refused():
 
 def test_the_oracle_gives_every_document_its_clicks_on_top(simulation):
     log, truth = simulation.log, simulation.truth
-    effects = oracle_effects(truth)
+    effects = truth.position_effects()
     assert_allclose(effects[:, 0], 0.0, atol=1e-7)
     expected = replace(log, clicks=truth.click_probability * log.sessions[:, None])
     corrected = correct_clicks(expected, effects)
@@ -89,7 +93,7 @@ def test_there_is_no_oracle_where_clicks_depend_on_the_whole_page():
     nothing = np.zeros((1, 2), dtype=np.float32)
     truth = Truth(nothing, nothing, nothing, nothing.astype(np.int64), np.zeros(1, dtype=np.int64))
     with pytest.raises(ValueError, match="depend on the whole page"):
-        oracle_effects(truth)
+        truth.position_effects()
 
 
 # -- estimating effects
@@ -97,7 +101,7 @@ def test_there_is_no_oracle_where_clicks_depend_on_the_whole_page():
 
 def test_estimated_effects_come_close_to_the_true_ones(simulation):
     effects = estimate_effects(simulation.log, simulation.log)
-    truth = oracle_effects(simulation.truth)
+    truth = simulation.truth.position_effects()
     assert_allclose(effects[:, 0], 0.0)
     error = np.abs(effects - truth)[:, 1:]
     assert truth[:, 1:].max() > 0.4  # a wanted document at the end loses .68 - .20
@@ -167,8 +171,6 @@ def test_what_cannot_be_learnt_from_is_refused(simulation):
         estimate_effects(log, replace(log, features=np.zeros((len(log.features), 3), dtype=np.float32)))
     with pytest.raises(ValueError, match="1 queries, too few for 3 folds"):
         estimate_effects(log, log.select(log.queries == 0))
-    with pytest.raises(ValueError, match="folds must be at least 2, got 1"):
-        HTE(Problem(2, 6), folds=1)
 
 
 @pytest.mark.slow

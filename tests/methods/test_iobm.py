@@ -9,7 +9,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from unskew.lists import ClickedLists
-from unskew.methods.iobm import IOBM
+from unskew.methods.bias.iobm import IOBM
 from unskew.networks.documents import Ranker
 from unskew.networks.registry import Network, Problem
 
@@ -136,8 +136,3 @@ def test_each_term_teaches_its_own():
     method.zero_grad()
     method.loss(lists())["observation"].backward()
     assert all(entry.grad is None for entry in method.relevance.parameters())
-
-
-def test_a_bound_below_one_is_refused():
-    with pytest.raises(ValueError, match="max_weight must be at least 1"):
-        IOBM(PROBLEM, max_weight=0.5)

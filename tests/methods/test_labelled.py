@@ -4,9 +4,9 @@ import numpy as np
 import torch
 from torch.testing import assert_close
 
-from unskew import losses
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.methods.labelled import Labelled
+from unskew.methods import losses
+from unskew.methods.bias.labelled import Labelled
 from unskew.networks.registry import Network, Problem
 
 

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from unskew.lists import ClickedLists, JudgedLists
-from unskew.networks.line_search import Axis, ScoredLists, best_with_caution, of_clicks, of_metric, search, spread_axes
+from unskew.methods.line_search import Axis, ScoredLists, best_with_caution, of_clicks, of_metric, search, spread_axes
 
 
 def test_without_caution_the_best_is_taken():

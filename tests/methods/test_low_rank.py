@@ -13,11 +13,11 @@ from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate
 from unskew.lists import ClickedLists
-from unskew.losses import log_shares
-from unskew.methods.low_rank import Loadings, LowRank, by_looks, covariance
-from unskew.methods.two_tower import TwoTower
+from unskew.methods.bias.low_rank import Loadings, LowRank, by_looks, covariance
+from unskew.methods.bias.two_tower import TwoTower
+from unskew.methods.line_search import LENGTHS
+from unskew.methods.losses import log_shares
 from unskew.networks.documents import Ranker
-from unskew.networks.line_search import LENGTHS
 from unskew.networks.registry import Network, Problem
 from unskew.serving.export import export_model
 from unskew.serving.onnx_file import OnnxRanker
@@ -523,25 +523,6 @@ def test_the_estimator_takes_judged_queries_to_choose_on(log, world):
 
 
 # -- refusals
-
-
-@pytest.mark.parametrize(
-    ("hyper", "message"),
-    [
-        ({"rank": 0}, "rank must be at least 1"),
-        (
-            {"choose": "best"},
-            "unknown choose 'best': choose from uncorrelated, free, pinned, judged, examination, interventions",
-        ),
-        ({"choose": "examination"}, "needs top_examination"),
-        ({"choose": "examination", "top_examination": 1.5}, "needs top_examination"),
-        ({"top_examination": 0.5}, "only used by choose='examination'"),
-        ({"caution": -1.0}, "caution must be at least 0, got -1.0"),
-    ],
-)
-def test_arguments_that_mean_nothing_are_refused(hyper, message):
-    with pytest.raises(ValueError, match=message):
-        LowRank(problem(), **hyper)
 
 
 @pytest.mark.parametrize("validate", [None, 0.2])

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from unskew.lists import ClickedLists
-from unskew.methods.pair_debias import PairDebias
+from unskew.methods.bias.pair_debias import PairDebias
 from unskew.networks.registry import Network, Problem
 
 

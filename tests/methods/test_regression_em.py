@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.lists import ClickedLists
-from unskew.methods.regression_em import RegressionEM
+from unskew.methods.bias.regression_em import RegressionEM
 from unskew.networks.registry import Network, Problem
 
 LINEAR = Network(kind="linear")

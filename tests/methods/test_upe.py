@@ -8,14 +8,13 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from unskew import losses
 from unskew.lists import ClickedLists
-from unskew.methods.dla import DLA
-from unskew.methods.upe import SCORING, UPE, adjusted_shares, policy_scores, scores_of_pairs
+from unskew.methods import losses
+from unskew.methods.bias.dla import DLA
+from unskew.methods.bias.upe import UPE, adjusted_shares, policy_scores, scores_of_pairs
 from unskew.networks.registry import Network, Problem
 
 PROBLEM = Problem(3, 3, network=Network(hidden=(4,)))
-every_scoring = pytest.mark.parametrize("scoring", SCORING)
 
 
 def lists(**changes):
@@ -37,15 +36,14 @@ def new_method(**options):
     return method
 
 
-@every_scoring
 @pytest.mark.parametrize("max_weight", [None, 1.1])
-def test_with_a_constant_document_vector_it_is_dla(scoring, max_weight):
-    method = new_method(scoring=scoring, max_weight=max_weight)
+def test_with_a_constant_document_vector_it_is_dla(max_weight):
+    method = new_method(max_weight=max_weight)
     last = method.policy.documents[-1]
     with torch.no_grad():
         last.weight.zero_()
         vector = last.bias
-        logits = method._scoring(vector + method.position.table).squeeze(-1)
+        logits = method.position.score(vector + method.position.table).squeeze(-1)
     dla = DLA(PROBLEM, max_weight=max_weight).double()
     dla.relevance.load_state_dict(method.relevance.state_dict())
     with torch.no_grad():
@@ -65,13 +63,13 @@ def test_every_document_stands_once_at_every_position():
     documents = method.policy.vectors(given.features, given.mask)
     positions = method.position.table
     with torch.no_grad():
-        first, *last = method._scoring
+        first, *last = method.position.score
         moved = positions @ first.weight.T
         pairs = scores_of_pairs(nn.Sequential(*last), first(documents), moved, given.positions)
         shares = adjusted_shares(pairs, given.mask)
         for row, turns in ((0, [(0, 1, 2), (1, 2, 0), (2, 0, 1)]), (1, [(0, 1), (1, 0)])):
             n_docs = len(turns[0])
-            seen = [method._scoring(documents[row, list(turn)] + positions[:n_docs]) for turn in turns]
+            seen = [method.position.score(documents[row, list(turn)] + positions[:n_docs]) for turn in turns]
             turned = [logits.squeeze(-1).softmax(-1) for logits in seen]
             assert_close(shares[row, :n_docs], torch.stack(turned).mean(0))
         assert shares[1, 2] == 0  # padding is not seen
@@ -93,19 +91,15 @@ def learners(method, term):
     return {name for name, part in method.named_children() if any(p.grad is not None for p in part.parameters())}
 
 
-@every_scoring
-def test_gradients_go_only_where_they_are_sent(scoring):
-    method = new_method(scoring=scoring)
+def test_gradients_go_only_where_they_are_sent():
+    method = new_method()
     policy, propensity, ranking = method.stages()
     assert [stage.name for stage in method.stages()] == ["policy", "propensity", "ranking"]
     assert learners(method, policy.loss(lists())["policy"]) == {"policy"}
     assert learners(method, ranking.loss(lists())["relevance"]) == {"relevance"}
     terms = propensity.loss(lists())
     assert learners(method, terms["relevance"]) == {"relevance"}
-    learnt = learners(method, propensity.loss(lists())["observation"])
-    assert method.policy.documents[-1].weight.grad is None
-    # With the policy's own scoring gradients pass through it; the loop keeps it frozen in this stage.
-    assert learnt == {"own": {"position"}, "policy": {"position", "policy"}}[scoring]
+    assert learners(method, propensity.loss(lists())["observation"]) == {"position"}
     assert set(propensity.trains) == {method.position, method.relevance}
     assert set(ranking.trains) == {method.relevance}
 
@@ -135,16 +129,11 @@ def test_the_ranking_stage_weights_clicks_by_the_curve_as_it_is():
     assert_close(method.ranking_loss(given)["relevance"].detach(), first + second + third)
 
 
-def test_an_unknown_scoring_is_refused():
-    with pytest.raises(ValueError, match="unknown scoring 'both': choose from own, policy"):
-        UPE(PROBLEM, scoring="both")
-
-
 def test_a_first_layer_in_two_parts_has_the_gradient_of_the_layer_of_the_sum():
     method, given = new_method(), lists(clicks=torch.eye(3, dtype=torch.float64))
     parameters = list(method.position.parameters())
     found = torch.autograd.grad(method.loss(given)["observation"], parameters)
     vectors = method.policy.vectors(given.features, given.mask).detach() + method.position.table[given.positions]
     weights = losses.inverse_share(method.relevance(given.features, given.mask), given.mask)
-    whole = losses.softmax(method._scoring(vectors).squeeze(-1), given.clicks * weights, given.mask)
+    whole = losses.softmax(method.position.score(vectors).squeeze(-1), given.clicks * weights, given.mask)
     assert_close(found, torch.autograd.grad(whole, parameters))

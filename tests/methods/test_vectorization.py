@@ -4,13 +4,15 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from unskew import losses
 from unskew.lists import ClickedLists
-from unskew.methods.vectorization import FIXED_BASES, LEARNT_BASES, Vectorization, base_vector, gaussian
+from unskew.methods import losses
+from unskew.methods.bias.vectorization import Vectorization, gaussian
+from unskew.networks.embeddings import BASES as LEARNT_BASES
+from unskew.networks.embeddings import base_vector
 from unskew.networks.registry import Network, Problem
 
 N_FEATURES, N_POSITIONS = 4, 6
-BASES = [*LEARNT_BASES, *FIXED_BASES]
+BASES = [*LEARNT_BASES, "position", "mean", "pca"]
 BIAS = {"device": ("desk", "phone"), "scroll": None}
 
 
@@ -218,8 +220,8 @@ def test_the_base_vector_of_a_list_depends_on_its_other_documents():
 
 
 def test_fixed_bases_are_a_position_and_the_mean_of_all():
-    for base, expected in (("position", [2.0, -1.0]), ("mean", [2.5, 0.0])):
-        method = new_method(base=base, base_position=1)
+    for base, expected in (("position", [3.0, 1.0]), ("mean", [2.5, 0.0])):
+        method = new_method(base=base)
         with torch.no_grad():
             method.observation.table.copy_(torch.tensor([[3.0, 1.0], [2.0, -1.0]]).repeat(3, 1))
         assert_close(method.ranker().base.value, torch.tensor(expected))
@@ -238,7 +240,7 @@ def test_the_principal_direction_is_where_embeddings_vary_and_clicks_grow():
     assert method.ranker()(batch.features, batch.mask).isfinite().all()
 
 
-# -- bias columns, stages, refusals
+# -- bias columns, stages
 
 
 def test_with_bias_columns_observation_depends_on_them():
@@ -270,16 +272,3 @@ def test_observation_is_frozen_first_and_the_base_model_learns_last():
     assert set(base.trains) == {method.base}
     assert not warm_up.selects
     assert [stage.name for stage in new_method(base="mean").stages()] == ["warm-up", "joint"]
-
-
-@pytest.mark.parametrize(
-    ("hyper", "message"),
-    [
-        ({"dimensions": 0}, "at least 1"),
-        ({"base": "best"}, "choose from network, head, position, mean, pca"),
-        ({"base": "position", "base_position": N_POSITIONS}, "0 to 5"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(hyper, message):
-    with pytest.raises(ValueError, match=message):
-        new_method(**hyper)

@@ -7,8 +7,8 @@ import torch
 from torch.testing import assert_close
 
 from unskew.lists import ClickedLists
-from unskew.methods.two_tower import TwoTower
-from unskew.methods.xpa import DISPLAYED, XPA, hidden_from
+from unskew.methods.bias.two_tower import TwoTower
+from unskew.methods.bias.xpa import DISPLAYED, XPA, hidden_from
 from unskew.networks.registry import Network, Problem
 
 BIAS = {"type": ("text", "image"), "height": None}
@@ -132,15 +132,3 @@ def test_the_curve_is_the_mean_over_sessions():
     for _ in range(400):
         method.loss(lists())
     assert_close(method.examination(), torch.tensor([1.0, 0.5, 0.25], dtype=torch.float64), rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"displayed": "thumbnails"}, "unknown displayed 'thumbnails': choose from features, bias, nothing"),
-        ({"width": 10, "attention_heads": 4}, "4 heads do not divide a width of 10"),
-    ],
-)
-def test_what_cannot_be_is_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        XPA(PROBLEM, **options)

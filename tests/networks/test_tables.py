@@ -4,8 +4,8 @@ import pytest
 from torch import nn
 
 from unskew.methods import METHODS
+from unskew.networks.observation import decays
 from unskew.networks.registry import Network, Problem
-from unskew.networks.tables import decays
 
 DEVICES = {"device": ("desk", "phone")}
 LAYERS = (nn.Linear, nn.LSTM, nn.GRU, nn.MultiheadAttention)

@@ -154,7 +154,7 @@ def test_a_variant_adds_settings_in_their_order():
 
 
 def test_code_of_ones_own_is_imported_where_it_is_allowed():
-    text = "title = 't'\npaper = 'p'\nquestion = 'q'\n[[methods]]\nlabel = 'a'\nmethod = 'unskew.methods.dla:DLA'"
+    text = "title = 't'\npaper = 'p'\nquestion = 'q'\n[[methods]]\nlabel = 'a'\nmethod = 'unskew.methods.bias.dla:DLA'"
     (entry,) = parse_experiment(text, "x", allow_code=True).methods
     assert entry.method is METHODS["dla"]
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from unskew.evaluation.evaluate import evaluate, score_documents
-from unskew.fitting import fit
 from unskew.papers import few_labels
 from unskew.papers.few_labels import CHOSEN, TAUGHT, TUNED, UNLABELLED, USES, Learnt, choose_number, move, teach
 from unskew.papers.reproduce import reproduce
-from unskew.recipe import Recipe
+from unskew.training.fitting import fit
+from unskew.training.recipe import Recipe
 
 FAST = {"steps": 40, "hidden": [8], "validate_every": 40, "average": 0.2}
 

@@ -8,10 +8,10 @@ from torch.testing import assert_close
 from unskew import ClickLog, Recipe, fit, load_model, save_model
 from unskew.daily.tune import tune
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.model import average_models
 from unskew.serving.distillation import export_trees
 from unskew.serving.export import export_model
 from unskew.serving.onnx_file import OnnxRanker
+from unskew.training.model import average_models
 
 FAST = {"steps": 3, "hidden": (4,), "batch_size": 16}
 

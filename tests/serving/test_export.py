@@ -18,12 +18,11 @@ from torch.testing import assert_close
 from unskew import ClickLog, Recipe, fit, save_model
 from unskew.data.fitted_transforms import TRANSFORMS, fit_transform
 from unskew.methods import METHODS
-from unskew.model import ModelRanker
 from unskew.serving import export
-from unskew.serving.agreement import sample_lists, undo
-from unskew.serving.export import export_model
-from unskew.serving.linear_json import LinearScores, to_json
+from unskew.serving.engine_json import LinearScores, to_json
+from unskew.serving.export import export_model, sample_lists, undo
 from unskew.serving.onnx_file import METADATA, OnnxRanker, depends_on
+from unskew.training.model import ModelRanker
 
 DOCS = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", DOCS, re.MULTILINE | re.DOTALL)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from unskew import ClickLog, write_log
 from unskew.cli import app
-from unskew.serving.judgements import judgements
+from unskew.serving.ratings import judgements
 
 
 @pytest.fixture

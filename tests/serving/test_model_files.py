@@ -105,7 +105,7 @@ def test_a_cut_file_says_so(model, tmp_path):
     with pytest.raises(ValueError, match=r"weights\.safetensors cannot be read .* save the model again"):
         load_model(folder)
     (folder / "model.json").write_text('{"format"')
-    with pytest.raises(ValueError, match=r"model\.json is damaged"):
+    with pytest.raises(ValueError, match=r"model\.json cannot be read"):
         load_model(folder)
 
 
@@ -163,13 +163,4 @@ def test_a_kill_while_a_model_is_replaced_is_mended_by_the_next_command_that_ope
     scratch.mkdir()
     folder.replace(scratch / "old")
     with pytest.warns(RuntimeWarning, match="the old folder was restored"):
-        load_model(folder)
-
-
-def test_sizes_changed_by_hand_are_refused_before_anything_is_built(model, tmp_path):
-    folder = save_model(model, tmp_path / "model")
-    about = json.loads((folder / "model.json").read_text())
-    about["problem"]["n_features"] = 10**9
-    (folder / "model.json").write_text(json.dumps(about))
-    with pytest.raises(ValueError, match=r"model\.json does not match its digest"):
         load_model(folder)

@@ -7,7 +7,7 @@ import pytest
 
 from unskew import ClickLog, JudgedSet, Recipe, fit
 from unskew.serving.rankings import write_ranking
-from unskew.serving.weights import debiased_rows
+from unskew.serving.ratings import debiased_rows
 
 JUDGED = JudgedSet(
     features=np.zeros((3, 1), np.float32),

@@ -8,7 +8,7 @@ import pytest
 import unskew
 from unskew.serving import spark_rank
 from unskew.serving.candidates import Candidates
-from unskew.serving.rank import rank_table
+from unskew.serving.rankings import rank_table
 from unskew.serving.saved_ranker import open_ranker
 
 NAMES = tuple(f"f{number}" for number in range(3))

@@ -12,7 +12,7 @@ import torch
 import xgboost
 
 from unskew import ClickLog, Recipe, fit, save_model, write_log
-from unskew.evaluation.order_agreement import grades_of, kendall
+from unskew.evaluation.agreement import grades_of, kendall
 from unskew.networks.trees import Forest, Split, TreesRanker, from_lightgbm
 from unskew.serving.distillation import ENOUGH_ROWS, documents_by_query, export_trees, with_recombined
 from unskew.serving.saved_ranker import open_ranker

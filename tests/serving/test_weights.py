@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.recipe import Recipe
-from unskew.serving.weights import debiased_rows
+from unskew.serving.ratings import debiased_rows
+from unskew.training.recipe import Recipe
 
 # Lists of two queries that take turns; the second position is seen half as often.
 LOG = ClickLog(

@@ -9,9 +9,9 @@ from numpy.testing import assert_allclose
 
 import unskew
 from unskew.data.clicks.click_log import ClickLog
-from unskew.diagnosis.estimators.curve import NotIdentified
 from unskew.evaluation.held_out import HeldOut, NotMeasured
 from unskew.evaluation.offline import reweighted_clicks
+from unskew.propensities.curve import NotIdentified
 from unskew.simulation.display import after_interventions, plackett_luce
 from unskew.simulation.policies import Mixed, PlackettLuce, make_policy
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.methods.method import Method, Stage
-from unskew.training.averaging import AveragedMethod
+from unskew.training.optimizing import AveragedMethod
 from unskew.training.settings import Settings
 from unskew.training.train import train
 

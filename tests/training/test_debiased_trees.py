@@ -11,7 +11,7 @@ from unskew.data.clicks.storage import write_log
 from unskew.serving.distillation import export_trees
 from unskew.serving.export import export_model
 from unskew.serving.onnx_file import OnnxRanker
-from unskew.training.debiased_trees import boost_debiased, examined_documents
+from unskew.training.boosting import boost_debiased, examined_documents
 
 FAST = {"steps": 20, "hidden": (4,), "ranker": "trees"}
 

@@ -12,11 +12,10 @@ from torch import nn
 import unskew
 from unskew import ClickLog, Recipe, fit, open_log, write_log
 from unskew.methods.method import Method, Stage
-from unskew.training.ending import MOST, MOST_HELD_OUT, VALIDATIONS, Ending, last_step
-from unskew.training.held_out import part_held_out
+from unskew.training.checkpoint import Stopped
+from unskew.training.ending import MOST, MOST_HELD_OUT, VALIDATIONS, Ending, last_step, part_held_out
 from unskew.training.history import History
 from unskew.training.settings import Settings
-from unskew.training.stopping import Stopped
 from unskew.training.train import train
 
 LOG = ClickLog(
@@ -243,7 +242,7 @@ def test_few_queries_take_fifty_passes():
 
 
 def test_a_killed_fit_without_steps_goes_on_to_the_same_weights(tmp_path, monkeypatch):
-    from unskew.methods.two_tower import TwoTower
+    from unskew.methods.bias.two_tower import TwoTower
 
     log, recipe = click_log(120), Recipe.of("two_tower", hidden=(4,), dropout=0.2)
     whole = fit(recipe, log)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from unskew import Recipe, fit
-from unskew.training.stopping import Stopped, stop_requests
+from unskew.training.checkpoint import Stopped, stop_requests
 
 RECIPE = Recipe.of("two_tower", steps=12, hidden=(4,), validate_every=5)
 
@@ -16,7 +16,7 @@ RECIPE = Recipe.of("two_tower", steps=12, hidden=(4,), validate_every=5)
 def test_a_stopped_run_goes_on_to_the_same_weights(log, tmp_path, monkeypatch, number, code):
     whole = fit(RECIPE, log)
     steps = iter(range(100))
-    from unskew.methods.two_tower import TwoTower
+    from unskew.methods.bias.two_tower import TwoTower
 
     loss = TwoTower.loss
 

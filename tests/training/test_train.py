@@ -18,8 +18,10 @@ from unskew.methods import METHODS
 from unskew.methods.method import Method, Stage
 from unskew.networks.registry import Network, Problem
 from unskew.training.history import History, Report
+from unskew.training.plan import plan_stages
+from unskew.training.run_state import MOST_SKIPPED
 from unskew.training.settings import OPTIMIZERS, SCHEDULES, Settings, usual_batch
-from unskew.training.train import MOST_SKIPPED, plan_stages, train
+from unskew.training.train import train
 
 
 def toy_log(clicks=((1, 0), (0, 1)), sessions=(2, 2)):

@@ -39,20 +39,18 @@ def diagnose(
     quiet: Quiet = False,
 ) -> None:
     """Diagnose a click log: what it identifies, and which methods are worth training on it."""
-    from unskew.diagnosis.plain import as_plain
-
     given: dict[str, Any] = {"quick": quick, "users": users, "cap": cap, "memory": memory, "seed": seed}
     found = unskew.diagnose(log, out, **given, progress=not (quiet or json))
     if json:
-        show_json({"log": log, "report": out, **as_plain(found)})
+        show_json({"log": log, "report": out, **found.to_json()})
         return
     _show(found)
     console.print(f"\nReport with plots, tables and reasons: {out}", markup=False, highlight=False)
 
 
 def _show(found: Diagnosis) -> None:
-    from unskew.diagnosis.findings import BAD, GOOD, PLAIN, UNKNOWN, findings
     from unskew.diagnosis.page import position_rows
+    from unskew.reporting.answers import BAD, GOOD, PLAIN, UNKNOWN
 
     styles = {GOOD: "green", PLAIN: "", BAD: "bold yellow", UNKNOWN: "dim"}
     console.print(f"{found.log!r}", markup=False, highlight=False)
@@ -63,7 +61,7 @@ def _show(found: Diagnosis) -> None:
 
     if len(rows) > MOST_ROWS:
         console.print(f"… and {len(rows) - MOST_ROWS} more in the report", style="dim", highlight=False)
-    _show_pairs("What the log says", [(e.question, e.answer, styles[e.tone]) for e in findings(found)])
+    _show_pairs("What the log says", [(e.question, e.answer, styles[e.tone]) for e in found.findings()])
     judged = found.verdict
     _show_pairs("Methods", _grouped(judged.methods))
     console.print("\n[bold]Verdict[/]", highlight=False)

@@ -45,8 +45,8 @@ def evaluate(
 ) -> None:
     """Evaluate a model on judged data, or by how well it predicts the clicks of a log."""
     from unskew.data.clicks.storage import is_log
-    from unskew.evaluation.seen import count_text
-    from unskew.serving.weights import write_rows
+    from unskew.evaluation.evaluate import count_text
+    from unskew.serving.ratings import write_rows
 
     if out is not None:
         check_place(out, overwrite=True)
@@ -85,7 +85,7 @@ def _as_json(result: Evaluation) -> dict[str, Any]:
 
 def _is_code(name: str) -> bool:
     """Whether a metric is written as `module:function`, unlike `ndcg@10:shown`."""
-    from unskew.metrics import AMONG
+    from unskew.data.judged.metrics import AMONG
 
     return ":" in name and name.rpartition(":")[2] not in AMONG
 

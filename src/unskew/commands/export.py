@@ -14,8 +14,8 @@ from unskew.terminal import console
 
 FORMS = constant("serving.export:FORMS")
 TREE_FORMS = constant("serving.tree_files:FORMS")
-INPUT = constant("serving.flat_onnx:INPUT")
-OUTPUT = constant("serving.flat_onnx:OUTPUT")
+INPUT = constant("serving.onnx_file:INPUT")
+OUTPUT = constant("serving.onnx_file:OUTPUT")
 TREES = constant("training.boosting:Boosting.trees")
 LEAVES = constant("training.boosting:Boosting.leaves")
 LEAST_AGREEMENT = constant("serving.distillation:LEAST_AGREEMENT")

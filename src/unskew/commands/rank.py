@@ -26,7 +26,7 @@ def rank(
         bool, typer.Option("--sort", help="Sort the table by query first, if the rows of a query are not adjacent.")
     ] = False,
     memory: Annotated[str, typer.Option(help="Memory limit for sorting; the rest spills to disk.")] = constant(
-        "serving.rank:MEMORY"
+        "serving.rankings:MEMORY"
     ),
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse missing values in columns that had none in training.")

@@ -31,7 +31,7 @@ from unskew.parts import load_part
 from unskew.terminal import console, errors, parse_options, show_json, show_table
 
 if TYPE_CHECKING:
-    from unskew.model import Model
+    from unskew.training.model import Model
 
 
 @command
@@ -158,8 +158,8 @@ def _share_or_name(text: str | None) -> float | str | None:
 
 def _show_model(model: Model, out: Path, json: bool) -> None:
     from unskew.data.column_table import grouped
-    from unskew.model import curve_rows
     from unskew.serving.card import MISSING
+    from unskew.training.model import curve_rows
 
     curve = model.examination()
     history = model.history

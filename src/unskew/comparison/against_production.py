@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from unskew.comparison.run import Results
 from unskew.comparison.settings import Experiment
 from unskew.comparison.statistics import Table
+from unskew.data.judged.metrics import metric
 from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION, leading_criterion
 from unskew.evaluation.differences import mean_interval, paired
-from unskew.metrics import metric
 from unskew.reporting.sheets import NOTHING, Field, Sheet, signed
 
 PRODUCTION = "production"

@@ -7,10 +7,10 @@ from pathlib import Path
 from unskew.comparison.automatic import AutoVerdict
 from unskew.data.clicks.lineage import lineage_line
 from unskew.evaluation.criteria import CRITERIA
-from unskew.model import Model
 from unskew.reporting.drawing import Drawn, interval_figure, line_figure
 from unskew.reporting.page import Section, write_report
 from unskew.reporting.sheets import NOTHING, Field, Sheet
+from unskew.training.model import Model
 
 
 def write_auto(found: AutoVerdict, place: Path, log: str, command: str, model: Model | None = None) -> Path:

@@ -40,15 +40,14 @@ from unskew.diagnosis.assemble import diagnose
 from unskew.diagnosis.verdict import verdict as verdict_of
 from unskew.display import Displayed, Screen
 from unskew.evaluation.criteria import CRITERIA, Contender, Evidence, measure_all
-from unskew.evaluation.latest_ranker import LatestRanker, latest_ranker
-from unskew.evaluation.production import production_of_log
-from unskew.fitting import fit
+from unskew.evaluation.production import LatestRanker, latest_ranker, production_of_log
 from unskew.methods import METHODS, hyper_parameters
-from unskew.model import Model, average_models
-from unskew.recipe import SETTING_NAMES, Recipe
 from unskew.reporting.sheets import signed
+from unskew.training.fitting import fit
 from unskew.training.history import History
-from unskew.warm_start import check_columns
+from unskew.training.model import Model, average_models
+from unskew.training.recipe import SETTING_NAMES, Recipe
+from unskew.training.warm_start import check_columns
 
 HELD_OUT = 0.3  # share of the queries: half of them choose, half certify
 LINE = 120  # characters of a note on the screen

@@ -29,10 +29,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unskew.comparison.against_production import ALPHA, PRODUCTION, Standing, standings
+from unskew.evaluation.agreement import kendall
 from unskew.evaluation.criteria import CRITERIA, Contender, Evidence, measure_all, measure_production
 from unskew.evaluation.differences import paired
 from unskew.evaluation.held_out import HeldOut, Vector
-from unskew.evaluation.order_agreement import kendall
 from unskew.reporting.sheets import signed
 
 PLAIN = "naive"

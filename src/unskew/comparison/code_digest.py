@@ -13,14 +13,7 @@ from pathlib import Path
 
 # Code that decides a number in a row.
 DECIDES = (
-    "draws",
     "lists",
-    "losses",
-    "metrics",
-    "ranking",
-    "fitting",
-    "model",
-    "recipe",
     "parts",
     "processes",
     "data",
@@ -29,7 +22,7 @@ DECIDES = (
     "methods",
     "evaluation",
     "training",
-    "diagnosis/estimators",
+    "propensities",
     "comparison/held_out",
     "comparison/outside",
     "comparison/reference_rows",

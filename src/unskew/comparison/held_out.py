@@ -21,8 +21,6 @@ from unskew.comparison.sources import Definition, judged_split, own_log, recipe_
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.public_logs.id_pages import is_public_log, read_pages
-from unskew.diagnosis.estimators.curve import NotIdentified
-from unskew.diagnosis.estimators.propensities import estimate_propensities
 from unskew.evaluation.click_prediction import predict_clicks
 from unskew.evaluation.criteria import (
     CRITERIA,
@@ -37,11 +35,12 @@ from unskew.evaluation.criteria import measure_production as by_held_out_clicks
 from unskew.evaluation.differences import mean_interval
 from unskew.evaluation.evaluate import evaluate
 from unskew.evaluation.held_out import HeldOut, NotMeasured, Vector
-from unskew.evaluation.latest_ranker import LatestRanker
 from unskew.evaluation.offline import fit_relevance
-from unskew.evaluation.production import Production, production_of_judged, production_of_log
-from unskew.fitting import fit
-from unskew.model import Model
+from unskew.evaluation.production import LatestRanker, Production, production_of_judged, production_of_log
+from unskew.propensities.curve import NotIdentified
+from unskew.propensities.estimate import estimate_propensities
+from unskew.training.fitting import fit
+from unskew.training.model import Model
 
 HELD_OUT = 0.2  # share of the queries
 SPLIT_SEED = 0

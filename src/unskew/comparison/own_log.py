@@ -33,15 +33,14 @@ from unskew.data.public_logs.id_pages import is_public_log
 from unskew.diagnosis.advice import advise, facts, worth_comparing
 from unskew.diagnosis.assemble import diagnose
 from unskew.evaluation.criteria import CRITERIA
-from unskew.evaluation.latest_ranker import latest_ranker
-from unskew.evaluation.production import parse_production, production_of_log
-from unskew.evaluation.seen import seen_queries
+from unskew.evaluation.evaluate import seen_queries
+from unskew.evaluation.production import latest_ranker, parse_production, production_of_log
 from unskew.methods import METHODS, Method
 from unskew.options import check_choice
 from unskew.parts import name_of
-from unskew.recipe import Recipe, find_method
 from unskew.reporting.drawing import Drawn, interval_figure, line_figure
 from unskew.reporting.sheets import Sheet
+from unskew.training.recipe import Recipe, find_method
 
 LAST_STEP = "the last step"  # without judged data
 BY_CLICKS = f"{LAST_STEP}; hyper-parameters by other held-out clicks, first repetition"

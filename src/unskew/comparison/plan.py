@@ -25,13 +25,13 @@ from typing import Any
 from unskew.comparison.settings import Entry, Experiment, OptionTable, Setting, SimulationSettings
 from unskew.data.judged.catalogue import load, own_files
 from unskew.data.judged.catalogue_entries import CATALOGUE, FOLDS
+from unskew.data.judged.metrics import metric
 from unskew.methods import Method, hyper_parameters
-from unskew.metrics import metric
 from unskew.options import near, options_of
 from unskew.parts import described, find, is_outside, outside_name, outside_parts
-from unskew.recipe import Recipe
 from unskew.simulation.policies import POLICIES, make_policy
 from unskew.simulation.users import USERS, describe, make_user
+from unskew.training.recipe import Recipe
 
 WORLD_GRADE = 4.0
 FOLD_OVERLAP = 1 / 3  # in five folds, three parts train and one tests

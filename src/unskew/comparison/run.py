@@ -38,7 +38,7 @@ from unskew.comparison.rows import (
     write_row,
 )
 from unskew.comparison.tasks import Task, perform
-from unskew.metrics import metric
+from unskew.data.judged.metrics import metric
 from unskew.parts import pickler_for
 from unskew.training.watching import Watch, of_run
 

@@ -20,13 +20,13 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.methods import METHODS
 from unskew.networks.registry import Network
 from unskew.parts import name_of
-from unskew.recipe import Recipe, find_method
 from unskew.simulation.browsing import User
 from unskew.simulation.fresh import FreshClicks
 from unskew.simulation.policies import Policy, make_policy
 from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Simulation
 from unskew.simulation.users import make_user
+from unskew.training.recipe import Recipe, find_method
 from unskew.training.settings import Settings
 
 P = ParamSpec("P")

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.comparison.run import Result
+from unskew.data.judged.metrics import metric
 from unskew.evaluation.differences import Paired, corrected, mark, mean_interval
-from unskew.metrics import metric
 
 Vector = NDArray[np.float64]
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from unskew.comparison.run import Results
 from unskew.comparison.settings import Experiment, OptionTable
 from unskew.comparison.statistics import Cell, Table, pick_baseline, summarize
-from unskew.metrics import metric
-from unskew.recipe import find_method
+from unskew.data.judged.metrics import metric
 from unskew.reporting.sheets import NOTHING, Field, Sheet, interval_text, options_text, p_value, signed
+from unskew.training.recipe import find_method
 
 Beside = Callable[[str], Mapping[str, Mapping[str, float]]]  # setting -> column -> label -> number
 

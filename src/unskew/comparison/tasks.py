@@ -31,13 +31,13 @@ from unskew.comparison.sources import (
 )
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.judged.metrics import metric
 from unskew.evaluation.evaluate import Evaluation, evaluate
-from unskew.fitting import fit
-from unskew.methods.hte import correct_clicks, oracle_effects
-from unskew.metrics import metric
-from unskew.model import Model
+from unskew.methods.bias.hte import correct_clicks
 from unskew.simulation.fresh import FreshClicks
 from unskew.simulation.truth import Simulation
+from unskew.training.fitting import fit
+from unskew.training.model import Model
 from unskew.training.watching import Watch
 
 Task = Callable[[Definition], Outcome]
@@ -132,7 +132,7 @@ def _checked_fresh(definition: Definition) -> FreshClicks:
 
 def _with_true_effects(simulation: Simulation) -> ClickLog:
     """Clicks as they would have been at the top, by the true effects of positions."""
-    return correct_clicks(simulation.log, oracle_effects(simulation.truth))
+    return correct_clicks(simulation.log, simulation.truth.position_effects())
 
 
 def _with_true_observation(simulation: Simulation) -> ClickLog:

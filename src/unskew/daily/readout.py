@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from unskew.daily.estimates import Estimate, Moments, of_difference, of_ratio, totals
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import Log
-from unskew.diagnosis.estimators.curve import NotIdentified
-from unskew.diagnosis.estimators.propensities import estimate_propensities
 from unskew.display import Displayed, Screen, draw_intervals, rows_table
+from unskew.propensities.curve import NotIdentified
+from unskew.propensities.estimate import estimate_propensities
 
 Vector = NDArray[np.float64]
 

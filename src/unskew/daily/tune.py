@@ -25,11 +25,11 @@ from unskew.data.transformed import transform_judged
 from unskew.display import Displayed, Screen
 from unskew.evaluation.differences import mean_interval, paired
 from unskew.evaluation.evaluate import evaluate, score_documents
-from unskew.methods.labelled import Labelled
+from unskew.methods.bias.labelled import Labelled
 from unskew.methods.method import Method
-from unskew.model import Model
 from unskew.networks.documents import Ranker
 from unskew.networks.registry import Problem
+from unskew.training.model import Model
 from unskew.training.settings import Settings
 from unskew.training.train import train
 from unskew.training.validation import on_judgements

@@ -7,7 +7,7 @@
     a category  the place of the value in a table: 0 for rare and unseen values, 1 for a missing one, then the others
 
 A raw category is a code: its number in the vocabulary of the log, `UNSEEN` for values that are not in it, NaN for
-missing values. Networks learn a vector for each place (`networks.inputs`).
+missing values. Networks learn a vector for each place (`networks.documents`).
 """
 
 from __future__ import annotations

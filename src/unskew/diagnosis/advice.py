@@ -1,26 +1,37 @@
 """Advice: which methods are worth training on a log, which cannot work, and why.
 
-The rules in `RULES` use only facts of the diagnosis; None means that the log does not identify the fact.
+The rules use only facts of the diagnosis; None means that the log does not identify the fact. The first rule that
+applies decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from unskew.diagnosis.assemble import Diagnosis, Refusal
-from unskew.diagnosis.estimators.logger_strength import STRONG
-from unskew.diagnosis.estimators.trust import TRUST
+from unskew.diagnosis.click_rank import TRUST
+from unskew.diagnosis.coupling import NOTABLE_COUPLING
+from unskew.diagnosis.logging_policy import STRONG
 from unskew.methods import METHODS
+from unskew.reporting.answers import known
+
+if TYPE_CHECKING:
+    from unskew.diagnosis.assemble import Diagnosis
 
 TRAIN, TRY, DOUBTFUL, CANNOT = "train", "try", "doubtful", "cannot work"
-WORDS = (TRAIN, TRY, DOUBTFUL, CANNOT)  # from the best
+TITLES = {  # from the best
+    TRAIN: "Worth training",
+    TRY: "Possible, but with little to gain or no way to check it",
+    DOUBTFUL: "Doubtful, because the log contradicts an assumption or cannot test it",
+    CANNOT: "Cannot work on this log",
+}
+WORDS = tuple(TITLES)
 
 # Compared on every log where they can work: plain clicks, and examination by position, or by position and document.
 ALWAYS = ("naive", "dla", "two_tower", "lbd", "low_rank")
 
 ORDER_IS_FEATURES = 0.9  # share of document pairs whose order the features predict
-NOTABLE_COUPLING = 0.05  # standard deviation of the exponent; smaller coupling changes little
 FEW_CLICKS = 1_000
 FLAT_CURVE = 0.9  # examination of the lowest position relative to the top
 
@@ -64,10 +75,9 @@ class Advice:
 def facts(diagnosis: Diagnosis) -> Facts:
     """The facts of a diagnosis that decide which methods can work."""
     log, curve = diagnosis.log, diagnosis.curve
-    links = None if isinstance(diagnosis.connectivity, Refusal) else diagnosis.connectivity
-    rank = None if isinstance(diagnosis.rank, Refusal) else diagnosis.rank
-    coupling = None if isinstance(diagnosis.coupling, Refusal) else diagnosis.coupling
-    looks = None if isinstance(diagnosis.looks, Refusal) else diagnosis.looks
+    links, rank, coupling = known(diagnosis.connectivity), known(diagnosis.rank), known(diagnosis.coupling)
+    looks, trust = known(diagnosis.looks), known(diagnosis.trust)
+    strength, order = known(diagnosis.strength), known(diagnosis.order)
     return Facts(
         n_positions=len(diagnosis.rates.positions),
         n_clicks=log.n_clicks,
@@ -77,10 +87,10 @@ def facts(diagnosis: Diagnosis) -> Facts:
         flat=curve is not None and bool(curve.values.min() > FLAT_CURVE),
         scalar=None if rank is None else rank.scalar_is_enough,
         dimensions=None if rank is None else rank.dimensions,
-        trust=None if isinstance(diagnosis.trust, Refusal) else diagnosis.trust.sign == TRUST,
+        trust=None if trust is None else trust.sign == TRUST,
         coupled=None if coupling is None else coupling.found and coupling.strength >= NOTABLE_COUPLING,
-        strong_logger=None if isinstance(diagnosis.strength, Refusal) else diagnosis.strength.gain >= STRONG,
-        features_know_order=None if isinstance(diagnosis.order, Refusal) else diagnosis.order >= ORDER_IS_FEATURES,
+        strong_logger=None if strength is None else strength.gain >= STRONG,
+        features_know_order=None if order is None else order >= ORDER_IS_FEATURES,
         interventions=log.interventions is not None and bool((log.interventions.values > 0).any()),
         policy_scores=log.policy_scores is not None,
         looks=looks is not None,
@@ -93,13 +103,27 @@ def facts(diagnosis: Diagnosis) -> Facts:
     )
 
 
-Judged = tuple[str, str]
-Rule = Callable[[Facts], Judged]
+Rule = tuple[object, str, str]  # whether it applies, the word, and the reason
 
 
-def advise(known: Facts) -> tuple[Advice, ...]:
+def advise(given: Facts) -> tuple[Advice, ...]:
     """Advice for every method, the best first."""
-    found = [Advice(name, *_judge(RULES.get(name, _other(name)), name, known)) for name in METHODS]
+    rules = _rules(given)
+    found = []
+    for name, method in METHODS.items():
+        one_position = given.n_positions < 2 and name not in ("naive", "labelled")
+        own = [
+            (not given.n_clicks, CANNOT, "nothing was clicked"),
+            (
+                one_position,
+                DOUBTFUL,
+                "there is only one position, so no position bias to correct: naive does the same",
+            ),
+            (not given.features and not method.takes_ids, CANNOT, "it needs features, and the log has none"),
+            *(_click_model(given, name) if method.takes_ids else rules.get(name, ())),
+            (True, TRY, f"valid if {method.assumes}, which the diagnosis does not test"),
+        ]
+        found.append(Advice(name, *next((word, reason) for applies, word, reason in own if applies)))
     return tuple(sorted(found, key=lambda entry: WORDS.index(entry.word)))
 
 
@@ -111,205 +135,152 @@ def worth_comparing(methods: Sequence[Advice]) -> list[str]:
     return list(dict.fromkeys([*always, *worth]))
 
 
-def _judge(rule: Rule, name: str, known: Facts) -> Judged:
-    if not known.n_clicks:
-        return CANNOT, "nothing was clicked"
-    if known.n_positions < 2 and name not in ("naive", "labelled"):
-        return DOUBTFUL, "there is only one position, so no position bias to correct: naive does the same"
-    if not known.features and not METHODS[name].takes_ids:
-        return CANNOT, "it needs features, and the log has none"
-    return rule(known)
-
-
-def _other(name: str) -> Rule:
-    """The rule of a method that has no entry in `RULES`."""
-    return lambda known: (TRY, f"valid if {METHODS[name].assumes}, which the diagnosis does not test")  # noqa: ARG005
-
-
-def _naive(known: Facts) -> Judged:
-    if known.flat:
-        return TRAIN, "examination is nearly equal at all positions: there is little to correct"
-    return TRAIN, "the baseline to beat"
-
-
-def _labelled(known: Facts) -> Judged:  # noqa: ARG001
-    return CANNOT, "it needs judged queries, and a click log has none"
-
-
-def scalar_violated(known: Facts) -> str | None:
+def scalar_violated(given: Facts) -> str | None:
     """Why one number per position is not enough; None if it is."""
-    if known.coupled and known.trust:
+    if given.coupled and given.trust:
         return "examination depends on the document, or clicks at the top need less relevance (trust)"
-    if known.coupled:
+    if given.coupled:
         return "examination also depends on the document"
-    if known.trust:
+    if given.trust:
         return "clicks at the top need less relevance (trust)"
-    if known.scalar is False:
+    if given.scalar is False:
         return "no scalar examination fits these clicks"
     return None
 
 
-def _ipw(known: Facts) -> Judged:
-    if known.curve is None and known.looks and not known.faulty_looks:
-        return TRY, "clicks do not identify the curve, but the record of examination does: pass estimator=seen"
-    if known.curve is None:
-        return CANNOT, "this log does not identify the curve: pass known propensities"
-    violated = scalar_violated(known)
-    if violated:
-        return DOUBTFUL, f"{violated}; a curve by position corrects only part of it"
-    return TRAIN, f"the curve is identified without a model ({known.curve})"
+NOT_BINARY = "it needs binary clicks, and the feedback is graded"
+NOT_JOINT = "it needs a joint log (which documents were clicked together): ingest with --joint"
+NO_CLICKLESS = "it needs sessions without clicks, and they seem to be missing"
 
 
-def _joint_learner(known: Facts) -> Judged:
-    """Methods that learn one number per position along with the ranker."""
-    violated = scalar_violated(known)
-    if violated:
-        return DOUBTFUL, f"{violated}; it assumes that examination depends on position alone"
-    if known.connected:
-        return TRAIN, "nothing contradicts its assumption, and documents link all positions"
-    if known.connected_by_features:
-        return TRY, "only equal features link the positions: valid if relevance is a function of the features"
-    if known.features_know_order:
-        return (
+def _rules(given: Facts) -> dict[str, list[Rule]]:
+    """Rules by method; one without rules may work if its assumption holds."""
+    by_position = _by_position(given)
+    lbd = _made_for("examination that depends on the document", given.coupled, "trust bias", given.trust)
+    affine = _made_for("trust bias", given.trust, "examination by document", given.coupled)
+    fails = "for examination that depends on the document; it fails under trust bias, which has the same signs"
+    return {
+        "naive": [
+            (given.flat, TRAIN, "examination is nearly equal at all positions: there is little to correct"),
+            (True, TRAIN, "the baseline to beat"),
+        ],
+        "labelled": [(True, CANNOT, "it needs judged queries, and a click log has none")],
+        "ipw": _ipw(given),
+        **dict.fromkeys(("dla", "two_tower", "cdla_ld"), by_position),
+        "regression_em": [
+            (given.graded, CANNOT, NOT_BINARY),
+            (given.clickless_missing, DOUBTFUL, NO_CLICKLESS),
+            *by_position,
+        ],
+        "pair_debias": [(not given.joint, CANNOT, NOT_JOINT), *by_position],
+        "affine": [(given.graded, CANNOT, NOT_BINARY), *affine],
+        "affine_softmax": affine,
+        "vectorization": _vectorization(given),
+        "lbd": lbd,
+        "low_rank": [(given.coupled and given.trust, TRY, fails), *lbd],
+        "attention": _attention(given),
+        "hte": _hte(given),
+        "upe": _upe(given),
+        "iobm": [
+            (not given.joint, CANNOT, NOT_JOINT),
+            (True, TRY, "if one click makes another more or less likely, which the diagnosis does not test"),
+        ],
+        "xpa": [(True, TRY, "if neighboring documents change examination, which the diagnosis does not test")],
+    }
+
+
+def _by_position(given: Facts) -> list[Rule]:
+    """Of methods that learn one number per position along with the ranker."""
+    violated = scalar_violated(given)
+    by_features = "only equal features link the positions: valid if relevance is a function of the features"
+    unlinked = "no document links the positions"
+    return [
+        (violated, DOUBTFUL, f"{violated}; it assumes that examination depends on position alone"),
+        (given.connected, TRAIN, "nothing contradicts its assumption, and documents link all positions"),
+        (given.connected_by_features, TRY, by_features),
+        (
+            given.features_know_order,
             TRY,
-            "no document links the positions, and features predict the order: nothing in the log can check its curve",
-        )
-    return TRY, "no document links the positions: its curve depends on the ranker, and nothing in the log can check it"
+            f"{unlinked}, and features predict the order: nothing in the log can check its curve",
+        ),
+        (True, TRY, f"{unlinked}: its curve depends on the ranker, and nothing in the log can check it"),
+    ]
 
 
-def _regression_em(known: Facts) -> Judged:
-    if known.graded:
-        return CANNOT, "it needs binary clicks, and the feedback is graded"
-    if known.clickless_missing:
-        return DOUBTFUL, "it needs sessions without clicks, and they seem to be missing"
-    return _joint_learner(known)
+def _ipw(given: Facts) -> list[Rule]:
+    violated = scalar_violated(given)
+    recorded = "clicks do not identify the curve, but the record of examination does: pass estimator=seen"
+    return [
+        (given.curve is None and given.looks and not given.faulty_looks, TRY, recorded),
+        (given.curve is None, CANNOT, "this log does not identify the curve: pass known propensities"),
+        (violated, DOUBTFUL, f"{violated}; a curve by position corrects only part of it"),
+        (True, TRAIN, f"the curve is identified without a model ({given.curve})"),
+    ]
 
 
-def _pair_debias(known: Facts) -> Judged:
-    if not known.joint:
-        return CANNOT, "it needs a joint log (which documents were clicked together): ingest with --joint"
-    return _joint_learner(known)
+def _made_for(what: str, found: bool | None, other: str, other_found: bool | None) -> list[Rule]:
+    """Of a method that corrects one bias whose signs another bias shares."""
+    alike = f" (but {other} has the same signs)" if other_found else ""
+    return [
+        (found is None, TRY, f"for {what}, which this log can neither show nor exclude"),
+        (found, TRAIN, f"made for {what}, and the log shows signs of it{alike}"),
+        (True, TRY, f"made for {what}, and the log shows no sign of it: little to gain"),
+    ]
 
 
-def _affine(known: Facts) -> Judged:
-    if known.graded:
-        return CANNOT, "it needs binary clicks, and the feedback is graded"
-    return _affine_softmax(known)
+def _vectorization(given: Facts) -> list[Rule]:
+    unfit = "no scalar examination fits these clicks"
+    untold = "for clicks that no scalar examination fits, which this log can neither show nor exclude"
+    return [
+        (given.scalar is None, TRY, untold),
+        (given.scalar, TRY, "a scalar examination is enough here: little to gain"),
+        (True, TRAIN, f"{unfit}; pass dimensions={max(given.dimensions or 2, 2)}"),
+    ]
 
 
-def _affine_softmax(known: Facts) -> Judged:
-    return _made_for("trust bias", known.trust, "examination by document", known.coupled)
+def _attention(given: Facts) -> list[Rule]:
+    alarms = "examination is recorded, with false alarms: pass false_alarms=none to estimate their rate"
+    return [
+        (not given.looks, CANNOT, "it needs recorded examination, and the log has none"),
+        (given.faulty_looks, DOUBTFUL, f"it depends on the record of examination: {given.faulty_looks}"),
+        (given.false_alarms, TRAIN, alarms),
+        (True, TRAIN, "examination is recorded, and the record is consistent"),
+    ]
 
 
-def _made_for(what: str, found: bool | None, other: str, other_found: bool | None) -> Judged:
-    """The advice for a method that corrects one bias whose signs another bias shares."""
-    if found is None:
-        return TRY, f"for {what}, which this log can neither show nor exclude"
-    if found:
-        alike = f" (but {other} has the same signs)" if other_found else ""
-        return TRAIN, f"made for {what}, and the log shows signs of it{alike}"
-    return TRY, f"made for {what}, and the log shows no sign of it: little to gain"
+def _hte(given: Facts) -> list[Rule]:
+    unmarked = "it needs marked interventions (shuffled or swapped sessions), and the log has none"
+    by_document = "interventions are marked, and it lets the effect of a position depend on the document"
+    return [
+        (not given.interventions, CANNOT, unmarked),
+        (given.coupled, TRAIN, by_document),
+        (True, TRY, "interventions are marked; if examination depends on position alone, ipw uses them better"),
+    ]
 
 
-def _vectorization(known: Facts) -> Judged:
-    if known.scalar is None:
-        return TRY, "for clicks that no scalar examination fits, which this log can neither show nor exclude"
-    if known.scalar:
-        return TRY, "a scalar examination is enough here: little to gain"
-    return TRAIN, f"no scalar examination fits these clicks; pass dimensions={max(known.dimensions or 2, 2)}"
+def _upe(given: Facts) -> list[Rule]:
+    violated, made_for = scalar_violated(given), "made for confounded propensities"
+    unlinked = f"{made_for}; without linked positions nothing in the log can check it"
+    confounded = given.strong_logger or given.features_know_order
+    return [
+        (
+            not given.policy_scores,
+            CANNOT,
+            "it needs the production score of every shown document: ingest with --policy-score",
+        ),
+        (violated, DOUBTFUL, f"{violated}; it assumes that examination depends on position alone"),
+        (not given.connected, TRY, unlinked),
+        (confounded, TRAIN, f"{made_for}, and features predict the order of this log"),
+        (True, TRY, "made for strong logging policies; this one confounds little"),
+    ]
 
 
-def _lbd(known: Facts) -> Judged:
-    return _made_for("examination that depends on the document", known.coupled, "trust bias", known.trust)
-
-
-def _low_rank(known: Facts) -> Judged:
-    if known.coupled and known.trust:
-        return TRY, "for examination that depends on the document; it fails under trust bias, which has the same signs"
-    return _lbd(known)
-
-
-def _attention(known: Facts) -> Judged:
-    if not known.looks:
-        return CANNOT, "it needs recorded examination, and the log has none"
-    if known.faulty_looks:
-        return DOUBTFUL, f"it depends on the record of examination: {known.faulty_looks}"
-    if known.false_alarms:
-        return TRAIN, "examination is recorded, with false alarms: pass false_alarms=none to estimate their rate"
-    return TRAIN, "examination is recorded, and the record is consistent"
-
-
-def _hte(known: Facts) -> Judged:
-    if not known.interventions:
-        return CANNOT, "it needs marked interventions (shuffled or swapped sessions), and the log has none"
-    if known.coupled:
-        return TRAIN, "interventions are marked, and it lets the effect of a position depend on the document"
-    return TRY, "interventions are marked; if examination depends on position alone, ipw uses them better"
-
-
-def _upe(known: Facts) -> Judged:
-    if not known.policy_scores:
-        return CANNOT, "it needs the production score of every shown document: ingest with --policy-score"
-    if scalar_violated(known):
-        return DOUBTFUL, f"{scalar_violated(known)}; it assumes that examination depends on position alone"
-    if not known.connected:
-        return TRY, "made for confounded propensities; without linked positions nothing in the log can check it"
-    if known.strong_logger or known.features_know_order:
-        return TRAIN, "made for confounded propensities, and features predict the order of this log"
-    return TRY, "made for strong logging policies; this one confounds little"
-
-
-def _iobm(known: Facts) -> Judged:
-    if not known.joint:
-        return CANNOT, "it needs a joint log (which documents were clicked together): ingest with --joint"
-    return TRY, "if one click makes another more or less likely, which the diagnosis does not test"
-
-
-def _xpa(known: Facts) -> Judged:  # noqa: ARG001
-    return TRY, "if neighboring documents change examination, which the diagnosis does not test"
-
-
-def _click_model(name: str) -> Rule:
-    """The rule of a click model."""
-
-    def rule(known: Facts) -> Judged:
-        if known.graded:
-            return CANNOT, "it needs binary clicks, and the feedback is graded"
-        if not known.joint:
-            return CANNOT, "it needs a joint log (which documents were clicked together): ingest with --joint"
-        if not METHODS[name].has_ranker:
-            return TRY, "a baseline that predicts clicks but does not rank"
-        if known.clickless_missing:
-            return DOUBTFUL, "it needs sessions without clicks, and they seem to be missing"
-        if not known.features:
-            return (
-                TRAIN,
-                "it learns documents by their ids; compare click models with unskew evaluate on held-out clicks",
-            )
-        return TRY, f"valid if {METHODS[name].assumes}, which the diagnosis does not test"
-
-    return rule
-
-
-# A method without an entry may work if its assumption holds.
-RULES: dict[str, Rule] = {
-    "naive": _naive,
-    "ipw": _ipw,
-    "dla": _joint_learner,
-    "two_tower": _joint_learner,
-    "regression_em": _regression_em,
-    "pair_debias": _pair_debias,
-    "cdla_ld": _joint_learner,
-    "affine": _affine,
-    "affine_softmax": _affine_softmax,
-    "vectorization": _vectorization,
-    "lbd": _lbd,
-    "low_rank": _low_rank,
-    "attention": _attention,
-    "hte": _hte,
-    "upe": _upe,
-    "iobm": _iobm,
-    "xpa": _xpa,
-    "labelled": _labelled,
-    **{name: _click_model(name) for name, method in METHODS.items() if method.takes_ids},
-}
+def _click_model(given: Facts, name: str) -> list[Rule]:
+    by_ids = "it learns documents by their ids; compare click models with unskew evaluate on held-out clicks"
+    return [
+        (given.graded, CANNOT, NOT_BINARY),
+        (not given.joint, CANNOT, NOT_JOINT),
+        (not METHODS[name].has_ranker, TRY, "a baseline that predicts clicks but does not rank"),
+        (given.clickless_missing, DOUBTFUL, NO_CLICKLESS),
+        (not given.features, TRAIN, by_ids),
+    ]

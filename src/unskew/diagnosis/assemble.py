@@ -1,67 +1,37 @@
-"""Assemble all parts of a diagnosis of one log.
-
-A part that the log does not support is a `Refusal` with its reason, which is reported like any other result.
-"""
+"""Diagnose a log: all parts, the verdict, and the whole as text, table, plot and JSON."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.diagnosis.estimators.by_level import LevelCurves, curves_by_level
-from unskew.diagnosis.estimators.click_kinds import click_matrix_without_grades
-from unskew.diagnosis.estimators.click_rank import ClickRank, click_rank
-from unskew.diagnosis.estimators.click_rates import ClickRates, click_rates
-from unskew.diagnosis.estimators.connectivity import Connectivity, connectivity, connectivity_by
-from unskew.diagnosis.estimators.coupling import Coupling, coupling
-from unskew.diagnosis.estimators.curve import Curve, draw_curves
-from unskew.diagnosis.estimators.display import display
-from unskew.diagnosis.estimators.harvesting import all_pairs
-from unskew.diagnosis.estimators.leaks import ClickLeaks, PositionLeaks, click_leaks, position_leaks
-from unskew.diagnosis.estimators.logger_strength import (
-    LoggerStrength,
-    ShuffledClicks,
-    logger_strength,
-    order_from_features,
-    shuffled_clicks,
-)
-from unskew.diagnosis.estimators.looks import Looks, looks
-from unskew.diagnosis.estimators.pair_causes import PairCauses, pair_causes
-from unskew.diagnosis.estimators.position_pairs import Coverage, intervention_coverage
-from unskew.diagnosis.estimators.propensities import ESTIMATORS
-from unskew.diagnosis.estimators.single_documents import single_documents
-from unskew.diagnosis.estimators.traffic import CappedUsers, Traffic, heavy_users, scale_heavy_users, traffic
-from unskew.diagnosis.estimators.trust import Trust, trust_bias
-from unskew.diagnosis.fitted import LEARNT, LearntCurve, ModelBounds, learnt_curve, model_bounds
+from unskew.diagnosis.click_rank import ClickRank, Trust
+from unskew.diagnosis.click_rates import ClickRates, PairCauses
+from unskew.diagnosis.connectivity import Connectivity
+from unskew.diagnosis.coupling import Coupling
+from unskew.diagnosis.fitted import LearntCurve, ModelBounds
+from unskew.diagnosis.leaks import ClickLeaks, PositionLeaks
+from unskew.diagnosis.logging_policy import LoggerStrength, ShuffledClicks
+from unskew.diagnosis.parts import PARTS, QUICK, Work, narrowest
+from unskew.diagnosis.recorded import Looks
+from unskew.diagnosis.traffic import CappedUsers, Traffic
+from unskew.diagnosis.verdict import Verdict, verdict
 from unskew.display import Displayed, Screen, new_axes
-from unskew.evaluation.latest_ranker import LatestRanker, latest_ranker
+from unskew.evaluation.production import LatestRanker
+from unskew.propensities.curve import Curve, draw_curves
+from unskew.propensities.estimate import LevelCurves
+from unskew.propensities.position_pairs import Coverage
+from unskew.reporting.answers import Finding, Refusal, all_known, attempt
 
-if TYPE_CHECKING:
-    from unskew.diagnosis.verdict import Verdict
-
-Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 
-QUICK = "skipped by --quick"
-N_PARTS = 14  # besides estimators, bias columns and fitted models
-RARE = 0.01  # significance of each test that may reject scalar examination: there are three
-BY_LIST = ("randomization", "display")  # estimators that need whole lists
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A part that this log does not support, and why."""
-
-    reason: str
-
-
-NO_MATRIX = Refusal("it needs a click matrix, see scalar examination")
+LEFT_OUT = ("log", "covariances")  # of plain data: too large
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,8 +71,7 @@ class Diagnosis(Displayed):
     @property
     def curve(self) -> Curve | None:
         """The curve estimated from clicks with the narrowest interval."""
-        found = [curve for curve in self.curves.values() if isinstance(curve, Curve)]
-        return min(found, key=_width) if found else None
+        return narrowest(all_known(self.curves).values())
 
     @property
     def recorded_curve(self) -> Curve | None:
@@ -110,11 +79,25 @@ class Diagnosis(Displayed):
         return None if isinstance(self.looks, Refusal) else self.looks.curve
 
     @property
+    def known_curves(self) -> dict[str, Curve]:
+        """The curves that the log supports, by estimator; `seen` is recorded examination."""
+        recorded = self.recorded_curve
+        return all_known(self.curves) | ({} if recorded is None else {"seen": recorded})
+
+    @property
     def verdict(self) -> Verdict:
         """The verdict: sentences, and advice for each method."""
-        from unskew.diagnosis.verdict import verdict  # imports this module
-
         return verdict(self)
+
+    def findings(self) -> list[Finding]:
+        """The answers of all parts."""
+        return [entry for name, part in PARTS.items() for entry in part.findings(getattr(self, name), self)]
+
+    def refused(self) -> dict[str, str]:
+        """What was not measured, and why."""
+        return {
+            title: reason for name, part in PARTS.items() for title, reason in part.refused(getattr(self, name)).items()
+        }
 
     def to_table(self) -> pa.Table:
         """One row per position, from 0: impressions, click rate, and examination by every estimator, with intervals.
@@ -122,18 +105,15 @@ class Diagnosis(Displayed):
         `seen_…` is recorded examination.
         """
         table = pa.Table.from_pylist(self.rates.rows())
-        for name, curve in {**self.curves, "seen": self.recorded_curve}.items():
-            if isinstance(curve, Curve):
-                own = {row["position"]: row for row in curve.rows()}
-                for part in ("propensity", "low", "high"):
-                    values = [own.get(place, {}).get(part) for place in table["position"].to_pylist()]
-                    table = table.append_column(f"{name}_{part}", pa.array(values, pa.float64()))
+        for name, curve in self.known_curves.items():
+            own = {row["position"]: row for row in curve.rows()}
+            for column in ("propensity", "low", "high"):
+                values = [own.get(place, {}).get(column) for place in table["position"].to_pylist()]
+                table = table.append_column(f"{name}_{column}", pa.array(values, pa.float64()))
         return table
 
     def screen(self) -> Screen:
-        from unskew.diagnosis.findings import findings  # imports this module
-
-        rows = [(found.question, found.answer) for found in findings(self)]
+        rows = [(entry.question, entry.answer) for entry in self.findings()]
         notes = [*([f"{self.part}."] if self.part else []), *self.verdict.lines]
         return Screen(f"Diagnosis of {self.log!r}", ("what the log says", ""), rows, notes, left=2)
 
@@ -142,8 +122,20 @@ class Diagnosis(Displayed):
         axes = new_axes(ax)
         rates = self.rates
         axes.plot(rates.positions + 1, rates.rates / max(rates.rates[0], 1e-12), color="grey", label="click rate")
-        curves = {**self.curves, "seen": self.recorded_curve}
-        return draw_curves({name: curve for name, curve in curves.items() if isinstance(curve, Curve)}, axes)
+        return draw_curves(self.known_curves, axes)
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole as plain data: numbers, text, lists and dictionaries. A refused part is `{"refused": reason}`."""
+        parts = {entry.name: _plain(getattr(self, entry.name)) for entry in fields(self) if entry.name != "log"}
+        return {
+            "positions_count_from": 0,  # as in a log; texts for people count from 1
+            "lineage": self.lineage,
+            **parts,
+            "best_curve": None if self.curve is None else self.curve.estimator,
+            "findings": _plain(self.findings()),
+            "methods": _plain(self.verdict.methods),
+            "verdict": list(self.verdict.lines),
+        }
 
 
 def diagnose(
@@ -170,105 +162,41 @@ def diagnose(
         raise ValueError(f"the log has no bias column '{users}' with users. Found: {has}")
     if cap is not None and users is None:
         raise ValueError("a cap needs the column with users: pass --users COLUMN (in Python users=…)")
-    estimators = {**ESTIMATORS, **({} if log.display_probabilities is None else {"display": display})}
-    steps = _Steps(
-        progress, N_PARTS + len(log.bias) + len(log.context_names) + len(estimators) + (0 if quick else len(LEARNT) + 1)
-    )
-    counted = steps.part(lambda: _counted_users(log, users, cap))
-    log = _without_users(log, users, cap)
-    single = single_documents(log)
-    rates = click_rates(single)
-    coverage = steps.part(lambda: intervention_coverage(single))
-    known = None if isinstance(coverage, Refusal) else coverage
-    causes = pair_causes(log)
-    matrix = steps.part(lambda: click_matrix_without_grades(single, seed=seed))
-    found = Diagnosis(
-        log=log,
-        traffic=traffic(log),
-        users=counted,
-        rates=rates,
-        coverage=coverage,
-        connectivity=steps.part(lambda: connectivity(single, rates=rates, coverage=known, n_sessions=log.n_sessions)),
-        by_column={name: steps.part(partial(connectivity_by, log, name)) for name in log.bias},
-        curves={
-            name: steps.part(partial(estimate, log if name in BY_LIST else single, seed=seed))
-            for name, estimate in estimators.items()
-        },
-        looks=steps.part(lambda: looks(log, seed=seed)),
-        by_context={name: steps.part(partial(curves_by_level, log, name, seed=seed)) for name in log.context_names},
-        causes=causes,
-        across_versions=steps.part(lambda: _across_versions(single, causes, seed)),
-        rank=matrix
-        if isinstance(matrix, Refusal)
-        else steps.part(lambda: click_rank(matrix, significance=RARE, seed=seed)),
-        trust=NO_MATRIX if isinstance(matrix, Refusal) else steps.part(lambda: trust_bias(matrix)),
-        coupling=steps.part(lambda: coupling(single, seed=seed)),
-        strength=Refusal("it needs an examination curve"),
-        shuffled=steps.part(lambda: shuffled_clicks(log)),
-        ranker=steps.part(lambda: latest_ranker(log)),
-        order=steps.part(lambda: order_from_features(log, seed=seed)),
-        position_leaks=steps.part(lambda: position_leaks(log, seed=seed)),
-        click_leaks=steps.part(lambda: click_leaks(single, seed=seed)),
-        learnt={
-            name: Refusal(QUICK) if quick else steps.part(partial(learnt_curve, log, name, seed=seed))
-            for name in LEARNT
-        },
-        bounds=Refusal(QUICK) if quick else steps.part(lambda: model_bounds(log, seed=seed)),
-    )
-    curve = found.curve
-    if curve is not None:
-        found = replace(found, strength=steps.part(lambda: logger_strength(rates, curve)))
-    steps.end()
-    return found
+    work = Work(log, users=users, cap=cap, seed=seed)
+    total = sum(1 if part.names is None else len([*part.names(work)]) for part in PARTS.values())
+    done = 0
+
+    def run(compute: Callable[[], Any]) -> Any:
+        nonlocal done
+        result, done = attempt(compute), done + 1
+        if progress is not None:
+            progress(done, total)
+        return result
+
+    for name, part in PARTS.items():
+        made = replace(part, compute=_skip) if quick and part.fitted else part
+        work.results[name] = made.results(work, run)
+    return Diagnosis(log=work.log, **work.results)
 
 
-def _across_versions(single: ClickLog, causes: PairCauses, seed: int) -> Curve:
-    if not causes.features:
-        raise ValueError("no document was moved by a change of its features alone")
-    return all_pairs(single, seed=seed, across_versions=True)
+def _skip(*_: Any) -> None:
+    raise ValueError(QUICK)
 
 
-class _Steps:
-    """Runs parts, turns errors into refusals, and reports progress."""
-
-    def __init__(self, progress: Progress | None, total: int):
-        self.progress, self.total, self.done = progress, total, 0
-
-    def end(self) -> None:
-        """Count the parts that were skipped because another part was refused."""
-        if self.progress is not None:
-            self.progress(self.total, self.total)
-
-    def part(self, run: Callable[[], Result]) -> Result | Refusal:
-        try:
-            return run()
-        except ValueError as reason:  # NotIdentified is one
-            return Refusal(str(reason))
-        finally:
-            self.done += 1
-            if self.progress is not None:
-                self.progress(min(self.done, self.total), self.total)
-
-
-def _counted_users(log: ClickLog, users: str | None, cap: float | None) -> CappedUsers:
-    if users is None:
-        raise ValueError(
-            "a log counts sessions, not users: pass the bias column with users (--users COLUMN), or cap users when "
-            "you ingest the log (unskew ingest --cap-user COLUMN=N)"
-        )
-    return heavy_users(log, users, cap)
-
-
-def _without_users(log: ClickLog, users: str | None, cap: float | None) -> ClickLog:
-    if users is None:
-        return log
-    if cap is not None:
-        log = scale_heavy_users(log, users, cap)
-    return replace(log, bias={name: column for name, column in log.bias.items() if name != users})
-
-
-def _width(curve: Curve) -> float:
-    """Mean width of the interval on a log scale."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        widths = np.log(curve.high / curve.low)
-    return float(np.nan_to_num(widths, nan=np.inf, posinf=np.inf).mean())
+def _plain(value: Any) -> Any:
+    """A value as JSON can represent it; NaN and infinity become None."""
+    if isinstance(value, Refusal):
+        return {"refused": value.reason}
+    if isinstance(value, ClickRank):
+        return _plain(value.to_json())
+    if is_dataclass(value) and not isinstance(value, type):
+        return {entry.name: _plain(getattr(value, entry.name)) for entry in fields(value) if entry.name not in LEFT_OUT}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else None
+    return value.item() if isinstance(value, np.generic) else value

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.diagnosis.estimators.bounds import PairBounds, pair_bounds
-from unskew.diagnosis.estimators.curve import NotIdentified
-from unskew.diagnosis.estimators.shown_pairs import shown_pairs
-from unskew.fitting import fit
-from unskew.methods.lbd import LBD
-from unskew.model import Model
-from unskew.recipe import Recipe
+from unskew.diagnosis.bounds import PairBounds, pair_bounds
+from unskew.diagnosis.logging_policy import shown_pairs
+from unskew.methods.bias.lbd import LBD
+from unskew.propensities.curve import NotIdentified
+from unskew.reporting.answers import PLAIN
+from unskew.training.fitting import fit
+from unskew.training.model import Model
+from unskew.training.recipe import Recipe
 
 Vector = NDArray[np.float64]
 
@@ -33,6 +34,8 @@ MOST_LISTS = 20_000  # lists that a fit learns from
 SMALL = {"hidden": (32,), "steps": 200}
 SLOPE = 0.05  # Lipschitz constant of the certified observation, per unit of the transformed features
 N_PAIRS = 200
+SHARES = ("lipschitz_possible", "bernoulli_possible")  # of the pairs
+MEDIANS = ("least_cancel", "greatest_cancel", "least_beta", "greatest_beta")
 LEAST_RELEVANCE = 1e-6
 
 
@@ -46,6 +49,10 @@ class LearntCurve:
     high: Vector
     level: float
     n_parts: int
+
+    def answer(self) -> tuple[str, str]:
+        last = f"{self.values[-1]:.2f} ({self.low[-1]:.2f} to {self.high[-1]:.2f})"
+        return f"{last} at the last position; depends on its model", PLAIN
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,13 @@ class ModelBounds:
     greatest_cancel: float  # Theorem 4, the median pair
     least_beta: float  # Theorem 2, the median pair
     greatest_beta: float  # Theorem 1, the median pair; negative: for no beta
+
+    def answer(self) -> tuple[str, str]:
+        text = (
+            f"if the fitted model is right, Lipschitz orders {self.lipschitz_possible:.0%} of the pairs with "
+            f"certainty, Bernoulli {self.bernoulli_possible:.0%}"
+        )
+        return text, PLAIN
 
 
 def learnt_curve(log: ClickLog, method: str, *, level: float = 0.95, seed: int = 0) -> LearntCurve:
@@ -125,12 +139,8 @@ def _summary(found: list[PairBounds]) -> ModelBounds:
         given=found[0].given,
         n_pairs=len(found),
         slope=SLOPE,
-        lipschitz_possible=float(np.mean([pair.lipschitz_possible for pair in found])),
-        bernoulli_possible=float(np.mean([pair.bernoulli_possible for pair in found])),
-        least_cancel=median(pair.least_cancel for pair in found),
-        greatest_cancel=median(pair.greatest_cancel for pair in found),
-        least_beta=median(pair.least_beta for pair in found),
-        greatest_beta=median(pair.greatest_beta for pair in found),
+        **{name: float(np.mean([getattr(pair, name) for pair in found])) for name in SHARES},
+        **{name: median(getattr(pair, name) for pair in found) for name in MEDIANS},
     )
 
 

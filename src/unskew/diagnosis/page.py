@@ -6,7 +6,7 @@ Positions count from 1 in the report, and from 0 in a log.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -14,22 +14,16 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from unskew.data.clicks.lineage import lineage_line
-from unskew.diagnosis.advice import CANNOT, DOUBTFUL, TRAIN, TRY, Advice
-from unskew.diagnosis.assemble import Diagnosis, Refusal
-from unskew.diagnosis.estimators.click_rank import ClickRank
-from unskew.diagnosis.estimators.curve import Curve
-from unskew.diagnosis.findings import findings
-from unskew.diagnosis.verdict import verdict
-from unskew.reporting.drawing import STYLE, WIDTH, Drawn, Line, heatmap, line_figure
+from unskew.diagnosis.advice import TITLES, Advice
+from unskew.diagnosis.assemble import Diagnosis
+from unskew.propensities.curve import Curve
+from unskew.reporting.answers import all_known, known
+from unskew.reporting.drawing import STYLE, WIDTH, Drawn, heatmap, line_figure
 from unskew.reporting.page import Section, write_report
 from unskew.reporting.sheets import Field, Sheet
 
-TITLES = {
-    TRAIN: "Worth training",
-    TRY: "Possible, but with little to gain or no way to check it",
-    DOUBTFUL: "Doubtful: the log contradicts an assumption, or cannot test it",
-    CANNOT: "Cannot work on this log",
-}
+Lines = Mapping[str, tuple[np.ndarray, ...]]  # positions from 0, values, and both ends of their interval
+
 MOST_IN_MATRIX = 20  # positions in a heat map
 HIGHEST = 3.0  # of a relative curve that is drawn
 SMALLEST = 1e-12
@@ -42,26 +36,18 @@ WHAT_IT_IS = (
 
 def write_diagnosis(diagnosis: Diagnosis, path: str | Path, name: str, command: str) -> Path:
     """Write the page; it is self-contained."""
-    judged = verdict(diagnosis)
+    verdict, refused = diagnosis.verdict, diagnosis.refused()
     first, *others = _position_figures(diagnosis)
+    positions = [_position_sheet(diagnosis), *_curve_sheet(diagnosis)]
     sections = [
-        Section("Verdict", list(judged.lines), figures=[first]),
-        Section("What the log says", facts={found.question: found.answer for found in findings(diagnosis)}),
-        *(
-            Section(title, facts=_by_reason([entry for entry in judged.methods if entry.word == word]))
-            for word, title in TITLES.items()
-            if any(entry.word == word for entry in judged.methods)
-        ),
-        Section(
-            "Positions",
-            [WHAT_IT_IS],
-            sheets=[_position_sheet(diagnosis), *_curve_sheet(diagnosis)],
-            figures=others,
-        ),
+        Section("Verdict", list(verdict.lines), figures=[first]),
+        Section("What the log says", facts={entry.question: entry.answer for entry in diagnosis.findings()}),
+        *(Section(title, facts=facts) for title, facts in _advice(verdict.methods)),
+        Section("Positions", [WHAT_IT_IS], sheets=positions, figures=others),
         *_coverage_section(diagnosis),
         *_matrix_section(diagnosis),
         *_leak_section(diagnosis),
-        *_refusal_section(diagnosis),
+        *([Section("What was not measured, and why", facts=refused)] if refused else []),
         Section("Run it again", command=command),
     ]
     about = repr(diagnosis.log).removeprefix("ClickLog(").removesuffix(")")
@@ -70,36 +56,36 @@ def write_diagnosis(diagnosis: Diagnosis, path: str | Path, name: str, command: 
     return write_report(path, f"Diagnosis of {name}", sections, lead)
 
 
-def _by_reason(entries: Sequence[Advice]) -> dict[str, str]:
-    """Methods with the same reason as one entry."""
-    methods: dict[str, list[str]] = {}
-    for entry in entries:
-        methods.setdefault(entry.reason, []).append(entry.method)
-    return {", ".join(names): reason for reason, names in methods.items()}
+def _advice(entries: Sequence[Advice]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Titles, and reasons by the methods that share them."""
+    for word, title in TITLES.items():
+        methods: dict[str, list[str]] = {}
+        for entry in entries:
+            if entry.word == word:
+                methods.setdefault(entry.reason, []).append(entry.method)
+        if methods:
+            yield title, {", ".join(names): reason for reason, names in methods.items()}
 
 
 def position_rows(diagnosis: Diagnosis) -> tuple[tuple[str, ...], list[list[str]]]:
     """Columns and rows of the table of positions, as text."""
-    rates, curve = diagnosis.rates, diagnosis.curve
-    strength = diagnosis.strength
+    rates, best, recorded = diagnosis.rates, diagnosis.curve, diagnosis.recorded_curve
+    strength = known(diagnosis.strength)
+    curves = {} if best is None else {f"examination ({best.estimator})": best}
+    curves |= {} if recorded is None else {"recorded examination": recorded}
     columns = ["position", "impressions", "click rate", f"{rates.level:.0%} interval"]
-    if curve is not None:
-        columns += [f"examination ({curve.estimator})", f"{curve.level:.0%} interval"]
-    looked = diagnosis.recorded_curve
-    if looked is not None:
-        columns += ["recorded examination", f"{looked.level:.0%} interval"]
-    if not isinstance(strength, Refusal):
-        columns.append("relevance")
+    for title, curve in curves.items():
+        columns += [title, f"{curve.level:.0%} interval"]
     rows = []
     for number, row in enumerate(rates.rows()):
         cells = [f"{row['position'] + 1}", f"{row['impressions']:,.0f}", f"{row['rate']:.4f}"]
         cells.append(_interval(row["low"], row["high"], 4))
-        for known in (curve, looked):
-            cells += [] if known is None else _curve_cells(known, row["position"])
-        if not isinstance(strength, Refusal):
+        for curve in curves.values():
+            cells += _curve_cells(curve, row["position"])
+        if strength is not None:
             cells.append(f"{strength.relevance[number]:.2f}" if number < len(strength.relevance) else "–")
         rows.append(cells)
-    return tuple(columns), rows
+    return (*columns, *([] if strength is None else ["relevance"])), rows
 
 
 def _curve_cells(curve: Curve, position: int) -> list[str]:
@@ -116,74 +102,69 @@ def _interval(low: float, high: float, digits: int) -> str:
 
 def _position_sheet(diagnosis: Diagnosis) -> Sheet:
     columns, rows = position_rows(diagnosis)
-    note = (
-        "Relevance: click rate divided by the examination curve, relative to the first position."
-        if columns[-1] == "relevance"
-        else ""
-    )
+    text = "Relevance: click rate divided by the examination curve, relative to the first position."
+    note = text if columns[-1] == "relevance" else ""
     return _sheet("positions", "Clicks, examination and relevance by position", columns, rows, note)
 
 
 def _position_figures(diagnosis: Diagnosis) -> list[Drawn]:
     """Plots by position; examination, where the log supports an estimate, is the first."""
-    rates = diagnosis.rates
-    shown: dict[str, Line] = {"click rate": ((rates.positions + 1).tolist(), rates.rates.tolist())}
-    band: dict[str, Line] = {"click rate": (rates.low.tolist(), rates.high.tolist())}
-    figures = [
-        *_curve_figures(diagnosis),
-        Drawn(
-            "click rate",
-            "Clicks per impression at each position, with intervals over queries",
-            line_figure(shown, x_label="position", y_label="clicks per impression", bands=band),
-        ),
-    ]
-    if not isinstance(diagnosis.strength, Refusal):
-        strength = diagnosis.strength
-        line: dict[str, Line] = {"relevance": ((strength.positions + 1).tolist(), strength.relevance.tolist())}
-        of_line: dict[str, Line] = {"relevance": (strength.low.tolist(), np.minimum(strength.high, HIGHEST).tolist())}
-        figure = line_figure(line, x_label="position", y_label="mean relevance, relative to the first", bands=of_line)
+    rates, strength = diagnosis.rates, known(diagnosis.strength)
+    shown: Lines = {"click rate": (rates.positions, rates.rates, rates.low, rates.high)}
+    title = "Clicks per impression at each position, with intervals over queries"
+    figures = [*_curve_figures(diagnosis), _drawn("click rate", title, shown, "clicks per impression")]
+    if strength is not None:
+        high = np.minimum(strength.high, HIGHEST)
+        lines: Lines = {"relevance": (strength.positions, strength.relevance, strength.low, high)}
         title = "How well the logging policy ranked: click rate divided by examination"
-        figures.append(Drawn("logger", title, figure))
+        figures.append(_drawn("logger", title, lines, "mean relevance, relative to the first"))
     return figures
 
 
-def _curve_figures(diagnosis: Diagnosis) -> list[Drawn]:
+def _curve_figures(diagnosis: Diagnosis) -> Iterator[Drawn]:
     """The estimated examination curves, and those that methods learn along with a ranker."""
-    looked = {} if diagnosis.recorded_curve is None else {"recorded": diagnosis.recorded_curve}
-    estimated = {name: curve for name, curve in diagnosis.curves.items() if isinstance(curve, Curve)} | looked
-    learnt = {name: curve for name, curve in diagnosis.learnt.items() if not isinstance(curve, Refusal)}
-    figures = []
+    rates, best = diagnosis.rates, diagnosis.curve
+    recorded = {} if diagnosis.recorded_curve is None else {"recorded": _line(diagnosis.recorded_curve)}
+    estimated = {name: _line(curve) for name, curve in all_known(diagnosis.curves).items()} | recorded
+    learnt = all_known(diagnosis.learnt)
+    label = "examination, relative to the first"
     if estimated:
-        lines = {name: _line(curve.positions + 1, curve.values) for name, curve in estimated.items()}
-        bands = {name: _line(curve.low, curve.high) for name, curve in estimated.items()}
-        rates = diagnosis.rates
-        through = {"click rate": _line(rates.positions + 1, rates.rates / max(rates.rates[0], SMALLEST))}
         title = "Examination by position, from every estimator that this log supports; click rate for comparison"
-        figures.append(Drawn("curves", title, _curves(lines, bands, through)))
+        clicks = _clipped(rates.rates / max(rates.rates[0], SMALLEST))
+        yield _drawn("curves", title, estimated, label, {"click rate": (rates.positions, clicks)})
     if learnt:
-        lines = {name: _line(np.arange(len(curve.values)) + 1, curve.values) for name, curve in learnt.items()}
-        bands = {name: _line(curve.low, curve.high) for name, curve in learnt.items()}
-        best = diagnosis.curve
-        references = ({} if best is None else {best.estimator: best}) | looked
-        beside = {name: _line(curve.positions + 1, curve.values) for name, curve in references.items()}
         title = "Examination as methods learn it along with a ranker; it depends on their model of relevance"
-        figures.append(Drawn("learnt", title, _curves(lines, bands, beside)))
-    return figures
+        beside = ({} if best is None else {best.estimator: _line(best)}) | recorded
+        lines = {
+            name: (np.arange(len(curve.values)), *map(_clipped, (curve.values, curve.low, curve.high)))
+            for name, curve in learnt.items()
+        }
+        yield _drawn("learnt", title, lines, label, {name: line[:2] for name, line in beside.items()})
 
 
-def _curves(lines: dict[str, Line], bands: dict[str, Line], reference: dict[str, Line]) -> Figure:
-    return line_figure(
-        lines, x_label="position", y_label="examination, relative to the first", bands=bands, reference=reference
+def _drawn(file: str, title: str, lines: Lines, y_label: str, beside: Lines | None = None) -> Drawn:
+    """A plot of lines by position, with their intervals, and of others beside them."""
+    figure = line_figure(
+        {name: ((x + 1).tolist(), y.tolist()) for name, (x, y, *_) in lines.items()},
+        x_label="position",
+        y_label=y_label,
+        bands={name: (low.tolist(), high.tolist()) for name, (*_, low, high) in lines.items()},
+        reference={name: ((x + 1).tolist(), y.tolist()) for name, (x, y, *_) in (beside or {}).items()},
     )
+    return Drawn(file, title, figure)
 
 
-def _line(one: np.ndarray, other: np.ndarray) -> Line:
-    """Two rows of numbers, clipped to the range of the plot."""
-    return np.asarray(one).tolist(), np.clip(np.nan_to_num(other, posinf=HIGHEST), None, HIGHEST).tolist()
+def _line(curve: Curve) -> tuple[np.ndarray, ...]:
+    return curve.positions, *map(_clipped, (curve.values, curve.low, curve.high))
+
+
+def _clipped(values: np.ndarray) -> np.ndarray:
+    """Numbers in the range of the plot."""
+    return np.clip(np.nan_to_num(values, posinf=HIGHEST), None, HIGHEST)
 
 
 def _curve_sheet(diagnosis: Diagnosis) -> list[Sheet]:
-    curves = {name: curve for name, curve in diagnosis.curves.items() if isinstance(curve, Curve)}
+    curves = all_known(diagnosis.curves)
     if not curves:
         return []
     rows = []
@@ -196,10 +177,10 @@ def _curve_sheet(diagnosis: Diagnosis) -> list[Sheet]:
     return [_sheet("curves", "Examination by estimator, with intervals over queries", ("position", *curves), rows)]
 
 
-def _coverage_section(diagnosis: Diagnosis) -> list[Section]:
-    coverage = diagnosis.coverage
-    if isinstance(coverage, Refusal) or len(coverage.positions) < 2:
-        return []
+def _coverage_section(diagnosis: Diagnosis) -> Iterator[Section]:
+    coverage = known(diagnosis.coverage)
+    if coverage is None or len(coverage.positions) < 2:
+        return
     n = min(len(coverage.positions), MOST_IN_MATRIX)
     documents = coverage.documents[:n, :n].astype(np.float64)
     np.fill_diagonal(documents, np.nan)  # documents shown at one position link nothing
@@ -207,21 +188,19 @@ def _coverage_section(diagnosis: Diagnosis) -> list[Section]:
         "The number of documents that were shown at both positions of a pair. Without any, the two positions cannot be "
         "compared directly."
     )
+    title = "Links between positions"
     if not np.nansum(documents):
-        return [Section("Links between positions", [text, "No document was shown at two positions."])]
+        yield Section(title, [text, "No document was shown at two positions."])
+        return
     names = [str(position + 1) for position in coverage.positions[:n]]
     figure = _matrix_figure(documents, names, names, "position", 0)
-    return [
-        Section(
-            "Links between positions", [text], figures=[Drawn("coverage", "Documents shown at both positions", figure)]
-        )
-    ]
+    yield Section(title, [text], figures=[Drawn("coverage", "Documents shown at both positions", figure)])
 
 
-def _matrix_section(diagnosis: Diagnosis) -> list[Section]:
-    rank = diagnosis.rank
-    if not isinstance(rank, ClickRank):
-        return []
+def _matrix_section(diagnosis: Diagnosis) -> Iterator[Section]:
+    rank = known(diagnosis.rank)
+    if rank is None:
+        return
     matrix = rank.matrix
     n = min(len(matrix.positions), MOST_IN_MATRIX)
     columns = [str(position + 1) for position in matrix.positions[:n]]
@@ -240,44 +219,25 @@ def _matrix_section(diagnosis: Diagnosis) -> list[Section]:
     if rank.scalar_is_enough:  # as far as this matrix can show: groups differ in click rate, not in features
         summary = f"The rates do not contradict this (p = {_p(rank.rates.p_values[0])}). This test ignores features."
     drawn = Drawn("click-matrix", "Clicks per impression by group of documents and position", figure)
-    return [Section("The click matrix", [text, summary], sheets=[sheet], figures=[drawn])]
+    yield Section("The click matrix", [text, summary], sheets=[sheet], figures=[drawn])
 
 
-def _leak_section(diagnosis: Diagnosis) -> list[Section]:
+def _leak_section(diagnosis: Diagnosis) -> Iterator[Section]:
     rows = []
-    if not isinstance(diagnosis.position_leaks, Refusal):
-        found = diagnosis.position_leaks.leaks or (diagnosis.position_leaks.closest,)
-        word = "encodes the position" if diagnosis.position_leaks.leaks else "closest to the position"
-        rows += [[leak.feature, word, f"{leak.agreement:.3f} of pairs in the shown order"] for leak in found]
-    if not isinstance(diagnosis.click_leaks, Refusal):
-        leaks = diagnosis.click_leaks
-        word = "computed from clicks?" if leaks.leaks else "closest to clicks"
-        for leak in leaks.leaks or (leaks.closest,):
-            rows.append([leak.feature, word, f"correlation {leak.correlation:.3f}, at most {leaks.ceiling:.3f}"])
-    if not rows:
-        return []
-    columns = ("feature", "suspicion", "evidence")
-    return [
-        Section("Features", sheets=[_sheet("features", "Features that leak, or come closest to it", columns, rows)])
-    ]
-
-
-def _refusal_section(diagnosis: Diagnosis) -> list[Section]:
-    parts = {
-        "users": diagnosis.users,
-        "coverage": diagnosis.coverage,
-        **{f"curve, {name}": curve for name, curve in diagnosis.curves.items()},
-        "click matrix": diagnosis.rank,
-        "coupling": diagnosis.coupling,
-        "strength of the logging policy": diagnosis.strength,
-        "shuffled lists": diagnosis.shuffled,
-        **{f"learned curve, {name}": curve for name, curve in diagnosis.learnt.items()},
-        "theorems of LBD": diagnosis.bounds,
-        "features that encode the position": diagnosis.position_leaks,
-        "features computed from clicks": diagnosis.click_leaks,
-    }
-    refused = {name: part.reason for name, part in parts.items() if isinstance(part, Refusal)}
-    return [Section("What was not measured, and why", facts=refused)] if refused else []
+    of_position, of_clicks = known(diagnosis.position_leaks), known(diagnosis.click_leaks)
+    if of_position is not None:
+        word = "encodes the position" if of_position.leaks else "closest to the position"
+        for leak in of_position.leaks or (of_position.closest,):
+            rows.append([leak.feature, word, f"{leak.agreement:.3f} of pairs in the shown order"])
+    if of_clicks is not None:
+        word = "computed from clicks?" if of_clicks.leaks else "closest to clicks"
+        for each in of_clicks.leaks or (of_clicks.closest,):
+            rows.append([each.feature, word, f"correlation {each.correlation:.3f}, at most {of_clicks.ceiling:.3f}"])
+    if rows:
+        columns = ("feature", "suspicion", "evidence")
+        yield Section(
+            "Features", sheets=[_sheet("features", "Features that leak, or come closest to it", columns, rows)]
+        )
 
 
 def _matrix_figure(values: np.ndarray, columns: list[str], rows: list[str], y_label: str, digits: int) -> Figure:

@@ -24,11 +24,12 @@ from torch import Tensor
 
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
+from unskew.evaluation.evaluate import predicting
 from unskew.evaluation.held_out import NotMeasured
 from unskew.lists import ClickedLists
-from unskew.methods.click_model import ClickModel
+from unskew.methods.click_models.click_model import ClickModel
+from unskew.methods.click_models.sequences import Chances
 from unskew.methods.method import Method
-from unskew.networks.click_sequences import Chances
 
 Z = 1.959964  # of a 95% interval
 Vector = NDArray[np.float64]
@@ -153,13 +154,8 @@ def predict_clicks(method: Method, log: ClickLog) -> ClickPrediction:
         )
     if not log.joint:
         raise NotMeasured("the log has only counts: keep which documents were clicked together (joint=True, --joint)")
-    was_training = method.training
-    method.eval()
-    parts = []
-    with torch.inference_mode():
-        for lists in ClickBatches(log, detail="patterns").all():
-            parts.append(_predict(method, lists))
-    method.train(was_training)
+    with predicting(method):
+        parts = [_predict(method, lists) for lists in ClickBatches(log, detail="patterns").all()]
     return ClickPrediction(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch.nn import functional as F
 
-from unskew import losses
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
-from unskew.evaluation import offline, pair_agreement
+from unskew.evaluation import agreement, offline
+from unskew.evaluation.agreement import score_likelihood
+from unskew.evaluation.evaluate import predicting
 from unskew.evaluation.held_out import HeldOut, NotMeasured, Vector, of_ratio
-from unskew.evaluation.score_likelihood import score_likelihood
-from unskew.methods.click_model import ClickModel
+from unskew.methods import losses
+from unskew.methods.click_models.click_model import ClickModel
 from unskew.methods.method import Method
 from unskew.options import check_choice
+from unskew.reporting.answers import all_known, attempt, reasons
 
 # Chooses among methods without labels, and comes first in the table of `unskew compare`: the criterion that most often
 # came within 1% of the best method in 21 simulated worlds (docs/selection.md).
@@ -75,10 +76,8 @@ def click_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
     """
     if method.click_model is None:
         return None
-    was_training = method.training
-    method.eval()
     found = np.empty(log.mask.shape)
-    with torch.inference_mode():
+    with predicting(method):
         for rows, lists in ClickBatches(log).by_query():
             logits = method.click_logits(lists)
             assert logits is not None
@@ -88,7 +87,6 @@ def click_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
                 unclicked = lists.sessions.unsqueeze(-1) - lists.clicks
                 likelihood = -(lists.clicks * F.softplus(-logits) + unclicked * F.softplus(logits))
             found[rows] = likelihood.masked_fill(~lists.mask, 0.0).double().numpy()
-    method.train(was_training)
     return found
 
 
@@ -101,14 +99,11 @@ def pattern_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
         return click_log_likelihood(method, log) if method.click_model == "bernoulli" else None
     if log.patterns is None:
         return None
-    was_training = method.training
-    method.eval()
     found = np.zeros(log.mask.shape)
-    with torch.inference_mode():
+    with predicting(method):
         for rows, lists in ClickBatches(log, detail="patterns").by_query():
             likelihood = method.conditional(lists).log_likelihood(lists.clicks, lists.sessions, lists.mask)
             np.add.at(found, log.patterns.lists[rows], likelihood.double().numpy())
-    method.train(was_training)
     return found
 
 
@@ -161,14 +156,6 @@ def _likelihood_of(contender: Contender, click_model: str) -> Vector:
     return contender.log_likelihood
 
 
-def _ips(contender: Contender, evidence: Evidence) -> Vector:
-    return offline.ips(contender.scores, evidence.held_out, _propensities(evidence))
-
-
-def _snips(contender: Contender, evidence: Evidence) -> Vector:
-    return offline.snips(contender.scores, evidence.held_out, _propensities(evidence))
-
-
 def _dr(contender: Contender, evidence: Evidence) -> Vector:
     propensities = _propensities(evidence)
     return offline.dr(contender.scores, evidence.held_out, propensities, _relevance(evidence))
@@ -207,7 +194,7 @@ CRITERIA: dict[str, Criterion] = {
         given_position=True,
     ),
     "pair_agreement": Criterion(
-        measure=lambda contender, evidence: pair_agreement.same_query(contender.scores, evidence.held_out),
+        measure=lambda contender, evidence: agreement.same_query(contender.scores, evidence.held_out),
         title="pair agreement",
         measures="how often, of two documents shown for one query at the same position, the clicked one scores higher",
         can_tell="the order of relevance, whatever the examination curve and the trust bias",
@@ -215,14 +202,14 @@ CRITERIA: dict[str, Criterion] = {
         f"{NEVER_SHOWN}",
     ),
     "top_agreement": Criterion(
-        measure=lambda contender, evidence: pair_agreement.at_the_top(contender.scores, evidence.held_out),
+        measure=lambda contender, evidence: agreement.at_the_top(contender.scores, evidence.held_out),
         title="agreement at the top",
         measures="the same for pairs at the top position only",
         can_tell="the same, nearly unaffected by visual attraction: almost everybody examines the top",
         cannot_tell=f"anything about queries whose top document never changes; it uses few sessions; {NEVER_SHOWN}",
     ),
     "pair_agreement_across": Criterion(
-        measure=lambda contender, evidence: pair_agreement.across_queries(contender.scores, evidence.held_out),
+        measure=lambda contender, evidence: agreement.across_queries(contender.scores, evidence.held_out),
         title="agreement across queries",
         measures="the same for two documents of any queries, with scores minus the mean of their query",
         can_tell="the same as pair agreement, also without varied rankings",
@@ -231,14 +218,14 @@ CRITERIA: dict[str, Criterion] = {
         given_position=True,
     ),
     "ips": Criterion(
-        measure=_ips,
+        measure=lambda contender, evidence: offline.ips(contender.scores, evidence.held_out, _propensities(evidence)),
         title="IPS DCG@10",
         measures="DCG@10 of the shown documents in the new order, each click divided by its propensity",
         can_tell="the value of the ranking, without bias if clicks are position-based and the curve is right",
         cannot_tell=f"anything under trust bias, cascades or visual attraction; its variance is high; {NEVER_SHOWN}",
     ),
     "snips": Criterion(
-        measure=_snips,
+        measure=lambda contender, evidence: offline.snips(contender.scores, evidence.held_out, _propensities(evidence)),
         title="SNIPS",
         measures="mean DCG discount of the clicked documents of a query, clicks weighted as in IPS",
         can_tell="the same with less variance; every query has equal weight, however many clicks it has",
@@ -298,27 +285,16 @@ def measure_all(
     contender: Contender, evidence: Evidence, names: Sequence[str] = tuple(CRITERIA)
 ) -> tuple[dict[str, Vector], dict[str, str]]:
     """Values per query by criterion, and the reasons for those that cannot be measured."""
-    values, reasons = {}, {}
-    for name in names:
-        try:
-            values[name] = CRITERIA[name].measure(contender, evidence)
-        except NotMeasured as reason:
-            reasons[name] = str(reason)
-    return values, reasons
+    measured = {name: attempt(partial(CRITERIA[name].measure, contender, evidence), NotMeasured) for name in names}
+    return all_known(measured), reasons(measured)
 
 
 def measure_production(production: Contender, evidence: Evidence) -> tuple[dict[str, Vector], dict[str, str]]:
     """The same for the production ranking, without the criteria that cannot rank it."""
     able = [name for name, entry in CRITERIA.items() if not entry.given_position]
-    values, reasons = measure_all(production, evidence, able)
+    values, why_not = measure_all(production, evidence, able)
     unable = {name: PRODUCTION_IS_POSITION for name, entry in CRITERIA.items() if entry.given_position}
-    return values, reasons | unable
-
-
-def standard_error(values: NDArray[np.float64]) -> float:
-    """The standard error of the mean over queries; NaN for fewer than two."""
-    counted = values[~np.isnan(values)]
-    return float(counted.std(ddof=1) / np.sqrt(len(counted))) if len(counted) > 1 else float("nan")
+    return values, why_not | unable
 
 
 def leading_criterion(measured: Mapping[str, Sequence[str]], asked: str | None = None) -> str:

@@ -128,23 +128,17 @@ def mark(difference: float | None, p: float | None, higher_is_better: bool, mark
     return ("+" if (difference > 0) == higher_is_better else "-") * signs
 
 
+def standard_error(values: ArrayLike) -> float:
+    """The standard error of the mean, without left-out values; NaN for fewer than two."""
+    counted = np.asarray(values, dtype=np.float64)
+    counted = counted[~np.isnan(counted)]
+    return Paired(counted).error if len(counted) > 1 else float("nan")
+
+
 def mean_interval(values: ArrayLike, level: float = 0.95, overlap: float = 0.0) -> tuple[float, float, float]:
     """The mean and its t interval; a single value has an infinite interval. `overlap` as in `Paired`."""
     counted = Paired(_counted(values), overlap)  # from 0
     return counted.mean, *counted.interval(level)
-
-
-def bootstrap_interval(
-    values: ArrayLike, rng: np.random.Generator, level: float = 0.95, n: int = 10_000
-) -> tuple[float, float, float]:
-    """The mean and its percentile bootstrap interval."""
-    counted = _counted(values)
-    means = [
-        counted[rng.integers(0, len(counted), size=(rows, len(counted)))].mean(axis=1)
-        for rows in _chunks(n, len(counted))
-    ]
-    low, high = np.quantile(np.concatenate(means), [(1 - level) / 2, (1 + level) / 2])
-    return float(counted.mean()), float(low), float(high)
 
 
 @dataclass(frozen=True)

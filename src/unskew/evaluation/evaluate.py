@@ -26,11 +26,10 @@ from torch import Tensor, nn
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.lineage import lineage_line
 from unskew.data.judged.judged_set import JudgedSet, padded_rows
+from unskew.data.judged.metrics import Metric, Scored, measure, metric
 from unskew.display import Displayed, Screen
 from unskew.evaluation.differences import mean_interval
-from unskew.evaluation.seen import count_text
 from unskew.lists import JudgedLists
-from unskew.metrics import Metric, Scored, measure, metric
 
 Scorer = Callable[[Tensor, Tensor], Tensor]  # features [batch, docs, f], mask [batch, docs] -> scores [batch, docs]
 
@@ -242,13 +241,21 @@ def _scorer(
         yield lambda _, lists: ranker(lists.features, lists.mask)
     else:
         parameter = next(ranker.parameters(), torch.empty(0))
-        modes = {module: module.training for module in ranker.modules()}  # parts may differ, such as a frozen norm
-        ranker.eval()
-        try:
+        with predicting(ranker):
             yield lambda _, lists: ranker(lists.features.to(parameter.device), lists.mask.to(parameter.device))
-        finally:
-            for module, training in modes.items():
-                module.training = training
+
+
+@contextmanager
+def predicting(module: nn.Module) -> Iterator[None]:
+    """The module in evaluation mode, without gradients; afterwards every part of it is in its mode again."""
+    modes = {part: part.training for part in module.modules()}  # they may differ, such as a frozen norm
+    module.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        for part, training in modes.items():
+            part.training = training
 
 
 def _checked(scores: Tensor, lists: JudgedLists) -> Tensor:
@@ -264,3 +271,34 @@ def _with_max_grade(entry: Metric, max_grade: float | None) -> Metric:
     if entry.name == "err" and entry.max_grade is None and max_grade is not None:
         return replace(entry, max_grade=max_grade)
     return entry
+
+
+def seen_queries(judged: JudgedSet, log: ClickLog) -> NDArray[np.bool_]:
+    """Which judged queries the log shows, `[queries]`.
+
+    They have the same id. If the ids are numbers this proves nothing, because many sets count from 0: then a document
+    of the query must also share a feature row with the log, if both have the same number of features.
+    """
+    numbers = {str(name): number for number, name in enumerate(log.query_ids.tolist())}
+    names = [str(name) for name in judged.query_ids.tolist()]
+    comparable = bool(judged.n_features) and judged.n_features == log.n_features
+    versions = np.argsort(log.version_queries, kind="stable")
+    ends = np.cumsum(np.bincount(log.version_queries, minlength=len(log.query_ids)))
+
+    def share_a_row(query: int, number: int) -> bool:
+        rows = log.features[versions[ends[number - 1] if number else 0 : ends[number]]]
+        known = {row.tobytes() for row in np.ascontiguousarray(rows, dtype=np.float32)}
+        return any(row.tobytes() in known for row in judged.features[judged.offsets[query] : judged.offsets[query + 1]])
+
+    return np.array(
+        [
+            name in numbers and (not comparable or not name.lstrip("-").isdigit() or share_a_row(query, numbers[name]))
+            for query, name in enumerate(names)
+        ],
+        dtype=bool,
+    )
+
+
+def count_text(seen: NDArray[np.bool_]) -> str:
+    """One sentence on how many judged queries occur in the log."""
+    return f"{int(seen.sum()):,} of {len(seen):,} judged queries also occur in the click log"

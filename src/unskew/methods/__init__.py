@@ -1,34 +1,34 @@
 """Methods: one file each, found by name in `METHODS`."""
 
-from unskew.methods.affine import Affine
-from unskew.methods.affine_softmax import AffineSoftmax
-from unskew.methods.attention import Attention
-from unskew.methods.cascade import Cascade
-from unskew.methods.ccm import CCM
-from unskew.methods.cdla_ld import CDLALD
-from unskew.methods.dbn import DBN
-from unskew.methods.dcm import DCM
-from unskew.methods.dctr import DCTR
-from unskew.methods.dla import DLA
-from unskew.methods.gctr import GCTR
-from unskew.methods.hte import HTE
-from unskew.methods.iobm import IOBM
-from unskew.methods.ipw import IPW
-from unskew.methods.labelled import Labelled
-from unskew.methods.lbd import LBD
-from unskew.methods.low_rank import LowRank
+from unskew.methods.bias.affine import Affine
+from unskew.methods.bias.affine_softmax import AffineSoftmax
+from unskew.methods.bias.attention import Attention
+from unskew.methods.bias.cdla_ld import CDLALD
+from unskew.methods.bias.dla import DLA
+from unskew.methods.bias.hte import HTE
+from unskew.methods.bias.iobm import IOBM
+from unskew.methods.bias.ipw import IPW
+from unskew.methods.bias.labelled import Labelled
+from unskew.methods.bias.lbd import LBD
+from unskew.methods.bias.low_rank import LowRank
+from unskew.methods.bias.naive import Naive
+from unskew.methods.bias.pair_debias import PairDebias
+from unskew.methods.bias.regression_em import RegressionEM
+from unskew.methods.bias.two_tower import TwoTower
+from unskew.methods.bias.upe import UPE
+from unskew.methods.bias.vectorization import Vectorization
+from unskew.methods.bias.xpa import XPA
+from unskew.methods.click_models.cascade import Cascade
+from unskew.methods.click_models.ccm import CCM
+from unskew.methods.click_models.dbn import DBN
+from unskew.methods.click_models.dcm import DCM
+from unskew.methods.click_models.dctr import DCTR
+from unskew.methods.click_models.gctr import GCTR
+from unskew.methods.click_models.pbm import PBM
+from unskew.methods.click_models.rctr import RCTR
+from unskew.methods.click_models.sdbn import SDBN
+from unskew.methods.click_models.ubm import UBM
 from unskew.methods.method import Method, Stage, Terms, hyper_parameters
-from unskew.methods.naive import Naive
-from unskew.methods.pair_debias import PairDebias
-from unskew.methods.pbm import PBM
-from unskew.methods.rctr import RCTR
-from unskew.methods.regression_em import RegressionEM
-from unskew.methods.sdbn import SDBN
-from unskew.methods.two_tower import TwoTower
-from unskew.methods.ubm import UBM
-from unskew.methods.upe import UPE
-from unskew.methods.vectorization import Vectorization
-from unskew.methods.xpa import XPA
 
 METHODS: dict[str, type[Method]] = {
     "naive": Naive,

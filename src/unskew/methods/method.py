@@ -14,7 +14,7 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists
 from unskew.networks.documents import Ranker
 from unskew.networks.observation import at_level
-from unskew.options import Option, options_of
+from unskew.options import Option, check, options_of
 
 Terms = dict[str, Tensor]  # each a sum over the sessions of the batch
 
@@ -46,6 +46,13 @@ class Method(nn.Module, ABC):
     judged_choice: ClassVar[Mapping[str, Any]] = {}  # hyper-parameters with which `tune` chooses on judged queries
 
     relevance: Ranker
+
+    def __new__(cls, *_: Any, **hyper: Any) -> Self:
+        """Refuse hyper-parameters that the annotations of the constructor do not allow."""
+        known = hyper_parameters(cls)
+        for name in known.keys() & hyper.keys():
+            check(hyper[name], known[name].kind, name)
+        return super().__new__(cls)
 
     @property
     def uses_ids(self) -> bool:
@@ -108,10 +115,3 @@ class Method(nn.Module, ABC):
 def hyper_parameters(method: type[Method]) -> dict[str, Option]:
     """Hyper-parameters of a method, read from the signature of its constructor."""
     return options_of(method, keyword_only=True)
-
-
-def above_zero(name: str, value: float | None) -> float | None:
-    """The value, which is None or above 0."""
-    if value is not None and value <= 0:
-        raise ValueError(f"{name} must be above 0, or none for no bound, got {value}")
-    return value

@@ -1,5 +1,8 @@
 """Networks of documents, which turn features into scores.
 
+Inputs are numbers unchanged, then a learned vector for the value of each category: its column holds the place of the
+value in a table (`data.raw_columns`).
+
 Weights are initialized as in torch's `nn.Linear`, uniform in ±1/√inputs.
 
 `tabular`, the default, never normalizes a document's features across columns, because their scale and mean distinguish
@@ -152,3 +155,70 @@ def new_activation(name: str) -> nn.Module:
     if name not in ACTIVATIONS:
         raise ValueError(f"unknown activation '{name}': choose from {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]()
+
+
+class AveragedRanker(Ranker):
+    """The weighted sum of the scores of several rankers of the same features.
+
+    Args:
+        weights: one per ranker; divide by the spread of a ranker's scores to give rankers equal influence.
+    """
+
+    weights: Tensor
+
+    def __init__(self, rankers: Sequence[Ranker], weights: Sequence[float]):
+        super().__init__()
+        if not rankers or len(rankers) != len(weights):
+            raise ValueError(f"an average needs one weight per ranker: got {len(weights)} for {len(rankers)}")
+        self.rankers = nn.ModuleList(rankers)
+        self.register_buffer("weights", torch.tensor(weights, dtype=torch.float32))
+
+    @property
+    def pointwise(self) -> bool:
+        return all(bool(ranker.pointwise) for ranker in self.rankers)
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        scores = [weight * ranker(features, mask) for weight, ranker in zip(self.weights, self.rankers, strict=True)]
+        return torch.stack(scores).sum(0)
+
+
+VECTOR = 8  # size of a category's vector
+
+
+class Inputs(nn.Module):
+    """Numbers, and vectors in place of categories."""
+
+    numbers: Tensor  # [numbers] columns
+    places: Tensor  # [categories] columns
+    first: Tensor  # [categories] start of each category in the common table
+
+    def __init__(self, n_features: int, categories: Sequence[tuple[int, int]]):
+        """
+        Args:
+            categories: column and number of values of each category.
+        """
+        super().__init__()
+        columns, sizes = [column for column, _ in categories], [size for _, size in categories]
+        self.vectors = nn.Embedding(sum(sizes), VECTOR)
+        nn.init.normal_(self.vectors.weight, std=VECTOR**-0.5)
+        numbers = [column for column in range(n_features) if column not in columns]
+        for name, values in {"numbers": numbers, "places": columns, "first": [0, *sizes[:-1]]}.items():
+            self.register_buffer(name, torch.tensor(values, dtype=torch.int64), persistent=False)
+        self.first = self.first.cumsum(0)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """`[..., numbers + 8 · categories]` of features `[..., numbers + categories]`."""
+        vectors = self.vectors(features[..., self.places].long() + self.first).flatten(-2)
+        return torch.cat([features[..., self.numbers], vectors], -1)
+
+
+def split_inputs(layers: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """The input stage and the layers after it; slopes are taken with respect to the output of the input stage."""
+    if isinstance(layers, nn.Sequential) and isinstance(layers[0], Inputs):
+        return layers[0], layers[1:]
+    return nn.Identity(), layers
+
+
+def n_inputs(n_features: int, n_categories: int) -> int:
+    """The output size of `Inputs`."""
+    return n_features + (VECTOR - 1) * n_categories

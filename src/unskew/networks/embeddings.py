@@ -1,8 +1,12 @@
-"""Embeddings: documents and bias factors as vectors whose dot product is a click logit."""
+"""Embeddings: documents and bias factors as vectors whose dot product is a click logit.
+
+A base model predicts the vector of observation from the document, to rank by the product with one vector per list.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +14,11 @@ from torch.nn import functional as F
 
 from unskew.networks.documents import PointwiseRanker, mlp, resized, starting_at
 from unskew.networks.listwise import ListwiseRanker
+from unskew.networks.observation import Table
 from unskew.networks.registry import Problem
-from unskew.networks.tables import Table
 
+LARGEST_LOG_VARIANCE = 4.0  # of either sign; embeddings are of order 1, and σ stays between e^-2 and e^2
+BASE_SIZES = (256, 64)  # the base network of the Vectorization paper
 CONTEXT_SIZES = (32,)  # hidden layers of the observation network, if the log has bias columns
 
 
@@ -101,3 +107,62 @@ class ContextEmbedding(nn.Module):
 def observation_embedding(problem: Problem, start: Tensor) -> PositionEmbedding | ContextEmbedding:
     """A table for position alone, a network if the log has bias columns; initially `start` everywhere."""
     return ContextEmbedding(problem, start) if problem.bias else PositionEmbedding(problem, start)
+
+
+class BaseModel(nn.Module, ABC):
+    """The distribution of observation embeddings given a document: mean and log variance of each dimension.
+
+    Its initial value is that of observation, so that every state of training has a ranker.
+    """
+
+    def __init__(self, layers: nn.Sequential, start: Tensor):
+        super().__init__()
+        self.layers = starting_at(torch.cat([start, torch.zeros_like(start)]), layers)
+
+    def forward(self, features: Tensor, trunk: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log variance, `[batch, docs, d]` each."""
+        mean, free = self.layers(self.inputs(features, trunk)).chunk(2, -1)
+        # Squashed rather than clipped: a clipped value has no gradient to return.
+        return mean, LARGEST_LOG_VARIANCE * (free / LARGEST_LOG_VARIANCE).tanh()
+
+    @abstractmethod
+    def inputs(self, features: Tensor, trunk: Tensor) -> Tensor:
+        """The input of the layers."""
+
+    def vector(self, features: Tensor, trunk: Tensor, mask: Tensor) -> Tensor:
+        """The base vector of each list, `[batch, d]`."""
+        mean, log_variance = self(features, trunk)
+        return base_vector(mean, log_variance, mask)
+
+
+class BaseNetwork(BaseModel):
+    """The base model of the paper: a separate network on the features."""
+
+    def __init__(self, problem: Problem, embedding: RelevanceEmbedding, start: Tensor):  # noqa: ARG002
+        layers = mlp(problem.n_inputs, BASE_SIZES, 2 * len(start), norm=False)
+        super().__init__(layers.insert(0, problem.new_inputs()) if problem.categories else layers, start)
+
+    def inputs(self, features: Tensor, trunk: Tensor) -> Tensor:  # noqa: ARG002
+        return features
+
+
+class BaseHead(BaseModel):
+    """A linear layer on the ranker's trunk; the ranker does not learn from it."""
+
+    def __init__(self, problem: Problem, embedding: RelevanceEmbedding, start: Tensor):  # noqa: ARG002
+        super().__init__(nn.Sequential(resized(embedding.last, 2 * len(start))), start)
+
+    def inputs(self, features: Tensor, trunk: Tensor) -> Tensor:  # noqa: ARG002
+        return trunk
+
+
+def base_vector(mean: Tensor, log_variance: Tensor, mask: Tensor) -> Tensor:
+    r"""Eq. 8 over the real documents of each list: means weighted by $1/\sigma^2$, `[batch, d]`."""
+    precision = (-log_variance).exp() * mask.unsqueeze(-1)
+    return (precision * mean).sum(1) / precision.sum(1).clamp(min=torch.finfo(precision.dtype).tiny)
+
+
+BASES: dict[str, Callable[[Problem, RelevanceEmbedding, Tensor], BaseModel]] = {
+    "network": BaseNetwork,
+    "head": BaseHead,
+}

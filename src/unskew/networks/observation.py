@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from unskew.networks.registry import Problem
-from unskew.networks.tables import Table
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -68,3 +67,12 @@ def at_level(module: M, column: str, level: int) -> M | None:
     for table in tables:
         table.data[:] = table.data[level].clone()
     return found if tables else None
+
+
+class Table(nn.Parameter):
+    """A parameter without weight decay, which would flatten what was learned about positions or levels."""
+
+
+def decays(module: nn.Module, parameter: nn.Parameter) -> bool:
+    """Whether weight decay applies to a module's own parameter: to matrices, but not to offsets, norms and tables."""
+    return parameter.ndim >= 2 and not isinstance(parameter, Table) and not isinstance(module, nn.Embedding)

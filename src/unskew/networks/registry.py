@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from unskew.networks.documents import PointwiseRanker, Ranker, mlp, starting_at, tabular
-from unskew.networks.inputs import Inputs, n_inputs
+from unskew.networks.documents import Inputs, PointwiseRanker, Ranker, mlp, n_inputs, starting_at, tabular
 from unskew.networks.listwise import ListwiseRanker
 from unskew.parts import find, name_of
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unskew.comparison.statistics import Table
+from unskew.data.judged.metrics import metric
 from unskew.evaluation.differences import Paired, corrected
-from unskew.metrics import metric
 from unskew.papers.settings import Claim
 from unskew.reporting.page import FAILS, HOLDS, UNDECIDED, UNTESTED, ClaimResult
 from unskew.reporting.sheets import interval_text, signed

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from unskew.comparison.settings import SimulationSettings
-from unskew.metrics import metric
+from unskew.data.judged.metrics import metric
 from unskew.options import build, near, unknown_name
 from unskew.papers.settings import PaperExperiment
 from unskew.parts import load_part

@@ -24,10 +24,10 @@ from unskew.daily.tune import Plan, best, cross_validated, train_further
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.transformed import transform_judged
 from unskew.evaluation.evaluate import evaluate
-from unskew.fitting import fit
-from unskew.model import Model, ModelRanker
+from unskew.methods.line_search import ScoredLists, of_metric, search, spread_axes
 from unskew.networks.documents import Ranker
-from unskew.networks.line_search import ScoredLists, of_metric, search, spread_axes
+from unskew.training.fitting import fit
+from unskew.training.model import Model, ModelRanker
 
 PLAIN, LBD = "naive", "lbd"
 N_JUDGED = (5, 20, 50, 200)

@@ -25,13 +25,14 @@ from unskew.comparison.sources import (
 )
 from unskew.comparison.tasks import TASKS, Task, about_training, evaluate_run, fit_model
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.evaluation.criteria import measure_all, standard_error
+from unskew.evaluation.criteria import measure_all
+from unskew.evaluation.differences import standard_error
 from unskew.evaluation.evaluate import evaluate
 from unskew.evaluation.held_out import Vector
-from unskew.fitting import fit
-from unskew.methods.vectorization import FixedBase, ProjectedRanker
-from unskew.model import Model
+from unskew.methods.bias.vectorization import FixedBase, ProjectedRanker
 from unskew.papers.few_labels import few_labels
+from unskew.training.fitting import fit
+from unskew.training.model import Model
 
 SCALAR = "naive"  # an ordinary ranker, to compare scoring times with
 

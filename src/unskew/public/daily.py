@@ -14,10 +14,10 @@ from unskew.daily.drift import Drift
 from unskew.daily.readout import Readout
 from unskew.daily.tune import Plan, Tuned
 from unskew.data.clicks.storage import LogFolder
-from unskew.model import Model
 from unskew.public.inputs import Judged, Log, Place, as_judged, as_log_or_folder, as_model
 from unskew.public.progress import Follow, followed
 from unskew.terminal import counting_progress
+from unskew.training.model import Model
 
 
 def drift(a: Log | LogFolder, b: Log | LogFolder) -> Drift:

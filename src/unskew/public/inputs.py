@@ -18,10 +18,10 @@ from unskew.data.clicks.within_memory import PartOfFolder, read_within
 from unskew.data.columns import as_arrow, is_table
 from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.model import Model
 from unskew.serving.model_files import load_model
 from unskew.serving.saved_ranker import SavedRanker, open_ranker
 from unskew.simulation.truth import Simulation
+from unskew.training.model import Model
 
 Place = str | Path
 Log = ClickLog | LogFolder | Simulation | Place

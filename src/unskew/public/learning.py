@@ -12,7 +12,6 @@ from typing import Any, overload
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew import fitting
 from unskew.comparison import automatic
 from unskew.comparison.automatic import Chosen
 from unskew.data.clicks.click_log import ClickLog
@@ -23,19 +22,20 @@ from unskew.data.files import check_place
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis import assemble
 from unskew.diagnosis.assemble import Diagnosis
-from unskew.diagnosis.estimators import propensities
-from unskew.diagnosis.estimators.curve import Curve, Curves
 from unskew.diagnosis.page import write_diagnosis
 from unskew.display import MOST_ROWS, Displayed, Screen
 from unskew.methods import Method
-from unskew.model import Model
 from unskew.processes import is_first
+from unskew.propensities import estimate
+from unskew.propensities.curve import Curve, Curves
 from unskew.public.inputs import Judged, Log, Place, as_judged, as_log, as_log_or_folder, as_model, as_part
 from unskew.public.progress import Follow, followed
-from unskew.recipe import Recipe, check_has_curve, find_method
-from unskew.serving.weights import debiased_rows, rows_of_shards, scale_of, write_rows
+from unskew.serving.ratings import debiased_rows, rows_of_shards, scale_of, write_rows
 from unskew.terminal import counting_progress, training_progress
+from unskew.training import fitting
 from unskew.training.ending import seconds_of
+from unskew.training.model import Model
+from unskew.training.recipe import Recipe, check_has_curve, find_method
 from unskew.training.watching import Watch
 
 AUTO = "auto"
@@ -310,8 +310,8 @@ def estimate_propensities(
     """
     clicks, _ = as_part(log, memory)
     if by is None:
-        return propensities.estimate_propensities(clicks, estimator, **options)
-    return Curves(propensities.estimate_by(clicks, by, estimator, **options), by)
+        return estimate.estimate_propensities(clicks, estimator, **options)
+    return Curves(estimate.estimate_by(clicks, by, estimator, **options), by)
 
 
 def diagnose(

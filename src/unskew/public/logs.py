@@ -30,8 +30,8 @@ from unskew.ingestion.report import REASONS, Ingested
 from unskew.ingestion.settings import Tables, settings
 from unskew.public.inputs import Judged, Log, Place, as_file, as_judged, as_log
 from unskew.public.progress import Follow, followed
-from unskew.serving.judgements import Judgements, write_judgements
-from unskew.serving.judgements import judgements as make_judgements
+from unskew.serving.ratings import Judgements, write_judgements
+from unskew.serving.ratings import judgements as make_judgements
 from unskew.simulation import simulate as simulation
 from unskew.simulation.browsing import User
 from unskew.simulation.policies import Policy

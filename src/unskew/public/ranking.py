@@ -20,24 +20,22 @@ from unskew.data.clicks.storage import LogFolder
 from unskew.data.columns import listed
 from unskew.data.files import check_place
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.judged.metrics import Metric
 from unskew.display import MOST_ROWS, Displayed, Screen
 from unskew.evaluation import evaluate as evaluation
-from unskew.evaluation.evaluate import METRICS_OF_PAPERS, Evaluation, Scorer
-from unskew.evaluation.seen import seen_queries
-from unskew.metrics import Metric
-from unskew.model import Model
+from unskew.evaluation.evaluate import METRICS_OF_PAPERS, Evaluation, Scorer, seen_queries
 from unskew.public.inputs import Judged, Log, Place, as_file, as_judged, as_log, as_model, as_ranker
 from unskew.public.progress import Follow, followed
 from unskew.serving.candidates import is_table
 from unskew.serving.distillation import ExportedTrees, export_trees
 from unskew.serving.export import Exported, export_model
-from unskew.serving.rank import MEMORY, Ranked, rank_judged, rank_table
-from unskew.serving.rankings import check_ending
+from unskew.serving.rankings import MEMORY, Ranked, check_ending, rank_judged, rank_table
 from unskew.serving.saved_ranker import SavedRanker, UnknownCounts
 from unskew.serving.spark_rank import rank_on_spark
 from unskew.serving.tree_files import FORMS as TREE_FORMS
 from unskew.simulation.truth import Simulation
 from unskew.terminal import counting_progress
+from unskew.training.model import Model
 
 UNKNOWN = (
     "{} documents are not in the log that the model learned from: they are ranked by their URL and query where the "

@@ -15,9 +15,9 @@ from typing import Any
 
 from unskew.data.clicks.lineage import lineage_line
 from unskew.methods import hyper_parameters
-from unskew.model import Model
 from unskew.networks.registry import Network
-from unskew.recipe import NETWORK_NAMES
+from unskew.training.model import Model
+from unskew.training.recipe import NETWORK_NAMES
 from unskew.training.settings import Settings
 from unskew.training.validation import CLICK_VALIDATIONS
 

@@ -28,14 +28,14 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.files import check_place, write_file, write_text
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.display import OnScreen, Screen
+from unskew.evaluation.agreement import grades_of, kendall
 from unskew.evaluation.evaluate import evaluate, score_documents
 from unskew.evaluation.held_out import HeldOut
-from unskew.evaluation.order_agreement import grades_of, kendall
-from unskew.model import Model
 from unskew.networks.trees import TreesRanker, from_lightgbm
 from unskew.serving.saved_ranker import check_features_alone
 from unskew.serving.tree_files import FORMS, categories_place, parse_trees, write_trees
 from unskew.training.boosting import Boosting, boost_lightgbm, boost_xgboost, check_names, need_trees
+from unskew.training.model import Model
 
 LEAST_AGREEMENT = 0.9
 HELD_OUT = 0.2

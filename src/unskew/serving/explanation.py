@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.display import Displayed, Screen, draw_intervals, rows_table
+from unskew.evaluation.agreement import kendall
 from unskew.evaluation.differences import mean_interval
 from unskew.evaluation.evaluate import Scorer, evaluate, score_documents
-from unskew.evaluation.order_agreement import kendall
 from unskew.reporting.drawing import COLOURS, STYLE, Drawn
 
 METRIC = "ndcg@10"

@@ -1,33 +1,57 @@
 """Export: a model as a file for serving, checked against torch before it is written.
 
-The file extension decides the format: `.onnx` for any ranker (see `onnx_file`, and `flat_onnx` for rows of documents
-without a mask), `.json` for linear rankers in Elasticsearch and OpenSearch (see `linear_json`) and, with `form="solr"`,
-for plain networks in Solr (see `solr_json`). Files are written atomically, and only if their scores differ from torch's
-by at most `agreement.TOLERANCE` of the largest score.
+The file extension decides the format: `.onnx` for any ranker (see `onnx_file`), `.json` for linear rankers in
+Elasticsearch and OpenSearch and, with `form="solr"`, for plain networks in Solr (see `engine_json`). Files are written
+atomically, and only if their scores differ from torch's by at most `TOLERANCE` of the largest score.
+
+That is measured on lists made to find differences: they are random, of several sizes down to one document, with NaN in
+the padding, and some are padding only. Their features are drawn where the model's transform does not clip: noise after
+the inverse transform; for trees, values around the thresholds of their splits.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from unskew.data.files import check_place, write_file
-from unskew.data.raw_columns import missing_in_training
+from unskew.data.raw_columns import RawColumns, missing_in_training
+from unskew.data.transforms import Chain, HeavyTailLog, MinMax, Reciprocal, SignedLog, Standard, Transform
 from unskew.display import OnScreen, Screen
-from unskew.model import Model, ModelRanker
-from unskew.serving.agreement import Agreement, compare
-from unskew.serving.flat_onnx import INPUT, OUTPUT, check_flat, rank_profile, to_flat_onnx
-from unskew.serving.linear_json import linear_scores, to_json
-from unskew.serving.onnx_file import FLAT_FORMAT, FORMAT, OPSET, OnnxRanker, depends_on, to_onnx
+from unskew.networks.trees import TreesRanker
+from unskew.serving.engine_json import linear_scores, solr_network, to_json
+from unskew.serving.onnx_file import (
+    FLAT_FORMAT,
+    FORMAT,
+    INPUT,
+    OPSET,
+    OUTPUT,
+    OnnxRanker,
+    check_flat,
+    depends_on,
+    rank_profile,
+    to_flat_onnx,
+    to_onnx,
+)
 from unskew.serving.saved_ranker import check_features_alone
-from unskew.serving.solr_json import solr_network
+from unskew.training.model import Model, ModelRanker
 
 FORMS = {"onnx": ".onnx", "linear": ".json", "solr": ".json"}
+Scores = Callable[[Tensor, Tensor], Tensor]  # features [batch, docs, f], mask [batch, docs] -> [batch, docs]
+SHAPES = ((1, 1), (1, 6), (2, 1), (5, 12), (8, 40))  # lists and documents
+PADDING_SHARE = 0.3
+MISSING_SHARE = 0.1
+TOLERANCE = 1e-4  # of the largest score: float32 sums in another order differ by less, a wrong graph by more
+FLOOR = 1e-5  # scores close to 0 differ by rounding only
+LARGEST_EXPONENT = 60.0  # float32 overflows at e^88
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,12 +69,13 @@ class Exported(OnScreen):
 
 @dataclass(frozen=True)
 class Content:
-    """A file to be written."""
+    """A file to be written, and what scores by it."""
 
     data: bytes
-    agreement: Agreement
+    scores: Scores
     note: str
     snippet: str = ""
+    missing: bool = True  # whether it takes missing values
 
 
 def export_model(
@@ -81,25 +106,29 @@ def export_model(
     check_place(target, overwrite=overwrite)
     check_features_alone(model)
     rng = np.random.default_rng(seed)
-    if form == "linear":
-        content = _linear(model, target, rng)
-    elif form == "solr":
-        content = _solr(model, target, rng)
+    if form == "onnx":
+        content = _flat_onnx(model, target, names) if flat else _onnx(model)
     else:
-        content = _flat_onnx(model, target, rng, names) if flat else _onnx(model, rng)
-    if not content.agreement.holds:
-        raise ValueError(f"{target} was not written, because it would not rank as the model does: {content.agreement}")
+        content = _linear(model, target, rng) if form == "linear" else _solr(model, target)
+    agreement = _agreement(model, content, rng, f"{target} was not written, because it")
     write_file(target, content.data)
-    return Exported(target, content.agreement, content.note, content.snippet)
+    return Exported(target, agreement, content.note, content.snippet)
 
 
 def onnx_bytes(model: Model, seed: int = 0) -> bytes:
     """The model as an ONNX file of lists, compared with torch."""
     check_features_alone(model)
-    content = _onnx(model, np.random.default_rng(seed))
-    if not content.agreement.holds:
-        raise ValueError(f"the ONNX file would not rank as the model does: {content.agreement}")
+    content = _onnx(model)
+    _agreement(model, content, np.random.default_rng(seed), "the ONNX file")
     return content.data
+
+
+def _agreement(model: Model, content: Content, rng: np.random.Generator, what: str) -> Agreement:
+    """How the file agrees with torch; an error if it does not."""
+    agreement = compare(_copy_on_cpu(model), content.scores, model.n_features, rng, missing=content.missing)
+    if not agreement.holds:
+        raise ValueError(f"{what} would not rank as the model does: {agreement}")
+    return agreement
 
 
 def _default_form(target: Path) -> str:
@@ -110,23 +139,21 @@ def _default_form(target: Path) -> str:
     raise ValueError(f"{target.name}: the extension must be one of {endings}, or choose a tree format with --as")
 
 
-def _onnx(model: Model, rng: np.random.Generator) -> Content:
-    ranker, n_features = _copy_on_cpu(model), model.n_features
+def _onnx(model: Model) -> Content:
+    ranker = _copy_on_cpu(model)
     metadata = _metadata(model, ranker, FORMAT)
-    data = to_onnx(ranker, n_features, metadata)
-    agreement = compare(ranker, OnnxRanker(data), n_features, rng)
-    return Content(data, agreement, f"ONNX opset {OPSET}, a score depends on the {metadata['scores_depend_on']}")
+    data = to_onnx(ranker, model.n_features, metadata)
+    return Content(data, OnnxRanker(data), f"ONNX opset {OPSET}, a score depends on the {metadata['scores_depend_on']}")
 
 
-def _flat_onnx(model: Model, target: Path, rng: np.random.Generator, names: tuple[str, str]) -> Content:
+def _flat_onnx(model: Model, target: Path, names: tuple[str, str]) -> Content:
     if not all(names) or names[0] == names[1]:
         raise ValueError(f"input and output need two different names, got '{names[0]}' and '{names[1]}'")
     ranker, n_features = _copy_on_cpu(model), model.n_features
     check_flat(model, ranker)
     data = to_flat_onnx(ranker, n_features, _metadata(model, ranker, FLAT_FORMAT), names)
-    agreement = compare(ranker, OnnxRanker(data), n_features, rng)
     note = f"flat ONNX opset {OPSET}, float32 {names[0]} [documents, {n_features}] to {names[1]} [documents, 1]"
-    return Content(data, agreement, note, rank_profile(target.name, target.stem, _feature_names(model), names))
+    return Content(data, OnnxRanker(data), note, rank_profile(target.name, target.stem, _feature_names(model), names))
 
 
 def _metadata(model: Model, ranker: ModelRanker, layout: str) -> dict[str, str]:
@@ -145,22 +172,17 @@ def _metadata(model: Model, ranker: ModelRanker, layout: str) -> dict[str, str]:
 
 
 def _linear(model: Model, target: Path, rng: np.random.Generator) -> Content:
-    n_features = model.n_features
-    scores = linear_scores(model, n_features, rng)
-    names = _feature_names(model)
-    agreement = compare(_copy_on_cpu(model), scores, n_features, rng, missing=False)  # weights cannot handle NaN
-    note = f"{n_features} weights, a constant of {scores.constant:.4g} left out"
+    scores, names = linear_scores(model, model.n_features, rng), _feature_names(model)
+    note = f"{model.n_features} weights, a constant of {scores.constant:.4g} left out"
     if not model.feature_names:
         note += f", features called {names[0]} to {names[-1]} as the log does not name them"
-    return Content(to_json(scores, target.stem, names), agreement, note)
+    return Content(to_json(scores, target.stem, names), scores, note, missing=False)  # weights cannot handle NaN
 
 
-def _solr(model: Model, target: Path, rng: np.random.Generator) -> Content:
+def _solr(model: Model, target: Path) -> Content:
     network = solr_network(model)
-    agreement = compare(_copy_on_cpu(model), network, model.n_features, rng, missing=False)
-    return Content(
-        network.to_json(target.stem, _feature_names(model)), agreement, f"{len(network.layers)} layers for Solr"
-    )
+    data = network.to_json(target.stem, _feature_names(model))
+    return Content(data, network, f"{len(network.layers)} layers for Solr", missing=False)
 
 
 def _feature_names(model: Model) -> tuple[str, ...]:
@@ -169,3 +191,101 @@ def _feature_names(model: Model) -> tuple[str, ...]:
 
 def _copy_on_cpu(model: Model) -> ModelRanker:
     return copy.deepcopy(model.ranker()).cpu().eval()
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The agreement of two rankers."""
+
+    largest: float  # largest difference of a score; NaN if one of them is not a number
+    allowed: float
+    n_documents: int
+
+    @property
+    def holds(self) -> bool:
+        return self.largest <= self.allowed  # False for NaN
+
+    def __str__(self) -> str:
+        return (
+            f"largest difference from torch {self.largest:.2g} on {self.n_documents} documents "
+            f"(allowed: {self.allowed:.2g})"
+        )
+
+
+def compare(
+    ranker: ModelRanker, other: Scores, n_features: int, rng: np.random.Generator, *, missing: bool = True
+) -> Agreement:
+    """The differences of another program's scores from torch's; lists have missing values unless it has none."""
+    largest, size, n_documents = [], [], 0
+    for features, mask in sample_lists(ranker, n_features, rng, MISSING_SHARE if missing else 0.0):
+        with torch.inference_mode():
+            expected = ranker(features, mask)
+        difference = (other(features, mask) - expected).abs()
+        # Scores of padding mean nothing, but must be numbers: a NaN would break the caller's sorting.
+        largest.append(difference.masked_fill(~mask & difference.isfinite(), 0.0).max())
+        size.append(expected.masked_fill(~mask, 0.0).abs().max())
+        n_documents += int(mask.sum())
+    allowed = max(TOLERANCE * float(torch.stack(size).max()), FLOOR)
+    return Agreement(float(torch.stack(largest).max()), allowed, n_documents)
+
+
+def sample_lists(
+    ranker: ModelRanker, n_features: int, rng: np.random.Generator, missing_share: float = MISSING_SHARE
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Lists of raw features and their masks."""
+    for n_lists, n_docs in SHAPES:
+        mask = torch.from_numpy(rng.random((n_lists, n_docs)) >= PADDING_SHARE)
+        mask[-1, 0] = True
+        if n_lists > 1:
+            mask[0] = False
+        noise = torch.from_numpy(rng.standard_normal((n_lists, n_docs, n_features)))
+        trees = ranker.ranker
+        features = (
+            trees.near_splits(noise) if isinstance(trees, TreesRanker) else undo(ranker.transform, noise)
+        ).float()
+        if isinstance(trees, TreesRanker) or isinstance(ranker.transform, RawColumns):
+            missing = torch.from_numpy(rng.random(features.shape) < missing_share)
+            features = features.masked_fill(missing, torch.nan)
+        yield features.masked_fill(~mask.unsqueeze(-1), torch.nan), mask
+    yield torch.full((1, 3, n_features), torch.nan), torch.zeros(1, 3, dtype=torch.bool)
+
+
+def undo(transform: Transform, values: Tensor) -> Tensor:
+    """Raw features that the transform maps to about these values; the values themselves if it has no inverse."""
+    if isinstance(transform, Chain):
+        for step in reversed(transform.steps):
+            assert isinstance(step, Transform)
+            values = undo(step, values)
+        return values
+    for kind, inverse in INVERSES.items():
+        if isinstance(transform, kind):
+            return inverse(transform, values)
+    return values
+
+
+def _undo_scale(values: Tensor, centre: Tensor, inverse: Tensor) -> Tensor:
+    """The inverse of scaling; columns that were constant in training vary here, as they may in serving."""
+    return centre + values / torch.where(inverse > 0, inverse, 1.0)
+
+
+def _undo_log(values: Tensor) -> Tensor:
+    return values.sign() * values.abs().clamp(max=LARGEST_EXPONENT).expm1()
+
+
+def _undo_columns(step: RawColumns, values: Tensor) -> Tensor:
+    """Numbers before their transform, and codes of categories, including unseen and out-of-range codes."""
+    raw = values.clone()
+    raw[..., step.numbers] = undo(step.inner, values[..., step.numbers])
+    last = torch.tensor(step.codes, dtype=values.dtype)
+    raw[..., step.category_columns] = (values[..., step.category_columns].abs() * 7 % (last + 2)).floor() - 1
+    return raw
+
+
+INVERSES: dict[type[Transform], Callable[..., Tensor]] = {
+    RawColumns: _undo_columns,
+    Standard: lambda step, values: _undo_scale(values, step.mean, step.inverse_deviation),
+    MinMax: lambda step, values: _undo_scale(values, step.centre, step.inverse_radius),
+    SignedLog: lambda _, values: _undo_log(values),
+    HeavyTailLog: lambda step, values: torch.where(step.heavy, step.unit * _undo_log(values), values),
+    Reciprocal: lambda step, values: step.constant * values.abs(),
+}

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,13 +33,13 @@ from unskew.data.files import file_digest, json_digest, new_folder, restore
 from unskew.data.fitted_transforms import from_spec
 from unskew.data.object_storage import fetched, remote
 from unskew.methods import METHODS, Method
-from unskew.model import Member, Model, member_name
 from unskew.networks.registry import RANKERS, Problem
 from unskew.networks.trees import from_lightgbm
 from unskew.parts import find, outside_name
-from unskew.recipe import Recipe
 from unskew.serving.card import card_json, card_markdown, model_card
 from unskew.training.history import History
+from unskew.training.model import Member, Model, member_name
+from unskew.training.recipe import Recipe
 from unskew.training.settings import Settings
 
 FORMAT = "unskew-model"
@@ -52,6 +53,15 @@ OLD_DEFAULTS: dict[str, dict[str, Any]] = {
     "low_rank": {"observation_rate": 3.0},
     "dla": {"observation_rate": 3.0, "observed_by": "weights"},
 }
+# By method, options of 0.2 that have gone, and beginnings of the names of its weights that have changed.
+OLD_OPTIONS = {"lbd": ("cancel_by", "penalize"), "vectorization": ("base_position",), "upe": ("scoring",)}
+OLD_NAMES = {
+    "lbd": {
+        "centre.": "observation.mean.",
+        **{f"observation.{name}": f"observation.positions.{name}" for name in ("logits", "levels", "slopes")},
+    }
+}
+DAMAGES = (OSError, KeyError, ValueError, TypeError, AttributeError, IndexError, SafetensorError, pa.ArrowException)
 DATA_FILES = ("weights.safetensors", "history.json", VOCABULARY, TREES)  # with digests
 
 
@@ -107,13 +117,11 @@ def load_model(folder: str | Path, parts: Sequence[Any] = ()) -> Model:
             f"this release reads {FORMAT!r}, version {VERSION}: train the model again"
         )
     _verify(path, about)
-    try:
+    with _reading(path / "weights.safetensors"):
         tensors = load_file(path / "weights.safetensors")
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path / 'weights.safetensors'} cannot be read ({error}): save the model again") from error
     try:
         return _build(path, about, tensors, {outside_name(part): part for part in parts})
-    except (KeyError, TypeError, AttributeError, IndexError, ValueError, RuntimeError, OverflowError) as error:
+    except (*DAMAGES, RuntimeError, OverflowError) as error:
         if str(path) in str(error):
             raise
         raise ValueError(f"{path / ABOUT} does not describe a model ({error}): save the model again") from error
@@ -171,9 +179,11 @@ def _built(
     method_class = _part("method", METHODS, about["method"], outside, path)
     network = _part("network", RANKERS, about["problem"]["network"]["kind"], outside, path)
     problem = Problem.from_json(about["problem"], network)
+    tensors = _renamed(tensors, f"{part}.", OLD_NAMES.get(about["method"], {}))
+    hyper = {**OLD_DEFAULTS.get(about["method"], {}), **about["hyper_parameters"]}
     recipe = Recipe(
         about["method"],
-        {**OLD_DEFAULTS.get(about["method"], {}), **about["hyper_parameters"]},
+        {name: value for name, value in hyper.items() if name not in OLD_OPTIONS.get(about["method"], ())},
         Settings.from_json(about["settings"]),
         problem.network,
         about["transform"]["name"],
@@ -184,6 +194,16 @@ def _built(
     method = method_class(problem, **recipe.hyper_parameters)
     _fill(path, part, method, tensors)
     return recipe, problem, method.eval()
+
+
+def _renamed(tensors: Mapping[str, Tensor], part: str, names: Mapping[str, str]) -> dict[str, Tensor]:
+    """Weights of a part under the names that they have now."""
+
+    def now(name: str) -> str:
+        old = next((old for old in names if name.startswith(part + old)), None)
+        return name if old is None else part + names[old] + name.removeprefix(part + old)
+
+    return {now(name): value for name, value in tensors.items()}
 
 
 def _fill(path: Path, part: str, module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
@@ -228,18 +248,24 @@ def _verify(path: Path, about: Mapping[str, Any]) -> None:
             )
 
 
-def _read_history(path: Path) -> History:
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Names the file in an error about its content."""
     try:
-        return History.from_json(_read_json(path))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged ({error}): save the model again") from error
+        yield
+    except DAMAGES as error:
+        raise ValueError(f"{path} cannot be read ({error}): save the model again") from error
+
+
+def _read_history(path: Path) -> History:
+    about = _read_json(path)
+    with _reading(path):
+        return History.from_json(about)
 
 
 def _read_vocabulary(path: Path) -> Vocabulary:
-    try:
+    with _reading(path):
         return Vocabulary.from_table(pq.read_table(path))
-    except (OSError, KeyError, ValueError, TypeError, pa.ArrowException) as error:
-        raise ValueError(f"{path} (the documents that the model knows) cannot be read: {error}") from error
 
 
 def _part(what: str, choices: Mapping[str, Any], name: str, outside: Mapping[str, Any], path: Path) -> Any:
@@ -298,11 +324,9 @@ def _method_entries(model: Model | Member) -> dict[str, Any]:
 
 
 def _read_trees(path: Path) -> str:
-    try:
+    with _reading(path):
         text = path.read_text(encoding="utf-8")
         from_lightgbm(text)
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise ValueError(f"{path} cannot be read as trees ({error}): save the model again") from error
     return text
 
 
@@ -313,10 +337,8 @@ def _write_json(path: Path, data: Mapping[str, Any]) -> None:
 def _read_json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"{path.parent} is not a saved model: it has no {path.name}")
-    try:
+    with _reading(path):
         data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}): save the model again") from error
     if not isinstance(data, dict):
         raise ValueError(f"{path} is damaged (not a JSON object): save the model again")
     return data

@@ -25,12 +25,12 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.object_storage import fetched, remote
 from unskew.data.raw_columns import UNSEEN, missing_in_training
 from unskew.evaluation.evaluate import Scorer, score_documents
-from unskew.model import Model
-from unskew.networks.click_parts import PartsRanker
+from unskew.methods.click_models.parts import PartsRanker
 from unskew.networks.trees import TreesRanker
 from unskew.serving.model_files import load_model
 from unskew.serving.onnx_file import OnnxRanker
 from unskew.serving.tree_files import read_categories, read_trees
+from unskew.training.model import Model
 
 TREE_ENDINGS = (".txt", ".json")
 

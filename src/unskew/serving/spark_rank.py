@@ -19,14 +19,13 @@ from unskew.data.clicks.lineage import with_lineage
 from unskew.data.object_storage import fetched
 from unskew.ingestion.engine_errors import named_errors
 from unskew.ingestion.spark import executor_files, found_by_executors, shared_folder, spark_session
-from unskew.model import Model
 from unskew.serving.candidates import Candidates, feature_columns, whole_queries
 from unskew.serving.export import onnx_bytes
 from unskew.serving.model_files import load_model
 from unskew.serving.onnx_file import OnnxRanker
-from unskew.serving.rank import Ranked, score_part
-from unskew.serving.rankings import ranking_table
+from unskew.serving.rankings import Ranked, ranking_table, score_part
 from unskew.serving.saved_ranker import TREE_ENDINGS, SavedRanker, UnknownCounts, ranker_of_onnx, ranks_by_ids
+from unskew.training.model import Model
 
 DONE = "_SUCCESS"
 FOUND = "number long, found string"

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from unskew.display import Displayed
-from unskew.model import Model
 from unskew.serving.card import card_json, card_markdown, model_card
 from unskew.serving.export import export_model
-from unskew.serving.flat_onnx import INPUT, OUTPUT
 from unskew.serving.model_files import save_model
+from unskew.serving.onnx_file import INPUT, OUTPUT
 from unskew.serving.pyfunc import QUERY
+from unskew.training.model import Model
 
 LONGEST = 500  # characters of a parameter that every MLflow store accepts
 

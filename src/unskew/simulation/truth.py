@@ -44,6 +44,15 @@ class Truth:
         weights = log.sessions[:, None] * log.mask
         return (weights * self.examination).sum(axis=0) / np.maximum(weights.sum(axis=0), 1)
 
+    def position_effects(self) -> NDArray[np.float64]:
+        r"""What each position costs in clicks compared with the top, $r(x)(o_1(x) - o_k(x))$, `[lists, docs]`."""
+        if self.click_probability_on_top is None:
+            raise ValueError(
+                "this user's clicks depend on the whole page, so there is no click probability at the top: simulate a "
+                "user whose clicks depend only on the document and its position, e.g. coupled"
+            )
+        return self.click_probability_on_top.astype(np.float64) - self.click_probability
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Simulation(Displayed):

@@ -1,6 +1,6 @@
 """Testing: what holds of every method, to be run on a class of your own.
 
->>> from unskew.methods.naive import Naive
+>>> from unskew.methods.bias.naive import Naive
 >>> from unskew.testing import check_method
 >>> check_method(Naive)
 """

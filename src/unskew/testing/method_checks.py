@@ -32,8 +32,9 @@ from unskew.testing.samples import (
     small_sessions,
     widened,
 )
+from unskew.training.plan import plan_stages
 from unskew.training.settings import Settings
-from unskew.training.train import plan_stages, train
+from unskew.training.train import train
 
 STEPS = 8
 SETTINGS = Settings(steps=STEPS, batch_size=3, validate_every=2)

@@ -1,15 +1,20 @@
 """Checkpoints: everything that a run needs to resume exactly, in one safetensors file.
 
 Tensors (networks, running estimates, optimizer, best state so far, random state) are stored as such, everything else
-as JSON in the file's header. Files are replaced atomically: a run killed while writing finds the previous one.
+as JSON in the file's header. Files are replaced atomically: a run killed while writing finds the previous one. A run
+that receives a signal finishes its step, writes its checkpoint, and stops.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -20,28 +25,10 @@ from torch import Tensor, nn
 from unskew.data.files import array_digest, json_digest, new_file
 from unskew.processes import is_first
 from unskew.training.history import History, MeanTerms
+from unskew.training.run_state import RunState
 
 VERSION = 3
 KEPT = ("best", "average")  # states of a run that are dictionaries of tensors
-
-
-@dataclass
-class RunState:
-    """The state of a run."""
-
-    stage: int = 0
-    stage_step: int = 0
-    step: int = 0  # over all stages
-    unimproved: int = 0  # validations since the best one
-    skipped: int = 0  # consecutive steps without an update
-    first_loss: float | None = None
-    means: MeanTerms = field(default_factory=MeanTerms)  # loss terms since the last record
-    history: History = field(default_factory=History)
-    best: dict[str, Tensor] | None = None  # state of the method at the best validation of this stage
-    best_value: float | None = None
-    best_stage_step: int = 0  # the steps of this stage until then
-    diverged: bool = False  # whether the last loss of this stage was far above the first one
-    average: dict[str, Tensor] | None = None  # of `AveragedMethod`, if parameters are averaged
 
 
 def save_checkpoint(
@@ -146,3 +133,40 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, entries: dict[str, dict[
     state = optimizer.state_dict()
     state["state"] = {int(parameter): values for parameter, values in entries.items()}
     optimizer.load_state_dict(state)
+
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stopped(Exception):
+    """A run ended on request; the same call with the same checkpoint resumes it."""
+
+    def __init__(self, number: int, step: int):
+        super().__init__(f"stopped at step {step}; the checkpoint is saved: repeat the command to resume")
+        self.exit_code = 128 + number  # as in a shell: 143 for SIGTERM, 130 for Ctrl-C
+
+
+@contextmanager
+def stop_requests() -> Iterator[Callable[[], int | None]]:
+    """Record SIGTERM and Ctrl-C instead of ending the process; a second signal ends it immediately.
+
+    Outside the main thread signals cannot be caught, and none is recorded.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    noted: list[int] = []
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def note(number: int, _: FrameType | None) -> None:
+        noted.append(number)
+        for other, handler in before.items():
+            signal.signal(other, handler)
+
+    for number in SIGNALS:
+        signal.signal(number, note)
+    try:
+        yield lambda: noted[0] if noted else None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

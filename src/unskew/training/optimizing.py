@@ -1,17 +1,25 @@
-"""The optimizer of a stage: which parameters learn how fast, which decay, and which are clipped together."""
+r"""The optimizer of a stage, and the average of its states.
+
+Which parameters learn how fast, which decay, and which are clipped together. At a constant learning rate the parameters
+fluctuate around the optimum, each state in another direction; their average is closer to it, so it is what validation
+sees and what is served. The mean is exponential, $\bar w \leftarrow \bar w + (w - \bar w) / \max(1, s n)$ after $n$
+steps, with the share $s$ of them as its horizon: it forgets the beginning of training, however long that is. Buffers,
+such as running estimates, are already averages and are copied.
+"""
 
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from unskew.methods.method import Method, Stage
 from unskew.networks.documents import FeatureLayer
-from unskew.networks.tables import decays
+from unskew.networks.observation import decays
 from unskew.training.settings import Settings
 
 
@@ -83,3 +91,40 @@ def _clip(parameters: list[nn.Parameter], most: float) -> None:
     norm = nn.utils.get_total_norm([entry.grad for entry in parameters if entry.grad is not None], foreach=True)
     if norm.device.type != "cpu" or not norm + 1e-6 <= most:  # a GPU would have to be waited for
         nn.utils.clip_grads_with_norm_(parameters, most, norm, foreach=True)
+
+
+AVERAGED = 0.2  # share of the steps of a stage to average over
+
+
+class AveragedMethod:
+    """A copy of the trained method with averaged parameters.
+
+    Args:
+        method: the method to average; it must keep its parameters, as an optimizer does.
+        share: share of the steps so far over which parameters are averaged.
+    """
+
+    def __init__(self, method: Method, share: float):
+        self.method = deepcopy(method).eval()
+        self._share = share
+        self._steps = 0
+        self._parameters = [list(each.parameters()) for each in (self.method, method)]
+        self._trained = method if next(method.buffers(), None) is not None else None  # the source of buffers
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Include the parameters after a step in the average."""
+        self._steps += 1
+        torch._foreach_lerp_(*self._parameters, 1 / max(1.0, self._share * self._steps))  # type: ignore[call-overload]
+        if self._trained is not None:
+            for mine, current in zip(self.method.buffers(), self._trained.buffers(), strict=True):
+                mine.copy_(current)
+
+    def state(self) -> dict[str, Tensor]:
+        """The state needed to resume."""
+        return {"n_averaged": torch.tensor(self._steps), **self.method.state_dict(prefix="module.")}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        self._steps = int(state["n_averaged"])
+        kept = {name.removeprefix("module."): value for name, value in state.items() if name.startswith("module.")}
+        self.method.load_state_dict(kept)

@@ -11,11 +11,8 @@ from typing import Annotated, Any, get_type_hints
 import torch
 
 from unskew.data.clicks.batches import TOGETHER
-from unskew.options import Limits, check
+from unskew.options import Count, Limits, NotNegative, Positive, Share, check
 
-Count = Annotated[int, Limits(1)]
-Positive = Annotated[float, Limits(above=0)]
-Share = Annotated[float, Limits(above=0, most=1, words="a share above 0 and at most 1")]
 ShareOfSteps = Annotated[float, Limits(0, 1, words="a share of the steps from 0 to 1")]
 RESTART_AVERAGE = 0.5  # share of the steps of a warm start to average over
 LISTS, MOST_LISTS, SESSIONS = 128, 1_024, 1_024  # of a batch, see `usual_batch`
@@ -100,12 +97,12 @@ class Settings:
     feature_rate: Positive | None = None  # factor of it for layers that see features; None: 1, less beyond 128 features
     schedule: str | None = None  # "constant", "cosine" (to 0 at the end of a stage), or "relaxing", that of adamw
     warm_up: Annotated[int, Limits(0)] = 20  # steps at the start of each stage in which the learning rate rises from 0
-    weight_decay: Annotated[float, Limits(0)] | None = None  # None: that of the optimizer; 3 for adamw, falling
+    weight_decay: NotNegative | None = None  # None: that of the optimizer; 3 for adamw, falling
     max_gradient_norm: Positive | None = 5.0  # of each network separately
     metric: str = "ndcg@10"  # on judged validation lists
     validate_every: Count | None = None  # steps; None: in growing intervals, see `ending`
     patience: Count | None = None  # validations without improvement before a stage ends early
-    average: ShareOfSteps | None = None  # share of the steps so far to average over, see `averaging`; None: 0.2
+    average: ShareOfSteps | None = None  # share of the steps so far to average over, see `optimizing`; None: 0.2
     grade: dict[str, float] | None = None  # weight of each event type, including click; None: those of the log
     sum_grades: bool = False  # add the weights of all events on an impression; otherwise the strongest counts
     restart: Share = 0.3  # share of the learning rate for training that starts from another model

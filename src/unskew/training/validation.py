@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F
 
-from unskew import losses
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.judged.metrics import metric as parse_metric
 from unskew.evaluation.evaluate import evaluate
+from unskew.methods import losses
 from unskew.methods.method import Method
-from unskew.metrics import metric as parse_metric
 
 CLICK_LIKELIHOOD, ORDER_LIKELIHOOD = "click likelihood", "likelihood of clicks given the order"
 CLICK_VALIDATIONS = (CLICK_LIKELIHOOD, ORDER_LIKELIHOOD)  # their names

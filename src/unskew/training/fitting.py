@@ -1,0 +1,428 @@
+"""Fit: a method's name, a log and settings become a fitted model.
+
+The command line, the estimator and the experiments all train through this module: it fits the feature transform, builds
+the problem, estimates what a method asks for, runs the stages, and returns a ranker that takes raw features.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from unskew.data.clicks.batches import ClickBatches
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.feedback import Feedback, feedback_of
+from unskew.data.clicks.lineage import Lineage
+from unskew.data.clicks.shard_batches import ShardBatches
+from unskew.data.clicks.source import ClickSource, SourceBatches
+from unskew.data.clicks.storage import Log, LogFolder
+from unskew.data.clicks.vocabulary import Vocabulary
+from unskew.data.files import array_digest
+from unskew.data.fitted_transforms import Transform
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.raw_columns import RawColumns
+from unskew.data.transformed import (
+    feature_categories,
+    feature_names,
+    transform_for,
+    transform_judged,
+    transform_log,
+)
+from unskew.evaluation.plausibility import reversal, runaway, shown_order_agreement
+from unskew.methods import METHODS, Method
+from unskew.networks.registry import Network, Problem
+from unskew.processes import alone, is_first, once
+from unskew.propensities.curve import NotIdentified
+from unskew.propensities.estimate import estimate_by, estimate_propensities, propensity_matrix
+from unskew.training.boosting import boost_debiased
+from unskew.training.ending import part_held_out, share_held_out
+from unskew.training.model import Model
+from unskew.training.plan import Source
+from unskew.training.recipe import Recipe
+from unskew.training.settings import Settings, usual_batch
+from unskew.training.train import Progress, train
+from unskew.training.validation import Validation, on_clicks, on_judgements, on_order
+from unskew.training.warm_start import as_model_sees, carry_over, check_columns, joined_levels, start_recipe
+from unskew.training.watching import Watch
+
+
+def fit(
+    recipe: Recipe,
+    log: Log | ClickSource | None = None,
+    *,
+    judged: JudgedSet | None = None,
+    interventions: ClickLog | None = None,
+    validate: JudgedSet | float | None = None,
+    progress: Progress | None = None,
+    checkpoint: str | Path | None = None,
+    start: Model | None = None,
+    watch: Watch | None = None,
+    time_limit: float | None = None,
+) -> Model:
+    """Train a method.
+
+    Args:
+        log: clicks to learn from, in memory or, from `open_log`, read shard by shard; or a source that gives the
+            lists of each step, such as `FreshClicks`.
+        judged: judged queries to learn from, for methods that use them.
+        interventions: a log with randomized or swapped rankings, for methods that need one; default: those of `log`.
+        validate: judged queries, or a share of the log's queries to hold out, which choose the state to keep; None: if
+            the recipe names no number of steps, some held-out queries say when to end; otherwise the last state is
+            kept.
+            (A log from `from_arrays` has one query per list. Merge repeated showings of a list into one row with
+            counts; otherwise the split may separate them.)
+        checkpoint: file for checkpoints; an existing one is resumed.
+        start: a model of the same method and features; training starts from its weights, curves and transform.
+        watch: a callable that receives every step and every validation, see `training.watching`.
+        time_limit: seconds after which training ends with what it has learned.
+    """
+    steps: ClickSource | None = None
+    if isinstance(log, ClickSource):
+        _check_fixed(recipe, validate, start)
+        steps, log = log, log.documents
+    source = log if log is not None else judged
+    if source is None:
+        raise ValueError(f"{recipe.method} has nothing to learn from: pass a click log (or judged data for 'labelled')")
+    n_inputs = source.n_features if isinstance(source, JudgedSet) else source.n_inputs
+    _check_sources(recipe, log, judged)
+    _check_features(recipe, n_inputs)
+    if start is None:
+        transform = transform_for(recipe.transform if n_inputs else "identity", source)
+    else:
+        assert isinstance(start.transform, RawColumns)
+        recipe, transform = _started(recipe, start, log), start.transform
+    names = start.feature_names if start is not None else feature_names(source)
+    categories = start.categories if start is not None else feature_categories(source)
+    learning, held_out = _split(recipe, None if steps is not None else log, log, validate)
+    vocabulary = _vocabulary(recipe, learning)
+    feedback = Feedback() if log is None else feedback_for(recipe, log)
+    logs = _transformed_sources(recipe, transform, learning, judged, interventions, vocabulary, start, feedback, steps)
+    if isinstance(validate, JudgedSet):
+        named = validate.with_features(names, categories, () if log is None else log.context_names)
+        logs["validation"] = transform_judged(named, transform)
+    problem = _problem(log, transform.width(n_inputs), transform.categories(), recipe.network, vocabulary, start)
+    hyper = _with_estimates(recipe, learning, problem)
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(recipe.settings.seed)
+        method = recipe.method_class(problem, **hyper)
+    started = {} if start is None else {"started_from": carry_over(start, method, problem)}
+    with alone():
+        logs = dict(method.prepare(logs))
+    held_out = None if held_out is None else feedback.of(held_out)
+    criterion = _criterion(recipe, logs.get("validation"), held_out, transform, vocabulary, start)
+    same = {"hyper_parameters": json.loads(json.dumps(hyper)), "features": _checksum(logs)}
+    if start is not None:
+        same["start"] = array_digest([tensor.cpu().numpy() for tensor in start.method.state_dict().values()])
+    settings = recipe.settings if start is None else recipe.settings.restarted()
+    history = train(method, logs, settings, criterion, progress, checkpoint, same, watch, time_limit)
+    once(lambda: _finish(method, logs), method)
+    method.to("cpu")  # the transform is there, and models are saved from there
+    trees = _trees(recipe, method, learning, names, feedback) if recipe.ranker == "trees" else None
+    model = Model(
+        recipe=replace(recipe, hyper_parameters=hyper).resolved(),
+        problem=problem,
+        method=method,
+        transform=transform,
+        history=history,
+        feature_names=names,
+        categories=categories,
+        trained_on={
+            **_summary(log, judged, criterion, feedback, steps),
+            **started,
+            **method.findings(),
+        },
+        vocabulary=vocabulary if method.uses_ids else None,
+        trees=trees,
+    )
+    _watch_order(model, logs.get("clicks"), learning)
+    return model
+
+
+def _watch_order(model: Model, clicks: Source | None, log: Log | None) -> None:
+    """Warn of a curve that cannot be right, and of a ranker that reverses the order shown in the log."""
+    if isinstance(clicks, ShardBatches) and isinstance(log, LogFolder):
+        clicks = clicks.prepare(next(iter(log.shards())))
+    if not isinstance(clicks, ClickLog) or not model.method.has_ranker or model.method.uses_ids or not is_first():
+        return
+    curve = model.examination()
+    for message in (
+        None if curve is None else runaway(curve, clicks),
+        reversal(shown_order_agreement(model.method.ranker().eval(), clicks)),
+    ):
+        if message is not None:
+            model.history.warnings.append(message)
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+
+def _check_fixed(recipe: Recipe, validate: JudgedSet | float | None, start: Model | None) -> None:
+    """Refuse options that need a fixed log, when clicks are drawn afresh in every step."""
+    method = recipe.method_class
+    missing = [name for name in method.estimated if recipe.hyper_parameters.get(name) is None]
+    if missing:
+        raise ValueError(f"{missing[0]} are estimated from a fixed log: pass {missing[0]}=, or simulate a log")
+    if method.prepare is not Method.prepare or method.finish is not Method.finish or recipe.ranker == "trees":
+        raise ValueError(f"{recipe.method} needs a whole log and cannot learn from fresh clicks: simulate a log")
+    if isinstance(validate, Real) or start is not None:
+        raise ValueError(
+            "fresh clicks cannot be held out, and training on them cannot start from a model: leave out start, and "
+            "validate on judged data or not at all"
+        )
+
+
+def _finish(method: Method, logs: Mapping[str, Source]) -> float:
+    method.finish(logs)
+    return 0.0
+
+
+def _started(recipe: Recipe, start: Model, log: Log | None) -> Recipe:
+    if log is None:
+        raise ValueError("a warm start needs a click log; use unskew.tune to train further on judged queries")
+    check_columns(start, log)
+    return start_recipe(recipe, start)
+
+
+def feedback_for(recipe: Recipe, log: Log) -> Feedback:
+    """The feedback that the recipe learns from: graded feedback if its method supports it, otherwise clicks."""
+    found, settings = recipe.method_class, recipe.settings
+    why = f"{recipe.method} needs binary clicks" if found.counts_only or found.detail != "counts" else ""
+    return feedback_of(log, settings.grade, add_up=settings.sum_grades, only_clicks=why)
+
+
+def _trees(recipe: Recipe, method: Method, log: Log | None, names: tuple[str, ...], feedback: Feedback) -> str:
+    assert log is not None
+    curve = method.examination()
+    assert curve is not None
+    examination = curve.detach().cpu().numpy().astype(np.float64)
+    log = feedback.of(log.whole())
+    return boost_debiased(log, examination, names, categorical=list(log.categories), seed=recipe.settings.seed)
+
+
+def _split(
+    recipe: Recipe,
+    fixed: Log | None,
+    log: Log | None,
+    validate: JudgedSet | float | None,
+) -> tuple[Log | None, ClickLog | None]:
+    """Training data and held-out data.
+
+    Nothing is held out from lists that are drawn afresh in every step (`fixed` is None), and by default nothing if the
+    number of steps is given, or if a method knows documents by their ids, which those of other queries say nothing of.
+    """
+    if fixed is None or isinstance(validate, JudgedSet):
+        return log, None
+    if isinstance(validate, Real):
+        return share_held_out(fixed, float(validate), recipe.settings.seed)
+    if recipe.settings.steps is not None or recipe.method_class.takes_ids:
+        return log, None
+    return part_held_out(fixed, recipe.settings.seed)
+
+
+def _transformed_sources(
+    recipe: Recipe,
+    transform: Transform,
+    log: Log | None,
+    judged: JudgedSet | None,
+    interventions: ClickLog | None,
+    vocabulary: Vocabulary | None,
+    start: Model | None,
+    feedback: Feedback,
+    steps: ClickSource | None,
+) -> dict[str, Source]:
+    bias = joined_levels(start, log) if start is not None and log is not None else {}
+
+    def prepared(part: ClickLog) -> ClickLog:
+        part = feedback.of(part)
+        part = transform_log(part if start is None else as_model_sees(part, start, bias), transform)
+        return part if vocabulary is None else vocabulary.encode(part)
+
+    logs: dict[str, Source] = {}
+    settings, detail = recipe.settings, recipe.method_class.detail
+    if steps is not None:
+        logs["clicks"] = SourceBatches(steps, settings.lists, detail=detail, prepare=prepared)
+    elif isinstance(log, LogFolder):
+        logs["clicks"] = ShardBatches(
+            log,
+            settings.batch_size or _usual_batch(log, settings),
+            seed=settings.seed,
+            detail=detail,
+            together=settings.together,
+            lanes=settings.lanes,
+            prepare=prepared,
+        )
+    elif log is not None:
+        clicks = prepared(log)
+        if not clicks.n_clicks:
+            raise ValueError(f"{feedback}: the log has no such event, so there is nothing to learn from")
+        logs["clicks"] = clicks
+        if interventions is None and clicks.interventions is not None and (clicks.interventions.values > 0).any():
+            logs["interventions"] = clicks.intervened()
+    if interventions is None and isinstance(log, LogFolder) and recipe.method_class.prepare is not Method.prepare:
+        interventions = log.intervened_lists()
+    if interventions is not None:
+        logs["interventions"] = prepared(interventions)
+    if judged is not None:
+        logs["judgements"] = transform_judged(judged, transform)
+    return logs
+
+
+def _usual_batch(folder: LogFolder, settings: Settings) -> int:
+    """Lists of a batch of a log on disk, by the lists per query of its first shard."""
+    first = folder.shard(int(np.flatnonzero(folder.counts("lists"))[0]))
+    n_queries = round(folder.n_lists * len(np.unique(first.queries)) / first.n_lists)
+    return usual_batch(folder.n_lists, folder.n_sessions, n_queries, settings.together)
+
+
+def _vocabulary(recipe: Recipe, log: Log | None) -> Vocabulary | None:
+    """The documents of the log by their ids, for methods that can use them."""
+    if log is None or not recipe.method_class.takes_ids:
+        return None
+    return Vocabulary.of(log.shards())
+
+
+def _check_features(recipe: Recipe, n_features: int) -> None:
+    if not n_features and not recipe.method_class.takes_ids:
+        able = [name for name, entry in METHODS.items() if entry.takes_ids and entry.has_ranker]
+        raise ValueError(
+            f"{recipe.method} ranks by features, and the log has none: add feature columns to the log (unskew ingest "
+            f"--features), or train a click model, which learns documents by their ids: {', '.join(able)}"
+        )
+
+
+def _check_sources(recipe: Recipe, log: Log | None, judged: JudgedSet | None) -> None:
+    if log is not None and not log.n_sessions:
+        raise ValueError("the log is empty: there is nothing to learn from")
+    if log is not None and not log.n_clicks:
+        raise ValueError("the log has no clicks: there is nothing to learn from. Check the click column.")
+    compares = not recipe.method_class.takes_ids
+    if compares and isinstance(log, ClickLog) and log.mask.sum(axis=1).max() < 2:
+        warnings.warn(
+            "every list has only one document: most methods compare the documents of a list, and learn nothing here",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    context = () if log is None else log.context_names
+    if context and recipe.network.kind == "linear" and recipe.ranker == "network":
+        warnings.warn(
+            f"a linear ranker cannot use context ({', '.join(context)}): it adds the same to every document of a list. "
+            "Choose another network, or add features that combine document and context",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    if log is not None and log.graded and recipe.method_class.counts_only:
+        raise ValueError(
+            f"{recipe.method} needs binary clicks, but the log holds graded feedback: choose dla, two_tower, ipw "
+            "or naive"
+        )
+    if log is None and recipe.method_class.learns_from == "clicks":
+        raise ValueError(f"{recipe.method} learns from clicks: pass a click log")
+    if judged is None and recipe.method_class.learns_from == "judgements":
+        raise ValueError(
+            f"{recipe.method} learns from judgements: pass judged data (--judged DATA, in Python "
+            "unskew.fit(..., judged=...))"
+        )
+
+
+def _problem(
+    log: Log | None,
+    n_features: int,
+    categories: tuple[tuple[int, int], ...],
+    network: Network,
+    vocabulary: Vocabulary | None,
+    start: Model | None,
+) -> Problem:
+    if log is None:
+        return Problem(n_features, n_positions=1, network=network, categories=categories)
+    if start is not None:
+        bias = joined_levels(start, log)
+    else:
+        bias = log.levels
+    n_ids = None if vocabulary is None else vocabulary.sizes
+    n_positions = max(log.n_positions, 1 if start is None else start.problem.n_positions)
+    return Problem(n_features, n_positions, bias, network, n_ids, categories)
+
+
+def _estimate_propensities(log: ClickLog, problem: Problem, hyper: Mapping[str, Any]) -> Any:
+    by, estimator = hyper.get("by"), hyper.get("estimator", "auto")
+    if by is None:
+        try:
+            return estimate_propensities(log, estimator, n_bootstrap=0).propensities(problem.n_positions).tolist()
+        except NotIdentified as error:
+            raise NotIdentified(
+                f"{error}. If you know the propensities, pass them (propensities=1,0.8,0.5,…, one per position); "
+                "dla and two_tower learn them along with the ranker"
+            ) from error
+    levels = problem.bias.get(by)
+    if levels is None:
+        raise ValueError(f"by='{by}' is not a bias column with levels. Found: {', '.join(problem.bias) or 'none'}")
+    return propensity_matrix(estimate_by(log, by, estimator, n_bootstrap=0), levels, problem.n_positions).tolist()
+
+
+ESTIMATES: dict[str, Callable[[ClickLog, Problem, Mapping[str, Any]], Any]] = {"propensities": _estimate_propensities}
+
+
+def _with_estimates(recipe: Recipe, log: Log | None, problem: Problem) -> dict[str, Any]:
+    """Hyper-parameters, including those that are estimated from the log for the method."""
+    hyper = dict(recipe.hyper_parameters)
+    for name in recipe.method_class.estimated:
+        if hyper.get(name) is None and log is not None:
+            hyper[name] = ESTIMATES[name](log.without_features(), problem, hyper)
+    return hyper
+
+
+def _criterion(
+    recipe: Recipe,
+    judged: Source | None,
+    held_out: ClickLog | None,
+    transform: Transform,
+    vocabulary: Vocabulary | None,
+    start: Model | None,
+) -> Validation | None:
+    if isinstance(judged, JudgedSet):
+        return on_judgements(judged, recipe.settings.metric)
+    if held_out is None:
+        return None
+    if start is not None:
+        held_out = as_model_sees(held_out, start, joined_levels(start, held_out))
+    held_out = transform_log(held_out, transform)
+    held_out = held_out if vocabulary is None else vocabulary.encode(held_out)
+    return on_order(held_out) if recipe.method_class.click_model is None else on_clicks(held_out)
+
+
+def _summary(
+    log: Log | None,
+    judged: JudgedSet | None,
+    criterion: Validation | None,
+    feedback: Feedback,
+    steps: ClickSource | None,
+) -> dict[str, Any]:
+    summary: dict[str, Any] = {"validation": None if criterion is None else criterion.name}
+    if log is not None:
+        summary |= {"lists": log.n_lists, "sessions": log.n_sessions, "clicks": log.n_clicks, "feedback": str(feedback)}
+        summary |= {"context": list(log.context_names)} if log.context_names else {}
+        summary["log"] = (log.lineage if steps is None else Lineage(steps.digest)).to_json()
+    if isinstance(log, ClickLog):
+        shown = np.bincount(log.positions[log.mask], minlength=log.n_positions)
+        if log.first_shown is not None and len(log.first_shown):
+            ends = np.array([log.first_shown.min(), log.first_shown.max()]).astype("datetime64[us]")
+            summary["first_list"], summary["last_list"] = (str(time.astype("datetime64[s]")) for time in ends)
+        summary["never_shown"] = np.flatnonzero(shown == 0).tolist()  # positions where a learned curve means nothing
+    if judged is not None:
+        summary |= {"judged_queries": judged.n_queries}
+    return summary
+
+
+def _checksum(logs: Mapping[str, Source]) -> dict[str, float]:
+    """Sums that change if the features change."""
+    return {
+        name: float(source.features.sum(dtype=np.float64))
+        for name, source in logs.items()
+        if not isinstance(source, ClickBatches | ShardBatches | SourceBatches)
+    }
