@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from unskew.fitting import fit
-from unskew.losses import log_shares
-from unskew.recipe import Recipe
 from unskew.training.held_out import part_held_out
 
 import unskew
 from auto_worlds import SETS, SHOPS, Case, open_shop, open_world
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
+from unskew.methods.losses import log_shares
+from unskew.training.fitting import fit
+from unskew.training.recipe import Recipe
 
 METHODS = ("naive", "two_tower", "affine_softmax", "low_rank", "dla", "lbd")
 METRIC = "ndcg@10"

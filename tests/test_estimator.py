@@ -128,7 +128,7 @@ def test_a_click_log_goes_in(log, world):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"group": ["a"] * 120}, "group is the number of rows of each list"),
+        ({"group": ["a"] * 120}, "the number of rows of each list"),
         ({"group": [4] * 29}, "group sizes add up to 116, but X has 120 rows"),
         ({}, "pass either group .* or query"),
         ({"group": [4] * 30, "position": np.tile([1, 2, 3, 4], 30)}, "does the log count from 1"),

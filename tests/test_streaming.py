@@ -11,7 +11,7 @@ import torch
 
 import unskew
 from unskew.comparison.sources import own_log
-from unskew.data.clicks.storage import all_lists, open_log, read_log, whole_log, write_log
+from unskew.data.clicks.storage import LogFolder, open_log, read_log, write_log
 from unskew.data.mapped import is_mapped
 from unskew.data.transformed import transform_for, transform_log
 
@@ -23,7 +23,7 @@ def place(log, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def mapped(place):
-    return whole_log(open_log(place), mapped_beyond=0)
+    return open_log(place).whole(mapped_beyond=0)
 
 
 def test_a_large_log_has_its_features_in_a_file(place, mapped):
@@ -44,10 +44,10 @@ def test_features_in_a_file_stay_there_when_they_are_transformed(place, mapped):
 
 def test_lists_without_features_give_the_same_curve(place):
     folder = open_log(place)
-    assert all_lists(folder).n_features == 0
+    assert folder.without_features().n_features == 0
     for estimator in ("all_pairs", "randomization"):
         whole = unskew.estimate_propensities(read_log(place), estimator, n_bootstrap=20)
-        curve = unskew.estimate_propensities(all_lists(folder), estimator, n_bootstrap=20)
+        curve = unskew.estimate_propensities(folder.without_features(), estimator, n_bootstrap=20)
         assert np.array_equal(curve.values, whole.values)
         assert np.array_equal(curve.low, whole.low)
 
@@ -124,7 +124,7 @@ def test_compare_has_the_numbers_of_every_criterion_of_a_log_in_memory(place, tm
 
     whole = outcomes(place)
     copy = Path(shutil.copytree(place, tmp_path / "copy"))
-    monkeypatch.setattr(whole_log, "__defaults__", (0,))  # every log that is read now has its features in a file
+    monkeypatch.setattr(LogFolder.whole, "__defaults__", (0,))  # every log that is read now has its features in a file
     streamed = outcomes(copy)
     assert is_mapped(own_log(str(copy)).features)
     assert streamed.keys() == whole.keys() == {"production", "naive", "dla"}

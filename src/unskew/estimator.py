@@ -14,6 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from unskew.data.checks import check_features
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.log_from_arrays import vector
+from unskew.data.clicks.shown_rows import ShownRows, list_of_rows
 from unskew.data.columns import as_features, listed
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.raw_columns import missing_in_training
@@ -21,7 +23,6 @@ from unskew.evaluation.evaluate import evaluate, score_documents
 from unskew.public.inputs import Log, as_log
 from unskew.public.learning import AUTO, DEFAULT_METHOD, choose_and_fit, fit, warn_unless_better
 from unskew.public.progress import Follow
-from unskew.shown_rows import ShownRows, list_of_rows, vector
 from unskew.simulation.truth import Simulation
 from unskew.training.model import Model
 from unskew.training.watching import Watch

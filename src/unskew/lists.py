@@ -66,29 +66,36 @@ class Distinct:
         return Distinct(self.rows.to(device), self.places.to(device), keys)
 
 
+class _LazyFeatures:
+    """The features that lists were given, or else those of their distinct rows."""
+
+    def __get__(self, lists: Lists | None, owner: type) -> Tensor:
+        if lists is None:
+            raise AttributeError("lists have features, their class has not")  # so the field has no default
+        given = vars(lists)["features"]
+        return given if given is not None or lists.distinct is None else lists.distinct.features
+
+    def __set__(self, lists: Lists, features: Tensor | None) -> None:
+        vars(lists)["features"] = features
+
+
 @dataclass(frozen=True, eq=False)
 class Lists:
     """Documents to be ranked."""
 
-    features: Tensor  # [batch, docs, features] float32; if None, computed from `distinct` on first use
+    # [batch, docs, features] float32; if None, computed from `distinct` on first use
+    if TYPE_CHECKING:
+        features: Tensor
+    else:
+        features: Tensor = _LazyFeatures()
     mask: Tensor  # [batch, docs] bool; False = padding
     codes: Tensor | None = field(default=None, kw_only=True)  # [batch, docs, 3] int64, see data.clicks.vocabulary
     distinct: Distinct | None = field(default=None, kw_only=True)  # None: every place has its own row
 
     def __post_init__(self) -> None:
-        if self.distinct is None:
-            return
-        if self.features is None:
-            object.__delattr__(self, "features")
-        elif self.features is not vars(self.distinct).get("features"):
+        given = vars(self)["features"]
+        if self.distinct is not None and given is not None and given is not vars(self.distinct).get("features"):
             object.__setattr__(self, "distinct", None)  # the features are not those of `distinct`
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            if name == "features" and self.distinct is not None:
-                return self.distinct.features
-            raise AttributeError(f"{type(self).__name__} has no {name}")
 
     def apply(self, network: Callable[[Tensor, Tensor], Outputs], *, pointwise: bool | None = None) -> Outputs:
         """The output of a network for each document, `[batch, docs, …]`: scores, vectors, or several of these.
@@ -121,16 +128,21 @@ class Lists:
         """The same lists on another device."""
         if self.mask.device == torch.device(device):
             return self
-        moved: dict[str, Any] = {"features": None}
-        for name in (entry.name for entry in fields(self)):
-            if name == "features" and self.distinct is not None:
-                continue
+        moved = self._changed(lambda _, tensor: tensor.to(device))
+        if self.distinct is not None:
+            return replace(self, **moved | {"features": None, "distinct": self.distinct.to(device)})
+        return replace(self, **moved, features=self.features.to(device))
+
+    def _changed(self, change: Callable[[str, Tensor], Tensor]) -> dict[str, Any]:
+        """All tensors but the features, changed."""
+        found: dict[str, Any] = {}
+        for name in (entry.name for entry in fields(self) if entry.name not in ("features", "distinct")):
             value = getattr(self, name)
-            if isinstance(value, Tensor | Distinct):
-                moved[name] = value.to(device)
+            if isinstance(value, Tensor):
+                found[name] = change(name, value)
             elif isinstance(value, Mapping):
-                moved[name] = {key: tensor.to(device) for key, tensor in value.items()}
-        return replace(self, **moved)
+                found[name] = {key: change(name, tensor) for key, tensor in value.items()}
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,22 +212,18 @@ def _widened(lists: ClickedLists, n_docs: int) -> ClickedLists:
     if not more:
         return lists
 
-    def padded(values: Tensor) -> Tensor:
+    def padded(name: str, values: Tensor) -> Tensor:
+        if name == "pairs":
+            return F.pad(values, (0, more, 0, more))
         return F.pad(values, (*(0, 0) * (values.ndim - 2), 0, more)) if values.ndim > 1 else values
 
-    changed: dict[str, Any] = {"features": None, "bias": {name: padded(each) for name, each in lists.bias.items()}}
-    for name in (entry.name for entry in fields(lists) if entry.name not in changed):
-        value = getattr(lists, name)
-        if isinstance(value, Tensor):
-            changed[name] = padded(value)
-    if lists.pairs is not None:
-        changed["pairs"] = F.pad(lists.pairs, (0, more, 0, more))
+    changed = lists._changed(padded)
     if lists.distinct is None:
-        return replace(lists, **{**changed, "features": padded(lists.features)})
+        return replace(lists, **changed, features=padded("features", lists.features))
     rows, places = lists.distinct.rows, lists.distinct.places
     keys = torch.cat([lists.distinct.row_keys, places.new_full((1,), -1)])
     distinct = Distinct(F.pad(rows, (0, 0, 0, 1)), F.pad(places, (0, more), value=len(rows)), keys)
-    return replace(lists, **changed, distinct=distinct)
+    return replace(lists, **changed | {"features": None, "distinct": distinct})
 
 
 def _distinct(lists: ClickedLists) -> Distinct:

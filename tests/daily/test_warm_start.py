@@ -111,7 +111,7 @@ def test_a_window_of_a_log_on_disk_holds_what_that_of_the_log_in_memory_holds(na
     cut = {"since": "1970-01-02", "half_life": 2}
     whole, folder = window(days, **cut), window(open_log(tmp_path / "log"), **cut)
     parts = list(folder.shards())
-    assert folder.n_lists == [part.n_lists for part in parts]
+    assert folder.counts("lists") == [part.n_lists for part in parts]
     assert folder.n_sessions == pytest.approx(whole.n_sessions)
     assert sum(part.n_clicks for part in parts) == pytest.approx(whole.n_clicks)
     assert folder.digest != open_log(tmp_path / "log").digest

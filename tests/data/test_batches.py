@@ -362,7 +362,7 @@ def test_shards_without_lists_are_passed_over(tmp_path):
     log = ClickLog.from_table(session_table())
     folder = open_log(write_log(log.select(log.queries == 4), tmp_path / "log", n_shards=3))
     batches = ShardBatches(folder)
-    assert folder.n_lists.count(0) == 2
+    assert folder.counts("lists").count(0) == 2
     assert batches.per_epoch == 1
     assert batches(5).sessions.sum() == log.select(log.queries == 4).n_sessions
     nothing = open_log(write_log(log.select([]), tmp_path / "nothing"))

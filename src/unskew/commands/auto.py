@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from unskew.comparison.automatic import Chosen
     from unskew.data.clicks.storage import LogFolder
 
-MEMORY = constant("log_part:MEMORY")
+MEMORY = constant("data.clicks.within_memory:MEMORY")
 NOTHING_BETTER = 3  # exit code: production is better, and no model was written
 
 

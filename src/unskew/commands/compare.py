@@ -72,7 +72,7 @@ def compare(
     jobs: Annotated[int, typer.Option(help="Runs in parallel; they share the threads.")] = 2,
     out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/compare"),
     fresh: Fresh = None,
-    memory: Memory = constant("log_part:MEMORY"),
+    memory: Memory = constant("data.clicks.within_memory:MEMORY"),
     allow_code: AllowCode = False,
     json: Json = False,
     quiet: Quiet = False,

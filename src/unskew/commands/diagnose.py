@@ -33,7 +33,7 @@ def diagnose(
         str | None, typer.Option(help="The bias column that names users; it is counted, not used as bias.")
     ] = None,
     cap: Annotated[float | None, typer.Option(help="Maximum number of sessions per user; needs --users.")] = None,
-    memory: Memory = constant("log_part:MEMORY"),
+    memory: Memory = constant("data.clicks.within_memory:MEMORY"),
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,

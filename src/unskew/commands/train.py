@@ -73,7 +73,7 @@ def train(
     sum_grades: SumGrades = False,
     options: SetOptions = None,
     allow_code: AllowCode = False,
-    memory: Memory = constant("log_part:MEMORY"),
+    memory: Memory = constant("data.clicks.within_memory:MEMORY"),
     seed: Seed = 0,
     overwrite: Overwrite = False,
     json: Json = False,

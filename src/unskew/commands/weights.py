@@ -23,7 +23,7 @@ def weights(
     options: SetOptions = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
-    memory: Memory = constant("log_part:MEMORY"),
+    memory: Memory = constant("data.clicks.within_memory:MEMORY"),
     quiet: Quiet = False,
 ) -> None:
     """Write debiased targets and weights for LightGBM and XGBoost."""

@@ -29,10 +29,11 @@ from unskew.comparison.choice import (
     tried_first,
 )
 from unskew.comparison.held_out import Case, contender_of, make_case
-from unskew.comparison.imitation import OrderedFolder, ordered_as_production
+from unskew.comparison.imitation import ordered_as_production, ordered_folder
 from unskew.comparison.surer import surer_lines
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.storage import LogFolder
+from unskew.data.clicks.storage import Log, LogFolder
+from unskew.data.clicks.within_memory import MEMORY, read_within
 from unskew.diagnosis.advice import Advice, scalar_violated, worth_comparing
 from unskew.diagnosis.advice import facts as facts_of
 from unskew.diagnosis.assemble import diagnose
@@ -40,10 +41,8 @@ from unskew.diagnosis.verdict import verdict as verdict_of
 from unskew.display import Displayed, Screen
 from unskew.evaluation.criteria import CRITERIA, Contender, Evidence, measure_all
 from unskew.evaluation.production import LatestRanker, latest_ranker, production_of_log
-from unskew.log_part import MEMORY, read_within
 from unskew.methods import METHODS, hyper_parameters
 from unskew.reporting.sheets import signed
-from unskew.streamed import fit_streamed
 from unskew.training.fitting import fit
 from unskew.training.history import History
 from unskew.training.model import Model, average_models
@@ -123,7 +122,7 @@ class Chosen(Displayed):
 
 
 def auto(
-    log: ClickLog | LogFolder | str | Path,
+    log: Log | str | Path,
     *,
     production: str | None = None,
     start: Model | None = None,
@@ -215,9 +214,9 @@ class _Runs:
         if method != PRODUCTION:
             return self._train(method, everything, f"final-{method}", self.options, start)
         if isinstance(everything, ClickLog):
-            shown: ClickLog | LogFolder = ordered_as_production(everything, which)
+            shown: Log = ordered_as_production(everything, which)
         else:
-            shown = OrderedFolder(everything.path, everything.about, source=everything, which=which)
+            shown = ordered_folder(everything, which)
         return self._train(PLAIN, shown, f"final-{method}", self.options, start)
 
     def attempt(self, method: str, log: ClickLog) -> Model:
@@ -226,9 +225,7 @@ class _Runs:
         steps = None if asked is None else max(1, round((1 - HELD_OUT) * asked))
         return self._train(method, log, method, {**self.options, "steps": steps})
 
-    def _train(
-        self, method: str, log: ClickLog | LogFolder, name: str, options: dict[str, Any], start: Model | None = None
-    ) -> Model:
+    def _train(self, method: str, log: Log, name: str, options: dict[str, Any], start: Model | None = None) -> Model:
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
         if self.progress is not None:
@@ -236,10 +233,8 @@ class _Runs:
         place = None if self.folder is None else self.folder / f"{name}.checkpoint"
         new = Recipe.of if start is None else start.recipe.changed
         recipe = new(method, **options, **self.own.get(method, {}))
-        if isinstance(log, ClickLog):
-            model = fit(recipe, log, checkpoint=place, start=start)
-        else:
-            model = fit_streamed(recipe, log, self.log, checkpoint=place, start=start)
+        source = log if isinstance(log, ClickLog) else log.sampled(self.log)
+        model = fit(recipe, source, checkpoint=place, start=start)
         self.done += 1
         if self.progress is not None:
             self.progress(self.done, self.total)

@@ -6,12 +6,11 @@ of production from features, and is averaged with others as one more member (`ch
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.lineage import Lineage
 from unskew.data.clicks.storage import LogFolder
 from unskew.evaluation.production import production_of_log
 
@@ -35,20 +34,13 @@ def ordered_as_production(log: ClickLog, which: str | None = None) -> ClickLog:
     return replace(log, clicks=clicks.astype(log.clicks.dtype))
 
 
-@dataclass(frozen=True, repr=False)
-class OrderedFolder(LogFolder):
+def ordered_folder(folder: LogFolder, which: str | None = None) -> LogFolder:
     """The same for a log on disk, read shard by shard."""
 
-    source: LogFolder = field(kw_only=True)
-    which: str | None = field(kw_only=True)
-
-    @property
-    def lineage(self) -> Lineage:
-        return self.source.lineage
-
-    def shard(self, number: int) -> ClickLog:
-        log = self.source.shard(number)
+    def ordered(shard: ClickLog) -> ClickLog:
         try:
-            return ordered_as_production(log, self.which)
+            return ordered_as_production(shard, which)
         except ValueError:  # production was not shown for these queries
-            return replace(log, clicks=np.zeros_like(log.clicks))
+            return replace(shard, clicks=np.zeros_like(shard.clicks))
+
+    return folder.view(change=ordered)

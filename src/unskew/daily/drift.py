@@ -21,7 +21,7 @@ from unskew.daily.estimates import of_difference, of_ratio, totals
 from unskew.daily.matched import Matched, Side, match, parts
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
-from unskew.data.clicks.storage import LogFolder
+from unskew.data.clicks.storage import Log
 from unskew.display import Displayed, Screen, rows_table
 from unskew.evaluation.differences import holm
 
@@ -67,7 +67,7 @@ class Drift(Displayed):
         return {"coverage": self.coverage, "only_a": self.only_before, "only_b": self.only_after, "changes": rows}
 
 
-def drift(a: ClickLog | LogFolder, b: ClickLog | LogFolder) -> Drift:
+def drift(a: Log, b: Log) -> Drift:
     """What changed from one log to another: features, clicks, coverage, traffic, bias columns, the logged order.
 
     Use `diagnose` for a single log. Logs that share no query or no document are an error. Logs from `open_log` are read

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from unskew.daily.estimates import totals
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.joined import join_logs
-from unskew.data.clicks.storage import LogFolder
+from unskew.data.clicks.storage import Log
 from unskew.data.grouping import number_ids
 
 Index = NDArray[np.int64]
@@ -87,7 +87,7 @@ def _numbers(a: NDArray, b: NDArray) -> tuple[Index, Index]:
     return numbers[: len(a)], numbers[len(a) :]
 
 
-def parts(a: ClickLog | LogFolder, b: ClickLog | LogFolder) -> Iterator[tuple[ClickLog, ClickLog]]:
+def parts(a: Log, b: Log) -> Iterator[tuple[ClickLog, ClickLog]]:
     """Both logs whole or, for opened folders, in parts with the same queries: as many as the larger one has shards.
 
     A checksum of its id assigns a query to a part. Every shard is read once per part; memory holds two shards and one
@@ -96,15 +96,14 @@ def parts(a: ClickLog | LogFolder, b: ClickLog | LogFolder) -> Iterator[tuple[Cl
     if isinstance(a, ClickLog) and isinstance(b, ClickLog):
         yield a, b
         return
-    n_parts = max(1 if isinstance(log, ClickLog) else log.n_shards for log in (a, b))
+    n_parts = max(a.n_shards, b.n_shards)
     for number in range(n_parts):
         yield _part(a, number, n_parts), _part(b, number, n_parts)
 
 
-def _part(log: ClickLog | LogFolder, number: int, n_parts: int) -> ClickLog:
-    shards = [log] if isinstance(log, ClickLog) else log.shards()
+def _part(log: Log, number: int, n_parts: int) -> ClickLog:
     chosen = []
-    for shard in shards:
+    for shard in log.shards():
         mine = [crc32(str(query).encode()) % n_parts == number for query in shard.query_ids.tolist()]
         chosen.append(shard.of_queries(np.array(mine, dtype=bool)))
     return join_logs(chosen)

@@ -8,7 +8,7 @@ position k by its examination, so that it measures relevance; the curve is treat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unskew.daily.estimates import Estimate, Moments, of_difference, of_ratio, totals
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.storage import LogFolder, all_lists
+from unskew.data.clicks.storage import Log
 from unskew.display import Displayed, Screen, draw_intervals, rows_table
 from unskew.propensities.curve import NotIdentified
 from unskew.propensities.estimate import estimate_propensities
@@ -124,7 +124,7 @@ class Earned:
 
 
 def readout(
-    log: ClickLog | LogFolder,
+    log: Log,
     *,
     arm: str | None = None,
     team: str | None = None,
@@ -146,30 +146,20 @@ def readout(
     """
     if not log.n_clicks:
         raise ValueError("the log has no clicks: there is nothing to evaluate")
-    names = _levels_by_name(log)
+    names = log.levels
     by_arm, name = _which(list(names), arm, team)
     if names[name] is None:
         raise ValueError(f"bias column '{name}' holds numbers, but arms and teams must have names: write text")
     test = _test(log, name, names[name] or (), baseline, by_arm=by_arm)
     examination, reason = _curve(log, curve)
     found: dict[tuple[int, str], Earned] = {}
-    for part in _shards(log):
+    for part in log.shards():
         for other in test.others:
             for key, earned in (_arms if by_arm else _teams)(part, test, other, examination, grades):
                 known = found.get((other, key))
                 found[other, key] = earned if known is None else known + earned
     outcomes = [_outcome(key, test, other, found[other, key]) for other, key in found]
     return Readout("A/B test" if by_arm else "interleaving", outcomes, test.sessions, reason)
-
-
-def _shards(log: ClickLog | LogFolder) -> Iterable[ClickLog]:
-    return [log] if isinstance(log, ClickLog) else log.shards()
-
-
-def _levels_by_name(log: ClickLog | LogFolder) -> dict[str, tuple[str, ...] | None]:
-    if isinstance(log, ClickLog):
-        return {name: column.levels for name, column in log.bias.items()}
-    return {name: None if levels is None else tuple(levels) for name, levels in log.about["bias"].items()}
 
 
 def _which(columns: Sequence[str], arm: str | None, team: str | None) -> tuple[bool, str]:
@@ -190,12 +180,12 @@ def _which(columns: Sequence[str], arm: str | None, team: str | None) -> tuple[b
     return found[0] == "arm", found[0]
 
 
-def _test(log: ClickLog | LogFolder, name: str, levels: tuple[str, ...], baseline: str | None, *, by_arm: bool) -> Test:
+def _test(log: Log, name: str, levels: tuple[str, ...], baseline: str | None, *, by_arm: bool) -> Test:
     """The levels that occur, the baseline first, and their sessions."""
     if baseline is not None and baseline not in levels:
         raise ValueError(f"there is no '{baseline}' in '{name}': choose from {', '.join(levels)}")
     shown, sessions = np.zeros(len(levels)), 0.0
-    for part in _shards(log):
+    for part in log.shards():
         column = part.bias[name]
         if by_arm and column.values.ndim > 1:
             raise ValueError(f"'{name}' differs within lists, but an arm belongs to a whole list: pass it as --team")
@@ -212,17 +202,16 @@ def _test(log: ClickLog | LogFolder, name: str, levels: tuple[str, ...], baselin
     return Test(name, levels, first, [level for level in found if level != first], counted)
 
 
-def _curve(log: ClickLog | LogFolder, curve: ArrayLike | None) -> tuple[Vector | None, str | None]:
+def _curve(log: Log, curve: ArrayLike | None) -> tuple[Vector | None, str | None]:
     if curve is not None:
         given = np.asarray(curve, dtype=np.float64)
         if given.ndim != 1 or len(given) < log.n_positions or not (np.isfinite(given) & (given > 0)).all():
             raise ValueError(f"the curve must have {log.n_positions} numbers above 0, one per position")
         return given, None
-    lists = log if isinstance(log, ClickLog) else all_lists(log)
-    if lists.graded:
+    if log.graded:
         return None, "no curve can be estimated from graded feedback; pass that of a model"
     try:
-        return estimate_propensities(lists, n_bootstrap=0).propensities(log.n_positions), None
+        return estimate_propensities(log.without_features(), n_bootstrap=0).propensities(log.n_positions), None
     except NotIdentified as error:
         return None, f"{error}; pass a curve, such as that of a model"
 

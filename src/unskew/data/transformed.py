@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.storage import LogFolder
+from unskew.data.clicks.storage import Log, LogFolder
 from unskew.data.feature_parts import Matrices, Parts
 from unskew.data.fitted_transforms import Transform, fit_transform
 from unskew.data.judged.judged_set import JudgedSet
@@ -19,7 +19,7 @@ from unskew.data.raw_columns import RawColumns
 LISTS_AT_ONCE = 8192
 
 
-def transform_for(name: str, source: ClickLog | LogFolder | JudgedSet) -> RawColumns:
+def transform_for(name: str, source: Log | JudgedSet) -> RawColumns:
     """The transform of this name, fitted to the features of a source."""
     names, categories = feature_names(source), feature_categories(source)
     if isinstance(source, LogFolder):
@@ -73,25 +73,14 @@ def transform_judged(judged: JudgedSet, transform: Transform) -> JudgedSet:
     return replace(judged, features=features, feature_names=(), categories={})
 
 
-def feature_names(source: ClickLog | LogFolder | JudgedSet) -> tuple[str, ...]:
+def feature_names(source: Log | JudgedSet) -> tuple[str, ...]:
     """Names of a ranker's inputs, features and context; none if the source has no names."""
-    if isinstance(source, LogFolder):
-        names, context = source.about["features"], source.about["context"]
-        if isinstance(names, int):
-            names = [f"feature_{number}" for number in range(names)] if context else []
-        return (*names, *context)
-    return source.input_names if isinstance(source, ClickLog) else source.feature_names
+    return source.feature_names if isinstance(source, JudgedSet) else source.input_names
 
 
-def context_names(source: ClickLog | LogFolder) -> tuple[str, ...]:
-    """Names of the context features, which are the same for all documents of a list."""
-    return tuple(source.about["context"]) if isinstance(source, LogFolder) else source.context_names
-
-
-def feature_categories(source: ClickLog | LogFolder | JudgedSet) -> dict[str, tuple[str, ...]]:
+def feature_categories(source: Log | JudgedSet) -> dict[str, tuple[str, ...]]:
     """Vocabularies of the columns that hold categories, by name."""
-    found = source.about.get("categories", {}) if isinstance(source, LogFolder) else source.categories
-    return {name: tuple(values) for name, values in found.items()}
+    return {name: tuple(values) for name, values in source.categories.items()}
 
 
 def plain_numbers(log: ClickLog) -> NDArray[np.float32]:

@@ -15,8 +15,8 @@ import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
 
+from unskew.data.memory import parse_memory
 from unskew.ingestion.engine_errors import first_line, named_errors
-from unskew.ingestion.memory import parse_memory
 from unskew.ingestion.sources import Source, first_keys
 from unskew.ingestion.spark import spark_session
 

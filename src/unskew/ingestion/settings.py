@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unskew.data.columns import check_period
+from unskew.data.memory import parse_memory
 from unskew.ingestion.columns import FORMS, Columns
-from unskew.ingestion.memory import parse_memory
 from unskew.options import build, check_choice, near
 
 if TYPE_CHECKING:

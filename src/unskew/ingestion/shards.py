@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.data.clicks.build import Documents, Impressions, build_log
+from unskew.data.clicks.build import Documents, Impressions, log_fields
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn, first_rows
 from unskew.data.grouping import plain_ids
@@ -90,20 +90,22 @@ def shard_log(patterns: pa.Table, documents: pa.Table, schema: Schema, dropped: 
         versions=rows.versions,
         clicks=rows.clicks.astype(np.float64),
         sessions=rows.sessions,
-        bias={name: column(f"bias_{number}") for number, (name, _) in enumerate(shape.bias)},
-        policy_scores=rows.extras["score"] if shape.score else None,
-        display_probabilities=rows.extras["display"] if shape.display else None,
-        interventions=BiasColumn(_one_each_list(rows, "intervention", "intervention"), column("intervention").levels)
-        if shape.intervention
-        else None,
-        shuffled=shape.shuffled,
-        times=rows.times,
-        periods=rows.periods,
-        events={kind: rows.extras[f"event_{number}"] for number, kind in enumerate(shape.kinds)},
-        grades=shape.grades,
-        seen=rows.extras["seen"] if shape.seen else None,
-        context=_context(rows, shape),
-        context_names=tuple(name for name, _ in shape.context),
+        optional={
+            "bias": {name: column(f"bias_{number}") for number, (name, _) in enumerate(shape.bias)},
+            "policy_scores": rows.extras.get("score"),
+            "display_probabilities": rows.extras.get("display"),
+            "interventions": _interventions(rows, schema) if shape.intervention else None,
+            "first_shown": rows.times,
+            "periods": rows.periods,
+            "events": {kind: rows.extras[f"event_{number}"] for number, kind in enumerate(shape.kinds)},
+            "seen": rows.extras.get("seen"),
+            "context": _context(rows, shape),
+        },
+        about={
+            "shuffled": shape.shuffled,
+            "grades": shape.grades,
+            "context_names": tuple(name for name, _ in shape.context),
+        },
     )
     query_numbers, first_row = np.unique(documents["query_number"].to_numpy(), return_index=True)
     of_version = _document_numbers(documents)
@@ -122,7 +124,7 @@ def shard_log(patterns: pa.Table, documents: pa.Table, schema: Schema, dropped: 
             if is_level
         },
     )
-    return build_log(shown, listed, joint=schema.joint)
+    return ClickLog(**log_fields(shown, listed, joint=schema.joint))
 
 
 def _in_order_of_ids(patterns: pa.Table, documents: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -235,6 +237,10 @@ def _one_each_list(rows: _Rows, extra: str, name: str) -> NDArray:
     if not np.array_equal(top[rows.lists], values, equal_nan=True):
         raise ValueError(f"column '{name}' differs within a result page: all rows of a page must have the same value")
     return top
+
+
+def _interventions(rows: _Rows, schema: Schema) -> BiasColumn:
+    return BiasColumn(_one_each_list(rows, "intervention", "intervention"), tuple(schema.levels["intervention"]))
 
 
 def _context(rows: _Rows, shape: Shape) -> NDArray[np.float32] | None:

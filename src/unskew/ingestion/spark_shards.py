@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from unskew.data.clicks import ABOUT
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.schema import LogSchema
-from unskew.data.clicks.shards import shard_file, write_shard
+from unskew.data.clicks.shards import LogSchema, shard_file, write_shard
 from unskew.data.clicks.storage import shard_name, write_about
 from unskew.data.object_storage import remote
 from unskew.ingestion.engine_errors import named_errors

@@ -15,9 +15,9 @@ from unskew.comparison.outputs import DEFAULT_JOBS, Finished, writable
 from unskew.comparison.run import Fresh
 from unskew.comparison.settings import Experiment, OptionTable
 from unskew.data.clicks.storage import write_log, write_shards
+from unskew.data.clicks.within_memory import MEMORY, folder_of, part_within
 from unskew.data.judged.catalogue import ListingRow, listing
 from unskew.display import Displayed, Screen
-from unskew.log_part import MEMORY, folder_of, part_within
 from unskew.methods import Method
 from unskew.public.inputs import Log, Place, as_log
 from unskew.public.progress import Follow, followed

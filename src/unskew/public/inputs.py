@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.storage import LogFolder, read_log, whole_log
+from unskew.data.clicks.storage import LogFolder, read_log
+from unskew.data.clicks.within_memory import PartOfFolder, read_within
 from unskew.data.columns import as_arrow, is_table
 from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.log_part import PartOfFolder, read_within
 from unskew.serving.model_files import load_model
 from unskew.serving.saved_ranker import SavedRanker, open_ranker
 from unskew.simulation.truth import Simulation
@@ -32,10 +32,8 @@ def as_log(log: Log) -> ClickLog:
     """A whole log from a log, a simulation, or the folder of a log."""
     if isinstance(log, Simulation):
         return log.log
-    if isinstance(log, ClickLog):
-        return log
-    if isinstance(log, LogFolder):
-        return whole_log(log)
+    if isinstance(log, ClickLog | LogFolder):
+        return log.whole()
     if isinstance(log, str | Path):
         return read_log(Path(log))
     hint = "; turn a table of events into a log with unskew.ingest" if is_table(log) else ""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
@@ -14,15 +14,16 @@ import pyarrow.parquet as pq
 
 from unskew.comparison import automatic
 from unskew.comparison.automatic import Chosen
+from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.source import ClickSource
-from unskew.data.clicks.storage import LogFolder, whole_log
+from unskew.data.clicks.storage import LogFolder
+from unskew.data.clicks.within_memory import MEMORY, folder_of, part_within
 from unskew.data.files import check_place
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis import assemble
 from unskew.diagnosis.assemble import Diagnosis
 from unskew.diagnosis.page import write_diagnosis
 from unskew.display import MOST_ROWS, Displayed, Screen
-from unskew.log_part import MEMORY, folder_of, part_within
 from unskew.methods import Method
 from unskew.processes import is_first
 from unskew.propensities import estimate
@@ -30,7 +31,6 @@ from unskew.propensities.curve import Curve, Curves
 from unskew.public.inputs import Judged, Log, Place, as_judged, as_log, as_log_or_folder, as_model, as_part
 from unskew.public.progress import Follow, followed
 from unskew.serving.ratings import debiased_rows, rows_of_shards, scale_of, write_rows
-from unskew.streamed import fit_streamed
 from unskew.terminal import counting_progress, training_progress
 from unskew.training import fitting
 from unskew.training.ending import seconds_of
@@ -40,6 +40,7 @@ from unskew.training.watching import Watch
 
 AUTO = "auto"
 DEFAULT_METHOD = AUTO  # of `fit`, `UnbiasedRanker` and `unskew train`; or the name of a method
+Source = ClickLog | LogFolder | ClickSource | None
 HELD_OUT_FOR_CURVE = 0.1  # share of the queries that chooses the state of a click model
 
 
@@ -96,10 +97,10 @@ def fit(
         warn_unless_better(chosen)
         return chosen.model
     recipe = method if isinstance(method, Recipe) else Recipe.of(method, **options)
-    source = None if log is None else log if isinstance(log, ClickSource) else as_log_or_folder(log)
-    train = _trainer(recipe, source, memory)
+    source: Source = None if log is None else log if isinstance(log, ClickSource) else as_log_or_folder(log)
+    source = _within(recipe.method_class, source, memory)
     with followed(progress, training_progress, f"train {recipe.method}") as report:
-        return train(
+        return fitting.fit(
             recipe,
             source,
             judged=None if judged is None else as_judged(judged, "train"),
@@ -113,17 +114,16 @@ def fit(
         )
 
 
-def _trainer(recipe: Recipe, log: object, memory: str | None) -> Callable[..., Model]:
-    """The function that trains: it differs if the method needs more from a log on disk than fits into memory."""
-    method = recipe.method_class
+def _within(method: type[Method], log: Source, memory: str | None) -> Source:
+    """The log; if a method needs more of a log on disk in advance than fits into memory, with a sample for that."""
     if not isinstance(log, LogFolder) or (method.prepare is Method.prepare and not method.estimated):
-        return fitting.fit
+        return log
     part = part_within(log, memory)
     if part is None:
-        return fitting.fit
+        return log
     if is_first():
         warnings.warn(f"{part.note}. Training reads every shard", RuntimeWarning, stacklevel=3)
-    return partial(fit_streamed, part=whole_log(part))
+    return log.sampled(part.whole())
 
 
 def choose_and_fit(

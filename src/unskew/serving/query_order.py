@@ -11,8 +11,8 @@ import duckdb
 import numpy as np
 import pyarrow.parquet as pq
 
+from unskew.data.memory import parse_memory
 from unskew.ingestion.interruption import interruptible
-from unskew.ingestion.memory import parse_memory
 
 ROWS_A_GROUP = 65_536
 

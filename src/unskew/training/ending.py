@@ -18,8 +18,7 @@ from math import ceil
 import numpy as np
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.storage import LogFolder, whole_log
-from unskew.log_part import PartOfFolder
+from unskew.data.clicks.storage import Log, LogFolder
 
 HELD_OUT = 0.1  # share of the queries
 FEWEST_QUERIES = 100  # of a log from which clicks are held out
@@ -123,10 +122,10 @@ REASONS = {
 
 LEAST_SHARDS = round(1 / HELD_OUT)  # of a log on disk from which a shard is held out
 
-Parted = tuple[ClickLog | LogFolder, ClickLog | None]
+Parted = tuple[Log, ClickLog | None]
 
 
-def part_held_out(log: ClickLog | LogFolder, seed: int) -> Parted:
+def part_held_out(log: Log, seed: int) -> Parted:
     """The log to learn from, and clicks of other queries that say when to end; None: the log is too small for that."""
     if isinstance(log, LogFolder):
         return _without_a_shard(log, seed)
@@ -135,21 +134,20 @@ def part_held_out(log: ClickLog | LogFolder, seed: int) -> Parted:
     return (log, None) if some is None or not (learning.n_clicks and some.n_clicks) else (learning, some)
 
 
-def share_held_out(log: ClickLog | LogFolder, share: float, seed: int) -> Parted:
+def share_held_out(log: Log, share: float, seed: int) -> Parted:
     """The log to learn from, and this share of the queries of a log, which is read into memory."""
-    return (whole_log(log) if isinstance(log, LogFolder) else log).split(share, seed)
+    return log.whole().split(share, seed)
 
 
 def _without_a_shard(log: LogFolder, seed: int) -> Parted:
     """Shards share no query: a log of many lends one of them, and of that at most some thousand lists."""
-    filled = np.flatnonzero(log.n_lists)
+    filled = np.flatnonzero(log.counts("lists"))
     if len(filled) < LEAST_SHARDS:
         return log, None
     lent = int(np.random.default_rng(seed).choice(filled))
     kept = tuple(number for number in range(log.n_shards) if number != lent)
-    about = {**log.about, "shards": [log.about["shards"][number] for number in kept]}
     held_out = log.shard(lent)
     some = held_out.select(np.arange(min(held_out.n_lists, MOST_HELD_OUT)))
     if not some.n_clicks:
         return log, None
-    return PartOfFolder(log.path, about, source=log, numbers=kept, memory="no limit"), some
+    return log.view(kept), some

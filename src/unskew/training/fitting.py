@@ -20,18 +20,16 @@ import torch
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.feedback import Feedback, feedback_of
-from unskew.data.clicks.joined import join_logs
 from unskew.data.clicks.lineage import Lineage
 from unskew.data.clicks.shard_batches import ShardBatches
 from unskew.data.clicks.source import ClickSource, SourceBatches
-from unskew.data.clicks.storage import LogFolder, all_lists, whole_log
+from unskew.data.clicks.storage import Log, LogFolder
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.files import array_digest
 from unskew.data.fitted_transforms import Transform
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.raw_columns import RawColumns
 from unskew.data.transformed import (
-    context_names,
     feature_categories,
     feature_names,
     transform_for,
@@ -58,7 +56,7 @@ from unskew.training.watching import Watch
 
 def fit(
     recipe: Recipe,
-    log: ClickLog | LogFolder | ClickSource | None = None,
+    log: Log | ClickSource | None = None,
     *,
     judged: JudgedSet | None = None,
     interventions: ClickLog | None = None,
@@ -108,7 +106,7 @@ def fit(
     feedback = Feedback() if log is None else feedback_for(recipe, log)
     logs = _transformed_sources(recipe, transform, learning, judged, interventions, vocabulary, start, feedback, steps)
     if isinstance(validate, JudgedSet):
-        named = validate.with_features(names, categories, () if log is None else context_names(log))
+        named = validate.with_features(names, categories, () if log is None else log.context_names)
         logs["validation"] = transform_judged(named, transform)
     problem = _problem(log, transform.width(n_inputs), transform.categories(), recipe.network, vocabulary, start)
     hyper = _with_estimates(recipe, learning, problem)
@@ -148,7 +146,7 @@ def fit(
     return model
 
 
-def _watch_order(model: Model, clicks: Source | None, log: ClickLog | LogFolder | None) -> None:
+def _watch_order(model: Model, clicks: Source | None, log: Log | None) -> None:
     """Warn of a curve that cannot be right, and of a ranker that reverses the order shown in the log."""
     if isinstance(clicks, ShardBatches) and isinstance(log, LogFolder):
         clicks = clicks.prepare(next(iter(log.shards())))
@@ -184,37 +182,35 @@ def _finish(method: Method, logs: Mapping[str, Source]) -> float:
     return 0.0
 
 
-def _started(recipe: Recipe, start: Model, log: ClickLog | LogFolder | None) -> Recipe:
+def _started(recipe: Recipe, start: Model, log: Log | None) -> Recipe:
     if log is None:
         raise ValueError("a warm start needs a click log; use unskew.tune to train further on judged queries")
     check_columns(start, log)
     return start_recipe(recipe, start)
 
 
-def feedback_for(recipe: Recipe, log: ClickLog | LogFolder) -> Feedback:
+def feedback_for(recipe: Recipe, log: Log) -> Feedback:
     """The feedback that the recipe learns from: graded feedback if its method supports it, otherwise clicks."""
     found, settings = recipe.method_class, recipe.settings
     why = f"{recipe.method} needs binary clicks" if found.counts_only or found.detail != "counts" else ""
     return feedback_of(log, settings.grade, add_up=settings.sum_grades, only_clicks=why)
 
 
-def _trees(
-    recipe: Recipe, method: Method, log: ClickLog | LogFolder | None, names: tuple[str, ...], feedback: Feedback
-) -> str:
+def _trees(recipe: Recipe, method: Method, log: Log | None, names: tuple[str, ...], feedback: Feedback) -> str:
     assert log is not None
     curve = method.examination()
     assert curve is not None
     examination = curve.detach().cpu().numpy().astype(np.float64)
-    log = feedback.of(whole_log(log) if isinstance(log, LogFolder) else log)
+    log = feedback.of(log.whole())
     return boost_debiased(log, examination, names, categorical=list(log.categories), seed=recipe.settings.seed)
 
 
 def _split(
     recipe: Recipe,
-    fixed: ClickLog | LogFolder | None,
-    log: ClickLog | LogFolder | None,
+    fixed: Log | None,
+    log: Log | None,
     validate: JudgedSet | float | None,
-) -> tuple[ClickLog | LogFolder | None, ClickLog | None]:
+) -> tuple[Log | None, ClickLog | None]:
     """Training data and held-out data.
 
     Nothing is held out from lists that are drawn afresh in every step (`fixed` is None), and by default nothing if the
@@ -232,7 +228,7 @@ def _split(
 def _transformed_sources(
     recipe: Recipe,
     transform: Transform,
-    log: ClickLog | LogFolder | None,
+    log: Log | None,
     judged: JudgedSet | None,
     interventions: ClickLog | None,
     vocabulary: Vocabulary | None,
@@ -254,7 +250,7 @@ def _transformed_sources(
     elif isinstance(log, LogFolder):
         logs["clicks"] = ShardBatches(
             log,
-            settings.batch_size or usual_batch(sum(log.n_lists), log.n_sessions, queries_of(log), settings.together),
+            settings.batch_size or usual_batch(log.n_lists, log.n_sessions, queries_of(log), settings.together),
             seed=settings.seed,
             detail=detail,
             together=settings.together,
@@ -269,7 +265,7 @@ def _transformed_sources(
         if interventions is None and clicks.interventions is not None and (clicks.interventions.values > 0).any():
             logs["interventions"] = clicks.intervened()
     if interventions is None and isinstance(log, LogFolder) and recipe.method_class.prepare is not Method.prepare:
-        interventions = _recorded_interventions(log)
+        interventions = log.intervened_lists()
     if interventions is not None:
         logs["interventions"] = prepared(interventions)
     if judged is not None:
@@ -277,20 +273,11 @@ def _transformed_sources(
     return logs
 
 
-def _recorded_interventions(folder: LogFolder) -> ClickLog | None:
-    """The lists of a log on disk that an intervention changed, with the documents of their queries."""
-    if folder.about["interventions"] is None:
-        return None
-    parts = [shard.intervened() for shard in folder.shards()]
-    found = [part.of_queries(np.unique(part.queries)) for part in parts if part.n_lists]
-    return join_logs(found) if found else None
-
-
-def _vocabulary(recipe: Recipe, log: ClickLog | LogFolder | None) -> Vocabulary | None:
+def _vocabulary(recipe: Recipe, log: Log | None) -> Vocabulary | None:
     """The documents of the log by their ids, for methods that can use them."""
     if log is None or not recipe.method_class.takes_ids:
         return None
-    return Vocabulary.of(log.shards() if isinstance(log, LogFolder) else [log])
+    return Vocabulary.of(log.shards())
 
 
 def _check_features(recipe: Recipe, n_features: int) -> None:
@@ -302,7 +289,7 @@ def _check_features(recipe: Recipe, n_features: int) -> None:
         )
 
 
-def _check_sources(recipe: Recipe, log: ClickLog | LogFolder | None, judged: JudgedSet | None) -> None:
+def _check_sources(recipe: Recipe, log: Log | None, judged: JudgedSet | None) -> None:
     if log is not None and not log.n_sessions:
         raise ValueError("the log is empty: there is nothing to learn from")
     if log is not None and not log.n_clicks:
@@ -314,7 +301,7 @@ def _check_sources(recipe: Recipe, log: ClickLog | LogFolder | None, judged: Jud
             RuntimeWarning,
             stacklevel=3,
         )
-    context = () if log is None else context_names(log)
+    context = () if log is None else log.context_names
     if context and recipe.network.kind == "linear" and recipe.ranker == "network":
         warnings.warn(
             f"a linear ranker cannot use context ({', '.join(context)}): it adds the same to every document of a list. "
@@ -322,8 +309,7 @@ def _check_sources(recipe: Recipe, log: ClickLog | LogFolder | None, judged: Jud
             RuntimeWarning,
             stacklevel=3,
         )
-    graded = log.about["graded"] if isinstance(log, LogFolder) else log is not None and log.graded
-    if graded and recipe.method_class.counts_only:
+    if log is not None and log.graded and recipe.method_class.counts_only:
         raise ValueError(
             f"{recipe.method} needs binary clicks, but the log holds graded feedback: choose dla, two_tower, ipw "
             "or naive"
@@ -338,7 +324,7 @@ def _check_sources(recipe: Recipe, log: ClickLog | LogFolder | None, judged: Jud
 
 
 def _problem(
-    log: ClickLog | LogFolder | None,
+    log: Log | None,
     n_features: int,
     categories: tuple[tuple[int, int], ...],
     network: Network,
@@ -349,10 +335,8 @@ def _problem(
         return Problem(n_features, n_positions=1, network=network, categories=categories)
     if start is not None:
         bias = joined_levels(start, log)
-    elif isinstance(log, LogFolder):
-        bias = {name: None if levels is None else tuple(levels) for name, levels in log.about["bias"].items()}
     else:
-        bias = {name: column.levels for name, column in log.bias.items()}
+        bias = log.levels
     n_ids = None if vocabulary is None else vocabulary.sizes
     n_positions = max(log.n_positions, 1 if start is None else start.problem.n_positions)
     return Problem(n_features, n_positions, bias, network, n_ids, categories)
@@ -377,13 +361,12 @@ def _estimate_propensities(log: ClickLog, problem: Problem, hyper: Mapping[str, 
 ESTIMATES: dict[str, Callable[[ClickLog, Problem, Mapping[str, Any]], Any]] = {"propensities": _estimate_propensities}
 
 
-def _with_estimates(recipe: Recipe, log: ClickLog | LogFolder | None, problem: Problem) -> dict[str, Any]:
+def _with_estimates(recipe: Recipe, log: Log | None, problem: Problem) -> dict[str, Any]:
     """Hyper-parameters, including those that are estimated from the log for the method."""
     hyper = dict(recipe.hyper_parameters)
     for name in recipe.method_class.estimated:
         if hyper.get(name) is None and log is not None:
-            lists = all_lists(log) if isinstance(log, LogFolder) else log
-            hyper[name] = ESTIMATES[name](lists, problem, hyper)
+            hyper[name] = ESTIMATES[name](log.without_features(), problem, hyper)
     return hyper
 
 
@@ -407,7 +390,7 @@ def _criterion(
 
 
 def _summary(
-    log: ClickLog | LogFolder | None,
+    log: Log | None,
     judged: JudgedSet | None,
     criterion: Validation | None,
     feedback: Feedback,
@@ -415,9 +398,8 @@ def _summary(
 ) -> dict[str, Any]:
     summary: dict[str, Any] = {"validation": None if criterion is None else criterion.name}
     if log is not None:
-        n_lists = sum(log.n_lists) if isinstance(log, LogFolder) else log.n_lists
-        summary |= {"lists": n_lists, "sessions": log.n_sessions, "clicks": log.n_clicks, "feedback": str(feedback)}
-        summary |= {"context": list(context_names(log))} if context_names(log) else {}
+        summary |= {"lists": log.n_lists, "sessions": log.n_sessions, "clicks": log.n_clicks, "feedback": str(feedback)}
+        summary |= {"context": list(log.context_names)} if log.context_names else {}
         summary["log"] = (log.lineage if steps is None else Lineage(steps.digest)).to_json()
     if isinstance(log, ClickLog):
         shown = np.bincount(log.positions[log.mask], minlength=log.n_positions)

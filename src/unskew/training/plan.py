@@ -71,8 +71,8 @@ def settings_for(logs: Mapping[str, Source], settings: Settings) -> Settings:
 
 def queries_of(folder: LogFolder) -> int:
     """About how many queries a log on disk has, by the lists per query of its first shard."""
-    first = folder.shard(int(np.flatnonzero(folder.n_lists)[0]))
-    return round(sum(folder.n_lists) * len(np.unique(first.queries)) / first.n_lists)
+    first = folder.shard(int(np.flatnonzero(folder.counts("lists"))[0]))
+    return round(folder.n_lists * len(np.unique(first.queries)) / first.n_lists)
 
 
 def batches_of(stage: Stage, logs: Mapping[str, Source], method: Method, settings: Settings) -> Batches:

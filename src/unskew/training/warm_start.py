@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
-from unskew.data.clicks.storage import LogFolder
+from unskew.data.clicks.storage import Log
 from unskew.data.transformed import feature_names
 from unskew.methods import Method
 from unskew.networks.observation import PositionObservation
@@ -60,7 +60,7 @@ def start_recipe(recipe: Recipe, start: Model) -> Recipe:
     return replace(recipe, hyper_parameters=hyper)
 
 
-def check_columns(start: Model, log: ClickLog | LogFolder) -> None:
+def check_columns(start: Model, log: Log) -> None:
     """Refuse a log with other features, or without a bias column of the model; columns are matched by name."""
     names = feature_names(log)
     if start.feature_names and names:
@@ -77,15 +77,15 @@ def check_columns(start: Model, log: ClickLog | LogFolder) -> None:
         raise ValueError(
             f"the log has {log.n_inputs} features, the model to start from {start.n_features}: train without a start"
         )
-    gone = [name for name in start.problem.bias if name not in _levels_of(log)]
+    gone = [name for name in start.problem.bias if name not in log.levels]
     if gone:
         raise ValueError(f"the log lacks the bias column '{gone[0]}' of the model: ingest it with --bias {gone[0]}")
 
 
-def joined_levels(start: Model, log: ClickLog | LogFolder) -> dict[str, tuple[str, ...] | None]:
+def joined_levels(start: Model, log: Log) -> dict[str, tuple[str, ...] | None]:
     """Bias columns of the model and the log, with the model's levels first and new ones after them."""
     found: dict[str, tuple[str, ...] | None] = {}
-    for name, levels in _levels_of(log).items():
+    for name, levels in log.levels.items():
         known = start.problem.bias.get(name, ()) if levels is not None else None
         if (levels is None) != (start.problem.bias.get(name, levels) is None):
             kinds = ("numbers", "levels") if levels is None else ("levels", "numbers")
@@ -182,12 +182,6 @@ def _extend(
 
 def _steps(start: Model) -> int:
     return int(start.history.rows[-1]["step"]) if start.history.rows else 0
-
-
-def _levels_of(log: ClickLog | LogFolder) -> Levels:
-    if isinstance(log, LogFolder):
-        return {name: None if levels is None else tuple(levels) for name, levels in log.about["bias"].items()}
-    return {name: column.levels for name, column in log.bias.items()}
 
 
 def _recoded(column: BiasColumn, levels: tuple[str, ...] | None) -> BiasColumn:

@@ -19,12 +19,14 @@ from torch import Tensor
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.row_fields import FIELDS
 from unskew.data.grouping import unique_rows
 from unskew.data.judged.judged_set import JudgedSet, ragged_rows
 from unskew.lists import ClickedLists, Distinct, JudgedLists, shared_tensor
 from unskew.processes import WHOLE, Share
 
 ClickDetail = Literal["counts", "pairs", "patterns"]
+BATCHED = [entry.name for entry in FIELDS if entry.batched]
 TOGETHER = 16  # lists of a query that stay together in a batch
 
 
@@ -64,6 +66,7 @@ class ClickBatches:
         self._bias = {name: shared_tensor(_levels_or_numbers(column, log.n_docs)) for name, column in log.bias.items()}
         self._repeats = detail == "patterns" or _repeated(self._shown[self._mask], len(log.features))
         self._codes = None if log.codes is None else torch.from_numpy(log.codes[log.version_documents])
+        self._others = {name: values for name in BATCHED if (values := getattr(log, name)) is not None}
         if log.patterns is not None:
             self._pattern_offsets = np.searchsorted(log.patterns.lists, np.arange(log.n_lists + 1))
 
@@ -105,6 +108,8 @@ class ClickBatches:
             clicks = log.clicks[rows].astype(np.float32)
         chosen = torch.from_numpy(lists)
         mask = self._mask[chosen]
+        rows_of = {name: values[lists] for name, values in self._others.items()}
+        others: dict[str, Any] = {name: torch.from_numpy(values).float() for name, values in rows_of.items()}
         return ClickedLists(
             **self._documents_of(chosen, mask),
             mask=mask,
@@ -113,9 +118,7 @@ class ClickBatches:
             clicks=torch.from_numpy(clicks),
             sessions=torch.from_numpy(sessions),
             bias={name: values[chosen] for name, values in self._bias.items()},
-            policy_scores=None if log.policy_scores is None else torch.from_numpy(log.policy_scores[lists]).float(),
-            seen=_part(log.seen, lists),
-            seen_sessions=_part(log.seen_sessions, lists),
+            **others,
             pairs=self._pairs(lists) if self.detail == "pairs" else None,
             keys=keys,
         )
@@ -252,10 +255,6 @@ def _repeated(numbers: Tensor, n_versions: int) -> bool:
     if int(numbers.max()) < 4 * n_versions:
         return bool(torch.bincount(numbers).max() > 1)
     return len(numbers.unique()) < len(numbers)
-
-
-def _part(values: NDArray | None, lists: NDArray[np.int64]) -> Tensor | None:
-    return None if values is None else torch.from_numpy(values[lists]).float()
 
 
 def _levels_or_numbers(column: BiasColumn, n_docs: int) -> NDArray:

@@ -1,4 +1,4 @@
-"""Build a click log from impressions: rows are padded into lists, and equal lists are counted together.
+"""Build a click log from impressions: showings are padded into lists, and equal lists are counted together.
 
 Tables, arrays and ingestion each read and check their input; then all of them build the log here.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.checks import check_one_a_place
-from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import (
     BiasColumn,
     Patterns,
@@ -21,6 +21,7 @@ from unskew.data.clicks.impressions import (
     count_patterns,
     pad,
 )
+from unskew.data.clicks.row_fields import Field, changed_fields
 from unskew.data.grouping import unique_rows
 
 Integers = NDArray[np.int64]
@@ -49,18 +50,10 @@ class Impressions:
     clicks: NDArray  # [rows], of one session, or summed over the sessions of the showing
     sessions: NDArray  # [showings], the number of sessions, or the weight of a single session
     counted: bool = False
-    bias: Mapping[str, BiasColumn] = field(default_factory=dict)  # [rows]
-    policy_scores: NDArray | None = None  # [rows]
-    display_probabilities: NDArray | None = None  # [rows]; NaN: not recorded
-    events: Mapping[str, NDArray] = field(default_factory=dict)  # kind -> [rows], counted as clicks are
-    grades: Mapping[str, float] = field(default_factory=dict)  # weights of kinds in training
-    seen: NDArray | None = None  # [rows], examined or not, or in how many sessions; NaN: not recorded
-    interventions: BiasColumn | None = None  # [showings]
-    shuffled: Mapping[str, int] = field(default_factory=dict)  # number of positions that each intervention shuffles
-    times: Integers | None = None  # [showings], microseconds since 1970
-    periods: Integers | None = None  # [showings], start of the period in which the showing counts
-    context: NDArray[np.float32] | None = None  # [showings, context]
-    context_names: tuple[str, ...] = ()
+    # Other columns of a log, by name: [rows] if they have a value per place, otherwise [showings]. Bias columns have
+    # [rows]; `seen` says whether each row was examined, or in how many sessions; NaN: not recorded.
+    optional: Mapping[str, Any] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)  # what the log says of all of them, such as `context_names`
     position_name: str = "position"  # in messages
 
     @property
@@ -77,24 +70,45 @@ class _Grid:
     mask: NDArray[np.bool_]
     first: Integers  # [lists], the first showing of each list
     kind: Integers  # [showings], the list of each showing
+    sessions: NDArray[np.float64]  # [showings]
+    counted: bool  # counts of rows are those of all sessions of the showing
 
     def spread(self, values: NDArray) -> NDArray:
         """Values of rows as `[showings, docs]`."""
         return np.where(self.mask, values[self.rows], values.dtype.type(0))
 
-    def once(self, values: NDArray) -> NDArray:
-        """Values of rows as `[lists, docs]`, taken from the first showing of each list."""
-        return np.where(self.mask[self.first], values[self.rows[self.first]], values.dtype.type(0))
-
     def sums(self, values: NDArray) -> NDArray[np.float64]:
         """Values of showings summed over the showings of each list."""
         return add_showings(self.kind, len(self.first), values)
 
+    def merged(self, column: Field, values: NDArray) -> NDArray:
+        """Values of rows or showings as those of lists."""
+        if column.merge == "same":
+            return values[self.first] if column.per != "place" else self._once(values)
+        if column.merge == "earliest":
+            earliest = np.full(len(self.first), np.iinfo(np.int64).max)
+            np.minimum.at(earliest, self.kind, values)
+            return earliest
+        if column.per == "list":
+            return compact_counts(self.sums(values))
+        spread, sessions = self.spread(values.astype(np.float64, copy=False)), self.sessions[:, None]
+        if column.merge == "sum":
+            spread = np.nan_to_num(spread) if column.holes else spread  # empty: 0
+            return compact_counts(self.sums(spread if self.counted else spread * sessions))
+        if column.merge == "mean":
+            return (self.sums(spread * sessions) / self.sums(self.sessions)[:, None]).astype(np.float32)
+        with np.errstate(divide="ignore"):
+            inverse = np.where(self.mask, 1 / np.minimum(spread, 1.0), 0.0)
+            mean = self.sums(self.sessions)[:, None] / self.sums(inverse * sessions)
+        return np.where(self.mask[self.first], mean, 0.0).astype(np.float32)
 
-def build_log(
-    shown: Impressions, documents: Documents, *, joint: bool, graded: bool = False, distinct: bool = False
-) -> ClickLog:
-    """The log of these impressions.
+    def _once(self, values: NDArray) -> NDArray:
+        """Values of rows as `[lists, docs]`, taken from the first showing of each list."""
+        return np.where(self.mask[self.first], values[self.rows[self.first]], values.dtype.type(0))
+
+
+def log_fields(shown: Impressions, documents: Documents, *, joint: bool, distinct: bool = False) -> dict[str, Any]:
+    """The fields of the `ClickLog` of these impressions.
 
     Args:
         joint: keep which documents were clicked together, if that is known.
@@ -102,49 +116,28 @@ def build_log(
     """
     rows, mask = pad(shown.showings, shown.positions, len(shown.sessions))
     check_one_a_place(shown.positions, rows, mask, shown.position_name)
-    bias = {name: _column(column, shown.showings, rows, mask) for name, column in shown.bias.items()}
+    sessions = np.asarray(shown.sessions, dtype=np.float64)
+    columns = {name: values for name, values in shown.optional.items() if values is not None}
+    columns |= _recorded(shown, sessions)
+    columns["bias"] = {
+        name: _by_list_or_place(column, shown.showings, rows, mask) for name, column in columns.get("bias", {}).items()
+    }
     everyone = np.arange(len(rows))
-    first, kind = (everyone, everyone) if distinct else unique_rows(_key(shown, rows, mask, bias))
-    grid = _Grid(rows, mask, first, kind)
-    clicks, sessions = grid.spread(shown.clicks), np.asarray(shown.sessions, dtype=np.float64)
-
-    def in_all_sessions(values: NDArray) -> NDArray:
-        spread = grid.spread(values)
-        return compact_counts(grid.sums(spread if shown.counted else spread * sessions[:, None]))
-
-    seen, recorded = _looks(shown, grid, sessions)
-    return ClickLog(
-        features=documents.features,
-        versions=grid.once(shown.versions).astype(np.int32),
-        mask=mask[first],
-        clicks=in_all_sessions(shown.clicks),
-        sessions=compact_counts(grid.sums(sessions)),
-        positions=grid.once(shown.positions).astype(np.int16),
-        document_queries=documents.document_queries,
-        query_ids=documents.query_ids,
-        document_ids=documents.document_ids,
-        version_documents=documents.version_documents,  # type: ignore[arg-type]  # None: the default
-        feature_names=documents.feature_names,
-        categories=documents.categories,
-        context=None if shown.context is None else shown.context[first],  # type: ignore[arg-type]
-        context_names=shown.context_names,
-        patterns=_patterns(kind, clicks, sessions, distinct=distinct) if joint and shown.single else None,
-        bias={name: column.select(first) for name, column in bias.items()},
-        policy_scores=_mean_scores(grid, shown.policy_scores, sessions),
-        display_probabilities=_harmonic_mean(grid, shown.display_probabilities, sessions),
-        interventions=None if shown.interventions is None else shown.interventions.select(first),
-        first_shown=None if shown.times is None else _earliest(shown.times, kind, len(first)),
-        periods=None if shown.periods is None else shown.periods[first],
-        events={name: in_all_sessions(values) for name, values in shown.events.items()},
-        grades=shown.grades,
-        shuffled=shown.shuffled,
-        seen=seen,
-        seen_sessions=recorded,
-        graded=graded,
-    )
+    first, kind = (everyone, everyone) if distinct else unique_rows(_key(shown, columns, rows, mask))
+    grid = _Grid(rows, mask, first, kind, sessions, shown.counted)
+    columns |= {"versions": shown.versions, "positions": shown.positions, "clicks": shown.clicks, "sessions": sessions}
+    merged = changed_fields(columns, grid.merged)
+    merged["versions"] = merged["versions"].astype(np.int32)
+    merged["positions"] = merged["positions"].astype(np.int16)
+    patterns = None
+    if joint and shown.single:
+        clicks = grid.spread(shown.clicks)
+        patterns = Patterns(kind, clicks.astype(np.float32), compact_counts(sessions)) if distinct else None
+        patterns = count_patterns(kind, clicks, sessions) if patterns is None else patterns
+    return {**vars(documents), **merged, "mask": mask[first], "patterns": patterns, **shown.about}
 
 
-def _column(column: BiasColumn, showings: Integers, rows: Integers, mask: NDArray[np.bool_]) -> BiasColumn:
+def _by_list_or_place(column: BiasColumn, showings: Integers, rows: Integers, mask: NDArray[np.bool_]) -> BiasColumn:
     """One value per list if all documents of each list have the same value, otherwise one per document."""
     top = column.values[rows[:, 0]]
     if np.array_equal(column.values, top[showings]):
@@ -152,53 +145,29 @@ def _column(column: BiasColumn, showings: Integers, rows: Integers, mask: NDArra
     return BiasColumn(np.where(mask, column.values[rows], column.values.dtype.type(0)), column.levels)
 
 
-def _key(shown: Impressions, rows: Integers, mask: NDArray[np.bool_], bias: Mapping[str, BiasColumn]) -> NDArray:
+def _key(shown: Impressions, columns: Mapping[str, Any], rows: Integers, mask: NDArray[np.bool_]) -> NDArray:
     """A key that is equal for showings of the same list."""
     parts = [np.where(mask, values[rows], -1) for values in (shown.versions, shown.positions)]
-    columns = [*bias.values(), *([] if shown.interventions is None else [shown.interventions])]
-    others = [values for values in (shown.periods, shown.context) if values is not None]
-    if shown.display_probabilities is not None:  # lists with and without a record may come from different rankers
-        others.append(np.isnan(shown.display_probabilities[rows]) & mask)
-    parts += [values.reshape(len(rows), -1) for values in (*(column.values for column in columns), *others)]
+
+    def add(column: Field, values: NDArray) -> NDArray:
+        if column.merge == "same":
+            parts.append(values.reshape(len(rows), -1))
+        return values
+
+    changed_fields(columns, add)
+    chances = columns.get("display_probabilities")
+    if chances is not None:  # lists with and without a record may come from different rankers
+        parts.append(np.isnan(chances[rows]) & mask)
     return np.concatenate([part.astype(np.float64) for part in parts], axis=1)
 
 
-def _looks(shown: Impressions, grid: _Grid, sessions: NDArray) -> tuple[NDArray | None, NDArray | None]:
-    """Sessions in which each document was examined, and sessions that recorded examination, for whole lists."""
-    if shown.seen is None:
-        return None, None
-    spread = grid.spread(shown.seen.astype(np.float64))
-    recorded = ~np.isnan(spread).any(axis=1)
-    looks = np.where(recorded[:, None], spread, 0.0)
-    looks = looks if shown.counted else looks * sessions[:, None]
-    return compact_counts(grid.sums(looks)), compact_counts(grid.sums(np.where(recorded, sessions, 0.0)))
-
-
-def _patterns(kind: Integers, clicks: NDArray, sessions: NDArray, *, distinct: bool) -> Patterns:
-    if distinct:
-        return Patterns(kind, clicks.astype(np.float32), compact_counts(sessions))
-    return count_patterns(kind, clicks, sessions)
-
-
-def _mean_scores(grid: _Grid, scores: NDArray | None, sessions: NDArray) -> NDArray[np.float32] | None:
-    """Mean over the sessions of a list: the scores of a stochastic policy vary between sessions."""
-    if scores is None:
-        return None
-    sums = grid.sums(grid.spread(scores.astype(np.float64, copy=False)) * sessions[:, None])
-    return (sums / grid.sums(sessions)[:, None]).astype(np.float32)
-
-
-def _harmonic_mean(grid: _Grid, chances: NDArray | None, sessions: NDArray) -> NDArray[np.float32] | None:
-    """Harmonic mean over the sessions of a list: its inverse is the mean inverse-propensity weight of an impression."""
-    if chances is None:
-        return None
-    inverse = grid.spread(1 / chances.astype(np.float64))
-    with np.errstate(divide="ignore"):
-        mean = grid.sums(sessions)[:, None] / grid.sums(inverse * sessions[:, None])
-    return np.where(grid.mask[grid.first], mean, 0.0).astype(np.float32)
-
-
-def _earliest(times: Integers, kind: Integers, n_lists: int) -> Integers:
-    first = np.full(n_lists, np.iinfo(np.int64).max)
-    np.minimum.at(first, kind, times)
-    return first
+def _recorded(shown: Impressions, sessions: NDArray) -> dict[str, NDArray]:
+    """Recorded examination of rows, and the sessions of each showing that recorded it, for whole lists only."""
+    seen = shown.optional.get("seen")
+    if seen is None:
+        return {}
+    seen = seen.astype(np.float64)
+    whole = np.ones(len(sessions), dtype=bool)
+    whole[shown.showings[np.isnan(seen)]] = False
+    seen = seen if shown.counted else (seen > 0).astype(np.float64)
+    return {"seen": np.where(whole[shown.showings], seen, 0.0), "seen_sessions": np.where(whole, sessions, 0.0)}

@@ -9,7 +9,7 @@ clicks have the same gradient on it as on the single sessions. A log that also k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,58 +22,41 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from unskew.data.checks import check_log
-from unskew.data.clicks.column_names import ImpressionColumns
-from unskew.data.clicks.impressions import BiasColumn, Patterns, compact_counts
+from unskew.data.clicks.column_names import TableColumns
+from unskew.data.clicks.impressions import Patterns, compact_counts
 from unskew.data.clicks.lineage import Lineage
-from unskew.data.clicks.log_to_table import log_to_table
+from unskew.data.clicks.log_checks import check_log
+from unskew.data.clicks.log_from_arrays import fields_from_arrays
+from unskew.data.clicks.row_fields import FIELDS, Field, RowFields, changed_fields, columns_of
+from unskew.data.clicks.tables import fields_from_table, log_to_table
 from unskew.data.files import array_digest
 from unskew.data.grouping import unique_rows
 from unskew.data.judged.judged_set import chosen_numbers, ragged_rows
 from unskew.display import Displayed, Screen, new_axes
 
-BY_LIST = (
-    *("versions", "mask", "clicks", "sessions", "positions", "context"),
-    *("policy_scores", "display_probabilities", "first_shown", "periods", "seen", "seen_sessions"),
+# Arrays whose place in the digest differs from that in the declaration.
+DIGESTED_FIRST = (
+    *("features", "version_documents", "document_queries", "versions", "mask", "clicks", "sessions"),
+    *("positions", "context"),
 )
+NOT_DIGESTED = ("query_ids", "document_ids", "codes")  # ids are part of its text; codes belong to a model
 
 
 @dataclass(frozen=True, eq=False)
-class ClickLog(Displayed):
+class ClickLog(RowFields, Displayed):
     """Shown lists with counted clicks. Build one with `from_arrays`, `from_table`, `from_parquet` or `read_log`.
 
     >>> ClickLog.from_arrays([[0.3], [0.1], [0.7]], clicks=[1, 0, 0], group=[2, 1])
     ClickLog(2 sessions in 2 joint lists, 1 clicks, 3 documents, 1 features, 2 positions)
     """
 
-    features: NDArray[np.float32]  # [versions, features]; NaN = missing, a category is its number in `categories`
-    versions: NDArray[np.int32]  # [lists, docs], rows of `features`; 0 in padding
-    mask: NDArray[np.bool_]  # [lists, docs]; False = padding
-    clicks: NDArray  # [lists, docs], over all sessions of the list; 0 in padding
-    sessions: NDArray  # [lists], number of times the list was shown
-    positions: NDArray[np.int16] = field(default=None)  # type: ignore[arg-type]  # [lists, docs]; default: 0, 1, 2, …
-    version_documents: NDArray[np.int64] = field(default=None)  # type: ignore[arg-type]  # [versions]; default: 0, 1, …
-    document_queries: NDArray[np.int64] = field(default=None)  # type: ignore[arg-type]  # [documents], of query_ids
-    query_ids: NDArray = field(default=None)  # type: ignore[arg-type]  # [queries]
-    document_ids: NDArray = field(default=None)  # type: ignore[arg-type]  # [documents]
     feature_names: tuple[str, ...] = ()
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by name of the feature
-    context: NDArray[np.float32] = field(default=None)  # type: ignore[arg-type]  # [lists, context]; default: none
-    context_names: tuple[str, ...] = ()  # features of the user, session or moment: one value per list
+    context_names: tuple[str, ...] = ()
     patterns: Patterns | None = None
-    bias: Mapping[str, BiasColumn] = field(default_factory=dict)
-    policy_scores: NDArray[np.float32] | None = None  # [lists, docs]
-    display_probabilities: NDArray[np.float32] | None = None  # [lists, docs], of being shown there; NaN: not recorded
-    interventions: BiasColumn | None = None  # per list, the intervention that changed it; the first level is "none"
     shuffled: Mapping[str, int] = field(default_factory=dict)  # number of positions that each intervention shuffles
-    first_shown: NDArray[np.int64] | None = None  # [lists], microseconds since 1970
-    periods: NDArray[np.int64] | None = None  # [lists], start of the list's period, microseconds since 1970
-    seen: NDArray | None = None  # [lists, docs], sessions in which examination of the document was recorded
-    seen_sessions: NDArray | None = None  # [lists], sessions that recorded examination
-    events: Mapping[str, NDArray] = field(default_factory=dict)  # kind of feedback -> counts [lists, docs]
     grades: Mapping[str, float] = field(default_factory=dict)  # default weight of each kind of feedback in training
     graded: bool = False  # feedback such as dwell time instead of 0/1 clicks
-    codes: NDArray[np.int64] | None = None  # [documents, 3], numbers in a model's vocabulary (`Vocabulary.encode`)
     origin: Lineage | None = None  # of the log on disk that it is, or is a part of; None: it was never on disk
 
     def __post_init__(self) -> None:
@@ -114,9 +97,7 @@ class ClickLog(Displayed):
     @property
     def input_names(self) -> tuple[str, ...]:
         """Names of the features and of the context; none if features have no names."""
-        if not self.context_names:
-            return self.feature_names
-        return (*(self.feature_names or (f"feature_{i}" for i in range(self.n_features))), *self.context_names)
+        return names_of_inputs(self.feature_names, self.n_features, self.context_names)
 
     @property
     def documents(self) -> NDArray:
@@ -169,49 +150,93 @@ class ClickLog(Displayed):
             return np.zeros(self.n_lists, dtype=np.int64)
         return self.document_queries[self.version_documents[self.versions[:, 0]]]
 
+    @property
+    def n_shards(self) -> int:
+        """A log in memory is one shard."""
+        return 1
+
+    def shards(self, order: Sequence[int] | None = None) -> Iterator[ClickLog]:
+        """The log itself, as the only shard of a log."""
+        yield from [self] if order is None else [self for _ in order]
+
+    def whole(self) -> ClickLog:
+        """The log itself; `LogFolder.whole` reads all shards."""
+        return self
+
+    def without_features(self) -> ClickLog:
+        """The lists without features of documents, which is enough for counts and curves."""
+        kept = {name: self.categories[name] for name in self.context_names if name in self.categories}
+        nothing = np.zeros((len(self.features), 0), np.float32)
+        return replace(self, features=nothing, feature_names=(), categories=kept)
+
+    @property
+    def levels(self) -> dict[str, tuple[str, ...] | None]:
+        """Names of the levels of each bias column; None: it holds numbers."""
+        return {name: column.levels for name, column in self.bias.items()}
+
     def select(self, lists: ArrayLike) -> ClickLog:
         """The log of these lists only, by index or boolean mask; features are shared, not copied."""
-        rows = chosen_numbers(lists, self.n_lists, "lists")
-        chosen = {name: values[rows] for name in BY_LIST if (values := getattr(self, name)) is not None}
-        return replace(
-            self,
-            **chosen,
-            events={kind: counts[rows] for kind, counts in self.events.items()},
-            patterns=None if self.patterns is None else _select_patterns(self.patterns, rows, self.n_lists),
-            bias={name: column.select(rows) for name, column in self.bias.items()},
-            interventions=None if self.interventions is None else self.interventions.select(rows),
-        )
+        return self._kept({"list": chosen_numbers(lists, self.n_lists, "lists")})
 
     def of_queries(self, queries: ArrayLike) -> ClickLog:
         """The log of these queries only, by number or boolean mask, with all their documents, shown or not."""
         kept = np.zeros(len(self.query_ids), dtype=bool)
         kept[chosen_numbers(queries, len(self.query_ids), "queries")] = True
-        of_document = kept[self.document_queries]
-        of_version = of_document[self.version_documents]
-        lists = self.select(kept[self.queries])
-        return replace(
-            lists,
-            features=self.features[of_version],
-            versions=np.where(lists.mask, _new_numbers(of_version)[lists.versions], 0).astype(np.int32),
-            version_documents=_new_numbers(of_document)[self.version_documents[of_version]],
-            document_queries=_new_numbers(kept)[self.document_queries[of_document]],
-            query_ids=self.query_ids[kept],
-            document_ids=self.document_ids[of_document],
-            codes=None if self.codes is None else self.codes[of_document],
+        documents = kept[self.document_queries]
+        return self._kept(
+            {
+                "list": np.flatnonzero(kept[self.queries]),
+                "query": kept,
+                "document": documents,
+                "version": documents[self.version_documents],
+            }
         )
+
+    def without_versions(self, versions: NDArray[np.bool_]) -> ClickLog:
+        """The log without these feature rows, which no list may show, and without documents that had no others."""
+        documents = np.zeros(self.n_documents, dtype=bool)
+        documents[self.version_documents[~versions]] = True
+        return self._kept({"version": ~versions, "document": documents})
+
+    def _kept(self, kept: Mapping[str, NDArray]) -> ClickLog:
+        """A part of the log.
+
+        Args:
+            kept: lists by number; queries, documents and versions by boolean mask.
+        """
+        lists = kept.get("list")
+        mask = self.mask if lists is None else self.mask[lists]
+
+        def part(entry: Field, values: NDArray) -> NDArray:
+            chosen = lists if entry.in_lists else kept.get(entry.per)
+            values = values if chosen is None else values[chosen]
+            if entry.of is None or entry.of not in kept:
+                return values
+            numbers = (np.cumsum(kept[entry.of]) - 1)[values].astype(values.dtype)
+            return np.where(mask, numbers, values.dtype.type(0)) if entry.per == "place" else numbers
+
+        patterns = self.patterns
+        if patterns is not None and lists is not None:
+            patterns = _select_patterns(patterns, lists, self.n_lists)
+        return replace(self, **changed_fields(vars(self), part), patterns=patterns)
 
     def between(self, since: int | None = None, until: int | None = None) -> ClickLog:
         """The log of the lists shown from one time to before another, in microseconds since 1970.
 
         A log that counts per period is cut by the start of the period, any other log by the earliest showing of a list.
         """
+        kept = np.ones(self.n_lists, dtype=bool)
+        kept &= True if since is None else self.times >= since
+        kept &= True if until is None else self.times < until
+        return self.select(kept)
+
+    @property
+    def times(self) -> NDArray[np.int64]:
+        """The start of the period of each list, or the time of its first showing, in microseconds since 1970."""
         times = self.periods if self.periods is not None else self.first_shown
         if times is None:
             raise ValueError("the log has no times: ingest it with --time and --period day, or time= and period=")
-        kept = np.ones(self.n_lists, dtype=bool)
-        kept &= True if since is None else times >= since
-        kept &= True if until is None else times < until
-        return self.select(kept)
+        return times
 
     def weighted(self, weights: NDArray) -> ClickLog:
         """The log with counts of each list multiplied by a weight, e.g. to give less weight to older lists."""
@@ -219,21 +244,15 @@ class ClickLog(Displayed):
         if weights.shape != (self.n_lists,) or not (np.isfinite(weights) & (weights > 0)).all():
             raise ValueError(f"weights have shape {weights.shape}: pass one number above 0 per list")
 
-        def times(counts: NDArray) -> NDArray:
+        def times(entry: Field, counts: NDArray) -> NDArray:
+            if entry.merge != "sum":
+                return counts
             return compact_counts(counts * weights.reshape(-1, *[1] * (counts.ndim - 1)))
 
         patterns = self.patterns
         if patterns is not None:
             patterns = replace(patterns, sessions=compact_counts(patterns.sessions * weights[patterns.lists]))
-        return replace(
-            self,
-            clicks=times(self.clicks),
-            sessions=times(self.sessions),
-            events={kind: times(counts) for kind, counts in self.events.items()},
-            seen=None if self.seen is None else times(self.seen),
-            seen_sessions=None if self.seen_sessions is None else times(self.seen_sessions),
-            patterns=patterns,
-        )
+        return replace(self, **changed_fields(vars(self), times), patterns=patterns)
 
     def with_context_as_features(self) -> ClickLog:
         """The same log with the context joined to the features: one version per shown (version, context) pair.
@@ -288,14 +307,19 @@ class ClickLog(Displayed):
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the content of the log."""
-        parts = [getattr(self, name) for name in ("features", "version_documents", "document_queries", *BY_LIST)]
-        columns = [*self.bias.values(), *([] if self.interventions is None else [self.interventions])]
-        parts += [*self.events.values(), *(column.values for column in columns)]
+
+        def place(name: str) -> tuple[int, bool]:
+            return (*DIGESTED_FIRST, name).index(name), name == "interventions"
+
+        names = sorted((entry.name for entry in FIELDS if entry.name not in NOT_DIGESTED), key=place)
+        by_name = {name: [each for each in columns_of(self) if each.field.name == name] for name in names}
+        parts = [each.values for name in names for each in by_name[name]]
         parts += [] if self.patterns is None else [self.patterns.lists, self.patterns.clicks, self.patterns.sessions]
-        names = (self.input_names, dict(self.categories), [column.levels for column in columns], list(self.events))
+        columns = [*by_name["bias"], *by_name["interventions"]]
+        said = (self.input_names, dict(self.categories), [column.levels for column in columns], list(self.events))
         ids = (self.query_ids.tolist(), self.document_ids.tolist())
-        about = repr((*names, list(self.bias), *ids, self.graded, dict(self.grades), dict(self.shuffled)))
-        return array_digest([part for part in parts if part is not None], [about])
+        about = repr((*said, list(self.bias), *ids, self.graded, dict(self.grades), dict(self.shuffled)))
+        return array_digest(parts, [about])
 
     @property
     def lineage(self) -> Lineage:
@@ -342,6 +366,11 @@ class ClickLog(Displayed):
             raise ValueError("the log has no interventions: simulate some, or ingest the column with --intervention")
         return self.select(self.interventions.values > 0)
 
+    def intervened_lists(self) -> ClickLog | None:
+        """The same; None: there are none."""
+        changed = None if self.interventions is None else self.intervened()
+        return changed if changed is not None and changed.n_lists else None
+
     def marginal(self) -> ClickLog:
         """The same counts without the click patterns."""
         return replace(self, patterns=None)
@@ -352,6 +381,7 @@ class ClickLog(Displayed):
         parts = [f"{len(self.context_names)} context features"] * bool(self.context_names)
         parts += [f"{counts.sum(dtype=np.float64):,.0f} {kind}" for kind, counts in self.events.items()]
         parts += ["recorded examination"] * (self.seen is not None)
+        parts += [] if self.dwell is None else [f"{self.dwell.sum(dtype=np.float64):,.0f} seconds of dwell"]
         more = "".join(f", {part}" for part in parts)
         return (
             f"ClickLog({self.n_sessions:,.0f} sessions in {self.n_lists:,} {kind} lists, {self.n_clicks:,.0f} clicks, "
@@ -360,13 +390,13 @@ class ClickLog(Displayed):
 
     def by_position(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Impressions and clicks at each position, `[positions]` each."""
+        return self._at_positions(self.sessions[:, None]), self._at_positions(self.clicks)
+
+    def _at_positions(self, values: NDArray) -> NDArray[np.float64]:
+        """Values of places, `[lists, docs]`, summed by position."""
         places = np.where(self.mask, self.positions, 0).ravel()
-        shown = np.where(self.mask, self.sessions[:, None], 0.0).ravel()
-        impressions, clicks = (
-            np.bincount(places, weights=values, minlength=self.n_positions).astype(np.float64)
-            for values in (shown, self.clicks.ravel())
-        )
-        return impressions, clicks
+        weights = np.where(self.mask, values, 0.0).ravel()
+        return np.bincount(places, weights=weights, minlength=self.n_positions).astype(np.float64)
 
     def click_rates(self) -> NDArray[np.float64]:
         """Clicks per impression at each position, `[positions]`."""
@@ -374,12 +404,18 @@ class ClickLog(Displayed):
         return clicks / np.maximum(impressions, 1e-9)
 
     def screen(self) -> Screen:
+        impressions, clicks = self.by_position()
+        shown = np.maximum(impressions, 1e-9)
+        columns = {"impressions": (impressions, ",.0f"), "clicks": (clicks, ",.0f")}
+        columns["clicks per impression"] = (clicks / shown, ".4f")
+        if self.dwell is not None:
+            columns["seconds per impression"] = (self._at_positions(self.dwell) / shown, ".1f")
         rows = [
-            (str(place), f"{shown:,.0f}", f"{clicks:,.0f}", f"{clicks / max(shown, 1e-9):.4f}")
-            for place, (shown, clicks) in enumerate(zip(*self.by_position(), strict=True), start=1)
+            (str(place + 1), *(f"{values[place]:{form}}" for values, form in columns.values()))
+            for place in range(len(impressions))
         ]
-        columns = ("position", "impressions", "clicks", "clicks per impression")
-        return Screen(repr(self), columns, rows, ["Positions count from 1 here, and from 0 in the log"], left=0)
+        notes = ["Positions count from 1 here, and from 0 in the log"]
+        return Screen(repr(self), ("position", *columns), rows, notes, left=0)
 
     def plot(self, ax: Any = None) -> Any:
         """Plot clicks per impression at each position; positions count from 1."""
@@ -412,36 +448,10 @@ class ClickLog(Displayed):
             query: instead of `group`, the list id of each row, in any order.
             weight: weight of each list's single session, if sessions have different weights.
         """
-        from unskew.data.clicks.log_from_arrays import log_from_arrays  # which builds a ClickLog itself
-
-        return log_from_arrays(X, clicks, group, position, sessions, query, weight, graded=graded)
+        return cls(**fields_from_arrays(X, clicks, group, position, sessions, query, weight, graded=graded))
 
     @classmethod
-    def from_table(
-        cls,
-        table: Any,
-        *,
-        session: str = "session",
-        query: str = "query",
-        document: str = "document",
-        position: str = "position",
-        click: str = "click",
-        features: Sequence[str] | None = None,
-        bias: Sequence[str] = (),
-        policy_score: str | None = None,
-        display_probability: str | None = None,
-        intervention: str | None = None,
-        sessions: str | None = None,
-        weight: str | None = None,
-        time: str | None = None,
-        context: Sequence[str] = (),
-        events: Sequence[str] = (),
-        seen: str | None = None,
-        period: str | None = None,
-        first_position: int = 0,
-        graded: bool = False,
-        joint: bool = True,
-    ) -> ClickLog:
+    def from_table(cls, table: Any, **columns: Any) -> ClickLog:
         """A log from a pyarrow, pandas or polars table with one row per impression.
 
         Args:
@@ -459,39 +469,13 @@ class ClickLog(Displayed):
             context: feature columns that are the same for all documents of a result page, such as device or hour.
             events: columns that count other feedback, such as add-to-carts and purchases.
             seen: column with recorded examination of the document (0 or 1, or seconds); empty: not recorded.
+            dwell: column with the seconds that the user spent on the document; empty: 0. They are summed over sessions.
             period: hour, day, week or month: count lists separately per period, so that you can cut windows later.
             first_position: index of the first position, 0 or 1.
             graded: `click` holds feedback such as dwell time instead of 0 and 1.
             joint: keep which documents were clicked together.
         """
-        from unskew.data.clicks.log_from_table import log_from_table  # which builds a ClickLog itself
-
-        columns = ImpressionColumns(
-            session=session,
-            query=query,
-            document=document,
-            position=position,
-            click=click,
-            time=time,
-            policy_score=policy_score,
-            display_probability=display_probability,
-            intervention=intervention,
-            seen=seen,
-            bias=bias,
-            context=context,
-            features=features,
-        )
-        return log_from_table(
-            table,
-            columns,
-            sessions=sessions,
-            weight=weight,
-            events=events,
-            first_position=first_position,
-            graded=graded,
-            joint=joint,
-            period=period,
-        )
+        return cls(**fields_from_table(table, TableColumns(**columns)))
 
     @classmethod
     def from_parquet(cls, path: str | Path, **columns: Any) -> ClickLog:
@@ -523,6 +507,12 @@ class ClickLog(Displayed):
         return self.to_table(features=features).to_pandas()
 
 
+def names_of_inputs(features: tuple[str, ...], n_features: int, context: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of the features and of the context; none if features have no names and there is no context."""
+    named = features or tuple(f"feature_{number}" for number in range(n_features))
+    return (*named, *context) if context else features
+
+
 def _queries_by_lists(documents: NDArray, mask: NDArray[np.bool_], n_documents: int) -> NDArray[np.int64]:
     """The query of each document if none is given: lists that share a document answer the same query."""
     n_lists = len(documents)
@@ -535,11 +525,6 @@ def _queries_by_lists(documents: NDArray, mask: NDArray[np.bool_], n_documents: 
     shown = np.zeros(n_documents, dtype=bool)
     shown[documents[mask]] = True
     return np.where(shown, queries, 0)  # a document that was never shown goes to query 0
-
-
-def _new_numbers(kept: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The new numbers of the kept elements."""
-    return np.cumsum(kept) - 1
 
 
 def _select_patterns(patterns: Patterns, rows: NDArray, n_lists: int) -> Patterns:

@@ -38,3 +38,32 @@ class ImpressionColumns:
     def named(self) -> list[str]:
         """All columns but the features."""
         return [*self.roles.values(), *self.bias, *self.context]
+
+
+@dataclass(frozen=True)
+class TableColumns(ImpressionColumns):
+    """The options of `ClickLog.from_table`, which documents them."""
+
+    single: ClassVar[tuple[str, ...]] = (*ImpressionColumns.single, "dwell")
+    dwell: str | None = None
+    session: str = "session"
+    query: str = "query"
+    document: str = "document"
+    position: str = "position"
+    click: str = "click"
+    sessions: str | None = None
+    weight: str | None = None
+    events: Sequence[str] = ()
+    period: str | None = None
+    first_position: int = 0
+    graded: bool = False
+    joint: bool = True
+
+    def __post_init__(self) -> None:
+        if self.sessions is not None and self.weight is not None:
+            raise ValueError("pass sessions (clicks are counts) or weight (one session per list), not both")
+
+    @property
+    def counts(self) -> list[str]:
+        """Columns with numbers of sessions and events."""
+        return [*self.events, *(name for name in (self.sessions, self.weight) if name is not None)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.storage import LogFolder
+from unskew.data.clicks.storage import Log
 
 CLICK = "click"  # the event type that every log counts
 
@@ -31,7 +31,7 @@ class Feedback:
 
 
 def feedback_of(
-    log: ClickLog | LogFolder,
+    log: Log,
     weights: Mapping[str, float] | None = None,
     *,
     add_up: bool = False,
@@ -43,9 +43,8 @@ def feedback_of(
         weights: by event type; None: those of the log. A weight for clicks alone means clicks as they are.
         only_clicks: the reason why only clicks of 0 and 1 can be used; empty: graded feedback can.
     """
-    noted = log.about.get("grades", {}) if isinstance(log, LogFolder) else log.grades
-    kinds = (CLICK, *(log.about["events"] if isinstance(log, LogFolder) else log.events))
-    chosen = noted if weights is None else weights
+    kinds = (CLICK, *log.events)
+    chosen = log.grades if weights is None else weights
     unknown = [kind for kind in chosen if kind not in kinds]
     if unknown:
         raise ValueError(

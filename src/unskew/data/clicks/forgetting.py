@@ -73,25 +73,9 @@ def _without_users(shard: ClickLog, name: str, gone: NDArray[np.bool_], done: Fo
     kept = replace(kept, bias={**kept.bias, name: BiasColumn(numbers, names)})
     asked = np.ones(len(shard.query_ids), dtype=bool)
     asked[np.setdiff1d(lost.queries, known)] = False
-    return _without_versions(kept, lost).of_queries(asked)
-
-
-def _without_versions(kept: ClickLog, lost: ClickLog) -> ClickLog:
-    """The log without the features of versions that only removed lists showed; those never shown stay."""
-    only = np.setdiff1d(lost.versions[lost.mask], kept.versions[kept.mask])
-    stays = np.ones(len(kept.features), dtype=bool)
-    stays[only] = False
-    documents, of_version = np.unique(kept.version_documents[stays], return_inverse=True)
-    numbers = np.cumsum(stays) - 1
-    return replace(
-        kept,
-        features=kept.features[stays],
-        versions=np.where(kept.mask, numbers[kept.versions], 0).astype(np.int32),
-        version_documents=of_version.astype(np.int64),
-        document_ids=kept.document_ids[documents],
-        document_queries=kept.document_queries[documents],
-        codes=None,
-    )
+    only = np.zeros(len(shard.features), dtype=bool)  # shown by removed lists only; versions never shown stay
+    only[np.setdiff1d(lost.versions[lost.mask], kept.versions[kept.mask])] = True
+    return kept.without_versions(only).of_queries(asked)
 
 
 def _user_column(log: LogFolder, column: str | None) -> str:

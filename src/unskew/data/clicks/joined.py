@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.data.clicks.click_log import BY_LIST, ClickLog
+from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn, Patterns
 from unskew.data.clicks.lineage import Lineage, joined
+from unskew.data.clicks.row_fields import Field, joined_fields
 from unskew.data.grouping import number_ids
 
 
@@ -19,42 +19,36 @@ def join_logs(logs: Sequence[ClickLog]) -> ClickLog:
     """Join logs with the same features and bias columns; a query in two of them is an error."""
     if len(logs) == 1:
         return logs[0]
-    query_ids = _join_ids([log.query_ids for log in logs])
-    _check_apart(query_ids, [len(log.query_ids) for log in logs])
+    columns = joined_fields([vars(log) for log in logs], _joiner(logs))
+    _check_apart(columns["query_ids"], [len(log.query_ids) for log in logs])
+    lacking = any(log.patterns is None for log in logs)
+    patterns = None if lacking else _join_patterns(logs)
+    return replace(logs[0], **columns | {"codes": None, "patterns": patterns, "origin": _join_origins(logs)})
+
+
+def _joiner(logs: Sequence[ClickLog]) -> Callable[[Field, list[NDArray]], NDArray]:
+    """What joins the arrays of a column, one per log."""
+    starts = {
+        "version": _starts([len(log.features) for log in logs]),
+        "document": _starts([log.n_documents for log in logs]),
+        "query": _starts([len(log.query_ids) for log in logs]),
+    }
+
     width = max(log.n_docs for log in logs)
-    first_version, first_document, first_query = (
-        _starts([size(log) for log in logs])
-        for size in (lambda log: len(log.features), lambda log: log.n_documents, lambda log: len(log.query_ids))
-    )
-    changed = [log.interventions for log in logs if log.interventions is not None]
-    versions = [np.where(log.mask, log.versions + start, 0) for log, start in zip(logs, first_version, strict=True)]
-    documents = [log.version_documents + start for log, start in zip(logs, first_document, strict=True)]
-    queries = [log.document_queries + start for log, start in zip(logs, first_query, strict=True)]
 
-    def stacked(name: str) -> Any:
-        """A field of all logs, concatenated; None if one of them lacks it."""
-        parts = [part for log in logs if (part := getattr(log, name)) is not None]
-        if len(parts) < len(logs):
-            return None
-        per_place = parts[0].ndim == 2 and name != "context"
-        return _stack(parts, width) if per_place else np.concatenate(parts)
+    def join(entry: Field, parts: list[NDArray]) -> NDArray:
+        if entry.name in ("query_ids", "document_ids"):
+            return _join_ids(parts)
+        if entry.of is not None:
+            parts = [(part + start).astype(part.dtype) for part, start in zip(parts, starts[entry.of], strict=True)]
+        if not entry.in_lists or entry.per == "list" or all(part.ndim == 1 for part in parts):
+            return np.concatenate(parts)
+        if entry.of is not None:
+            parts = [np.where(log.mask, part, part.dtype.type(0)) for log, part in zip(logs, parts, strict=True)]
+        columns = [BiasColumn(part) for part in parts]  # which may have values of places in some logs only
+        return _stack([column.per_document(log.n_docs) for column, log in zip(columns, logs, strict=True)], width)
 
-    return replace(
-        logs[0],
-        **{name: stacked(name) for name in BY_LIST if name != "versions"},
-        features=np.concatenate([log.features for log in logs]),
-        versions=_stack(versions, width).astype(np.int32),
-        version_documents=np.concatenate(documents),
-        document_queries=np.concatenate(queries),
-        query_ids=query_ids,
-        document_ids=_join_ids([log.document_ids for log in logs]),
-        events={kind: _stack([log.events[kind] for log in logs], width) for kind in logs[0].events},
-        codes=None,
-        patterns=_join_patterns(logs, width),
-        bias={name: _join_columns([log.bias[name] for log in logs], logs, width) for name in logs[0].bias},
-        interventions=_join_columns(changed, logs, width) if len(changed) == len(logs) else None,
-        origin=_join_origins(logs),
-    )
+    return join
 
 
 def _join_origins(logs: Sequence[ClickLog]) -> Lineage | None:
@@ -91,20 +85,11 @@ def _check_apart(query_ids: NDArray, sizes: Sequence[int]) -> None:
         )
 
 
-def _join_patterns(logs: Sequence[ClickLog], width: int) -> Patterns | None:
+def _join_patterns(logs: Sequence[ClickLog]) -> Patterns:
     found = [log.patterns for log in logs if log.patterns is not None]
-    if len(found) < len(logs):
-        return None
     starts = _starts([log.n_lists for log in logs])
     return Patterns(
         np.concatenate([part.lists + start for part, start in zip(found, starts, strict=True)]),
-        _stack([part.clicks for part in found], width),
+        _stack([part.clicks for part in found], max(log.n_docs for log in logs)),
         np.concatenate([part.sessions for part in found]),
     )
-
-
-def _join_columns(columns: Sequence[BiasColumn], logs: Sequence[ClickLog], width: int) -> BiasColumn:
-    if all(column.values.ndim == 1 for column in columns):
-        return BiasColumn(np.concatenate([column.values for column in columns]), columns[0].levels)
-    spread = [column.per_document(log.n_docs) for column, log in zip(columns, logs, strict=True)]
-    return BiasColumn(_stack(spread, width), columns[0].levels)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.data.checks import check_features, check_places, check_values
-from unskew.data.clicks.build import Documents, Impressions, build_log
-from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.build import Documents, Impressions, log_fields
 from unskew.data.clicks.impressions import shown_order
 from unskew.data.columns import as_features
 from unskew.data.grouping import number_ids
 
 
-def log_from_arrays(
+def fields_from_arrays(
     X: Any,
     clicks: ArrayLike,
     group: ArrayLike | None,
@@ -25,11 +25,11 @@ def log_from_arrays(
     weight: ArrayLike | None,
     *,
     graded: bool,
-) -> ClickLog:
-    """A log from flat arrays; `ClickLog.from_arrays` documents the arguments."""
+) -> dict[str, Any]:
+    """The fields of a log from flat arrays; `ClickLog.from_arrays` documents the arguments."""
     features, names, categories = as_features(X)
     check_features(features, names, "row")
-    ids, lists = _lists_of_rows(len(features), group, query)
+    ids, lists = lists_of_rows(len(features), group, query)
     values, shown = _feedback(clicks, lists, len(ids), sessions, weight, graded=graded)
     rows = np.arange(len(features))
     impressions = Impressions(
@@ -39,11 +39,12 @@ def log_from_arrays(
         clicks=values,
         sessions=shown,
         counted=sessions is not None,
+        about={"graded": graded},
     )
     documents = Documents(
         features, names, document_ids=rows, document_queries=lists, query_ids=ids, categories=categories
     )
-    return build_log(impressions, documents, joint=True, graded=graded, distinct=True)
+    return log_fields(impressions, documents, joint=True, distinct=True)
 
 
 def _feedback(
@@ -70,11 +71,18 @@ def _feedback(
     return values, shown if weight is None else _positive(weight, n_lists, "weight")
 
 
-def _vector(values: ArrayLike, length: int, name: str, each: str) -> NDArray[np.float64]:
-    vector = np.asarray(values, dtype=np.float64).reshape(-1)
-    if len(vector) != length:
-        raise ValueError(f"{name} has {len(vector)} values, but must have {length}: one {each}")
-    return vector
+def vector(values: Any) -> NDArray:
+    """A column from numpy, pandas, polars, pyarrow or a list."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values.to_numpy(zero_copy_only=False)
+    return np.asarray(values).reshape(-1)
+
+
+def _vector(values: Any, length: int, name: str, each: str) -> NDArray[np.float64]:
+    numbers = vector(values).astype(np.float64)
+    if len(numbers) != length:
+        raise ValueError(f"{name} has {len(numbers)} values, but must have {length}: one {each}")
+    return numbers
 
 
 def _positive(values: ArrayLike, length: int, name: str) -> NDArray[np.float64]:
@@ -93,22 +101,27 @@ def _places(position: ArrayLike, n_rows: int) -> NDArray[np.int64]:
     return places
 
 
-def _lists_of_rows(n_rows: int, group: ArrayLike | None, query: Any) -> tuple[NDArray, NDArray[np.int64]]:
+def lists_of_rows(n_rows: int, group: Any, query: Any) -> tuple[NDArray, NDArray[np.int64]]:
     """Ids of the lists and the list of each row."""
     if n_rows == 0:
         raise ValueError("X has no rows: pass one row per shown document")
     if (group is None) == (query is None):
-        raise ValueError("pass either group (number of rows per list) or query (the list id of each row)")
+        raise ValueError(
+            "pass either group (number of rows per list) or query (the list id of each row); cross-validation of "
+            "scikit-learn passes query by metadata routing (see UnbiasedRanker)"
+        )
     if group is None:
         ids, lists = number_ids(query)
         if len(lists) != n_rows:
             raise ValueError(f"query has {len(lists)} values, but there are {n_rows} rows: give one per row")
         return ids, lists
-    sizes = np.asarray(group)
-    if sizes.ndim != 1 or sizes.dtype.kind not in "iu":
+    sizes = vector(group)
+    if sizes.dtype.kind not in "iuf" or (sizes != np.floor(sizes)).any():
         raise ValueError(
-            f"group must hold whole numbers, the number of rows per list, got {sizes.dtype} of shape {sizes.shape}"
+            "group must hold whole numbers, the number of rows of each list, as in LightGBM: pass the list id of each "
+            "row as query"
         )
+    sizes = sizes.astype(np.int64)
     check_values(sizes, sizes > 0, "group", "a list must have at least one row")
     if sizes.sum() != n_rows:
         raise ValueError(f"group sizes add up to {sizes.sum()}, but X has {n_rows} rows: each row must be in one list")

@@ -1,10 +1,11 @@
-"""One shard of a click log as parquet files; `docs/click_log.md` describes them."""
+"""The shards of a click log as parquet files, and the schema that they share; `docs/click_log.md` describes them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn, Patterns, first_rows
+from unskew.data.clicks.row_fields import FIELDS, Field, in_tables
 from unskew.data.files import file_digest
 from unskew.data.grouping import number_ids, plain_ids
 
@@ -97,28 +99,10 @@ def _lists_table(log: ClickLog) -> dict[str, pa.Array]:
     def ragged(padded: NDArray) -> pa.Array:
         return _ragged(padded, log.mask)
 
-    columns = {
-        "versions": ragged(log.versions),
-        "positions": ragged(log.positions),
-        "clicks": ragged(log.clicks),
-        "sessions": pa.array(log.sessions),
-    }
-    if log.policy_scores is not None:
-        columns["policy_scores"] = ragged(log.policy_scores)
-    if log.display_probabilities is not None:
-        columns["display_probabilities"] = ragged(log.display_probabilities)
-    if log.interventions is not None:
-        columns["intervention"] = pa.array(log.interventions.values)
-    if log.first_shown is not None:
-        columns["first_shown"] = pa.array(log.first_shown).cast(pa.timestamp("us"))
-    if log.periods is not None:
-        columns["period"] = pa.array(log.periods).cast(pa.timestamp("us"))
-    if log.seen is not None and log.seen_sessions is not None:
-        columns |= {"seen": ragged(log.seen), "seen_sessions": pa.array(log.seen_sessions)}
-    columns |= {f"events.{kind}": ragged(counts) for kind, counts in log.events.items()}
-    columns |= {f"context.{name}": pa.array(log.context[:, i]) for i, name in enumerate(log.context_names)}
-    for name, column in log.bias.items():
-        columns[f"bias.{name}"] = pa.array(column.values) if column.values.ndim == 1 else ragged(column.values)
+    columns = {}
+    for name, column in in_tables(log):
+        values = ragged(column.values) if column.values.ndim == 2 else pa.array(column.values)
+        columns[name] = values.cast(pa.timestamp("us")) if column.field.time else values
     return columns
 
 
@@ -146,39 +130,40 @@ def _log(versions: pa.Table, lists: pa.Table, patterns: pa.Table | None, about: 
     first = first_rows(numbers)
     sizes = np.asarray(pc.list_value_length(lists["versions"]).to_numpy(zero_copy_only=False), dtype=np.int64)
     mask = np.arange(sizes.max(initial=0))[None, :] < sizes[:, None]
+    columns = {entry.name: _stored(entry, lists, mask, about) for entry in FIELDS if entry.stored is not None}
     return ClickLog(
+        **columns,
         features=_features(versions["features"], names if isinstance(names, int) else len(names)),
-        versions=_padded(lists["versions"], mask),
         mask=mask,
-        clicks=_padded(lists["clicks"], mask),
-        sessions=lists["sessions"].to_numpy(),
-        positions=_padded(lists["positions"], mask),
         version_documents=numbers,
         document_queries=version_queries[first],
         query_ids=query_ids,
         document_ids=plain_ids(versions["document"])[first],
         feature_names=() if isinstance(names, int) else tuple(names),
         categories={name: tuple(levels) for name, levels in about["categories"].items()},
-        context=_context(lists, about["context"]),
         context_names=tuple(about["context"]),
         patterns=None if patterns is None else _patterns(patterns, mask),
-        bias={name: _column(lists[f"bias.{name}"], levels, mask) for name, levels in about["bias"].items()},
-        policy_scores=_padded(lists["policy_scores"], mask) if about["policy_scores"] else None,
-        display_probabilities=_padded(lists["display_probabilities"], mask)
-        if about.get("display_probabilities", False)
-        else None,
-        interventions=None
-        if about["interventions"] is None
-        else _column(lists["intervention"], about["interventions"], mask),
-        first_shown=lists["first_shown"].cast(pa.int64()).to_numpy() if about["first_shown"] else None,
-        periods=lists["period"].cast(pa.int64()).to_numpy() if about["periods"] else None,
-        seen=_padded(lists["seen"], mask) if about["seen"] else None,
-        seen_sessions=lists["seen_sessions"].to_numpy() if about["seen"] else None,
-        events={kind: _padded(lists[f"events.{kind}"], mask) for kind in about["events"]},
         graded=about["graded"],
         grades=about.get("grades", {}),
         shuffled=about.get("shuffled", {}),
     )
+
+
+def _stored(entry: Field, lists: pa.Table, mask: NDArray[np.bool_], about: Mapping[str, Any]) -> Any:
+    """The values of a column of the log; None if the log does not have it."""
+    said: Any = True if entry.entry is None else about.get(entry.entry)  # interventions: the names of levels
+    if said is None or said is False:
+        return None
+    if entry.name == "context":
+        columns = [lists[f"{entry.stored}{name}"].to_numpy() for name in about["context"]]
+        return np.column_stack(columns) if columns else np.zeros((lists.num_rows, 0), dtype=np.float32)
+    if entry.name == "events":
+        return {kind: _values(lists[f"{entry.stored}{kind}"], mask) for kind in about["events"]}
+    if entry.name == "bias":
+        return {name: _column(lists[f"{entry.stored}{name}"], levels, mask) for name, levels in about["bias"].items()}
+    if entry.name == "interventions":
+        return _column(lists[entry.stored], said, mask)
+    return _values(lists[entry.stored], mask)
 
 
 def _features(column: pa.ChunkedArray, n_features: int) -> NDArray[np.float32]:
@@ -188,20 +173,20 @@ def _features(column: pa.ChunkedArray, n_features: int) -> NDArray[np.float32]:
     return flat.astype(np.float32, copy=False).reshape(len(column), n_features)
 
 
-def _context(lists: pa.Table, names: Sequence[str]) -> NDArray[np.float32]:
-    columns = [lists[f"context.{name}"].to_numpy() for name in names]
-    return np.column_stack(columns) if names else np.zeros((lists.num_rows, 0), dtype=np.float32)
-
-
 def _patterns(table: pa.Table, mask: NDArray[np.bool_]) -> Patterns:
     lists = table["list"].to_numpy()
     return Patterns(lists, _padded(table["clicks"], mask[lists]), table["sessions"].to_numpy())
 
 
 def _column(column: pa.ChunkedArray, levels: list[str] | None, mask: NDArray[np.bool_]) -> BiasColumn:
-    is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    values = column.to_numpy() if is_number else _padded(column, mask)
-    return BiasColumn(values, None if levels is None else tuple(levels))
+    return BiasColumn(_values(column, mask), None if levels is None else tuple(levels))
+
+
+def _values(column: pa.ChunkedArray, mask: NDArray[np.bool_]) -> NDArray:
+    """Values of lists `[lists]`, or of their places `[lists, docs]`."""
+    if pa.types.is_large_list(column.type) or pa.types.is_list(column.type):
+        return _padded(column, mask)
+    return column.cast(pa.int64()).to_numpy() if pa.types.is_timestamp(column.type) else column.to_numpy()
 
 
 def _padded(column: pa.ChunkedArray, mask: NDArray[np.bool_]) -> NDArray:
@@ -209,3 +194,68 @@ def _padded(column: pa.ChunkedArray, mask: NDArray[np.bool_]) -> NDArray:
     padded = np.zeros(mask.shape, dtype=values.dtype)
     padded[mask] = values
     return padded
+
+
+class LogSchema:
+    """Features, bias columns and kind of a log; new shards may add names of levels."""
+
+    NEEDED: ClassVar = (  # entries of every log, since the first release
+        *("features", "categories", "context", "bias", "interventions", "events"),
+        *("policy_scores", "first_shown", "periods", "seen", "joint", "graded"),
+    )
+
+    def __init__(self, log: ClickLog):
+        self._fixed = _fixed(log)
+        self._levels: dict[str, list[str] | None] = {name: _names(column) for name, column in log.bias.items()}
+        self._interventions = None if log.interventions is None else _names(log.interventions)
+
+    def admit(self, log: ClickLog, number: int) -> ClickLog:
+        """The log with levels numbered as in earlier shards; a log with another schema is refused."""
+        new, known = _fixed(log), self._fixed
+        for name in {**known, **new}:
+            here, before = (each.get(name, False) for each in (new, known))
+            if here != before:
+                what = f"shard {number}: {name} is {here}, but {before} in shard 0"
+                raise ValueError(f"{what}: build all shards with the same settings")
+        interventions = log.interventions
+        if interventions is not None:
+            interventions = _renumber(interventions, self._interventions)
+        bias = {name: _renumber(column, self._levels[name]) for name, column in log.bias.items()}
+        return replace(log, bias=bias, interventions=interventions)
+
+    def about(self) -> dict[str, Any]:
+        """Entries of `log.json`."""
+        return {**self._fixed, "bias": self._levels, "interventions": self._interventions}
+
+
+def _fixed(log: ClickLog) -> dict[str, Any]:
+    has = {
+        entry.entry: getattr(log, entry.name) is not None
+        for entry in FIELDS
+        if entry.entry is not None and (getattr(log, entry.name) is not None or not entry.new)
+    }
+    return {
+        "features": list(log.feature_names) or log.n_features,
+        "categories": {name: list(names) for name, names in log.categories.items()},
+        "context": list(log.context_names),
+        "bias": {name: "numbers" if column.levels is None else "levels" for name, column in log.bias.items()},
+        **has,
+        "events": list(log.events),
+        "joint": log.joint,
+        "graded": log.graded,
+        "grades": dict(log.grades),
+        "shuffled": dict(log.shuffled),
+    }
+
+
+def _names(column: BiasColumn) -> list[str] | None:
+    return None if column.levels is None else list(column.levels)
+
+
+def _renumber(column: BiasColumn, known: list[str] | None) -> BiasColumn:
+    """The column with the numbers of the known levels; new levels are added."""
+    if known is None or column.levels is None or known[: len(column.levels)] == list(column.levels):
+        return column
+    known.extend(level for level in column.levels if level not in known)
+    numbers = np.array([known.index(level) for level in column.levels])
+    return BiasColumn(numbers[column.values], tuple(known))

@@ -13,7 +13,7 @@ larger than memory can be read shard by shard. If a whole log has large features
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,11 +24,10 @@ from typing import Any
 import numpy as np
 
 from unskew.data.clicks import ABOUT
-from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.click_log import ClickLog, names_of_inputs
 from unskew.data.clicks.joined import join_logs
 from unskew.data.clicks.lineage import Lineage
-from unskew.data.clicks.schema import LogSchema
-from unskew.data.clicks.shards import COUNTS, TABLES, read_shard, shard_file, write_shard
+from unskew.data.clicks.shards import COUNTS, TABLES, LogSchema, read_shard, shard_file, write_shard
 from unskew.data.files import json_digest, new_folder, restore
 from unskew.data.mapped import new_map
 from unskew.data.object_storage import remote
@@ -103,25 +102,31 @@ def _content_digest(about: Mapping[str, Any]) -> str:
     return json_digest({name: value for name, value in about.items() if name not in ("notes", "digest")})
 
 
+def _entry(name: str, kind: Callable[..., Any]) -> Any:
+    """An entry of `log.json` as a property; logs of earlier releases may lack it."""
+    return property(lambda folder: kind(folder.about.get(name, ())))
+
+
 @dataclass(frozen=True, repr=False)
 class LogFolder(OnScreen):
     """A log on disk, read shard by shard."""
 
     path: Path
     about: dict[str, Any]
+    sample: ClickLog | None = None  # what methods estimate in advance comes from it; None: from the whole log
     _verified: set[int] = field(default_factory=set, compare=False, repr=False)
 
     def screen(self) -> Screen:
-        return Screen(f"A click log in {self.path}: {sum(self.n_lists):,} lists in {self.n_shards:,} shards")
+        return Screen(f"A click log in {self.path}: {self.n_lists:,} lists in {self.n_shards:,} shards")
 
     @property
     def n_shards(self) -> int:
         return len(self.about["shards"])
 
     @property
-    def n_lists(self) -> list[int]:
-        """Lists of each shard."""
-        return self.counts("lists")
+    def n_lists(self) -> int:
+        """Lists of all shards; `counts` has those of each."""
+        return sum(self.counts("lists"))
 
     @property
     def n_sessions(self) -> float:
@@ -145,11 +150,32 @@ class LogFolder(OnScreen):
     @property
     def n_inputs(self) -> int:
         """Number of ranker inputs per document: its features and those of the context."""
-        return self.n_features + len(self.about["context"])
+        return self.n_features + len(self.context_names)
 
     @property
-    def joint(self) -> bool:
-        return bool(self.about["joint"])
+    def feature_names(self) -> tuple[str, ...]:
+        features = self.about["features"]
+        return () if isinstance(features, int) else tuple(features)
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of the features and of the context; none if features have no names."""
+        return names_of_inputs(self.feature_names, self.n_features, self.context_names)
+
+    @property
+    def categories(self) -> dict[str, tuple[str, ...]]:
+        return {name: tuple(levels) for name, levels in self.about["categories"].items()}
+
+    @property
+    def levels(self) -> dict[str, tuple[str, ...] | None]:
+        """Names of the levels of each bias column; None: it holds numbers."""
+        return {name: None if names is None else tuple(names) for name, names in self.about["bias"].items()}
+
+    context_names = _entry("context", tuple)
+    events = _entry("events", tuple)  # kinds of feedback other than clicks
+    grades = _entry("grades", dict)
+    graded = _entry("graded", bool)
+    joint = _entry("joint", bool)
 
     def counts(self, what: str) -> list[int]:
         """Lists, documents, patterns or positions of each shard."""
@@ -197,6 +223,90 @@ class LogFolder(OnScreen):
                 upcoming = None if following is None else reader.submit(self.shard, following)
                 yield current
 
+    def whole(self, mapped_beyond: int = MAPPED_BEYOND) -> ClickLog:
+        """All shards as one log; features of more than `mapped_beyond` bytes are mapped from a file."""
+        n_versions = sum(self.counts("versions"))
+        if n_versions * self.n_features * 4 <= mapped_beyond:
+            return replace(self._joined(self.shards()), origin=self.lineage)
+        features = new_map((n_versions, self.n_features))
+
+        def read() -> Iterator[ClickLog]:
+            start = 0
+            for shard in self.shards():
+                features[start : start + len(shard.features)] = shard.features
+                start += len(shard.features)
+                yield shard.without_features()
+
+        lists = self._joined(read())
+        named = replace(lists, features=features, feature_names=self.feature_names, categories=self.categories)
+        return replace(named, origin=self.lineage)
+
+    def sampled(self, sample: ClickLog) -> LogFolder:
+        """The same log, with a part of it in memory for what methods estimate in advance."""
+        return replace(self, sample=sample)
+
+    def without_features(self) -> ClickLog:
+        """All lists, or those of the sample, without document features, which is enough for counts and curves."""
+        if self.sample is not None:
+            return self.sample.without_features()
+        return self._joined(shard.without_features() for shard in self.shards())
+
+    def intervened_lists(self) -> ClickLog | None:
+        """The lists that an intervention changed, with the documents of their queries; None: there are none."""
+        if self.sample is not None:
+            return self.sample.intervened_lists()
+        if self.about["interventions"] is None:
+            return None
+        parts = [shard.intervened() for shard in self.shards()]
+        chosen = [part.of_queries(np.unique(part.queries)) for part in parts if part.n_lists]
+        return join_logs(chosen) if chosen else None
+
+    def view(
+        self, numbers: Sequence[int] | None = None, change: Callable[[ClickLog], ClickLog] = lambda log: log
+    ) -> FolderView:
+        """Some shards of this log, each changed after reading.
+
+        Args:
+            numbers: of the shards; default: all.
+        """
+        chosen = tuple(range(self.n_shards) if numbers is None else numbers)
+        about = {**self.about, "shards": [self.about["shards"][number] for number in chosen]}
+        return FolderView(self.path, about, self.sample, source=self, numbers=chosen, change=change)
+
+    def _joined(self, shards: Iterable[ClickLog]) -> ClickLog:
+        try:
+            return join_logs(list(shards))
+        except ValueError as error:
+            raise ValueError(f"{self.path}: {error}") from error
+
+
+def whole_log(log: Log) -> ClickLog:
+    return log.whole()
+
+
+def all_lists(log: Log) -> ClickLog:
+    return log.without_features()
+
+
+@dataclass(frozen=True, repr=False)
+class FolderView(LogFolder):
+    """Some shards of a log on disk, each changed after reading, as a log."""
+
+    source: LogFolder = field(kw_only=True)
+    numbers: tuple[int, ...] = field(kw_only=True)  # of the shards
+    change: Callable[[ClickLog], ClickLog] = field(kw_only=True)
+    made_by: Lineage | None = field(default=None, kw_only=True)  # None: the lineage is that of the source
+
+    def shard(self, number: int) -> ClickLog:
+        return self.change(self.source.shard(self.numbers[number]))
+
+    @property
+    def lineage(self) -> Lineage:
+        return self.source.lineage if self.made_by is None else self.made_by
+
+
+Log = ClickLog | LogFolder  # one shard in memory, or some on disk, which `shards` reads one at a time
+
 
 def open_log(folder: str | Path) -> LogFolder:
     """A log folder, checked but not read.
@@ -232,7 +342,7 @@ def open_log(folder: str | Path) -> LogFolder:
         )
     if about.get("digest") != json_digest({name: value for name, value in about.items() if name != "digest"}):
         raise ValueError(f"{about_path} does not match its digest: it is damaged or was edited; write the log again")
-    missing = [name for name in (*LogSchema.ENTRIES, "shards") if name not in about]
+    missing = [name for name in (*LogSchema.NEEDED, "shards") if name not in about]
     if missing or not about["shards"]:
         raise ValueError(f"{about_path} is damaged ('{(missing or ['shards'])[0]}' is missing): write the log again")
     _check_entries(about_path, about)
@@ -271,45 +381,7 @@ def read_log(folder: str | Path) -> ClickLog:
     """
     if is_public_log(str(folder)) and not Path(folder).exists():
         return read_pages(str(folder)).log()
-    return whole_log(open_log(folder))
-
-
-def whole_log(folder: LogFolder, mapped_beyond: int = MAPPED_BEYOND) -> ClickLog:
-    """All shards as one log; features of more than `mapped_beyond` bytes are mapped from a file."""
-    n_versions, n_features = sum(folder.counts("versions")), folder.n_features
-    if n_versions * n_features * 4 <= mapped_beyond:
-        return replace(_joined(folder, list(folder.shards())), origin=folder.lineage)
-    features, start = new_map((n_versions, n_features)), 0
-    lists = []
-    for shard in folder.shards():
-        features[start : start + len(shard.features)] = shard.features
-        start += len(shard.features)
-        lists.append(_without_features(shard))
-    return replace(
-        _joined(folder, lists),
-        features=features,
-        feature_names=shard.feature_names,
-        categories=shard.categories,
-        origin=folder.lineage,
-    )
-
-
-def all_lists(folder: LogFolder) -> ClickLog:
-    """All lists of a log as one log without document features, which is enough for counts and curves."""
-    return _joined(folder, [_without_features(shard) for shard in folder.shards()])
-
-
-def _without_features(log: ClickLog) -> ClickLog:
-    kept = {name: log.categories[name] for name in log.context_names if name in log.categories}
-    nothing = np.zeros((len(log.features), 0), np.float32)
-    return replace(log, features=nothing, feature_names=(), categories=kept)
-
-
-def _joined(folder: LogFolder, shards: Sequence[ClickLog]) -> ClickLog:
-    try:
-        return join_logs(shards)
-    except ValueError as error:
-        raise ValueError(f"{folder.path}: {error}") from error
+    return open_log(folder).whole()
 
 
 def is_log(place: str | Path) -> bool:

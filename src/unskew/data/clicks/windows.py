@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.lineage import Lineage
 from unskew.data.clicks.shards import log_counts
 from unskew.data.clicks.storage import LogFolder
 
@@ -34,22 +32,7 @@ class Window:
         cut = log.between(self.since, self.until)
         if self.half_life is None:
             return cut
-        return cut.weighted(0.5 ** ((self.latest - times_of(cut)) / (self.half_life * DAY)))
-
-
-@dataclass(frozen=True)
-class WindowOfFolder(LogFolder):
-    """A window of a log on disk, read shard by shard; its counts are those of the window."""
-
-    source: LogFolder = field(kw_only=True)
-    cut: Window = field(kw_only=True)
-
-    def shard(self, number: int) -> ClickLog:
-        return self.cut(self.source.shard(number))
-
-    @property
-    def lineage(self) -> Lineage:
-        return self.source.lineage.then("window", **self.about["window"])
+        return cut.weighted(0.5 ** ((self.latest - cut.times) / (self.half_life * DAY)))
 
 
 def window(log: L, since: str | None = None, until: str | None = None, half_life: float | None = None) -> L:
@@ -66,14 +49,13 @@ def window(log: L, since: str | None = None, until: str | None = None, half_life
         raise ValueError(f"half_life must be a number of days above 0, got {half_life}")
     if since is None and until is None and half_life is None:
         return log
-    shards = [log] if isinstance(log, ClickLog) else log.shards()
     cut, n_clicks, ends = Window(microseconds(since, "since"), microseconds(until, "until")), 0.0, []
     latest = []
-    for shard in shards:
-        inside = cut(shard)
-        n_clicks += inside.n_clicks
+    for shard in log.shards():
+        part = cut(shard)
+        n_clicks += part.n_clicks
         ends += _ends(shard)
-        latest += _ends(inside)[1:]
+        latest += _ends(part)[1:]
     if not n_clicks:
         raise ValueError(
             f"there are no clicks from {since or 'the beginning'} to {until or 'the end'}; the log covers "
@@ -81,25 +63,19 @@ def window(log: L, since: str | None = None, until: str | None = None, half_life
         )
     whole = replace(cut, half_life=half_life, latest=max(latest))
     how = {"since": since, "until": until, "half_life": half_life}
+    lineage = log.lineage.then("window", **how)
     if isinstance(log, ClickLog):
-        return replace(whole(log), origin=log.lineage.then("window", **how))
-    counted = [log_counts(whole(shard)) for shard in log.shards()]
-    about = {**log.about, "window": how}
-    about["shards"] = [{**shard, **counts} for shard, counts in zip(log.about["shards"], counted, strict=True)]
-    return WindowOfFolder(log.path, about, source=log, cut=whole)
-
-
-def times_of(log: ClickLog) -> NDArray[np.int64]:
-    """The start of the period of each list, or the time of its first showing."""
-    times = log.periods if log.periods is not None else log.first_shown
-    if times is None:
-        raise ValueError("the log has no times: ingest it with --time and --period day, or time= and period=")
-    return times
+        inside: Any = replace(whole(log), origin=lineage)
+        return inside
+    view = log.view(change=whole)
+    counted = [log_counts(shard) for shard in view.shards()]
+    shards = [{**shard, **counts} for shard, counts in zip(log.about["shards"], counted, strict=True)]
+    about = {**log.about, "window": how, "shards": shards}
+    return replace(view, about=about, made_by=lineage)
 
 
 def _ends(log: ClickLog) -> list[int]:
-    times = times_of(log)
-    return [int(times.min()), int(times.max())] if len(times) else []
+    return [int(log.times.min()), int(log.times.max())] if log.n_lists else []
 
 
 def microseconds(text: str | None, name: str) -> int | None:

@@ -32,7 +32,6 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.looks import false_alarms as estimate_false_alarms
 from unskew.data.clicks.looks import look_rates, recorded
 from unskew.data.clicks.shard_batches import ShardBatches
-from unskew.data.clicks.storage import all_lists
 from unskew.lists import ClickedLists
 from unskew.methods import losses
 from unskew.methods.method import Method, Stage, Terms
@@ -127,7 +126,7 @@ class Attention(Method):
     def prepare(self, logs: Mapping[str, Any]) -> Mapping[str, Any]:
         log = logs["clicks"]
         if self.estimates and isinstance(log, ShardBatches):
-            log = all_lists(log.folder)
+            log = log.folder.without_features()
         if isinstance(log, ClickLog):
             recorded(log)
         if self.estimates:

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 import unskew
-from unskew import log_part
 from unskew.comparison import automatic
-from unskew.comparison.imitation import OrderedFolder, ordered_as_production
-from unskew.data.clicks.storage import LogFolder, open_log, read_log, whole_log, write_log, write_shards
+from unskew.comparison.imitation import ordered_as_production, ordered_folder
+from unskew.data.clicks import within_memory
+from unskew.data.clicks.storage import LogFolder, open_log, read_log, write_log, write_shards
 from unskew.data.clicks.windows import window
-from unskew.log_part import bytes_in_memory, part_within, read_within
+from unskew.data.clicks.within_memory import bytes_in_memory, part_within, read_within
 from unskew.serving.ratings import debiased_rows, scale_of
-from unskew.streamed import fit_streamed
+from unskew.training.fitting import fit
 from unskew.training.recipe import Recipe
 
 N_SHARDS = 8
@@ -32,11 +32,11 @@ def place(log, tmp_path_factory):
 @pytest.fixture
 def small(place, monkeypatch):
     """A limit that holds two of the eight shards."""
-    monkeypatch.setattr(log_part, "FIXED", 0)
+    monkeypatch.setattr(within_memory, "FIXED", 0)
     folder = open_log(place)
     needed = bytes_in_memory(folder, range(N_SHARDS), 10)[-1] / N_SHARDS
-    monkeypatch.setattr(log_part, "PER_SHOWN", log_part.PER_SHOWN * 100e6 / (2.5 * needed))
-    monkeypatch.setattr(log_part, "FEATURE_COPIES", log_part.FEATURE_COPIES * 100e6 / (2.5 * needed))
+    monkeypatch.setattr(within_memory, "PER_SHOWN", within_memory.PER_SHOWN * 100e6 / (2.5 * needed))
+    monkeypatch.setattr(within_memory, "FEATURE_COPIES", within_memory.FEATURE_COPIES * 100e6 / (2.5 * needed))
     return "100MB"
 
 
@@ -65,7 +65,7 @@ def test_the_part_is_a_function_of_the_log_and_holds_no_more_than_the_limit(plac
     parts = [part_within(open_log(place), small) for _ in range(2)]
     assert parts[0].numbers == parts[1].numbers
     assert len(parts[0].numbers) == 2
-    n_docs = whole_log(parts[0]).n_docs
+    n_docs = parts[0].whole().n_docs
     assert bytes_in_memory(open_log(place), parts[0].numbers, n_docs)[-1] <= 100e6
     assert bytes_in_memory(open_log(place), range(3), n_docs)[-1] > 100e6
 
@@ -74,15 +74,15 @@ def test_the_part_has_the_queries_of_its_shards(place, small):
     folder = open_log(place)
     clicks, part = read_within(folder, small)
     shards = [folder.shard(number) for number in part.numbers]
-    assert clicks.n_lists == sum(shard.n_lists for shard in shards) == sum(part.n_lists)
+    assert clicks.n_lists == sum(shard.n_lists for shard in shards) == part.n_lists
     assert set(clicks.query_ids) == {query for shard in shards for query in shard.query_ids}
 
 
 def test_a_larger_log_is_held_with_as_many_lists(log, tmp_path, monkeypatch):
     """Twice the log, in twice the shards, gives the lists of the same number of shards."""
-    monkeypatch.setattr(log_part, "FIXED", 0)
-    monkeypatch.setattr(log_part, "PER_SHOWN", 100e6 / (2.5 * log.n_docs * log.n_lists / N_SHARDS))
-    monkeypatch.setattr(log_part, "FEATURE_COPIES", 0)
+    monkeypatch.setattr(within_memory, "FIXED", 0)
+    monkeypatch.setattr(within_memory, "PER_SHOWN", 100e6 / (2.5 * log.n_docs * log.n_lists / N_SHARDS))
+    monkeypatch.setattr(within_memory, "FEATURE_COPIES", 0)
     names = np.array([f"{name} again" for name in log.query_ids])
     twice = [log, replace(log, query_ids=names)]
     shards = [part.of_queries(np.arange(len(log.query_ids)) % N_SHARDS == k) for part in twice for k in range(N_SHARDS)]
@@ -94,14 +94,14 @@ def test_a_larger_log_is_held_with_as_many_lists(log, tmp_path, monkeypatch):
 
 
 def test_at_least_one_shard_is_read(place, monkeypatch):
-    monkeypatch.setattr(log_part, "FIXED", 1e12)
+    monkeypatch.setattr(within_memory, "FIXED", 1e12)
     assert len(part_within(open_log(place), "1GB").numbers) == 1
 
 
 def test_the_note_says_what_was_read_and_how_to_read_more(place, small):
     part = part_within(open_log(place), small)
     assert f"Read 2 of {N_SHARDS} shards" in part.note
-    assert f"{sum(part.n_lists):,} of {sum(part.source.n_lists):,} lists" in part.note
+    assert f"{part.n_lists:,} of {part.source.n_lists:,} lists" in part.note
     assert "only if its order is random" in part.note  # it was not ingested
     assert "--memory 200MB" in part.note
     ingested = replace(part, about={**part.about, "notes": {"source": "events.parquet"}})
@@ -133,14 +133,14 @@ def test_auto_decides_on_a_part_and_trains_on_every_shard(place, small, reads, m
     assert set(reads) == set(range(N_SHARDS))
     clicks, part = read_within(place, small)
     assert decided[0].digest == clicks.digest
-    assert chosen.model.trained_on["lists"] == sum(part.source.n_lists) > clicks.n_lists
+    assert chosen.model.trained_on["lists"] == part.source.n_lists > clicks.n_lists
 
 
 def test_production_is_imitated_shard_by_shard(place):
     folder = open_log(place)
-    ordered = OrderedFolder(folder.path, folder.about, source=folder, which=None)
+    ordered = ordered_folder(folder)
     whole = ordered_as_production(read_log(place))
-    assert np.array_equal(whole_log(ordered).clicks, whole.clicks)
+    assert np.array_equal(ordered.whole().clicks, whole.clicks)
 
 
 def test_compare_works_on_a_part_that_is_a_log(place, small, tmp_path):
@@ -175,7 +175,7 @@ def test_what_a_method_needs_in_advance_comes_from_the_part(place, small, method
 
 def test_from_a_whole_log_a_streamed_fit_is_the_usual_one(place):
     folder, recipe = open_log(place), Recipe.of("ipw", steps=3, hidden=[4])
-    models = [fit_streamed(recipe, folder, read_log(place)), unskew.fit(recipe, folder, progress=False)]
+    models = [fit(recipe, folder.sampled(read_log(place))), unskew.fit(recipe, folder, progress=False)]
     for name, value in models[0].method.state_dict().items():
         assert torch.equal(models[1].method.state_dict()[name], value)
 
@@ -185,7 +185,7 @@ def test_a_window_on_disk_is_the_window_of_the_log_in_memory(log, tmp_path):
     place = write_log(replace(log, periods=days), tmp_path / "days", n_shards=3)
     streamed, whole = (window(each, since="1970-01-02", half_life=2) for each in (open_log(place), read_log(place)))
     assert whole.n_lists < log.n_lists
-    assert whole_log(streamed).digest == whole.digest
+    assert streamed.whole().digest == whole.digest
 
 
 @pytest.mark.filterwarnings("always")

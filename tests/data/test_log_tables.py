@@ -1,6 +1,7 @@
 """Logs from tables: a slow reference in pandas, tables of every library, and what must be refused."""
 
 import tracemalloc
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.storage import open_log, read_log, write_log
 from unskew.data.columns import begin_of_period
 
 # Two sessions saw query "a" in the same order and clicked differently, a third one saw it in the other order.
@@ -89,6 +91,21 @@ def test_events_of_other_kinds_are_counted():
     assert log.events["carts"].tolist() == [[2, 0], [0, 0]]
     assert log.events["bought"].tolist() == [[1, 0], [0, 0]]
     assert log.feature_names == ("price",)
+
+
+def test_dwell_is_added_up_over_sessions_and_kept_with_the_lists(tmp_path):
+    sessions = {"session": [1, 1, 2, 2], "query": [7] * 4, "document": [3, 4, 3, 4], "position": [0, 1, 0, 1]}
+    rows = pa.table(sessions | {"click": [1, 0, 1, 0], "seconds": [2.5, None, 4.0, 1.0]})
+    log = ClickLog.from_table(rows, dwell="seconds")
+    assert log.dwell.tolist() == [[6.5, 1.0]]
+    assert log.feature_names == ()
+    assert log.screen().rows[0] == ("1", "2", "2", "1.0000", "3.2")
+    assert log.to_table()["dwell"].to_pylist() == [6.5, 1.0]
+    assert read_log(write_log(log, tmp_path / "log")).digest == log.digest
+    assert "dwell" not in open_log(write_log(replace(log, dwell=None), tmp_path / "without")).about
+    assert log.weighted(np.array([2.0])).dwell.tolist() == [[13.0, 2.0]]
+    with pytest.raises(ValueError, match="column 'seconds', row 0"):
+        ClickLog.from_table(rows.set_column(5, "seconds", pa.array([-1.0, 0, 0, 0])), dwell="seconds")
 
 
 def test_looks_are_counted_where_they_were_recorded():

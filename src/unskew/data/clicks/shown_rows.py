@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.data.checks import check_places
+from unskew.data.checks import check_places, check_same
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.impressions import first_rows, shown_order
+from unskew.data.clicks.log_from_arrays import lists_of_rows, vector
 from unskew.data.columns import as_arrow, as_features, is_table
-from unskew.data.grouping import number_ids
 
 # Names of the columns with roles in the converted table; no feature can have such a name.
 ROLES = ("session", "query", "document", "position", "click", "sessions", "policy_score", "intervention")
@@ -44,9 +45,15 @@ class ShownRows:
             return self._log_of_table(X, n_rows)
         if self.session is not None and self.query is not None:
             raise ValueError("session and query can be combined only with document ids: pass document as well")
-        lists = list_of_rows(n_rows, self.group, self.query if self.session is None else self.session)
-        places = None if self.position is None else vector(self.position)
-        return ClickLog.from_arrays(X, vector(self.clicks), None, places, per_list(self.sessions, lists), query=lists)
+        query = self.query if self.session is None else self.session
+        lists = list_of_rows(n_rows, self.group, query)
+        sessions = None
+        if self.sessions is not None:
+            rows = vector(_per_row(self.sessions, lists, "sessions"))
+            first = first_rows(lists)
+            check_same(rows, first[lists], "sessions", "it must be the same in all rows of a list")
+            sessions = rows[first]
+        return ClickLog.from_arrays(X, self.clicks, None, self.position, sessions, query=lists)
 
     def _log_of_table(self, X: Any, n_rows: int) -> ClickLog:
         """Convert by way of a table, which recognizes rows with the same document of the same query."""
@@ -55,20 +62,20 @@ class ShownRows:
             "session": lists,
             "query": lists if self.query is None else _ids(self.query),
             "document": np.arange(n_rows) if self.document is None else _ids(self.document),
-            "position": _places(lists) if self.position is None else vector(self.position),
+            "position": shown_order(lists) if self.position is None else vector(self.position),
             "click": vector(self.clicks),
         }
         if self.sessions is not None:
-            columns["sessions"] = per_row(self.sessions, lists, "sessions")
+            columns["sessions"] = _per_row(self.sessions, lists, "sessions")
         if self.policy_score is not None:
             columns["policy_score"] = vector(self.policy_score)
         if self.intervention is not None:
-            columns["intervention"] = per_row(self.intervention, lists, "intervention")
+            columns["intervention"] = _per_row(self.intervention, lists, "intervention")
         for name, values in columns.items():
             if len(values) != n_rows:
                 raise ValueError(f"{name} has {len(values)} values, X has {n_rows} rows: give one per row")
         check_places(columns["position"], "position", 0, "If so, subtract it")
-        bias = {name: per_row(values, lists, f"bias column '{name}'") for name, values in _bias(self.bias).items()}
+        bias = {name: _per_row(values, lists, f"bias column '{name}'") for name, values in _bias(self.bias).items()}
         table, names = _features(X)
         twice = [name for name in bias if name in table]
         if twice:
@@ -112,16 +119,7 @@ def _ids(values: Any) -> Any:
     return values if isinstance(values, pa.Array | pa.ChunkedArray) else np.asarray(values).reshape(-1)
 
 
-def _places(lists: NDArray[np.int64]) -> NDArray[np.int64]:
-    """0, 1, 2, … within each list, in the order of the rows."""
-    order = np.argsort(lists, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(lists))])[:-1]
-    places = np.empty(len(lists), dtype=np.int64)
-    places[order] = np.arange(len(lists)) - starts[lists[order]]
-    return places
-
-
-def per_row(values: Any, lists: NDArray[np.int64], name: str) -> Any:
+def _per_row(values: Any, lists: NDArray[np.int64], name: str) -> Any:
     """One value per row, from one per row or one per list."""
     known = _ids(values)
     n_lists = int(lists.max(initial=-1)) + 1
@@ -132,52 +130,6 @@ def per_row(values: Any, lists: NDArray[np.int64], name: str) -> Any:
     return known.take(pa.array(lists)) if isinstance(known, pa.Array | pa.ChunkedArray) else known[lists]
 
 
-def vector(values: Any) -> NDArray:
-    """A column from numpy, pandas, polars, pyarrow or a list."""
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        return values.to_numpy(zero_copy_only=False)
-    return np.asarray(values).reshape(-1)
-
-
 def list_of_rows(n_rows: int, group: Any, query: Any) -> NDArray[np.int64]:
     """Number of each row's list."""
-    if (group is None) == (query is None):
-        raise ValueError(
-            "pass either group (number of rows per list) or query (the list id of each row); in cross-validation pass "
-            "query by metadata routing (see UnbiasedRanker)"
-        )
-    if query is not None:
-        lists = number_ids(query if isinstance(query, pa.Array | pa.ChunkedArray) else np.asarray(query))[1]
-        if len(lists) != n_rows:
-            raise ValueError(f"query has {len(lists)} values, X has {n_rows} rows: give one per row")
-        return lists
-    sizes = vector(group)
-    if sizes.dtype.kind not in "iuf":
-        raise ValueError(
-            "group is the number of rows of each list, as in LightGBM: pass the list id of each row as query, or as "
-            "session if a query was shown several times"
-        )
-    sizes = sizes.astype(np.int64)
-    if (sizes < 1).any() or sizes.sum() != n_rows:
-        raise ValueError(f"group sizes add up to {sizes.sum()}, but X has {n_rows} rows: each row must be in one list")
-    return np.repeat(np.arange(len(sizes)), sizes)
-
-
-def per_list(sessions: Any, lists: NDArray[np.int64]) -> NDArray | None:
-    """Sessions of each list, from one number per list or one per row."""
-    if sessions is None:
-        return None
-    values = vector(sessions)
-    n_lists = int(lists.max(initial=-1)) + 1
-    if len(values) == n_lists:
-        return values
-    if len(values) != len(lists):
-        raise ValueError(
-            f"sessions has {len(values)} values: give one per list ({n_lists}) or one per row ({len(lists)})"
-        )
-    per_list = np.zeros(n_lists, dtype=np.float64)
-    per_list[lists] = values
-    if not np.array_equal(per_list[lists], values):
-        row = int(np.argmax(per_list[lists] != values))
-        raise ValueError(f"sessions, row {row}: {values[row]}, but another row of its list says {per_list[lists[row]]}")
-    return per_list
+    return lists_of_rows(n_rows, group, None if query is None else _ids(query))[1]

@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.lineage import Lineage
-from unskew.data.clicks.storage import MAPPED_BEYOND, LogFolder, open_log, read_log, whole_log
+from unskew.data.clicks.storage import MAPPED_BEYOND, FolderView, LogFolder, open_log, read_log
+from unskew.data.memory import parse_memory
 from unskew.data.public_logs.id_pages import is_public_log
-from unskew.ingestion.memory import parse_memory
 
 MEMORY = "4GB"  # default limit of everything that holds a log in memory
 # Measured with benchmarks/scale.py (docs/scale.md).
@@ -30,26 +29,17 @@ FEATURE_COPIES = 6  # as read, joined, split and transformed; large features are
 
 
 @dataclass(frozen=True, repr=False)
-class PartOfFolder(LogFolder):
-    """Some shards of a log on disk, as a log."""
+class PartOfFolder(FolderView):
+    """The shards of a log on disk that fit into memory, as a log."""
 
-    source: LogFolder = field(kw_only=True)
-    numbers: tuple[int, ...] = field(kw_only=True)  # of the shards
     memory: str = field(kw_only=True)
-
-    def shard(self, number: int) -> ClickLog:
-        return self.source.shard(self.numbers[number])
-
-    @property
-    def lineage(self) -> Lineage:
-        return self.source.lineage
 
     @property
     def note(self) -> str:
         """What was read, for people."""
         text = (
             f"Read {self.n_shards:,} of {self.source.n_shards:,} shards of {self.path} "
-            f"({sum(self.n_lists):,} of {sum(self.source.n_lists):,} lists) to stay within {self.memory} of memory; "
+            f"({self.n_lists:,} of {self.source.n_lists:,} lists) to stay within {self.memory} of memory; "
         )
         if "source" in self.about.get("notes", {}):
             text += "they are a random sample of the queries"
@@ -66,7 +56,7 @@ def part_within(folder: LogFolder, memory: str | None) -> PartOfFolder | None:
     """
     if memory is None:
         return None
-    limit, shards = parse_memory(memory), folder.about["shards"]
+    limit = parse_memory(memory)
     if folder.n_shards == 1 or bytes_in_memory(folder, range(folder.n_shards), folder.n_positions)[-1] <= limit:
         return None
     order = np.random.default_rng(0).permutation(folder.n_shards).tolist()
@@ -75,8 +65,7 @@ def part_within(folder: LogFolder, memory: str | None) -> PartOfFolder | None:
     numbers = tuple(sorted(order[: 1 + int(fitting.max(initial=0))]))
     if len(numbers) == folder.n_shards:
         return None
-    about = {**folder.about, "shards": [shards[number] for number in numbers]}
-    return PartOfFolder(folder.path, about, source=folder, numbers=numbers, memory=memory)
+    return PartOfFolder(**vars(folder.view(numbers)), memory=memory)
 
 
 def bytes_in_memory(folder: LogFolder, order: Sequence[int], n_docs: int) -> NDArray[np.float64]:
@@ -98,7 +87,7 @@ def read_within(log: LogFolder | str | Path, memory: str | None) -> tuple[ClickL
     if folder is None:
         return read_log(str(log)), None
     part = part_within(folder, memory)
-    return whole_log(folder if part is None else part), part
+    return (folder if part is None else part).whole(), part
 
 
 def folder_of(log: object) -> LogFolder | None:

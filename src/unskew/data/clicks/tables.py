@@ -1,20 +1,20 @@
-"""A click log from a table with one row per impression: number ids, pad showings, and count equal ones together."""
+"""A click log from a table with one row per impression, and as a table with one row per shown document."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.data.checks import PROBABLE, ROUNDING, check_columns, check_places, check_same, check_values
-from unskew.data.clicks.build import Documents, Impressions, build_log
-from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.column_names import ImpressionColumns
+from unskew.data.checks import check_columns, check_places, check_same, check_values
+from unskew.data.clicks.build import Documents, Impressions, log_fields
+from unskew.data.clicks.column_names import TableColumns
 from unskew.data.clicks.impressions import BiasColumn, first_rows
+from unskew.data.clicks.row_fields import FIELDS, Column, Field, in_tables
 from unskew.data.columns import (
     as_arrow,
     begin_of_period,
@@ -27,6 +27,9 @@ from unskew.data.columns import (
     whole_numbers,
 )
 from unskew.data.grouping import number_ids, unique_rows
+
+if TYPE_CHECKING:
+    from unskew.data.clicks.click_log import ClickLog
 
 NO_INTERVENTION = "none"
 Integers = NDArray[np.int64]
@@ -50,28 +53,15 @@ class _Ids:
         return values[self.first_of_showing]
 
 
-def log_from_table(
-    table: Any,
-    columns: ImpressionColumns,
-    *,
-    sessions: str | None,
-    weight: str | None,
-    events: Sequence[str],
-    first_position: int,
-    graded: bool,
-    joint: bool,
-    period: str | None,
-) -> ClickLog:
-    """A log from a table; `ClickLog.from_table` documents its columns."""
-    if sessions is not None and weight is not None:
-        raise ValueError("pass sessions (clicks are counts) or weight (one session per list), not both")
+def fields_from_table(table: Any, columns: TableColumns) -> dict[str, Any]:
+    """The fields of a log from a table; `ClickLog.from_table` documents its columns."""
     data = as_arrow(table)
-    features = _check_table(data, columns, [*events, *(name for name in (sessions, weight) if name is not None)])
+    features = _check_table(data, columns)
     roles = columns.roles
     ids = _number_rows(data, roles)
-    places = whole_numbers(data, roles["position"]) - first_position
-    check_places(places, roles["position"], first_position, "If so, pass first_position=1")
-    clicks, shown_times = _feedback(data, ids, roles["click"], sessions, weight, graded=graded)
+    places = whole_numbers(data, roles["position"]) - columns.first_position
+    check_places(places, roles["position"], columns.first_position, "If so, pass first_position=1")
+    clicks, shown_times = _feedback(data, ids, columns)
     found = _versions(data, features, ids)
     context, levels = _context(data, columns.context, ids)
     times = _first_times(data, ids, columns.time)
@@ -81,17 +71,16 @@ def log_from_table(
         versions=found.versions,
         clicks=clicks,
         sessions=shown_times,
-        counted=sessions is not None,
-        bias={name: BiasColumn(*levels_or_numbers(data, name)) for name in columns.bias},
-        policy_scores=_scores(data, columns.policy_score),
-        display_probabilities=_probabilities(data, columns.display_probability),
-        interventions=_interventions(data, ids, columns.intervention),
-        events={name: _counts(data, name) for name in events},
-        seen=_looks(data, columns.seen, sessions),
-        times=times,
-        periods=None if period is None else begin_of_period(times, period),
-        context=context,
-        context_names=tuple(columns.context),
+        counted=columns.sessions is not None,
+        optional={
+            **_numbers_of_rows(data, columns),
+            "bias": {name: BiasColumn(*levels_or_numbers(data, name)) for name in columns.bias},
+            "interventions": _interventions(data, ids, columns.intervention),
+            "first_shown": times,
+            "periods": None if columns.period is None else begin_of_period(times, columns.period),
+            "context": context,
+        },
+        about={"context_names": tuple(columns.context), "graded": columns.graded},
         position_name=roles["position"],
     )
     documents = Documents(
@@ -103,13 +92,14 @@ def log_from_table(
         version_documents=found.documents,
         categories=found.categories | levels,
     )
-    return build_log(shown, documents, joint=joint, graded=graded)
+    return log_fields(shown, documents, joint=columns.joint)
 
 
-def _check_table(data: pa.Table, columns: ImpressionColumns, counts: Sequence[str]) -> Sequence[str]:
+def _check_table(data: pa.Table, columns: TableColumns) -> Sequence[str]:
     """Refuse a table without rows, or with missing values in required columns; return the feature names."""
-    whole = [*columns.named, *counts]
-    may_lack = [*columns.context, *(name for name in (columns.seen, columns.display_probability) if name is not None)]
+    whole = [*columns.named, *columns.counts]
+    optional = [getattr(columns, entry.column or entry.name) for entry in FIELDS if entry.holes]
+    may_lack = [*columns.context, *(name for name in optional if name is not None)]
     check_columns(data, [name for name in whole if name not in may_lack])
     check_columns(data, may_lack, holes=True)
     if data.num_rows == 0:
@@ -173,32 +163,34 @@ def _context(
     return feature_matrix(data, names, ids.first_of_showing)
 
 
-def _counts(data: pa.Table, name: str) -> NDArray:
-    values = numbers(data, name)
-    check_values(values, np.isfinite(values) & (values >= 0), name, "events must be 0 or more")
-    return values
+def _numbers_of_rows(data: pa.Table, columns: TableColumns) -> dict[str, Any]:
+    """The optional numbers of each row, by name of the column of a log."""
+
+    def of(entry: Field, name: str) -> NDArray:
+        assert entry.allowed is not None
+        values = numbers(data, name)
+        check_values(values, entry.allowed(values), name, entry.rule)
+        return values
+
+    found: dict[str, Any] = {}
+    for entry in (entry for entry in FIELDS if entry.allowed is not None):
+        named = getattr(columns, entry.column or entry.name)
+        if named is not None:
+            several = not isinstance(named, str)
+            found[entry.name] = {name: of(entry, name) for name in named} if several else of(entry, named)
+    return found
 
 
-def _looks(data: pa.Table, name: str | None, sessions: str | None) -> NDArray | None:
-    """Whether each document was examined; NaN if not recorded."""
-    if name is None:
-        return None
-    values = numbers(data, name)
-    check_values(values, np.isnan(values) | (values >= 0), name, "examination must be 0, 1 or a number of seconds")
-    return np.where(np.isnan(values), np.nan, values > 0) if sessions is None else values
-
-
-def _feedback(
-    data: pa.Table, ids: _Ids, click: str, sessions: str | None, weight: str | None, *, graded: bool
-) -> tuple[NDArray, NDArray]:
+def _feedback(data: pa.Table, ids: _Ids, columns: TableColumns) -> tuple[NDArray, NDArray]:
     """Clicks of each row, and the number of sessions of each showing, or the weight of its single session."""
+    click, sessions, weight = columns.click, columns.sessions, columns.weight
     values = numbers(data, click)
     check_values(values, np.isfinite(values) & (values >= 0), click, "clicks must be 0 or more")
     shown = np.ones(len(values))
     if sessions is not None:
         shown = numbers(data, sessions)
         check_values(shown, np.isfinite(shown) & (shown > 0), sessions, "sessions must be above 0")
-    if not graded:
+    if not columns.graded:
         rule = "a click is 0 or 1" if sessions is None else f"clicks cannot exceed '{sessions}'"
         whole = values <= shown if sessions is not None else (values == 0) | (values == 1)
         check_values(values, whole, click, f"{rule} (for dwell times, pass graded=True)")
@@ -222,24 +214,6 @@ def _interventions(data: pa.Table, ids: _Ids, name: str | None) -> BiasColumn | 
     return BiasColumn(ids.one_each(renumber[values], name), names)
 
 
-def _scores(data: pa.Table, name: str | None) -> NDArray | None:
-    if name is None:
-        return None
-    scores = numbers(data, name)
-    check_values(scores, np.isfinite(scores), name, "scores must be finite")
-    return scores
-
-
-def _probabilities(data: pa.Table, name: str | None) -> NDArray | None:
-    """The probability of each shown document to be shown at its position; NaN if not recorded."""
-    if name is None:
-        return None
-    chances = numbers(data, name)
-    chances = np.where((chances > 1) & (chances <= 1 + ROUNDING), 1.0, chances)
-    check_values(chances, np.isnan(chances) | ((chances > 0) & (chances <= 1)), name, PROBABLE)
-    return chances
-
-
 def _first_times(data: pa.Table, ids: _Ids, name: str | None) -> Integers | None:
     """The earliest time of each showing."""
     if name is None:
@@ -247,3 +221,59 @@ def _first_times(data: pa.Table, ids: _Ids, name: str | None) -> Integers | None
     first = np.full(len(ids.first_of_showing), np.iinfo(np.int64).max)
     np.minimum.at(first, ids.showings, microseconds(data, name))
     return first
+
+
+def log_to_table(log: ClickLog, *, features: bool = False) -> pa.Table:
+    """Columns as `ClickLog.to_table` describes them."""
+    sizes = log.mask.sum(1)
+    documents, versions = log.documents[log.mask], log.versions[log.mask]
+
+    def of_lists(values: NDArray) -> NDArray:
+        return np.repeat(values, sizes)
+
+    def column(of: Column) -> pa.Array:
+        values = of_lists(of.values) if of.values.ndim == 1 else of.values[log.mask]
+        if of.levels is not None:
+            return _named(values, np.array(of.levels, dtype=object))
+        table_column = pa.array(values, from_pandas=of.field.holes)  # NaN: null
+        return table_column.cast(pa.timestamp("us")) if of.field.time else table_column
+
+    columns = {
+        "list": pa.array(of_lists(np.arange(log.n_lists))),
+        "query": _named(log.document_queries[documents], log.query_ids),
+        "document": _named(documents, log.document_ids),
+    }
+    for stored, each in in_tables(log):
+        if each.field.name not in ("versions", "context"):
+            what = "kind of event" if each.field.name == "events" else "bias column"
+            _add(columns, {each.key or each.field.column or stored: column(each)}, what)
+    if features:
+        names = log.feature_names or tuple(f"feature_{number}" for number in range(log.n_features))
+        by_name = {name: _feature(log, name, log.features[versions, number]) for number, name in enumerate(names)}
+        _add(columns, by_name, "feature")
+        context = {name: of_lists(log.context[:, number]) for number, name in enumerate(log.context_names)}
+        _add(columns, {name: _feature(log, name, values) for name, values in context.items()}, "context feature")
+    return pa.table(columns)
+
+
+def _feature(log: ClickLog, name: str, values: NDArray) -> pa.Array:
+    """Numbers, or names of categories; null if a category is missing."""
+    if name not in log.categories:
+        return pa.array(values)
+    missing = np.isnan(values)
+    codes = pa.array(np.where(missing, 0, values).astype(np.int32), mask=missing)
+    return pa.DictionaryArray.from_arrays(codes, pa.array(log.categories[name], pa.large_string()))
+
+
+def _named(codes: NDArray, names: NDArray) -> pa.Array:
+    """Numbers unchanged, text as categories, so that each name is stored once."""
+    if names.dtype.kind in "iu":
+        return pa.array(names[codes])
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(names, pa.large_string()))
+
+
+def _add(columns: dict[str, pa.Array], more: dict[str, pa.Array], what: str) -> None:
+    taken = sorted(columns.keys() & more.keys())
+    if taken:
+        raise ValueError(f"the table already has another column '{taken[0]}': rename the {what} in the log")
+    columns.update(more)
