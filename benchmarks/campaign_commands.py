@@ -27,7 +27,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from campaign_files import small_judged
-from unskew.cli import COMMANDS, app, command_function
+from unskew.cli import COMMANDS, app
 from unskew.data.clicks.storage import read_log
 from unskew.serving.model_files import load_model
 
@@ -59,8 +59,8 @@ def commands(inputs: Path) -> list[Command]:
     for module in ("lightgbm", "matplotlib.pyplot", "onnx", "onnxruntime", "onnxscript", "sklearn", "torch.onnx"):
         with suppress(ImportError):
             import_module(module)  # here, so that no fork needs to
-    for name in COMMANDS:
-        command_function(name)
+    for declared in COMMANDS.values():
+        import_module(f"unskew.{(declared.function or declared.run).partition(':')[0]}")
     judged, log, model = inputs / "judged.csv", inputs / "log", inputs / "model"
     events, features = inputs / "events.parquet", inputs / "features.parquet"
     judged.write_text(small_judged())

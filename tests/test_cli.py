@@ -18,11 +18,13 @@ from typer.testing import CliRunner
 from unskew import load_model, open_log, write_log
 from unskew.cli import app
 
+UNSKEW = [sys.executable, "-m", "unskew"]
 FAST = ["--set", "steps=20", "--set", "hidden=8"]
 
 
-def run(*arguments, code=0):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+def run(words, *arguments, code=0):
+    words = [*words.split(), *map(str, arguments)]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
     assert result.exit_code == code, result.output
     return result.output
 
@@ -30,19 +32,7 @@ def run(*arguments, code=0):
 @pytest.fixture(scope="module")
 def clicks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli") / "clicks"
-    run(
-        "simulate",
-        "world:tiny",
-        "--sessions",
-        16,
-        "--seed",
-        1,
-        "--joint",
-        "--intervene",
-        "shuffle=0.2",
-        "--out",
-        folder,
-    )
+    run("simulate world:tiny --sessions 16 --seed 1 --joint --intervene shuffle=0.2 --out", folder)
     return folder
 
 
@@ -67,20 +57,9 @@ def test_brackets_in_what_was_typed_are_shown_as_they_are(tmp_path):
 
 
 def test_simulate_writes_a_log_and_its_truth_and_prints_json(tmp_path):
-    out = run(
-        "simulate",
-        "world:tiny",
-        "--user",
-        "coupled",
-        "--coupling",
-        0.3,
-        "--sessions",
-        4,
-        "--out",
-        tmp_path / "log",
-        "--json",
+    about = json.loads(
+        run("simulate world:tiny --user coupled --coupling 0.3 --sessions 4 --json --out", tmp_path / "log")
     )
-    about = json.loads(out)
     assert about["sessions"] == 4 * 200
     assert len(about["click_rates"]) == 10
     assert (tmp_path / "log.truth.parquet").exists()
@@ -134,18 +113,7 @@ def test_weights_need_a_curve_and_no_clicks_that_are_predicted(clicks, tmp_path)
 def test_training_that_blows_up_warns_in_lines_and_ends_with_advice(clicks, tmp_path):
     wild = ["learning_rate=1e30", "optimizer=sgd", "max_gradient_norm=none", "norm=false", "steps=60", "hidden=8"]
     options = [word for option in wild for word in ("--set", option)]
-    command = [
-        sys.executable,
-        "-m",
-        "unskew",
-        "train",
-        str(clicks),
-        "--method",
-        "dla",
-        *options,
-        "--out",
-        str(tmp_path / "model"),
-    ]
+    command = [*UNSKEW, "train", str(clicks), "--method", "dla", *options, "--out", str(tmp_path / "model")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     lines = done.stderr.splitlines()
@@ -188,19 +156,8 @@ def test_an_unknown_method_or_option_is_refused_before_any_work(clicks, tmp_path
 
 def test_a_killed_training_run_goes_on_to_the_same_weights(clicks, tmp_path):
     def command(out):
-        options = ["--set", "steps=200", "--set", "validate_every=5", "--set", "hidden=16", "--quiet"]
-        return [
-            sys.executable,
-            "-m",
-            "unskew",
-            "train",
-            str(clicks),
-            *options,
-            "--validate",
-            "world:tiny",
-            "--out",
-            str(out),
-        ]
+        options = "--set steps=200 --set validate_every=5 --set hidden=16 --quiet --validate world:tiny --out"
+        return [*UNSKEW, "train", str(clicks), *options.split(), str(out)]
 
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run(command(tmp_path / "whole"), check=True, env=environment, stdout=subprocess.DEVNULL)
@@ -219,19 +176,8 @@ def test_a_killed_training_run_goes_on_to_the_same_weights(clicks, tmp_path):
 
 def test_an_interrupted_training_run_goes_on(clicks, tmp_path):
     # More steps than it can do before the signal comes, on any machine.
-    options = ["--set", "steps=100000", "--set", "validate_every=10", "--set", "hidden=8"]
-    command = [
-        sys.executable,
-        "-m",
-        "unskew",
-        "train",
-        str(clicks),
-        "--method",
-        "dla",
-        *options,
-        "--out",
-        str(tmp_path / "model"),
-    ]
+    options = "--method dla --set steps=100000 --set validate_every=10 --set hidden=8 --out"
+    command = [*UNSKEW, "train", str(clicks), *options.split(), str(tmp_path / "model")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     while not (tmp_path / ".model.checkpoint").exists() and process.poll() is None:
         time.sleep(0.02)

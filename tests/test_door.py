@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import doctest
 import importlib
 import inspect
@@ -21,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import unskew
-from unskew.cli import COMMANDS, command_function
+from unskew.cli import COMMANDS
 
 HEAVY = ("torch", "numpy", "pyarrow", "sklearn", "scipy", "matplotlib", "duckdb", "ibis")
 
@@ -88,22 +87,6 @@ def test_wrong_columns_and_options_of_ingest_are_refused_before_an_engine_is_imp
         "unknown form 'event' (did you mean 'events'?)",
     ):
         assert text in errors
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_of_a_command_in_the_table_is_how_its_docstring_begins(name: str) -> None:
-    documentation = inspect.getdoc(command_function(name))
-    assert documentation is not None
-    assert COMMANDS[name].help == " ".join(documentation.split("\n\n")[0].split())
-
-
-def test_type_checkers_and_python_find_the_same_public_names_at_the_same_places() -> None:
-    tree = ast.parse(Path(inspect.getfile(unskew)).read_text())
-    checked = next(node for node in tree.body if isinstance(node, ast.If))
-    imports = [node for node in checked.body if isinstance(node, ast.ImportFrom)]
-    typed = {alias.name: node.module for node in imports for alias in node.names}
-    assert typed == {name: f"unskew.{place}" for name, place in unskew.PLACES.items()}
-    assert set(unskew.__all__) == set(unskew.PLACES)
 
 
 @pytest.mark.parametrize("name", unskew.__all__)

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unskew import UnbiasedRanker
-from unskew.public.inputs import as_file
+from unskew.data.inputs import as_file
 
 
 def test_a_category_of_polars_goes_through_a_file():

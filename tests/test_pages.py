@@ -17,7 +17,7 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from unskew.cli import COMMANDS, app, command_function
+from unskew.cli import COMMANDS, app, command_of
 from unskew.methods import METHODS
 
 ROOT = Path(__file__).parent.parent
@@ -126,7 +126,7 @@ def test_every_command_of_every_page_is_accepted(page, line):
     name, *rest = words_of(line)
     assert name in COMMANDS, line
     single = typer.Typer()
-    single.command(name)(command_function(name))
+    single.command(name)(command_of(name))
     get_command(single).make_context(name, list(rest))  # raises what the command line would refuse
 
 

@@ -1,6 +1,6 @@
 """What the terminal shows."""
 
-from unskew.terminal import show_table, show_warning
+from unskew.reporting.terminal import show_table, show_warning
 
 
 def test_ids_that_look_like_markup_are_shown_as_they_are(capsys):

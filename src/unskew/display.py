@@ -24,6 +24,7 @@ class Screen:
     notes: Sequence[str] = ()
     left: int = 1  # number of text columns; the others are numbers
     n_rows: int | None = None  # total number of rows, if `rows` holds only the first
+    more: Sequence[Screen] = ()  # between table and notes, where there is room: in a terminal and in a notebook
 
     def text(self) -> str:
         """Aligned plain text."""
@@ -38,7 +39,8 @@ class Screen:
         if self.columns:
             rows = [self._html_row("th", self.columns), *(self._html_row("td", row) for row in self.rows[:MOST_ROWS])]
             parts.append(f"<table>{''.join(rows)}</table>")
-        parts += [f"<div>{escape(note)}</div>" for note in (*self._left_out(), *self.notes)]
+        parts += [f"<div>{escape(text)}</div>" for text in self._left_out()]
+        parts += [*(part.html() for part in self.more), *(f"<div>{escape(note)}</div>" for note in self.notes)]
         return f"<div>{''.join(parts)}</div>"
 
     def _aligned(self, row: Sequence[str], widths: Sequence[int]) -> list[str]:

@@ -17,12 +17,12 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.log_from_arrays import vector
 from unskew.data.clicks.shown_rows import ShownRows, list_of_rows
 from unskew.data.columns import as_features, listed
+from unskew.data.inputs import LogOrPlace, as_log
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.raw_columns import missing_in_training
 from unskew.evaluation.evaluate import evaluate, score_documents
-from unskew.public.inputs import Log, as_log
 from unskew.public.learning import AUTO, DEFAULT_METHOD, choose_and_fit, fit, warn_unless_better
-from unskew.public.progress import Follow
+from unskew.reporting.terminal import Follow
 from unskew.simulation.truth import Simulation
 from unskew.training.model import Model
 from unskew.training.watching import Watch
@@ -87,7 +87,7 @@ class UnbiasedRanker(BaseEstimator):
         bias: Any = None,
         policy_score: ArrayLike | None = None,
         intervention: Any = None,
-        interventions: Log | None = None,
+        interventions: LogOrPlace | None = None,
         eval_set: Any = None,
         eval_group: Any = None,
         progress: Follow = True,

@@ -42,7 +42,7 @@ def test_memory_that_does_not_suffice_to_load_a_command_is_one_line_too(monkeypa
     def no_room(name):
         raise ImportError("_core.so: failed to map segment from shared object")
 
-    monkeypatch.setattr("unskew.cli.command_function", no_room)
+    monkeypatch.setattr("unskew.cli.command_of", no_room)
     found = CliRunner().invoke(app, ["methods"])
     assert found.exit_code == 2
     assert found.stderr.startswith("error: out of memory")

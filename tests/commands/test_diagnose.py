@@ -14,9 +14,10 @@ def clicks(log, tmp_path_factory):
 
 def test_the_verdict_stands_last_and_the_report_is_written(run, clicks, tmp_path):
     out = run("diagnose", clicks, "--quick", "--out", tmp_path / "report.html")
-    headings = [out.index(text) for text in ("Positions (from 1)", "What the log says", "Methods", "Verdict")]
+    headings = [
+        out.index(text) for text in ("what the log says", "Positions (from 1)", "Methods", "Worth training: naive")
+    ]
     assert headings == sorted(headings)
-    assert "Worth training: naive" in " ".join(out[headings[-1] :].split())
     assert (tmp_path / "report.html").stat().st_size > 10_000
 
 

@@ -14,17 +14,8 @@ def exported(run, log, tmp_path_factory):
     """A simulated log as an event table with a table of features."""
     folder = tmp_path_factory.mktemp("exported")
     write_log(log, folder / "log")
-    said = json.loads(
-        run(
-            "events",
-            folder / "log",
-            "--out",
-            folder / "events.parquet",
-            "--features",
-            folder / "features.parquet",
-            "--json",
-        )
-    )
+    files = ("--out", folder / "events.parquet", "--features", folder / "features.parquet")
+    said = json.loads(run("events", folder / "log", *files, "--json"))
     assert said["impressions"] == pq.read_metadata(folder / "events.parquet").num_rows
     assert said["documents"] == len(log.features)
     return folder

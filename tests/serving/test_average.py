@@ -6,8 +6,8 @@ import torch
 from torch.testing import assert_close
 
 from unskew import ClickLog, Recipe, fit, load_model, save_model
-from unskew.daily.tune import tune
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.monitoring.tuning import tune
 from unskew.serving.distillation import export_trees
 from unskew.serving.export import export_model
 from unskew.serving.onnx_file import OnnxRanker

@@ -25,7 +25,7 @@ def log():
 
 
 def test_ratings_are_clicks_over_examination(log):
-    table = judgements(log, np.array([1.0, 0.5])).table
+    table = judgements(log, curve=[1.0, 0.5]).table
     assert table["rating"].to_pylist() == pytest.approx([60 / 150, 30 / 150])
     assert table["impressions"].to_pylist() == [200, 200]
     rates = 60 / 200, 30 / 200  # of the two places
@@ -33,7 +33,7 @@ def test_ratings_are_clicks_over_examination(log):
 
 
 def test_intervals_are_those_of_poisson_counts(log):
-    table = judgements(log, np.array([1.0, 0.5])).table
+    table = judgements(log, curve=[1.0, 0.5]).table
     low, high = table["low"][0].as_py() * 150, table["high"][0].as_py() * 150
     assert poisson.sf(59, low) == pytest.approx(0.025)
     assert poisson.cdf(60, high) == pytest.approx(0.025)

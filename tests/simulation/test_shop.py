@@ -95,6 +95,6 @@ def test_the_command_writes_tables_and_truth(tmp_path):
     result = CliRunner().invoke(app, ["shop", "--out", str(tmp_path / "shop"), "--sessions", "60"])
     assert result.exit_code == 0
     n_rows = pq.read_metadata(tmp_path / "shop" / "events.parquet").num_rows
-    assert f"{n_rows:,} impressions of 60 searches" in result.output
+    assert f"events    {n_rows:,}" in result.output
     assert json.loads((tmp_path / "shop" / "truth.json").read_text())["shuffled"] == "shuffle_top10"
     assert CliRunner().invoke(app, ["shop", "--out", str(tmp_path / "shop")]).exit_code == 2

@@ -1,5 +1,4 @@
-"""The commands, one file each, and the application that they belong to.
+"""What a terminal adds to the functions: `app` runs every declared command, the other modules what is special to some.
 
-A file of commands imports only what options and help need, so that `--help` and wrong options are answered at once;
-what does the work is imported inside its function. `source.constant` reads defaults and names from other modules.
+Only `cli` imports it. A module here is imported when one of its commands is called.
 """

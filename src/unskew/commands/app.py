@@ -1,14 +1,15 @@
-"""Shared by all commands: error messages, exit codes and common options."""
+"""What a terminal adds to a function: options as typed words, one line per error, exit codes, the printed result."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from importlib import import_module
 from types import FrameType
 from typing import Annotated, Any
 
@@ -16,43 +17,12 @@ import click
 import typer
 from rich.markup import escape
 
-from unskew.data.files import is_out_of_space
-from unskew.options import parse_grades
-from unskew.terminal import BAD_INPUT, errors, show_warning
+from unskew.command_line.declarations import COMMANDS, Option, options_of
+from unskew.command_line.signatures import NEEDED, parameters
+from unskew.display import Screen
+from unskew.reporting.terminal import BAD_INPUT, console, errors, show_json, show_screen, show_warning
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
-Seed = Annotated[int, typer.Option(help="Random seed; the same seed gives the same result.")]
-Overwrite = Annotated[bool, typer.Option(help="Overwrite existing output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Hide the progress display.")]
-SetOptions = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set an option, e.g. steps=500. Repeatable.")
-]
-Production = Annotated[
-    str | None,
-    typer.Option(
-        metavar="WHICH",
-        help="The production ranker: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest in the log.",
-    ),
-]
-Fresh = Annotated[
-    list[str] | None, typer.Option(help="Run this method again, by label; 'all' for everything. Repeatable.")
-]
-AllowCode = Annotated[bool, typer.Option("--allow-code", help="Allow module:Class to import and run your own code.")]
-Grade = Annotated[
-    str | None,
-    typer.Option(
-        metavar="KIND=WEIGHT,…",
-        help="Event weights for training, e.g. click=1,add_to_cart=3,purchase=5. Default: the weights set at ingest; "
-        "click=1 uses only clicks.",
-    ),
-]
-Memory = Annotated[
-    str,
-    typer.Option(
-        help="Memory for what is held of the log, such as 16GB; of a larger log, a random sample of its queries."
-    ),
-]
-SumGrades = Annotated[bool, typer.Option("--sum-grades", help="Add up the weights of all events on an impression.")]
+Given = dict[str, Any]  # what was typed: values by the name of the option
 INTERRUPTED = 130  # exit code of Ctrl-C in a shell: 128 + SIGINT
 NO_MEMORY_WORDS = (  # messages of torch, Python, C++ and the loader of shared libraries
     *("can't allocate memory", "cannot allocate memory", "can't start new thread", "std::bad_alloc"),
@@ -62,12 +32,99 @@ LESS_MEMORY = (
     "train with --stream or a smaller --set batch_size, use a smaller --memory, "
     "rank a table in several files, or diagnose with --quick"
 )
-RANKER_HELP = "A saved model, an exported .onnx file (run by onnxruntime), or exported trees (.txt, .json)."
-DATA_HELP = "A data set of the catalogue (NAME or NAME@split), a LETOR file, or a table."
+
+
+def command_of(name: str) -> Callable[..., None]:
+    """A declared command as a function that typer reads: its signature has the declared options."""
+    declared, options = COMMANDS[name], options_of(name)
+
+    @command
+    def typed(**values: Any) -> None:
+        given = {key: _parsed(options[key], value) for key, value in values.items()}
+        result = _loaded(declared.run)(given) if declared.run else call(name, given)
+        if result is not None:
+            files = {key: given[option] for key, option in declared.files.items()}
+            print_result(result, given, declared.end.format(**given), files)
+
+    typed.__name__, typed.__doc__ = name, declared.summary
+    typed.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [_typed(key, option, argument=key in declared.arguments) for key, option in options.items()]
+    )
+    typed.__annotations__ = {}
+    return typed
+
+
+def call(name: str, given: Given, **changed: Any) -> Any:
+    """Call the function of a command with what was typed; changed values go by the name of the parameter.
+
+    Options that the function takes by `**options` are those of `--set` and changed ones.
+    """
+    function, options = COMMANDS[name].function, options_of(name)
+    known = parameters(function)
+    typed = {options[key].to: value for key, value in given.items() if key in options}
+    values = {key: value for key, value in typed.items() if value is not None} | changed
+    extra: Given = {**grading(given), **(values.pop("options", None) or {})} if "set" in options else {}
+    extra |= {key: value for key, value in changed.items() if key not in known}
+    if "options" in known:
+        extra = {"options": extra}
+    elif "seed" in given and "seed" not in known:
+        extra = {"seed": given["seed"], **extra}
+    if "progress" in known:
+        values.setdefault("progress", shows_progress(given))
+    return _loaded(function)(**{key: value for key, value in values.items() if key in known}, **extra)
+
+
+def shows_progress(given: Given) -> bool:
+    return not (given.get("quiet") or given.get("json"))
+
+
+def print_result(
+    result: Any, given: Given, end: str = "", files: Mapping[str, Any] | None = None, content: Any = None
+) -> None:
+    """Print a result or a screen, and a last line; or one JSON document.
+
+    Args:
+        files: paths that come first in the document.
+        content: the document; default: what the result holds.
+    """
+    if given.get("json"):
+        content = result.to_json() if content is None else content
+        show_json({**files, **content} if files else content)
+        return
+    show_screen(result if isinstance(result, Screen) else result.screen())
+    if end:
+        console.print(end, markup=False, highlight=False, soft_wrap=True)
+
+
+def grading(given: Given) -> Given:
+    """Training options from `--grade` and `--sum-grades`; empty if neither was given."""
+    grade = {} if given.get("grade") is None else {"grade": given["grade"]}
+    return {**grade, "sum_grades": True} if given.get("sum_grades") else grade
+
+
+def _typed(name: str, option: Option, *, argument: bool) -> inspect.Parameter:
+    """An option as typer reads it."""
+    more: Any = {"help": option.help, "metavar": option.metavar, "min": option.least, "rich_help_panel": option.panel}
+    optional = option.kind if option.default is not None else option.kind | None
+    default = inspect.Parameter.empty if option.default is NEEDED else option.default
+    told = typer.Argument(**more) if argument else typer.Option(option.flag, **more)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[optional, told]
+    )
+
+
+def _parsed(option: Option, value: Any) -> Any:
+    return value if value is None or option.form is None else option.form.read(value)
+
+
+def _loaded(place: str) -> Any:
+    """The function at `module:name` in this package."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"unskew.{module}"), name)
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Make a command report bad input in one line with exit code 2. `cli.COMMANDS` gives it its name."""
+    """Make a function report bad input in one line with exit code 2."""
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> None:
@@ -103,12 +160,6 @@ def refuse(error: Exception) -> int:
     return BAD_INPUT
 
 
-def grading(grade: str | None, sum_grades: bool) -> dict[str, Any]:
-    """Training options from `--grade` and `--sum-grades`; empty if neither was given."""
-    found: dict[str, Any] = {} if grade is None else {"grade": parse_grades(grade)}
-    return {**found, "sum_grades": True} if sum_grades else found
-
-
 @contextmanager
 def _terminated_like_interrupted(received: list[int]) -> Iterator[None]:
     """Turn SIGTERM into an exception as Ctrl-C is one, so that scratch files are removed; note which signal came."""
@@ -132,6 +183,8 @@ def _terminated_like_interrupted(received: list[int]) -> Iterator[None]:
 
 def _refusal(error: Exception) -> str | None:
     """The one-line message of an error; None for our own bugs, which need a traceback."""
+    from unskew.data.files import is_out_of_space  # numpy takes long to import, and most commands end well
+
     name = type(error).__name__
     no_memory = name == "OutOfMemoryException" or any(words in str(error).lower() for words in NO_MEMORY_WORDS)
     if isinstance(error, MemoryError) or no_memory:
@@ -143,18 +196,3 @@ def _refusal(error: Exception) -> str | None:
         return str(error.args[0])
     refusals = (ValueError, OSError, KeyError, ModuleNotFoundError, FloatingPointError)
     return str(error) if isinstance(error, refusals) else None
-
-
-def fresh_methods(labels: list[str] | None) -> bool | list[str]:
-    """The value of `--fresh`: everything, some methods, or nothing."""
-    return "all" in labels or labels if labels else False
-
-
-def model_with_code(model: Path, *, allow_code: bool) -> Any:
-    """The model with its own code if that is allowed, otherwise the path."""
-    from unskew.parts import load_part
-    from unskew.serving.model_files import ABOUT, load_model, needed_parts
-
-    if not allow_code or not (model / ABOUT).is_file():
-        return model
-    return load_model(model, [load_part(name, allow_code=True) for name in needed_parts(model)])

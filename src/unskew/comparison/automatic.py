@@ -9,7 +9,7 @@ from __future__ import annotations
 import textwrap
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,9 @@ from unskew.comparison.held_out import Case, contender_of, make_case
 from unskew.comparison.imitation import ordered_as_production, ordered_folder
 from unskew.comparison.surer import surer_lines
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.storage import Log, LogFolder
+from unskew.data.clicks.storage import LogFolder
 from unskew.data.clicks.within_memory import MEMORY, read_within
+from unskew.data.inputs import LogOrPlace, Place, as_log
 from unskew.diagnosis.advice import Advice, scalar_violated, worth_comparing
 from unskew.diagnosis.advice import facts as facts_of
 from unskew.diagnosis.assemble import diagnose
@@ -43,6 +44,8 @@ from unskew.evaluation.criteria import CRITERIA, Contender, Evidence, measure_al
 from unskew.evaluation.production import LatestRanker, latest_ranker, production_of_log
 from unskew.methods import METHODS, hyper_parameters
 from unskew.reporting.sheets import signed
+from unskew.reporting.terminal import Follow, counting_progress, followed
+from unskew.serving.inputs import as_model
 from unskew.training.fitting import fit
 from unskew.training.history import History
 from unskew.training.model import Model, average_models
@@ -109,68 +112,86 @@ class Chosen(Displayed):
         columns = {name: pa.array([values.get(name) for values in means.values()], pa.float64()) for name in criteria}
         return pa.table({"method": pa.array(list(means), pa.string()), **columns})
 
+    def to_json(self) -> dict[str, Any]:
+        return {"started_from": self.model.trained_on.get("started_from"), **asdict(self.verdict)}
+
     def screen(self) -> Screen:
+        found, started = self.verdict, self.model.trained_on.get("started_from")
         table = self.to_table()
         rows = [
             [row["method"], *("" if row[name] is None else f"{row[name]:.4f}" for name in table.column_names[1:])]
             for row in table.to_pylist()
         ]
-        found = self.verdict
-        notes = [f"{found.reason}.", found.coupling, found.against_production, *found.surer]
+        start = "" if started is None else f"Started from a model of {started['steps']:,} steps."
+        notes = [*found.log, found.coupling, f"{found.reason}.", found.against_production, *found.surer, start]
         lines = [line for note in notes for line in textwrap.wrap(note, LINE)]
-        return Screen(f"Chosen: {found.method}", table.column_names, rows, lines)
+        tried = [(entry.method, entry.word, textwrap.shorten(entry.reason, LINE)) for entry in found.tried]
+        more = [Screen("Methods", ("method", "diagnosis", "reason"), tried, left=3)] if tried else []
+        return Screen(f"Chosen: {found.method}", table.column_names, rows, lines, more=more)
 
 
 def auto(
-    log: Log | str | Path,
+    log: LogOrPlace,
     *,
     production: str | None = None,
-    start: Model | None = None,
+    start: Model | Place | None = None,
     seed: int = 0,
-    checkpoints: str | Path | None = None,
+    checkpoints: Place | None = None,
     memory: str | None = MEMORY,
-    progress: Progress | None = None,
+    progress: Follow = True,
     **options: Any,
 ) -> Chosen:
-    """Choose a method for a log without labels, and train it on the whole log.
+    """Train a ranker without labels, averaged from suitable methods; the command is `unskew auto`.
 
     `fit` trains the method you name, `compare` measures several and leaves the choice to you.
 
     Args:
-        log: a click log in memory, or its folder.
-        memory: if a log on disk needs more, a part of it decides, and the final training reads it shard by shard.
+        log: a click log, or its folder.
         production: the production ranker: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest in
             the log.
-        start: a previous model: if its method is chosen again, the final training starts from it. Methods are tried
-            from scratch, because it may have learned from the clicks that choose.
+        start: a previous model, or its path: the final training starts from it if it contains the chosen rankers.
+            Methods are tried from scratch, because it may have learned from the clicks that choose.
         checkpoints: folder for finished trainings; an interrupted run resumes from it.
-        progress: called with the number of finished and of all trainings.
+        memory: limit for a log on disk; None: no limit. If the log needs more, a random sample of its queries decides,
+            and the final training reads the whole log shard by shard.
+        progress: False for no bar, or a function that receives the number of finished and of all trainings.
         options: options of training and network, for every method.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, progress=False).log
+    >>> unskew.auto(log, steps=5, progress=False).verdict.production
+    'unknown'
     """
     check_options(options)
-    clicks, part = (log, None) if isinstance(log, ClickLog) else read_within(log, memory)
+    clicks, part = read_within(log, memory) if isinstance(log, LogFolder | str | Path) else (as_log(log), None)
     if part is not None:
-        warnings.warn(f"{part.note}. The final training reads every shard", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"{part.note}. The final training reads every shard", RuntimeWarning, stacklevel=2)
     clicks = replace(clicks, origin=clicks.lineage)  # so that no part of it is hashed again
-    if start is not None:
-        check_columns(start, clicks)
+    first = None if start is None else as_model(start)
+    if first is not None:
+        check_columns(first, clicks)
     place = None if checkpoints is None else Path(checkpoints)
-    runs = _Runs(clicks, {**options, "seed": seed}, place, progress, None if part is None else part.source)
+    with followed(progress, counting_progress, "auto", "trainings") as report:
+        runs = _Runs(clicks, {**options, "seed": seed}, place, report, None if part is None else part.source)
+        return _chosen(clicks, runs, production, first, "" if part is None else part.note)
+
+
+def _chosen(clicks: ClickLog, runs: _Runs, production: str | None, start: Model | None, part: str) -> Chosen:
+    """The verdict, and its methods trained on everything; several become one ranker."""
     found, case, which = _verdict(clicks, runs, production)
-    found = replace(found, part="" if part is None else f"{part.note}. The final training read every shard")
+    found = replace(found, part=f"{part}. The final training read every shard" if part else "")
     starts = {} if start is None else _members(start)
     if not set(found.members) <= set(starts):
         starts = {}
     models = [runs.last(name, which, starts.get(name)) for name in found.members]
-    if len(models) > 1:
-        assert case is not None
-        assert case.choosing is not None
-        shown = case.choosing.held_out
-        spreads = [spread(shown.score(each.ranker()), shown) for each in models]
-        model = average_models(models, [share / each for share, each in zip(found.shares, spreads, strict=True)])
-    else:
-        (model,) = models
-    return Chosen.of(model, found)
+    if len(models) == 1:
+        return Chosen.of(models[0], found)
+    assert case is not None
+    assert case.choosing is not None
+    shown = case.choosing.held_out
+    spreads = [spread(shown.score(each.ranker()), shown) for each in models]
+    shares = [share / each for share, each in zip(found.shares, spreads, strict=True)]
+    return Chosen.of(average_models(models, shares), found)
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -214,7 +235,7 @@ class _Runs:
         if method != PRODUCTION:
             return self._train(method, everything, f"final-{method}", self.options, start)
         if isinstance(everything, ClickLog):
-            shown: Log = ordered_as_production(everything, which)
+            shown: LogOrPlace = ordered_as_production(everything, which)
         else:
             shown = ordered_folder(everything, which)
         return self._train(PLAIN, shown, f"final-{method}", self.options, start)
@@ -225,7 +246,9 @@ class _Runs:
         steps = None if asked is None else max(1, round((1 - HELD_OUT) * asked))
         return self._train(method, log, method, {**self.options, "steps": steps})
 
-    def _train(self, method: str, log: Log, name: str, options: dict[str, Any], start: Model | None = None) -> Model:
+    def _train(
+        self, method: str, log: LogOrPlace, name: str, options: dict[str, Any], start: Model | None = None
+    ) -> Model:
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
         if self.progress is not None:

@@ -10,10 +10,10 @@ OUT/provenance.json      the experiment with all its settings, grid sizes, versi
 from __future__ import annotations
 
 import json
-import shlex
 import tempfile
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,9 @@ from unskew.training.watching import Watch
 
 DEFAULT_JOBS = 2
 AGAINST_PRODUCTION = ("low", "high", "difference", "least", "most", "verdict")
+LINE = 120  # characters of a note on the screen
+VERDICT = ("verdict", "held", "failed", "of", "detail")  # of a claim
+FILES_ONLY = ("meaning", "truth", "choices")  # too wide for a terminal; see the output folder and the report
 DETAILS = ("tests", "chosen", "meaning")  # tables below the results
 
 
@@ -87,18 +90,37 @@ class Finished(Displayed):
         columns = list(dict.fromkeys(name for row in rows for name in row))
         return pa.table({name: pa.array([row.get(name) for row in rows]) for name in columns})
 
+    def to_json(self) -> dict[str, Any]:
+        """What was run, what failed, all tables as text, and the verdicts."""
+        results, shown = self.results, self.shown
+        return {
+            "experiment": self.experiment.name,
+            "data": self.data,
+            "out": self.out,
+            "runs": len(results.results),
+            "found": results.found,
+            "changed": list(results.changed),
+            "failed": [{"run": run.title, "error": error} for run, error in results.failed],
+            "tables": {sheet.name: [[cell.text for cell in row] for row in sheet.rows] for sheet in shown.sheets},
+            "verdicts": [
+                {"claim": each.text} | {name: getattr(each, name) for name in VERDICT} for each in shown.claims
+            ],
+            **({} if shown.outlook is None else {"against_production": shown.outlook.to_json()}),
+        }
+
     def screen(self) -> Screen:
-        sheet = self.shown.sheets[0] if self.shown.sheets else None
-        notes = [
-            *([f"{self.verdict}."] if self.verdict else []),
-            *(f"failed: {run.title}" for run, _ in self.results.failed),
-        ]
+        results, outlook = self.results, self.shown.outlook
+        first, *others = [_screen(sheet) for sheet in self.shown.sheets if sheet.name not in FILES_ONLY] or [Screen("")]
+        claims = [Screen(f"{each.words}: {each.text}", notes=[f"  {each.detail}"]) for each in self.shown.claims]
+        notes = [f"{self.verdict}."] if self.verdict else []
+        if outlook is not None and outlook.explanation:
+            pointer = f"What each criterion shows, and what it does not: {self.out / 'meaning.md'}"
+            notes += [*textwrap.wrap(outlook.explanation, LINE), pointer]
+        notes += [f"failed: {run.title}" for run, _ in results.failed]
+        notes += [f"{results.found} runs had already finished"] if results.found else []
         notes.append(f"All tables and figures: {self.report}")
-        if sheet is None:
-            return Screen(self.experiment.title, notes=notes)
-        left = sheet.is_text.index(False) if False in sheet.is_text else len(sheet.columns)
-        rows = [[cell.text for cell in row] for row in sheet.rows]
-        return Screen(f"{self.experiment.title}: {sheet.title}", sheet.columns, rows, notes, left=max(left, 1))
+        title = f"{self.experiment.title}: {first.title}".removesuffix(": ")
+        return replace(first, title=title, notes=[*first.notes, *notes], more=[*others, *claims])
 
     def plot(self, ax: Any = None) -> Any:
         """Plot differences from production with their intervals; only in a comparison."""
@@ -109,6 +131,12 @@ class Finished(Displayed):
         better = "more" if outlook.higher_is_better else "less"
         rows = [(one.label, one.difference or 0.0, one.least, one.most) for one in rivals]
         return draw_intervals(rows, f"{outlook.measure}, difference from production ({better} is better)", ax)
+
+
+def _screen(sheet: Sheet) -> Screen:
+    left = sheet.is_text.index(False) if False in sheet.is_text else len(sheet.columns)
+    rows = [[cell.text for cell in row] for row in sheet.rows]
+    return Screen(sheet.title, sheet.columns, rows, textwrap.wrap(sheet.note, LINE), left=max(left, 1))
 
 
 def run_experiment(
@@ -296,12 +324,3 @@ def writable(folder: Path) -> Path:
     except OSError as error:
         raise OSError(f"{folder} cannot be written ({error}): choose another path with --out") from error
     return folder
-
-
-def command_text(verb: str, subject: str, **options: object) -> str:
-    """A command as it is typed; an option with a list of values is repeated."""
-    words = []
-    for name, value in options.items():
-        values = value if isinstance(value, list) else [value]
-        words += [f"--{name.replace('_', '-')} {shlex.quote(str(each))}" for each in values if each is not None]
-    return " ".join(["unskew", verb, subject, *words])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+from unskew.command_line.repeating import command_line
 from unskew.comparison.against_production import (
     PRODUCTION,
     Outlook,
@@ -16,17 +18,18 @@ from unskew.comparison.against_production import (
     standing_sheet,
 )
 from unskew.comparison.held_out import HELD_OUT
-from unskew.comparison.outputs import DEFAULT_JOBS, Finished, Presentation, command_text, run_experiment, writable
+from unskew.comparison.outputs import DEFAULT_JOBS, Finished, Presentation, run_experiment, writable
 from unskew.comparison.outside import LIGHTGBM, OUTSIDE_TASKS, lightgbm_rows, scores_definition
 from unskew.comparison.plan import FORMAT, Group, Repetition, Run, plan, repetitions_of
-from unskew.comparison.run import Fresh, Progress, Results
+from unskew.comparison.run import Fresh, Results
 from unskew.comparison.settings import Entry, Experiment, OptionTable
 from unskew.comparison.sources import own_log
 from unskew.comparison.statistics import Table
 from unskew.comparison.tables import chosen_sheet, difference_sheet, result_sheets, seen_sheet
 from unskew.comparison.tasks import TASKS
 from unskew.data.clicks.lineage import lineage_line
-from unskew.data.clicks.storage import open_log, read_log
+from unskew.data.clicks.storage import open_log, read_log, write_log, write_shards
+from unskew.data.inputs import LogOrPlace, Place, as_log
 from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.public_logs.id_pages import is_public_log
@@ -35,11 +38,13 @@ from unskew.diagnosis.assemble import diagnose
 from unskew.evaluation.criteria import CRITERIA
 from unskew.evaluation.evaluate import seen_queries
 from unskew.evaluation.production import latest_ranker, parse_production, production_of_log
+from unskew.log_part import MEMORY, folder_of, part_within
 from unskew.methods import METHODS, Method
 from unskew.options import check_choice
 from unskew.parts import name_of
 from unskew.reporting.drawing import Drawn, interval_figure, line_figure
 from unskew.reporting.sheets import Sheet
+from unskew.reporting.terminal import Follow, experiment_progress, followed
 from unskew.training.recipe import Recipe, find_method
 
 LAST_STEP = "the last step"  # without judged data
@@ -47,13 +52,13 @@ BY_CLICKS = f"{LAST_STEP}; hyper-parameters by other held-out clicks, first repe
 
 
 def compare(
-    log: str | Path,
+    log: LogOrPlace,
     methods: Sequence[str | type[Method]] | None = None,
     *,
-    scores: Mapping[str, str | Path] | None = None,
-    validate: str | None = None,
-    test: str | None = None,
-    judged: str | None = None,
+    scores: Mapping[str, Place] | None = None,
+    validate: Place | None = None,
+    test: Place | None = None,
+    judged: Place | None = None,
     grids: Mapping[str, Mapping[str, list]] | None = None,
     options: OptionTable | None = None,
     metrics: Sequence[str] = Experiment.metrics,
@@ -64,38 +69,50 @@ def compare(
     held_out: float = HELD_OUT,
     seeds: int = 5,
     jobs: int = DEFAULT_JOBS,
-    out: str | Path = "runs/compare",
+    out: Place = "runs/compare",
     fresh: Fresh = False,
-    part: str = "",
-    progress: Progress | None = None,
+    memory: str | None = MEMORY,
+    progress: Follow = True,
 ) -> Finished:
-    """Compare methods on a click log with each other and with the production ranking.
+    """Compare methods with production on your log, by labels or by held-out clicks.
 
-    With judged data, hyper-parameters are chosen on `validate` and results come from `test`. Without, methods learn
-    from part of the queries and are compared by the clicks on the others, with every criterion that the log supports;
-    with grids, half of those queries choose hyper-parameters and the other half gives the results.
+    With judged data, `validate` chooses hyper-parameters and `test` measures. Without, methods learn from part of the
+    queries and are compared by clicks on the others. Use `paired_differences` if you already have values per query.
 
     Args:
-        log: folder of a click log.
-        methods: names, or your own classes; the first is the baseline. `METHOD+trees` trains trees on the method's
-            debiased targets; `lightgbm` and `lightgbm_position` run LightGBM itself. Default: the methods that
-            `diagnose` recommends, the usual methods that can work on this log, and, if LightGBM is installed,
-            both and `two_tower+trees`, trees with our debiasing.
-        scores: label -> parquet file with `query`, `document` and `score` of another program's ranker.
-        validate, test: data sets or LETOR files, as in `load_split`; pass both or neither.
+        log: a click log, or its path. A log in memory is written to `OUT/log`.
+        methods: names or classes; None: those that `diagnose` recommends and, if LightGBM is installed, its rows
+            and `two_tower+trees`, trees with our debiasing.
+        scores: rankers of other programs by name, each a parquet file with query, document and score.
+        validate: judged queries for validation: a data set of the catalogue, or a LETOR file. Needs `test`.
+        test: judged queries for the test.
         judged: judged data that `labelled` learns from.
         grids: values to choose from, by method and hyper-parameter.
         options: options of training and network, for every method.
+        metric: the main metric with judged data.
         baseline: the method to test the others against; default: the first. Only with judged data.
-        criterion: the criterion that decides without judged data; default: the one that chose best in our measurements.
+        criterion: the label-free criterion that decides without judged data; default: the one that chose best in our
+            measurements.
         production: the production ranker: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest in
             the log.
         held_out: share of the queries to compare on, without judged data.
         seeds: number of trainings per method, with the same log and held-out queries.
-        part: what part of a larger log this is, for the report.
+        jobs: runs in parallel; they share the threads.
+        out: output folder; finished runs there are kept, except those of the methods that `fresh` names.
+        memory: limit for a log on disk, for each process; None: no limit. If the log needs more, methods are compared
+            on a random sample of its queries, which is written to `OUT/log`.
+        progress: False for none, or a function that receives a `State`.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> found = unskew.compare(log, ["naive", "dla"], options={"steps": 3}, out="comparison", jobs=1, progress=False)
+    >>> found.to_table()["method"].to_pylist()
+    ['production', 'naive', 'dla']
     """
+    path, part = _folder(log, Path(out), memory)
+    validate, test, judged = (None if place is None else str(place) for place in (validate, test, judged))
     if methods is None:
-        known = default_methods(log)
+        known = default_methods(path)
         methods = [*known, *lightgbm_rows(known)]
     others = [str(name) for name in methods if name in LIGHTGBM]
     methods = [name for name in methods if name not in LIGHTGBM]
@@ -112,7 +129,6 @@ def compare(
         raise ValueError(
             "judged data are needed both for validation and for testing: pass both validate and test, or neither"
         )
-    path = Path(log)
     own: OptionTable = {"log": log_place(path), "judged": judged}
     seen: dict[str, bool] = {}
     if validate is not None and test is not None:
@@ -146,42 +162,50 @@ def compare(
         *plan(experiment, path.name, seeds, own),
         *(_fixed_group(name, task, experiment, path.name, {**own, **more}) for name, (task, more) in outside.items()),
     ]
-    tried = grids or {}
-    command = command_text(
-        "compare",
-        str(log),
-        methods=",".join([*labels, *others]),
-        scores=[f"{name}={file}" for name, file in (scores or {}).items()],
-        validate=validate,
-        test=test,
-        judged=judged,
-        grid=[f"{label}.{name}={_values(each)}" for label, grid in tried.items() for name, each in grid.items()],
-        grade=[f"{kind}={weight}" for kind, weight in ((options or {}).get("grade") or {}).items()],
-        set=[f"{name}={_values(value)}" for name, value in (options or {}).items() if name not in weights],
-        criterion=criterion,
-        production=production,
-        held_out=None if held_out == HELD_OUT or test is not None else held_out,
-        seeds=seeds,
-        out=out,
-    )
-    folder = writable(Path(out))
-    return run_experiment(
-        experiment,
-        path.name,
-        groups,
-        folder,
-        tasks=TASKS | OUTSIDE_TASKS,
-        present=partial(_present, criterion=criterion, seen=seen),
-        command=command,
-        jobs=jobs,
-        fresh=fresh,
-        progress=progress,
-    )
+    again = {
+        "log": path,
+        "methods": [*labels, *others],
+        "scores": scores,
+        "grids": grids,
+        "options": options or {},
+        "validate": validate,
+        "test": test,
+        "judged": judged,
+        "metric": metric,
+        "baseline": baseline,
+        "criterion": criterion,
+        "production": production,
+        "held_out": held_out,
+        "seeds": seeds,
+        "out": out,
+    }
+    with followed(progress, experiment_progress, "compare") as report:
+        return run_experiment(
+            experiment,
+            path.name,
+            groups,
+            writable(Path(out)),
+            tasks=TASKS | OUTSIDE_TASKS,
+            present=partial(_present, criterion=criterion, seen=seen),
+            command=command_line("compare", again),
+            jobs=jobs,
+            fresh=fresh,
+            progress=report,
+        )
 
 
-def _values(value: object) -> str:
-    """An option, or the values of a grid, in the form of `--set` and `--grid`."""
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+def _folder(log: LogOrPlace, out: Path, memory: str | None) -> tuple[Path, str]:
+    """The folder of the log to compare on, and what part of a larger log it is, for people."""
+    folder = folder_of(log)
+    part = None if folder is None else part_within(folder, memory)
+    if part is not None:
+        warnings.warn(part.note, RuntimeWarning, stacklevel=3)
+        notes = {**part.about.get("notes", {}), "lineage": part.lineage.written("part")}
+        place = write_shards(part.shards(), writable(out) / "log", overwrite=True, notes=notes)
+        return place, part.note
+    if isinstance(log, str | Path):
+        return Path(log), ""
+    return write_log(as_log(log), writable(out) / "log", overwrite=True), ""
 
 
 def _which(path: Path, said: str | None) -> OptionTable:

@@ -113,9 +113,17 @@ class Diagnosis(Displayed):
         return table
 
     def screen(self) -> Screen:
-        rows = [(entry.question, entry.answer) for entry in self.findings()]
+        from unskew.diagnosis.page import position_rows  # imports this module
+
+        rows = [(found.question, found.answer) for found in self.findings()]
+        columns, places = position_rows(self)
+        names: dict[tuple[str, str], list[str]] = {}
+        for entry in self.verdict.methods:
+            names.setdefault((entry.word, entry.reason), []).append(entry.method)
+        advice = [(", ".join(own), word, reason) for (word, reason), own in names.items()]
+        more = [Screen("Positions (from 1)", columns, places), Screen("Methods", ("methods", "", ""), advice, left=3)]
         notes = [*([f"{self.part}."] if self.part else []), *self.verdict.lines]
-        return Screen(f"Diagnosis of {self.log!r}", ("what the log says", ""), rows, notes, left=2)
+        return Screen(f"Diagnosis of {self.log!r}", ("what the log says", ""), rows, notes, left=2, more=more)
 
     def plot(self, ax: Any = None) -> Any:
         """Plot examination by every estimator with its interval, recorded examination, and the click rate."""

@@ -16,6 +16,7 @@ list. Intervals are 95% intervals, by the delta method from the spread over sess
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from torch import Tensor
 
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
+from unskew.display import OnScreen, Screen
 from unskew.evaluation.evaluate import predicting
 from unskew.evaluation.held_out import NotMeasured
 from unskew.lists import ClickedLists
@@ -31,6 +33,7 @@ from unskew.methods.click_models.click_model import ClickModel
 from unskew.methods.click_models.sequences import Chances
 from unskew.methods.method import Method
 
+BY_POSITION = ("predicted click rate", "observed click rate", "perplexity", "conditional perplexity")
 Z = 1.959964  # of a 95% interval
 Vector = NDArray[np.float64]
 
@@ -44,8 +47,8 @@ class Estimate:
     high: float
 
 
-@dataclass(frozen=True, eq=False)
-class ClickPrediction:
+@dataclass(frozen=True, eq=False, repr=False)
+class ClickPrediction(OnScreen):
     """Log-likelihoods of single sessions; equal clicks on the same list are counted together."""
 
     sessions: Vector  # [rows], number of sessions
@@ -118,6 +121,35 @@ class ClickPrediction:
             "conditional perplexity": self.perplexity(conditional=True),
             **calibration,
         }
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "sessions": self.n_sessions,
+            **{name: vars(entry) for name, entry in self.summary().items()},
+            "positions": [
+                dict(zip(BY_POSITION, (*(None if np.isnan(rate) else rate for rate in rates), *known), strict=True))
+                for rates, *both in self._positions()
+                for known in [[estimate and vars(estimate) for estimate in both]]
+            ],
+        }
+
+    def screen(self) -> Screen:
+        rows = [(name, f"{e.value:.4f}", f"{e.low:.4f} to {e.high:.4f}") for name, e in self.summary().items()]
+        places = [
+            (
+                str(place),
+                *("–" if np.isnan(rate) else f"{rate:.4f}" for rate in rates),
+                *("–" if e is None else f"{e.value:.4f} ± {(e.high - e.low) / 2:.4f}" for e in both),
+            )
+            for place, (rates, *both) in enumerate(self._positions(), start=1)
+        ]
+        more = [Screen("By position (from 1)", ("position", *BY_POSITION), places)]
+        return Screen(f"{self.n_sessions:,.0f} sessions", ("clicks", "value", "95% interval"), rows, more=more)
+
+    def _positions(self) -> list[tuple[tuple[float, float], Estimate | None, Estimate | None]]:
+        """Rates, perplexity and conditional perplexity at each position."""
+        perplexities = [self.perplexity_by_position(conditional=conditional) for conditional in (False, True)]
+        return list(zip(self.rates_by_position(), *perplexities, strict=True))
 
     def _surprise(self, place: int, conditional: bool) -> tuple[float | None, Vector]:
         """Perplexity at a position, and the influence of each session on it, `[rows]`."""

@@ -134,11 +134,22 @@ class Evaluation(Displayed):
         seen = {} if self.seen is None else {"seen": pa.array(self.seen)}
         return pa.table({"query": pa.array(self.query_ids), **columns, **seen})
 
+    def to_json(self) -> dict[str, Any]:
+        """Means and intervals per metric; with a log, also for queries in the log and queries not in it."""
+
+        def means(part: Evaluation) -> dict[str, Any]:
+            return {row.metric: {"mean": row.mean, "low": row.low, "high": row.high} for row in part.summary()}
+
+        sides = {} if self.seen is None else {"seen": self.only(self.seen), "unseen": self.only(~self.seen)}
+        parts = {name: {"queries": len(part.query_ids), **means(part)} for name, part in sides.items()}
+        return {**means(self), "lineage": dict(self.lineage), **parts}
+
     def screen(self) -> Screen:
         title = f"Evaluation of {len(self.query_ids):,} queries {self.name}".rstrip()
         notes = [f"{lineage_line(self.lineage)}."] if self.lineage else []
-        notes += [] if self.seen is None else [count_text(self.seen)]
-        return Screen(title, ("metric", "mean", "95% interval", "queries", "left out"), self.rows(), notes)
+        columns = ("metric", "in the log", "queries", "not in the log", "queries")
+        more = [] if self.seen is None else [Screen(count_text(self.seen), columns, self.by_seen())]
+        return Screen(title, ("metric", "mean", "95% interval", "queries", "left out"), self.rows(), notes, more=more)
 
 
 def evaluate(

@@ -16,7 +16,7 @@ from unskew.display import Displayed, Screen, rows_table
 from unskew.ingestion.columns import FORMS, Columns
 from unskew.ingestion.engines import Engine
 from unskew.ingestion.opening import Listed, Opened, open_tables, running_engine
-from unskew.ingestion.report import Dropped
+from unskew.ingestion.report import Dropped, left_out
 from unskew.ingestion.run import count_lists, report_of
 from unskew.ingestion.settings import Options, Tables
 
@@ -58,10 +58,14 @@ class Preview(Displayed):
         return rows_table(self.columns, ListedColumn)
 
     def screen(self) -> Screen:
-        rows = [(*entry[:2], entry[2]) for entry in self.roles]
+        columns = [(each.column, each.role, each.type, each.example, f"{each.missing:.1%}") for each in self.columns]
         counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in self.counts.items())
-        features = f"Features: {', '.join(self.features) or 'none'}"
-        return Screen("What would be read", ("role", "column", ""), rows, [counts, features, *self.remarks], left=3)
+        more = [
+            Screen("Columns", ("column", "role", "type", "example", "missing"), columns, left=4),
+            Screen("First rows", self.head_columns, self.head, left=len(self.head_columns)),
+            *left_out(self.dropped, self.examples, self.other_kinds),
+        ]
+        return Screen("Roles", ("role", "column", ""), self.roles, [counts, *self.remarks], left=3, more=more)
 
     def to_json(self) -> dict[str, Any]:
         """As one JSON document."""

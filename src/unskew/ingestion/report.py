@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from unskew.display import Screen
+
 
 @dataclass(frozen=True)
 class Reason:
@@ -85,6 +87,18 @@ REASONS: dict[str, Reason] = {
         "keep one row per query and document, or put the features into the event table",
     ),
 }
+
+
+def left_out(dropped: Mapping[str, int], examples: Mapping[str, str], others: Mapping[str, int]) -> list[Screen]:
+    """What is left out of a log, by reason, and events that are neither impressions nor clicks."""
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in others.items())
+    notes = [f"{sum(others.values()):,} events are neither impressions nor clicks: {kinds}"] if others else []
+    if not dropped:
+        return [Screen("\n".join([*notes, "Nothing is left out."]))]
+    rows = [(REASONS[key].text, examples.get(key, ""), f"{count:,}") for key, count in dropped.items()]
+    return [Screen("Left out", ("what", "the first", "count"), rows, notes, left=2)]
+
+
 ASKED_FOR = {"where", "beyond", "capped", "late_event"}  # the user set the limit, so it may leave out most of a log
 
 

@@ -20,11 +20,11 @@ from torch import Tensor
 
 from unskew.comparison.rows import Outcome
 from unskew.comparison.sources import Definition, as_method, judged_split, recipe_of, simulation_of
-from unskew.daily.tune import Plan, best, cross_validated, train_further
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.transformed import transform_judged
 from unskew.evaluation.evaluate import evaluate
 from unskew.methods.line_search import ScoredLists, of_metric, search, spread_axes
+from unskew.monitoring.tuning import Plan, best, cross_validated, train_further
 from unskew.networks.documents import Ranker
 from unskew.training.fitting import fit
 from unskew.training.model import Model, ModelRanker

@@ -7,14 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from unskew.comparison.outputs import DEFAULT_JOBS, Finished, Presentation, command_text, run_experiment, writable
+from unskew.command_line.repeating import command_line
+from unskew.comparison.outputs import DEFAULT_JOBS, Finished, Presentation, run_experiment, writable
 from unskew.comparison.plan import Group, plan
 from unskew.comparison.rows import gather_rows
-from unskew.comparison.run import Fresh, Progress, Results
+from unskew.comparison.run import Fresh, Results
 from unskew.comparison.settings import Experiment, Grid, OptionTable
 from unskew.comparison.statistics import Table
 from unskew.comparison.tables import data_set_sheet
 from unskew.data.files import write_text
+from unskew.data.inputs import Place
 from unskew.data.judged.catalogue import own_name
 from unskew.papers.claims import judge
 from unskew.papers.experiment_files import experiment_source, load_experiment, shipped
@@ -24,6 +26,7 @@ from unskew.papers.settings import PaperExperiment
 from unskew.papers.sheets import CHOSEN_BY, SHEETS
 from unskew.papers.tasks import PAPER_TASKS
 from unskew.reporting.sheets import Sheet
+from unskew.reporting.terminal import Follow, experiment_progress, followed
 from unskew.training.watching import Watch
 
 Data = str | Mapping[str, str] | Sequence[str | Mapping[str, str]]
@@ -42,33 +45,40 @@ def reproduce(
     seeds: int | None = None,
     folds: Sequence[int] | None = None,
     jobs: int = DEFAULT_JOBS,
-    out: str | Path | None = None,
+    out: Place | None = None,
     variant: str | None = None,
     options: OptionTable | None = None,
     fresh: Fresh = False,
     shard: str | None = None,
-    merge: Sequence[str | Path] = (),
+    merge: Sequence[Place] = (),
     allow_code: bool = False,
     watch: Watch | None = None,
-    progress: Progress | None = None,
+    progress: Follow = True,
 ) -> Finished:
-    """Run an experiment and write its results; finished runs are not repeated.
+    """Run an experiment of a paper; write tables, figures and a report. Finished runs are kept.
+
+    `compare` does the same for methods on your own log.
 
     Args:
-        name: a shipped experiment, the path of a TOML file, or an experiment made in Python.
-        data: a data set of the catalogue, or your own files, as in `load`; several make one table. Or real clicks of a
-            public log with judged queries, such as `ultre-2:FOLDER` (see `papers.real_clicks`).
-        seeds: seeds per fold; default: as in the experiment, or 5, or 1 if the data have folds.
-        folds: the folds to run, counted from 1; default: all.
-        out: folder for results; default: `runs/NAME-DATA`.
+        name: a shipped experiment (`unskew reproduce --list`), or the path of a TOML file.
+        data: a data set of the catalogue, or your own files; several make one table of data sets and methods.
+        seeds: seeds per fold; default: those of the experiment, otherwise 5, or 1 if the data have folds.
+        folds: the folds to run, from 1; default: all.
+        jobs: runs in parallel; they share the threads.
+        out: output folder; default: `runs/NAME-DATA`.
         variant: a variant of the experiment; default: chosen by the data set.
-        options: training settings, network sizes and hyper-parameters for all methods, which override those of the
-            experiment.
-        fresh: repeat finished runs: everything, or the methods with these labels.
-        shard: "2/8" runs the second of eight parts of the methods and settings; `merge` combines the parts.
+        options: override settings of the experiment.
+        allow_code: allow the file to name your own parts (`"module:Class"`).
+        fresh: repeat finished runs: True for all, or the labels of methods.
+        shard: "2/8" runs the second of eight parts; `merge` combines them.
         merge: result folders whose finished runs are copied first.
-        watch: receives every step and validation of every run; see `training.watching`.
-        allow_code: import classes named `"module:Class"` in a file.
+        watch: a callable that receives every step and validation of every run, such as `unskew.TensorBoard(folder)`.
+        progress: False for no bar, or a function that receives a `State`.
+
+    >>> import unskew
+    >>> found = unskew.reproduce("data-statistics", data="world:tiny", jobs=1, out="runs", progress=False)
+    >>> found.report.name
+    'report.html'
     """
     experiment = load_experiment(name, allow_code=allow_code) if isinstance(name, str) else name
     names = _data_names(data or experiment.data)
@@ -94,28 +104,22 @@ def reproduce(
     if isinstance(name, str):
         write_text(folder / "experiment.toml", experiment_source(name))
     subject = name if isinstance(name, str) else experiment.name
-    command = command_text(
-        "reproduce",
-        subject,
-        data=",".join(names),
-        seeds=seeds,
-        folds=",".join(map(str, folds)) if folds else None,
-        variant=variant,
-        out=out,
-    )
-    return run_experiment(
-        experiment,
-        every,
-        groups,
-        folder,
-        tasks=PAPER_TASKS,
-        present=_present,
-        command=command,
-        jobs=jobs,
-        fresh=fresh,
-        progress=progress,
-        watch=watch,
-    )
+    own = {"name": subject, "data": names, "seeds": seeds, "folds": folds, "variant": variant, "out": out}
+    again = {**own, "options": options or {}, "shard": shard, "allow_code": allow_code}
+    with followed(progress, experiment_progress, subject) as report:
+        return run_experiment(
+            experiment,
+            every,
+            groups,
+            folder,
+            tasks=PAPER_TASKS,
+            present=_present,
+            command=command_line("reproduce", again),
+            jobs=jobs,
+            fresh=fresh,
+            progress=report,
+            watch=watch,
+        )
 
 
 def _data_names(data: Data) -> list[str]:

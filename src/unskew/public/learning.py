@@ -12,6 +12,7 @@ from typing import Any, overload
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from unskew.command_line.repeating import command_line
 from unskew.comparison import automatic
 from unskew.comparison.automatic import Chosen
 from unskew.data.clicks.click_log import ClickLog
@@ -19,19 +20,20 @@ from unskew.data.clicks.source import ClickSource
 from unskew.data.clicks.storage import LogFolder
 from unskew.data.clicks.within_memory import MEMORY, folder_of, part_within
 from unskew.data.files import check_place
+from unskew.data.inputs import Judged, LogOrPlace, Place, as_judged, as_log, as_log_or_folder
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis import assemble
 from unskew.diagnosis.assemble import Diagnosis
 from unskew.diagnosis.page import write_diagnosis
 from unskew.display import MOST_ROWS, Displayed, Screen
+from unskew.log_part import MEMORY, PartOfFolder, folder_of, part_within, read_within
 from unskew.methods import Method
 from unskew.processes import is_first
 from unskew.propensities import estimate
 from unskew.propensities.curve import Curve, Curves
-from unskew.public.inputs import Judged, Log, Place, as_judged, as_log, as_log_or_folder, as_model, as_part
-from unskew.public.progress import Follow, followed
+from unskew.reporting.terminal import Follow, counting_progress, followed, training_progress
+from unskew.serving.inputs import as_model
 from unskew.serving.ratings import debiased_rows, rows_of_shards, scale_of, write_rows
-from unskew.terminal import counting_progress, training_progress
 from unskew.training import fitting
 from unskew.training.ending import seconds_of
 from unskew.training.model import Model
@@ -46,10 +48,10 @@ HELD_OUT_FOR_CURVE = 0.1  # share of the queries that chooses the state of a cli
 
 def fit(
     method: str | type[Method] | Recipe = DEFAULT_METHOD,
-    log: Log | ClickSource | None = None,
+    log: LogOrPlace | ClickSource | None = None,
     *,
     judged: Judged | None = None,
-    interventions: Log | None = None,
+    interventions: LogOrPlace | None = None,
     validate: Judged | float | None = None,
     progress: Follow = True,
     checkpoint: Place | None = None,
@@ -127,7 +129,7 @@ def _within(method: type[Method], log: Source, memory: str | None) -> Source:
 
 
 def choose_and_fit(
-    log: Log | ClickSource | None,
+    log: LogOrPlace | ClickSource | None,
     *,
     progress: Follow = True,
     checkpoint: Place | None = None,
@@ -146,7 +148,7 @@ def choose_and_fit(
     given += ["lists that are drawn at every step"] if isinstance(log, ClickSource) else []
     if log is not None and not isinstance(log, ClickSource) and not given:
         place = None if checkpoint is None else f"{checkpoint}.auto"
-        return auto(log, start=start, checkpoints=place, memory=memory, progress=progress, **options)
+        return automatic.auto(log, start=start, checkpoints=place, memory=memory, progress=progress, **options)
     method = automatic.SAFE if start is None else as_model(start).recipe.method
     more: dict[str, Any] = {"checkpoint": checkpoint, "start": start, "memory": memory, "progress": progress}
     model = fit(method, log, **more, **only_named, **options)
@@ -157,51 +159,6 @@ def warn_unless_better(chosen: Chosen, stacklevel: int = 3) -> None:
     """Warn if the ranker is not known to be better than production."""
     if chosen.verdict.production != automatic.BETTER:
         warnings.warn(str(chosen.verdict), RuntimeWarning, stacklevel=stacklevel)
-
-
-def auto(
-    log: Log,
-    *,
-    production: str | None = None,
-    start: Model | Place | None = None,
-    seed: int = 0,
-    checkpoints: Place | None = None,
-    memory: str | None = MEMORY,
-    progress: Follow = True,
-    **options: Any,
-) -> Chosen:
-    """Train a ranker without labels, averaged from suitable methods; the command is `unskew auto`.
-
-    `fit` trains the method you name, `compare` measures several and leaves the choice to you.
-
-    Args:
-        log: a click log, or its folder.
-        production: the production ranker: since=DATE, score=COLUMN or logger=COLUMN:VALUE. Default: the latest in
-            the log.
-        start: a previous model, or its path: the final training starts from it if it contains the chosen rankers.
-            Methods are tried from scratch, because it may have learned from the clicks that choose.
-        checkpoints: folder for finished trainings; an interrupted run resumes from it.
-        memory: limit for a log on disk; None: no limit. If the log needs more, a random sample of its queries decides,
-            and the final training reads the whole log shard by shard.
-        progress: False for no bar, or a function that receives the number of finished and of all trainings.
-        options: options of training and network, for every method.
-
-    >>> import unskew
-    >>> log = unskew.simulate("world:tiny", sessions=4, progress=False).log
-    >>> unskew.auto(log, steps=5, progress=False).verdict.production
-    'unknown'
-    """
-    with followed(progress, counting_progress, "auto", "trainings") as report:
-        return automatic.auto(
-            log if isinstance(log, LogFolder | str | Path) else as_log(log),
-            production=production,
-            start=None if start is None else as_model(start),
-            seed=seed,
-            checkpoints=checkpoints,
-            memory=memory,
-            progress=report,
-            **options,
-        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -240,7 +197,7 @@ class DebiasedRows(Displayed):
 
 
 def weights(
-    log: Log,
+    log: LogOrPlace,
     out: Place | None = None,
     method: str = automatic.SAFE,
     *,
@@ -269,7 +226,7 @@ def weights(
     if out is not None:
         check_place(Path(out), overwrite=overwrite)
     check_has_curve(method)
-    clicks, part = as_part(log, memory)
+    clicks, part = _part(log, memory)
     folder = folder_of(log)
     if part is not None and out is None:
         raise ValueError(f"the rows of {part.path} need more than {memory}: pass out, a file for them, or more memory")
@@ -286,11 +243,11 @@ def weights(
 
 
 @overload
-def estimate_propensities(log: Log, estimator: str = ..., *, by: None = ..., **options: Any) -> Curve: ...
+def estimate_propensities(log: LogOrPlace, estimator: str = ..., *, by: None = ..., **options: Any) -> Curve: ...
 @overload
-def estimate_propensities(log: Log, estimator: str = ..., *, by: str, **options: Any) -> Curves: ...
+def estimate_propensities(log: LogOrPlace, estimator: str = ..., *, by: str, **options: Any) -> Curves: ...
 def estimate_propensities(
-    log: Log, estimator: str = "auto", *, by: str | None = None, memory: str | None = MEMORY, **options: Any
+    log: LogOrPlace, estimator: str = "auto", *, by: str | None = None, memory: str | None = MEMORY, **options: Any
 ) -> Curve | Curves:
     """Estimate the examination of each position relative to the top from clicks alone, with intervals over queries.
 
@@ -308,14 +265,14 @@ def estimate_propensities(
     >>> unskew.estimate_propensities(log, n_bootstrap=0).estimator
     'randomization'
     """
-    clicks, _ = as_part(log, memory)
+    clicks, _ = _part(log, memory)
     if by is None:
         return estimate.estimate_propensities(clicks, estimator, **options)
     return Curves(estimate.estimate_by(clicks, by, estimator, **options), by)
 
 
 def diagnose(
-    log: Log,
+    log: LogOrPlace,
     out: Place | None = None,
     *,
     quick: bool = False,
@@ -348,22 +305,22 @@ def diagnose(
             raise IsADirectoryError(
                 f"{out} is a folder: pass a file for the report, such as {Path(out) / 'report.html'}"
             )
-    clicks, part = as_part(log, memory)
+    clicks, part = _part(log, memory)
     with followed(progress, counting_progress, "diagnose", "parts") as report:
         found = assemble.diagnose(clicks, quick=quick, users=users, cap=cap, seed=seed, progress=report)
     found = found if part is None else replace(found, part=part.note)
     if out is not None:
         name = str(log) if isinstance(log, str | Path) else "the log"
-        write_diagnosis(found, out, name, _again(name, quick, users, cap, seed, memory))
+        again = {"log": name, "quick": quick, "users": users, "cap": cap, "seed": seed, "memory": memory}
+        write_diagnosis(found, out, name, command_line("diagnose", again))
     return found
 
 
-def _again(log: str, quick: bool, users: str | None, cap: float | None, seed: int, memory: str | None) -> str:
-    """The command that repeats a diagnosis."""
-    options = [
-        *(["--quick"] if quick else []),
-        *([f"--users {users}"] if users else []),
-        *([f"--cap {cap:g}"] if cap is not None else []),
-        *([f"--memory {memory}"] if memory not in (MEMORY, None) else []),
-    ]
-    return " ".join(["unskew diagnose", log, *options, f"--seed {seed}"])
+def _part(log: LogOrPlace, memory: str | None) -> tuple[ClickLog, PartOfFolder | None]:
+    """A log in memory, and the part of its folder that it is if the whole log needs more than `memory`; it warns."""
+    if not isinstance(log, LogFolder | str | Path):
+        return as_log(log), None
+    clicks, part = read_within(log, memory)
+    if part is not None:
+        warnings.warn(part.note, RuntimeWarning, stacklevel=3)
+    return clicks, part

@@ -1,9 +1,9 @@
-"""Logs: `simulate`, `ingest` and `events`."""
+"""Logs: `ingest`, `preview_ingest`, `events` and `shop`; and the catalogue of data sets."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,101 +13,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import ArrayLike
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.forgetting import Forgotten
-from unskew.data.clicks.forgetting import forget as forget_users
 from unskew.data.clicks.storage import read_log
 from unskew.data.files import check_folder, check_place, new_file
+from unskew.data.inputs import LogOrPlace, Place, as_file, as_log
+from unskew.data.judged.catalogue import ListingRow, listing
 from unskew.data.public_logs.forms import CLICKS, KINDS
 from unskew.display import Displayed, OnScreen, Screen
 from unskew.ingestion import run
 from unskew.ingestion.columns import Columns
 from unskew.ingestion.event_table import feature_table, write_event_table
 from unskew.ingestion.preview import Preview, preview
-from unskew.ingestion.report import REASONS, Ingested
+from unskew.ingestion.report import REASONS, Ingested, left_out
 from unskew.ingestion.settings import Tables, settings
-from unskew.public.inputs import Judged, Log, Place, as_file, as_judged, as_log
-from unskew.public.progress import Follow, followed
-from unskew.serving.ratings import Judgements, write_judgements
-from unskew.serving.ratings import judgements as make_judgements
-from unskew.simulation import simulate as simulation
-from unskew.simulation.browsing import User
-from unskew.simulation.policies import Policy
+from unskew.reporting.terminal import Follow, cell, counting_progress, followed
 from unskew.simulation.shop_log import TRUTH, Shop, make_shop, write_shop
-from unskew.simulation.truth import Simulation, check_target
-from unskew.terminal import counting_progress
-
-
-def simulate(
-    judged: Judged,
-    policy: str | Policy | type[Policy] | Mapping[str, Any] = "svm",
-    user: str | User | type[User] | Mapping[str, Any] = "position_based",
-    *,
-    sessions: int | ArrayLike = 128,
-    n_shown: int = 10,
-    interventions: Mapping[str, float] | None = None,
-    joint: bool = False,
-    drop_clickless: bool = False,
-    record: Mapping[str, float] | None = None,
-    display_probabilities: bool = False,
-    seed: int = 0,
-    train: Judged | None = None,
-    threads: int = 2,
-    chunk: int = 8_192,
-    out: Place | None = None,
-    overwrite: bool = False,
-    progress: Follow = True,
-) -> Simulation:
-    """Simulate users who click on judged data: a click log, and the truth behind it.
-
-    Use it for a log with known bias; use `ingest` for real events.
-
-    Args:
-        judged: judged queries, a data set of the catalogue (its training split), or a LETOR file.
-        policy: the logging policy, its name in `POLICIES`, or a table of its name and options;
-            fitted to `train` unless it is fitted already.
-        user: the user model, its name in `USERS`, or a table of its name and options;
-            fitted to `train` unless it is fitted already.
-        sessions: sessions per query: one number for all queries, or one per query.
-        n_shown: documents shown per list; shorter lists are padded.
-        interventions: share of the sessions to randomize, by name of the intervention.
-        joint: keep which documents were clicked together.
-        drop_clickless: leave out sessions without clicks; implies `joint`.
-        record: how examination is recorded (`share`, `misses`, `false_alarms`, `interest`); None: no record.
-        display_probabilities: log the probability with which the policy shows each document at its position.
-        train: judged data to fit policy and user to; default: `judged` itself.
-        chunk: queries processed at a time; neither it nor `threads` changes the log.
-        out: folder for the log; the truth is written next to it.
-        progress: False for no bar, or a function that receives the number of finished and of all sessions.
-
-    >>> made = simulate("world:tiny", user="trust", sessions=4, interventions={"shuffle": 0.5}, progress=False)
-    >>> made.log.n_positions
-    10
-    """
-    if out is not None:
-        check_target(out, overwrite=overwrite)
-    with followed(progress, counting_progress, "simulate", "sessions") as report:
-        return simulation.simulate(
-            as_judged(judged, "train"),
-            policy,
-            user,
-            sessions=sessions,
-            n_shown=n_shown,
-            interventions=interventions,
-            joint=joint,
-            drop_clickless=drop_clickless,
-            record=record,
-            display_probabilities=display_probabilities,
-            seed=seed,
-            train=None if train is None else as_judged(train, "train"),
-            threads=threads,
-            chunk=chunk,
-            progress=report,
-            out=out,
-            overwrite=overwrite,
-        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -138,6 +59,9 @@ class Ingestion(Displayed):
             }
         )
 
+    def to_json(self) -> dict[str, Any]:
+        return self.report.to_json()
+
     def screen(self) -> Screen:
         done = self.report
         title = (
@@ -145,12 +69,7 @@ class Ingestion(Displayed):
             f"({done.sessions / max(done.lists, 1):,.1f} sessions per list), {done.clicks:,} clicks, "
             f"{done.documents:,} documents, {done.features} features"
         )
-        rows = [(REASONS[key].text, done.examples.get(key, ""), f"{count:,}") for key, count in done.dropped.items()]
-        columns = ("left out", "the first", "count") if rows else ()
-        notes = [] if rows else ["Nothing is left out."]
-        if done.other_events:
-            notes.append(f"{done.other_events:,} events are neither impressions nor clicks")
-        return Screen(title, columns, rows, [*notes, *done.remarks], left=2)
+        return Screen(title, notes=done.remarks, more=left_out(done.dropped, done.examples, done.other_kinds))
 
 
 def ingest(
@@ -238,7 +157,7 @@ def _tables(events: Any, features: Any, queries: Any, clicks: Any, **names: Any)
 
 
 def shop(out: Place | None = None, *, sessions: int = 5_000, seed: int = 0, overwrite: bool = False) -> Shop:
-    """Simulate the messy event table of a shop, with judged queries and the truth; input for `ingest`.
+    """Simulate the messy event table of a shop, with judged queries, for `ingest`.
 
     Args:
         out: folder for the tables and the truth; None: keep them in memory.
@@ -264,13 +183,16 @@ class EventFiles(OnScreen):
     features: Path | None = None
     documents: int | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        return vars(self)
+
     def screen(self) -> Screen:
         beside = "" if self.features is None else f"; features of {self.documents:,} documents in {self.features}"
         return Screen(f"{self.impressions:,} impressions in {self.events}{beside}")
 
 
 def events(
-    log: Log, out: Place, *, features: Place | None = None, seed: int = 0, overwrite: bool = False
+    log: LogOrPlace, out: Place, *, features: Place | None = None, seed: int = 0, overwrite: bool = False
 ) -> EventFiles:
     """Write a click log as an event table, one row per impression, which `ingest` can read.
 
@@ -297,61 +219,6 @@ def events(
     return EventFiles(places[0], n_rows, places[1], table.num_rows)
 
 
-def judgements(
-    log: Log, out: Place | None = None, *, curve: ArrayLike | None = None, overwrite: bool = False
-) -> Judgements:
-    """Relevance ratings of all shown documents from clicks, corrected for position, with intervals and COEC.
-
-    Use `fit` for a ranker, which also scores documents that were never shown.
-
-    Args:
-        out: a `.csv` file, or `.json` for OpenSearch's Search Relevance Workbench; None: keep them in memory.
-        curve: the examination of each position; default: estimated from the log.
-
-    >>> import unskew
-    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
-    >>> unskew.judgements(log, curve=[1.0] * 10).to_table().column_names[:3]
-    ['query', 'document', 'rating']
-    """
-    if out is not None:
-        if Path(out).suffix not in (".csv", ".json"):
-            raise ValueError(f"{out}: use .csv, or .json for OpenSearch's Search Relevance Workbench")
-        check_place(Path(out), overwrite=overwrite)
-    found = make_judgements(as_log(log), None if curve is None else np.asarray(curve, dtype=np.float64))
-    if out is not None:
-        write_judgements(found, out, name=Path(log).name if isinstance(log, str | Path) else "unskew")
-    return found
-
-
-def forget(log: Place, users: Place | Sequence[str], column: str | None = None) -> Forgotten:
-    """Remove all lists of the given users from a log on disk, and the queries that nobody else asked.
-
-    Args:
-        log: folder of a log with users as a bias column (`ingest --bias user_id`); it is replaced atomically.
-        users: user ids, or a text file with one per line.
-        column: the bias column; default: user, user_id, or a similar name.
-
-    `ingest` makes a log, `forget` removes people from it.
-
-    >>> import pyarrow, tempfile, unskew
-    >>> rows = {"session": ["s", "t"], "query": ["q", "q"], "document": ["a", "a"], "position": [0, 0]}
-    >>> rows |= {"click": [1, 0], "user": ["ann", "bob"]}
-    >>> log = unskew.ClickLog.from_table(pyarrow.table(rows), bias=["user"])
-    >>> place = unskew.write_log(log, tempfile.mkdtemp() + "/log")
-    >>> unskew.forget(place, ["bob"]).sessions
-    1.0
-    """
-    if isinstance(users, str | Path):
-        try:
-            users = Path(users).read_text(encoding="utf-8").splitlines()
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{users} is not text ({error}): write one user per line") from error
-    names = {str(name).strip() for name in users} - {""}
-    if not names:
-        raise ValueError("no user to forget: write one user per line")
-    return forget_users(log, names, column)
-
-
 def _of_form(events: Any, features: Any, options: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     """A public log with its own format as a table of impressions; anything else unchanged."""
     form = options.get("form")
@@ -364,3 +231,31 @@ def _of_form(events: Any, features: Any, options: Mapping[str, Any]) -> tuple[An
     kinds = [name for name in KINDS if name in pages.column_names]
     own = {**{name: name for name in names}, "form": "impressions", "first_position": 0, "bias": kinds}
     return pages, None, {**own, **{name: value for name, value in options.items() if value and name != "form"}}
+
+
+@dataclass(frozen=True, repr=False)
+class DataSets(Displayed):
+    """The catalogue of data sets, and which are available here."""
+
+    rows: tuple[ListingRow, ...]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [row._asdict() for row in self.rows]
+
+    def to_table(self) -> pa.Table:
+        """One row per data set."""
+        return pa.Table.from_pylist(self.to_json())
+
+    def screen(self) -> Screen:
+        columns = ListingRow._fields
+        return Screen("Data sets", columns, [[cell(value) for value in row] for row in self.rows])
+
+
+def data_sets() -> DataSets:
+    """List the data sets of the catalogue, and which are available here; `load` reads one.
+
+    >>> import unskew
+    >>> "world:tiny" in unskew.data_sets().to_table()["name"].to_pylist()
+    True
+    """
+    return DataSets(tuple(listing()))

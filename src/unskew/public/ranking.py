@@ -19,22 +19,22 @@ from unskew.data.clicks.lineage import lineage_line
 from unskew.data.clicks.storage import LogFolder
 from unskew.data.columns import listed
 from unskew.data.files import check_place
+from unskew.data.inputs import Judged, LogOrPlace, Place, as_file, as_judged, as_log
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.metrics import Metric
 from unskew.display import MOST_ROWS, Displayed, Screen
 from unskew.evaluation import evaluate as evaluation
 from unskew.evaluation.evaluate import METRICS_OF_PAPERS, Evaluation, Scorer, seen_queries
-from unskew.public.inputs import Judged, Log, Place, as_file, as_judged, as_log, as_model, as_ranker
-from unskew.public.progress import Follow, followed
+from unskew.reporting.terminal import Follow, counting_progress, followed
 from unskew.serving.candidates import is_table
 from unskew.serving.distillation import ExportedTrees, export_trees
 from unskew.serving.export import Exported, export_model
+from unskew.serving.inputs import as_model, as_ranker
 from unskew.serving.rankings import MEMORY, Ranked, check_ending, rank_judged, rank_table
 from unskew.serving.saved_ranker import SavedRanker, UnknownCounts
 from unskew.serving.spark_rank import rank_on_spark
 from unskew.serving.tree_files import FORMS as TREE_FORMS
 from unskew.simulation.truth import Simulation
-from unskew.terminal import counting_progress
 from unskew.training.model import Model
 
 UNKNOWN = (
@@ -50,7 +50,7 @@ def evaluate(
     *,
     undefined: str = "skip",
     max_grade: float | None = None,
-    shown: Log | ArrayLike | None = None,
+    shown: LogOrPlace | ArrayLike | None = None,
     strict: bool = False,
 ) -> Evaluation:
     """Evaluate a ranker on every query of a judged set; `paired_differences` compares rankers on the same queries.
@@ -127,6 +127,11 @@ class Ranking(Displayed):
         """One row per document: query, document, score, rank (1 = best), best first within each query."""
         return self._table
 
+    def to_json(self) -> dict[str, Any]:
+        counts = {"documents": self.n_documents, "queries": self.n_queries, "unknown": self.n_unknown}
+        unlike_training = {"filled": dict(self.filled), "unseen": dict(self.unseen), "ignored": list(self.ignored)}
+        return {**counts, **unlike_training, "lineage": dict(self.lineage)}
+
     def screen(self) -> Screen:
         place = "" if self.out is None else f" in {self.out}"
         title = f"{self.n_documents:,} documents of {self.n_queries:,} queries ranked{place}"
@@ -161,7 +166,7 @@ def rank(
     spark_master: str | None = None,
     progress: Follow = True,
 ) -> Ranking:
-    """Score and rank candidates, and keep their ids; features are matched by name.
+    """Score and rank candidates, and keep their ids. The table may be larger than memory.
 
     `evaluate` measures rankings of judged queries; `export` writes the ranker for another program.
 
@@ -173,10 +178,10 @@ def rank(
         query: the column of a table with query ids.
         document: the column of a table with document ids.
         sort: sort the table by query first, if the rows of a query are not adjacent.
-        memory: limit for sorting; the rest spills to disk.
+        memory: memory limit for sorting; the rest spills to disk.
         strict: refuse missing values in columns that had none in training; otherwise they are filled and counted.
-        engine: duckdb for this machine, or spark: executors rank parquet files in any order into a folder `out`.
-        spark_master: URL of the cluster; None: as Spark is configured.
+        engine: "duckdb" for this machine, or "spark": executors rank parquet files in any order into a folder `out`.
+        spark_master: URL of the cluster; default: as Spark is configured.
         progress: False for no bar, or a function that receives the number of finished and of all documents.
 
     >>> import unskew
@@ -235,13 +240,15 @@ def export(
     to: Place,
     *,
     form: str | None = None,
-    log: Log | None = None,
+    log: LogOrPlace | None = None,
     judged: Judged | None = None,
     overwrite: bool = False,
     seed: int = 0,
     **options: Any,
 ) -> Exported | ExportedTrees:
-    """Export a model to a file for serving; its scores are checked against torch. `save_model` saves it for Python.
+    """Export a model to a file for serving; its scores are checked against torch.
+
+    `save_model` saves it for Python.
 
     Args:
         model: a model, a fitted `UnbiasedRanker`, or the path of a saved model.

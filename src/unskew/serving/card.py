@@ -16,13 +16,12 @@ from typing import Any
 from unskew.data.clicks.lineage import lineage_line
 from unskew.methods import hyper_parameters
 from unskew.networks.registry import Network
-from unskew.training.model import Model
+from unskew.training.model import MISSING, Model
 from unskew.training.recipe import NETWORK_NAMES
 from unskew.training.settings import Settings
 from unskew.training.validation import CLICK_VALIDATIONS
 
 Card = dict[str, Any]
-MISSING = "Missing in: share of the stored feature rows, not of the impressions."
 PRODUCTION = "production"  # in the name of an average: a ranker that imitates it
 
 

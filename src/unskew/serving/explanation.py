@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.display import Displayed, Screen, draw_intervals, rows_table
+from unskew.display import Displayed, OnScreen, Screen, draw_intervals, rows_table
 from unskew.evaluation.agreement import kendall
 from unskew.evaluation.differences import mean_interval
 from unskew.evaluation.evaluate import Scorer, evaluate, score_documents
@@ -66,7 +66,7 @@ class Explanation(Displayed):
         return rows_table(self.features, Importance)
 
     def screen(self) -> Screen:
-        title = f"Importance by {self.measure} on {self.n_queries:,} queries"
+        title = f"Loss of {self.measure} when a feature is shuffled, on {self.n_queries:,} queries"
         return Screen(title, ("feature", "importance", "95% interval"), self.rows())
 
     def plot(self, ax: Any = None) -> Any:
@@ -82,8 +82,8 @@ class Explanation(Displayed):
         return Drawn("importance", title, _bars([r.feature for r in top], [r.mean for r in top], title, spread))
 
 
-@dataclass(frozen=True)
-class Decision:
+@dataclass(frozen=True, repr=False)
+class Decision(OnScreen):
     """Why one document is scored above or below another."""
 
     first: str
@@ -97,6 +97,10 @@ class Decision:
     def rows(self) -> list[tuple[str, str, str, str]]:
         """Feature, share of the difference, values of both, as text."""
         return [(name, f"{share:+.4f}", f"{a:.4g}", f"{b:.4g}") for name, share, a, b in self.features]
+
+    def screen(self) -> Screen:
+        title = f"{self.first} scores {self.scores[0]:.4f}, {self.second} {self.scores[1]:.4f}"
+        return Screen(title, ("feature", f"for {self.first}", self.first, self.second), self.rows())
 
     def drawing(self) -> Drawn:
         """One bar per feature; a bar to the right favors the first document."""

@@ -25,12 +25,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import gamma
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.lineage import KEY, lineage_line
-from unskew.data.files import new_file
+from unskew.data.files import check_place, new_file
+from unskew.data.inputs import LogOrPlace, Place, as_log
 from unskew.display import MOST_ROWS, Displayed, Screen
 from unskew.propensities.estimate import estimate_propensities
 from unskew.training.fitting import feedback_for
@@ -50,6 +51,9 @@ class Judgements(Displayed):
     estimator: str  # of the curve
     lineage: Mapping[str, Any] = field(default_factory=dict)  # digest of the log
 
+    def to_json(self) -> dict[str, Any]:
+        return {"documents": len(self.table), "curve": self.estimator, "lineage": self.lineage}
+
     def to_table(self) -> pa.Table:
         """Query, document, rating with its interval, COEC, clicks and impressions."""
         return self.table
@@ -59,18 +63,39 @@ class Judgements(Displayed):
             [f"{value:.4f}" if isinstance(value, float) else str(value) for value in row.values()]
             for row in self.table.slice(0, MOST_ROWS).to_pylist()
         ]
+        notes = [f"{lineage_line(self.lineage)}."] if self.lineage else []
         title = f"Ratings of {len(self.table):,} shown documents; examination: {self.estimator}"
-        return Screen(title, self.table.column_names, rows, left=2, n_rows=len(self.table))
+        return Screen(title, self.table.column_names, rows, notes, left=2, n_rows=len(self.table))
 
 
-def judgements(log: ClickLog, curve: NDArray | None = None) -> Judgements:
-    """Ratings of all shown documents; the examination curve is estimated from the log unless it is given.
+def judgements(
+    log: LogOrPlace, out: Place | None = None, *, curve: ArrayLike | None = None, overwrite: bool = False
+) -> Judgements:
+    """Relevance ratings from clicks, corrected for position, with intervals and clicks over expected clicks.
 
-    >>> rows = {"session": [1, 1, 2, 2], "query": ["q"] * 4, "document": ["a", "b", "b", "a"]}
-    >>> table = pa.table(rows | {"position": [0, 1, 0, 1], "click": [1, 0, 1, 1]})
-    >>> judgements(ClickLog.from_table(table), np.array([1.0, 0.5])).table["rating"].to_pylist()
-    [1.3333333333333333, 0.6666666666666666]
+    Use `fit` for a ranker, which also scores documents that were never shown.
+
+    Args:
+        out: a `.csv` file, or `.json` for OpenSearch's Search Relevance Workbench; None: keep them in memory.
+        curve: the examination of each position; default: estimated from the log.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> unskew.judgements(log, curve=[1.0] * 10).to_table().column_names[:3]
+    ['query', 'document', 'rating']
     """
+    if out is not None:
+        if Path(out).suffix not in (".csv", ".json"):
+            raise ValueError(f"{out}: use .csv, or .json for OpenSearch's Search Relevance Workbench")
+        check_place(Path(out), overwrite=overwrite)
+    found = _judgements(as_log(log), None if curve is None else np.asarray(curve, dtype=np.float64))
+    if out is not None:
+        write_judgements(found, out, name=Path(log).name if isinstance(log, str | Path) else "unskew")
+    return found
+
+
+def _judgements(log: ClickLog, curve: NDArray | None) -> Judgements:
+    """Ratings of all shown documents."""
     if log.graded:
         raise ValueError("the log holds graded feedback, but ratings need clicks: ingest clicks")
     estimator = "given"

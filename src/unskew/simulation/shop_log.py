@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -63,6 +64,9 @@ class Shop(OnScreen):
     events: pa.Table  # one row per impression
     judged: pa.Table  # query, product_id, grade and the features of the last day
     truth: dict
+
+    def to_json(self) -> dict[str, Any]:
+        return {"impressions": len(self.events), "judged": len(self.judged)}
 
     def screen(self) -> Screen:
         rows = [("events", f"{len(self.events):,}"), ("judged", f"{len(self.judged):,}")]

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,9 @@ from numpy.typing import ArrayLike, NDArray
 from unskew.data.checks import check_features
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn, Patterns, compact_counts
+from unskew.data.inputs import Judged, Place, as_judged
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.reporting.terminal import Follow, counting_progress, followed
 from unskew.simulation.browsing import Expectation, GradedUser, Shown, User, count_sessions
 from unskew.simulation.display import after_interventions
 from unskew.simulation.independent import RealClick
@@ -98,9 +99,9 @@ class _Part:
 
 
 def simulate(
-    judged: JudgedSet,
-    policy: str | Policy | type[Policy] | Mapping[str, Any],
-    user: str | User | type[User] | Mapping[str, Any],
+    judged: Judged,
+    policy: str | Policy | type[Policy] | Mapping[str, Any] = "svm",
+    user: str | User | type[User] | Mapping[str, Any] = "position_based",
     *,
     sessions: int | ArrayLike = 128,
     n_shown: int = 10,
@@ -110,37 +111,45 @@ def simulate(
     record: Mapping[str, Any] | Record | None = None,
     display_probabilities: bool = False,
     seed: int = 0,
-    train: JudgedSet | None = None,
+    train: Judged | None = None,
     threads: int = 2,
     chunk: int = CHUNK,
-    progress: Progress | None = None,
-    out: str | Path | None = None,
+    out: Place | None = None,
     overwrite: bool = False,
+    progress: Follow = True,
 ) -> Simulation:
-    """Show the queries of a judged set to simulated users.
+    """Simulate users who click on judged data, for a click log whose truth is known.
+
+    Use it for a log with known bias; use `ingest` for real events.
 
     Args:
-        policy: the logging policy, its name, or a table of name and options; fitted to `train` unless it
-            is fitted already.
-        user: the user model, its name, or a table of name and options; fitted to `train` unless it
-            is fitted already.
+        judged: judged queries, a data set of the catalogue (its training split), or a LETOR file.
+        policy: the logging policy, its name in `POLICIES`, or a table of its name and options;
+            fitted to `train` unless it is fitted already.
+        user: the user model, its name in `USERS`, or a table of its name and options;
+            fitted to `train` unless it is fitted already.
         sessions: sessions per query: one number for all queries, or one per query.
         n_shown: documents shown per list; shorter lists are padded.
         interventions: share of the sessions to randomize, by name of the intervention.
         joint: keep which documents were clicked together.
-        drop_clickless: leave sessions without a click out of the log; implies `joint`.
-        record: how examination is recorded, options of `Record`, e.g. `{"misses": 0.2}`; default: not recorded.
+        drop_clickless: leave out sessions without clicks; implies `joint`.
+        record: how examination is recorded (`share`, `misses`, `false_alarms`, `interest`); None: no record.
         display_probabilities: log the probability with which the policy shows each document at its position.
         train: judged data to fit policy and user to; default: `judged` itself.
         chunk: queries processed at a time; neither it nor `threads` changes the log.
-        progress: called with the number of finished and of all sessions.
         out: folder for the log; the truth is written next to it.
+        progress: False for no bar, or a function that receives the number of finished and of all sessions.
+
+    >>> import unskew
+    >>> made = unskew.simulate("world:tiny", user="trust", sessions=4, interventions={"shuffle": 0.5}, progress=False)
+    >>> made.log.n_positions
+    10
     """
     check_at_least(threads=(threads, 1), chunk=(chunk, 1))
     if out is not None:
         check_target(out, overwrite=overwrite)
     world = new_world(
-        judged,
+        as_judged(judged, "train"),
         policy,
         user,
         sessions=sessions,
@@ -151,9 +160,10 @@ def simulate(
         record=record,
         display_probabilities=display_probabilities,
         seed=seed,
-        train=train,
+        train=None if train is None else as_judged(train, "train"),
     )
-    simulation = assemble(world, list(draw_all(world, threads, chunk, progress)))
+    with followed(progress, counting_progress, "simulate", "sessions") as report:
+        simulation = assemble(world, list(draw_all(world, threads, chunk, report)))
     if out is not None:
         simulation.save(out, overwrite=overwrite)
     return simulation

@@ -69,6 +69,11 @@ class Simulation(Displayed):
         columns = {"impressions": impressions, "clicks": clicks, "examination": examination}
         return pa.table({"position": np.arange(self.log.n_positions), **columns})
 
+    def to_json(self) -> dict[str, Any]:
+        log = self.log
+        counts = {"sessions": log.n_sessions, "clicks": log.n_clicks, "lists": log.n_lists, "joint": log.joint}
+        return {**counts, "compaction": log.compaction, "click_rates": [float(rate) for rate in log.click_rates()]}
+
     def screen(self) -> Screen:
         rows = [
             (
@@ -79,7 +84,8 @@ class Simulation(Displayed):
             for row in self.to_table().to_pylist()
         ]
         columns = ("position", "clicks per impression", "true examination")
-        return Screen(f"Simulated {self.log!r}", columns, rows, left=0)
+        notes = [f"{self.log.compaction:,.1f} sessions per row of the log"]
+        return Screen(f"Simulated {self.log!r}", columns, rows, notes, left=0)
 
     def plot(self, ax: Any = None) -> Any:
         """Plot clicks per impression and the true examination; positions count from 1."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.lineage import lineage_of
 from unskew.data.clicks.vocabulary import Vocabulary
-from unskew.data.column_table import Column, describe_columns
+from unskew.data.column_table import Column, describe_columns, grouped
 from unskew.data.files import array_digest
 from unskew.data.fitted_transforms import Transform
 from unskew.data.transformed import transform_log
@@ -30,6 +30,7 @@ from unskew.networks.trees import TreesRanker, from_lightgbm
 from unskew.training.history import History
 from unskew.training.recipe import Recipe
 
+MISSING = "Missing in: share of the stored feature rows, not of the impressions."
 COUNTED = ("lists", "sessions", "clicks", "judged_queries")  # counts in `trained_on`
 
 
@@ -230,15 +231,51 @@ class Model(Displayed):
         values = np.zeros(0) if curve is None else curve
         return pa.table({"position": np.arange(len(values)), "examination": values, **self.examinations()})
 
+    def to_json(self) -> dict[str, Any]:
+        """How training went and what it learned besides the ranker."""
+        curve, history = self.examination(), self.history
+        return {
+            "method": self.recipe.method,
+            "best_step": history.best_step,
+            "best_value": history.best_value,
+            "seconds": history.seconds,
+            "ending": history.ended,
+            "examination": None if curve is None else curve.tolist(),
+            "examination_by_level": {level: each.tolist() for level, each in self.examinations().items()},
+            "never_shown": self.trained_on.get("never_shown", []),
+            **{name: self.trained_on.get(name) for name in ("feedback", "started_from")},
+            "warnings": history.warnings,
+            "columns": {column.name: column.became for column in self.columns()},
+        }
+
     def screen(self) -> Screen:
         curve, never_shown = self.examination(), self.trained_on.get("never_shown", [])
         trained = ", ".join(f"{value:,.0f} {name}" for name, value in self.trained_on.items() if name in COUNTED)
         title = f"{self.name} of {self.n_features} features, trained on {trained or 'no clicks'}"
+        transforms = grouped(self.columns())
+        gaps = [MISSING] if any("missing in" in row[0] for row in transforms) else []
+        names = ("transform", "columns", "names")
+        more = [Screen("Transforms of the features", names, transforms, gaps, left=3)] if transforms else []
         if curve is None:
-            return Screen(title)
+            return Screen(title, notes=self._training_notes(), more=more)
         by_level = self.examinations()
         columns = ("position", "examination, relative to the top", *by_level)
-        return Screen(title, columns, curve_rows([curve, *by_level.values()], never_shown), left=0)
+        rows = curve_rows([curve, *by_level.values()], never_shown)
+        return Screen(title, columns, rows, self._training_notes(), left=0, more=more)
+
+    def _training_notes(self) -> list[str]:
+        """What is worth knowing of the training, as sentences."""
+        history, about = self.history, self.trained_on
+        value = history.best_value
+        best = "" if value is None else f", best {about['validation']} {value:.4f}"
+        notes = [f"Trained in {history.seconds:.1f} s{best}"] if history.seconds else []
+        notes += [] if self.trees is None else ["The ranker is LightGBM, trained on its debiased targets"]
+        notes += [f"Learned from {about['feedback']}"] if about.get("feedback", "clicks") != "clicks" else []
+        notes += [f"Training {history.ended}"] if history.ended else []
+        if (started := about.get("started_from")) is not None:
+            new = f"; new, initialized to the average: {', '.join(started['extended'])}" if started["extended"] else ""
+            notes.append(f"Started from a {started['method']} model of {started['steps']:,} steps{new}")
+        return notes
 
     def plot(self, ax: Any = None) -> Any:
         """Plot the learned examination curve, also per level of a bias column; positions count from 1."""

@@ -7,8 +7,9 @@ names.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +17,13 @@ from numpy.typing import NDArray
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.clicks.storage import LogFolder, open_log, write_shards
+from unskew.display import OnScreen, Screen
 
 USERS = ("user", "user_id", "userid", "client_id", "visitor_id")
 
 
-@dataclass
-class Forgotten:
+@dataclass(repr=False)
+class Forgotten(OnScreen):
     """Counts of what was removed."""
 
     column: str
@@ -32,18 +34,51 @@ class Forgotten:
     clicks: float = 0.0
     queries: int = 0  # queries that nobody else asked
 
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
 
-def forget(folder: str | Path, users: Collection[str], column: str | None = None) -> Forgotten:
-    """Remove all lists of these users from a log on disk, which is replaced atomically."""
-    log = open_log(folder)
-    name = _user_column(log, column)
-    levels = log.about["bias"][name]
-    gone = np.isin(levels, list(users))
-    done = Forgotten(name, users=int(gone.sum()), not_found=len(set(users) - set(levels)))
+    def screen(self) -> Screen:
+        return Screen(
+            f"{self.users:,} users forgotten ({self.not_found:,} are not in the log): {self.lists:,} lists, "
+            f"{self.sessions:,.0f} sessions, {self.clicks:,.0f} clicks, {self.queries:,} queries that nobody else asked"
+        )
+
+
+def forget(log: str | Path, users: str | Path | Collection[str], column: str | None = None) -> Forgotten:
+    """Remove all lists of the given users from a click log, and the queries that nobody else asked, atomically.
+
+    Args:
+        log: folder of a log with users as a bias column (`ingest --bias user_id`); it is replaced atomically.
+        users: user ids, or a text file with one per line.
+        column: the bias column; default: user, user_id, or a similar name.
+
+    `ingest` makes a log, `forget` removes people from it.
+
+    >>> import pyarrow, tempfile, unskew
+    >>> rows = {"session": ["s", "t"], "query": ["q", "q"], "document": ["a", "a"], "position": [0, 0]}
+    >>> rows |= {"click": [1, 0], "user": ["ann", "bob"]}
+    >>> log = unskew.ClickLog.from_table(pyarrow.table(rows), bias=["user"])
+    >>> place = unskew.write_log(log, tempfile.mkdtemp() + "/log")
+    >>> unskew.forget(place, ["bob"]).sessions
+    1.0
+    """
+    if isinstance(users, str | Path):
+        try:
+            users = Path(users).read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{users} is not text ({error}): write one user per line") from error
+    names = {str(name).strip() for name in users} - {""}
+    if not names:
+        raise ValueError("no user to forget: write one user per line")
+    whole = open_log(log)
+    name = _user_column(whole, column)
+    levels = whole.about["bias"][name]
+    gone = np.isin(levels, list(names))
+    done = Forgotten(name, users=int(gone.sum()), not_found=len(names - set(levels)))
     if done.users:
-        notes = {**log.about.get("notes", {}), "forgotten_users": _forgotten_before(log) + done.users}
-        notes["lineage"] = log.lineage.written("forget", users=done.users)
-        write_shards(_without(log, name, gone, done), folder, overwrite=True, notes=notes)
+        notes = {**whole.about.get("notes", {}), "forgotten_users": _forgotten_before(whole) + done.users}
+        notes["lineage"] = whole.lineage.written("forget", users=done.users)
+        write_shards(_without(whole, name, gone, done), log, overwrite=True, notes=notes)
     return done
 
 

@@ -1,0 +1,128 @@
+"""Values as they are typed: each form reads words of the command line, and writes them again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from unskew.options import parse_grades
+
+
+class Form(NamedTuple):
+    """How a value is typed: `read` takes a word, or the words of an option that can be repeated."""
+
+    read: Callable[[Any], Any]
+    write: Callable[[Any], list[str]]  # one word per time that the option is given
+    repeated: bool = False
+
+
+def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
+    """Parse `name=value` pairs; a value is JSON if it parses, a list if comma-separated parts do, otherwise text."""
+    options = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise ValueError(f"'{pair}' is not an option: write name=value, e.g. max_weight=10")
+        options[name.replace("-", "_")] = _value(text)
+    return options
+
+
+def parse_grids(pairs: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
+    """`method.name=value,value` pairs: method -> hyper-parameter -> values to choose from."""
+    grids: dict[str, dict[str, list[Any]]] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        method, dot, option = name.partition(".")
+        if not (equals and dot and method and option and text):
+            raise ValueError(f"'{pair}' is not a grid: write method.name=value,value, e.g. lbd.penalty=0.1,1,10")
+        grids.setdefault(method, {})[option.replace("-", "_")] = [_value(value) for value in text.split(",")]
+    return grids
+
+
+def parse_files(pairs: Sequence[str]) -> dict[str, str]:
+    """`NAME=FILE` pairs."""
+    files = {}
+    for pair in pairs:
+        name, sign, file = pair.partition("=")
+        if not (name and sign and file):
+            raise ValueError(f"--scores {pair}: expected NAME=FILE.parquet")
+        files[name] = file
+    return files
+
+
+def parse_folds(text: str) -> list[int]:
+    """Comma-separated numbers of folds."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ValueError(f"--folds takes comma-separated numbers starting at 1, got '{text}'") from error
+
+
+def parse_names(text: str) -> list[str]:
+    """Comma-separated names."""
+    return [name.strip() for name in text.split(",")]
+
+
+def parse_data(text: str) -> list[str]:
+    """Names of data sets; your own files are `train=FILE,valid=FILE,test=FILE`."""
+    return [text] if "=" in text else text.split(",")
+
+
+def share_or_name(text: str) -> float | str:
+    """A share of the queries, or judged data."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def written(value: Any) -> str:
+    """A value that `parse_options` reads as itself.
+
+    >>> parse_options([f"x={written([8, 4])}", f"y={written('1')}", f"z={written(None)}"])
+    {'x': [8, 4], 'y': '1', 'z': None}
+    """
+    if isinstance(value, str) and _value(value) == value:
+        return value
+    plain = list(value) if isinstance(value, tuple) else value
+    return "none" if plain is None else json.dumps(plain, ensure_ascii=False)
+
+
+def _value(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for candidate in (text, f"[{text}]"):
+        try:
+            return json.loads(candidate)
+        except ValueError:
+            continue
+    return text
+
+
+def _pairs(options: Mapping[str, Any]) -> list[str]:
+    return [f"{name}={written(value)}" for name, value in options.items()]
+
+
+def _written_grids(grids: Mapping[str, Mapping[str, Sequence[Any]]]) -> list[str]:
+    return [f"{m}.{name}={','.join(map(written, each))}" for m, grid in grids.items() for name, each in grid.items()]
+
+
+def _joined(values: str | Sequence[Any]) -> list[str]:
+    return [values if isinstance(values, str) else ",".join(map(str, values))]
+
+
+PAIRS = Form(parse_options, _pairs, repeated=True)
+GRIDS = Form(parse_grids, _written_grids, repeated=True)
+FILES = Form(parse_files, lambda files: [f"{name}={file}" for name, file in files.items()], repeated=True)
+GRADES = Form(parse_grades, lambda grades: [",".join(f"{kind}={weight:g}" for kind, weight in grades.items())])
+FOLDS = Form(parse_folds, _joined)
+NAMES = Form(parse_names, _joined)
+DATA = Form(parse_data, _joined)
+SHARE = Form(share_or_name, lambda value: [str(value)])
+FRESH = Form(
+    lambda labels: "all" in labels or labels,
+    lambda labels: ["all"] if labels in (True, "all") else list(labels),
+    repeated=True,
+)

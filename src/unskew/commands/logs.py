@@ -1,0 +1,66 @@
+"""Commands that make and compare logs: `simulate`, `ingest`, `drift` and `readout`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import unskew
+from unskew.command_line.declarations import INGEST, options_of
+from unskew.command_line.signatures import constant
+from unskew.commands.app import Given, call, print_result
+from unskew.ingestion.schema import check_schema
+from unskew.ingestion.settings import Tables, parse_cap, parse_window
+from unskew.ingestion.settings import settings as settings_of
+from unskew.parts import load_part
+
+TABLES = ("features", "queries", "clicks")
+NOT_SETTINGS = ("source", "out", "columns", "cap_user", "dry_run", *TABLES)
+
+
+def simulate(given: Given) -> Any:
+    from unskew.simulation.policies import make_policy
+    from unskew.simulation.users import make_user
+
+    coupled = {} if given["coupling"] is None else {"coupling": given["coupling"]}
+    policy, user = (load_part(given[name], allow_code=given["allow_code"]) for name in ("policy", "user"))
+    made = {
+        "policy": make_policy(policy, **given["policy_set"] or {}),
+        "user": make_user(user, **(given["user_set"] or {}) | coupled),
+    }
+    return call("simulate", given, **made)
+
+
+def ingest(given: Given) -> Any:
+    """Wrong names are answered before anything slow is imported."""
+    tables = {name: given[name] for name in TABLES}
+    options = options_of("ingest")
+    settings = {options[name].to: given[name] for name in INGEST if name not in NOT_SETTINGS}
+    settings["user"], settings["sessions_a_user"] = parse_cap(given["cap_user"]) if given["cap_user"] else (None, None)
+    settings["window"] = None if given["window"] is None else parse_window(given["window"])
+    if given["out"] is None and not given["dry_run"]:
+        raise ValueError("pass --out FOLDER to write the log, or --dry-run to preview it")
+    if given["form"] not in constant("data.public_logs.forms:CLICKS"):
+        names, roles, _ = settings_of(given["columns"], settings)
+        check_schema(Tables(given["source"], **tables, **names), roles)
+    if given["dry_run"]:
+        preview = unskew.preview_ingest(given["source"], columns=given["columns"], **tables, **settings)
+        print_result(preview, given, "Nothing was written. Run it without --dry-run to write the log.")
+        return None
+    return call("ingest", given, **settings)
+
+
+def drift(given: Given) -> Any:
+    read = unskew.open_log if given["stream"] else unskew.read_log
+    return call("drift", given, a=read(given["log_a"]), b=read(given["log_b"]))
+
+
+def readout(given: Given) -> Any:
+    from unskew.data.clicks.windows import window
+
+    place = given["curve"]
+    curve = None if place is None else unskew.load_model(place).examination()
+    if place is not None and curve is None:
+        raise ValueError(f"{place} has no examination curve: pass a model trained with dla, two_tower or ipw")
+    grades = {kind: float(weight) for kind, weight in (given["grade"] or {}).items()}
+    log = (unskew.open_log if given["stream"] else unskew.read_log)(given["log"])
+    return call("readout", given, log=window(log, given["since"], given["until"]), curve=curve, grades=grades or None)

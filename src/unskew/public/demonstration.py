@@ -1,0 +1,184 @@
+"""The demo: the main job from end to end on the built-in world."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from unskew.command_line.repeating import command_line
+from unskew.data.files import check_place
+from unskew.data.judged.catalogue import load
+from unskew.display import Displayed, Screen
+from unskew.evaluation.differences import paired_differences
+from unskew.evaluation.evaluate import Evaluation, evaluate
+from unskew.propensities.curve import Curve, NotIdentified
+from unskew.propensities.estimate import estimate_propensities
+from unskew.reporting.drawing import Drawn, interval_figure, line_figure
+from unskew.reporting.page import Section, write_report
+from unskew.reporting.sheets import Field, Sheet
+from unskew.reporting.terminal import console, show_table, training_progress
+from unskew.simulation.policies import make_policy
+from unskew.simulation.simulate import simulate
+from unskew.simulation.truth import Simulation
+from unskew.training.fitting import fit
+from unskew.training.model import Model
+from unskew.training.recipe import Recipe
+
+TRAINED = ("naive", "two_tower", "dla")
+PRODUCTION = "production"
+RANDOMIZED = 0.05  # share of the sessions that are shuffled, so that the bias can be estimated without a model
+BIAS = (
+    "Clicks per impression fall faster than examination, because the best documents are shown at the top. "
+    "Clicks divided by examination show relevance."
+)
+Rows = list[list[str]]
+
+
+class Demonstration(dict[str, Evaluation], Displayed):
+    """The evaluation of production and of each trained ranker, by name."""
+
+    __repr__ = Displayed.__repr__
+
+    def to_table(self) -> pa.Table:
+        """One row per ranker and metric, as in `Evaluation.to_table`."""
+        tables = [
+            found.to_table().add_column(0, "ranker", pa.array([name] * len(found.to_table()), pa.string()))
+            for name, found in self.items()
+        ]
+        return pa.concat_tables(tables)
+
+    def screen(self) -> Screen:
+        columns, rows = _comparison(self)
+        return Screen("Rankers on judged test queries", columns, rows)
+
+
+def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: int = 0) -> Demonstration:
+    """Run the whole pipeline on simulated data: make a biased log, diagnose it, train rankers, compare them.
+
+    Use `simulate`, `fit` and `evaluate` to run the steps yourself.
+
+    Args:
+        data: a world of the catalogue.
+        out: file for the report.
+
+    Returns:
+        the evaluation of production and of each trained ranker, by name.
+
+    >>> unskew.demo("world:tiny")["dla"].mean("ndcg@10")  # doctest: +SKIP
+    """
+    check_place(Path(out), overwrite=True)
+    world = load(data)
+    console.print(f"1. The world: {world.train!r}", highlight=False)
+    policy = make_policy("svm").fit(world.train)
+    simulation = simulate(world.train, policy, interventions={"shuffle": RANDOMIZED}, seed=seed)
+    console.print(f"2. The log: {simulation.log!r}", highlight=False)
+    models: dict[str, Model] = {}
+    for name in TRAINED:
+        with training_progress(f"train {name}") as report:
+            models[name] = fit(Recipe.of(name, seed=seed), simulation.log, validate=world.valid, progress=report)
+    curves = _curves(simulation, models)
+    bias = _bias_rows(curves, simulation.log.n_positions)
+    show_table("3. The bias: examination by position, relative to the top", ("position", *curves), bias)
+    results = {PRODUCTION: evaluate(policy.scores(world.test), world.test)}
+    results |= {name: evaluate(model.ranker(), world.test) for name, model in models.items()}
+    columns, table = _comparison(results)
+    show_table("4. The rankers on judged test queries, which no training used", columns, table)
+    lead = (
+        f"Simulated users click on {world.train.n_queries:,} queries of {data}: {simulation.log.sessions.sum():,.0f} "
+        f"sessions, {RANDOMIZED:.0%} of them shuffled, seed {seed}. Rankers learn from the clicks alone."
+    )
+    sections = [
+        Section(
+            "Which ranker is best?",
+            [_summary(results)],
+            figures=[_gains(results)],
+            sheets=[_sheet("Rankers on judged test queries", columns, table)],
+        ),
+        Section(
+            "The bias",
+            [BIAS],
+            figures=[_figure(curves)],
+            sheets=[_sheet("Examination, relative to the top", ("position", *curves), bias)],
+        ),
+        Section("Run it again", command=command_line("demo", {"data": data, "seed": seed})),
+    ]
+    write_report(out, "unskew demo: learning to rank from biased clicks", sections, lead)
+    console.print(f"\nReport: {out}", highlight=False)
+    return Demonstration(results)
+
+
+def _curves(simulation: Simulation, models: Mapping[str, Model]) -> dict[str, NDArray[np.float64]]:
+    """Clicks by position, and the true, the estimated and the learned examination, all relative to the top."""
+    curves = {"clicks": simulation.log.click_rates()}
+    if simulation.truth.position_curve is not None:
+        curves["true"] = np.asarray(simulation.truth.position_curve, dtype=np.float64)
+    try:
+        estimate: Curve = estimate_propensities(simulation.log)
+        curves[estimate.estimator] = estimate.propensities(simulation.log.n_positions)
+    except NotIdentified as reason:
+        console.print(f"No estimate without a model: {reason}", highlight=False)
+    for name, model in models.items():
+        curve = model.examination()
+        if curve is not None:
+            curves[name] = curve
+    return {name: curve / curve[0] for name, curve in curves.items()}
+
+
+def _bias_rows(curves: Mapping[str, NDArray[np.float64]], n_positions: int) -> Rows:
+    return [[str(place + 1), *(f"{curve[place]:.3f}" for curve in curves.values())] for place in range(n_positions)]
+
+
+def _comparison(results: Mapping[str, Evaluation]) -> tuple[tuple[str, ...], Rows]:
+    """Metrics of all rankers, and their gain over training on raw clicks."""
+    against = paired_differences({name: result.values("ndcg@10") for name, result in results.items()}, "naive")
+    metrics = list(results["naive"].per_query)
+    rows = [
+        [
+            row.name,
+            *(f"{results[row.name].mean(metric):.4f}" for metric in metrics),
+            "" if row.p is None else f"{row.difference:+.4f}",
+            "" if row.p_holm is None else f"{row.p_holm:.2g}",
+        ]
+        for row in against
+    ]
+    return ("ranker", *metrics, "over naive", "p (Holm)"), rows
+
+
+def _summary(results: Mapping[str, Evaluation]) -> str:
+    """One sentence: the best ranker, compared with raw clicks and production."""
+    means = {name: result.mean("ndcg@10") for name, result in results.items()}
+    best = max(means, key=lambda name: means[name])
+    others = ", ".join(f"{name} {mean:.4f}" for name, mean in means.items() if name != best)
+    return f"{best} ranks best: nDCG@10 of {means[best]:.4f} on test queries with labels ({others})."
+
+
+def _gains(results: Mapping[str, Evaluation]) -> Drawn:
+    """What each trained ranker gains over production, with intervals over queries."""
+    against = paired_differences({name: result.values("ndcg@10") for name, result in results.items()}, PRODUCTION)
+    rows = [(row.name, row.difference, *row.difference_interval) for row in against if row.name != PRODUCTION]
+    figure = interval_figure(rows, "nDCG@10, difference from production")
+    return Drawn("gains", "Difference from production on test queries, with 95% intervals over queries", figure)
+
+
+def _figure(curves: Mapping[str, NDArray[np.float64]]) -> Drawn:
+    places = list(range(1, len(next(iter(curves.values()))) + 1))
+    lines = {name: (places, curve.tolist()) for name, curve in curves.items()}
+    truth = {"true": lines.pop("true")} if "true" in lines else None
+    figure = line_figure(lines, x_label="position", y_label="examination, relative to the top", reference=truth)
+    return Drawn("bias", "Examination by position: raw clicks, the truth, and what was learned", figure)
+
+
+def _sheet(title: str, columns: Sequence[str], rows: Rows) -> Sheet:
+    cells = tuple(tuple(Field(text, _number(text)) for text in row) for row in rows)
+    return Sheet(title.lower().replace(" ", "-"), title, tuple(columns), cells)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,175 @@
+"""Terminal output: results, tables, errors, and the progress of long work."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from unskew.display import Screen
+
+console = Console()
+errors = Console(stderr=True)
+
+Show = Callable[[int, int, str], None]  # done, total, details
+Follow = bool | Callable[..., None]  # progress: a bar, none, or the caller's own function
+BAR_WIDTH = 24
+NOTEBOOK_SECONDS = 0.3  # between two updates of a line in a notebook
+BAD_INPUT = 2  # exit code: the input or the options are wrong; nothing was written
+
+
+def show_screen(screen: Screen) -> None:
+    """A result as it shows itself, all rows included."""
+    if screen.columns:
+        show_table(screen.title, screen.columns, screen.rows, left=screen.left)
+    else:
+        console.print(screen.title, markup=False, highlight=False, soft_wrap=True)
+    for part in screen.more:
+        show_screen(part)
+    for note in screen.notes:
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
+
+
+def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
+    """An aligned table; the first `left` columns are text, the others numbers."""
+    console.print(f"\n[bold]{escape(title)}[/]", highlight=False)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for number, name in enumerate(columns):
+        table.add_column(Text(name), justify="left" if number < left else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))  # ids may look like markup
+    console.print(table)
+
+
+def cell(value: Any) -> str:
+    """A value as a table shows it."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def show_json(data: Any) -> None:
+    """One JSON document on standard output."""
+    sys.stdout.write(json.dumps(data, indent=2, default=str) + "\n")
+
+
+def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as one line, without Python's file and line number."""
+    errors.print(f"[bold yellow]warning:[/] {escape(str(message))}", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def followed(
+    progress: Follow | None, bar: Callable[..., AbstractContextManager[Callable[..., None]]], *arguments: Any
+) -> Iterator[Callable[..., None]]:
+    """The progress callback: the caller's own, or this bar, hidden if `progress` is False or None."""
+    if callable(progress):
+        yield progress
+    else:
+        with bar(*arguments, quiet=not progress) as update:
+            yield update
+
+
+@contextmanager
+def training_progress(label: str, *, quiet: bool = False) -> Iterator[Callable[..., None]]:
+    """A bar for a `Report`: stage, loss terms, validation, rate and time left."""
+    with _bar(label, quiet) as show:
+
+        def update(report: Any) -> None:
+            terms = "  ".join(f"{name} {value:.3f}" for name, value in report.terms.items())
+            validation = "" if report.validation is None else f"  validation {report.validation:.4f}"
+            show(report.step, report.steps, f"{report.stage}: {terms}{validation}  {report.rate:.0f} steps/s")
+
+        yield update
+
+
+@contextmanager
+def counting_progress(label: str, unit: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """A bar for `(done, total)`."""
+    started = time.monotonic()
+    with _bar(label, quiet) as show:
+
+        def update(done: int, total: int) -> None:
+            show(done, total, f"{unit}, {done / max(time.monotonic() - started, 1e-3):,.0f}/s")
+
+        yield update
+
+
+@contextmanager
+def experiment_progress(label: str, *, quiet: bool = False) -> Iterator[Callable[..., None]]:
+    """A bar for a `State` of runs, with the time left; plain lines if there is no terminal."""
+    with _bar(label, quiet) as show:
+        failed: set[str] = set()
+        told = 0
+
+        def update(state: Any) -> None:
+            nonlocal told
+            left = "" if state.seconds_left is None else f"about {timedelta(seconds=round(state.seconds_left))} left"
+            parts = [f"{len(state.running)} running", f"{len(state.failed)} failed", left]
+            if state.elsewhere:
+                parts.insert(1, f"{state.elsewhere} in other processes")
+            detail = ", ".join(part for part in parts if part)
+            show(state.done, state.total, f"{detail}: {'; '.join(state.running)}")
+            for title in state.failed:
+                if title not in failed and not quiet:
+                    errors.print(f"[red]failed:[/] {escape(title)}", highlight=False)
+                    failed.add(title)
+            if not quiet and not errors.is_terminal and not errors.is_jupyter and state.done > told:
+                told = state.done
+                errors.print(
+                    f"{label}: {state.done}/{state.total} runs done, {detail}", highlight=False, soft_wrap=True
+                )
+
+        yield update
+
+
+@contextmanager
+def _bar(label: str, quiet: bool) -> Iterator[Show]:
+    """A bar in a terminal, a line that updates itself in a notebook, nothing elsewhere."""
+    if not quiet and errors.is_jupyter:
+        yield _notebook_line(label)
+        return
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=BAR_WIDTH),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[detail]}", markup=False),
+        console=errors,
+        transient=True,
+        disable=quiet or not errors.is_terminal,
+    )
+    with bar:
+        task = bar.add_task(label, total=None, detail="")
+        yield lambda done, total, detail: bar.update(task, completed=done, total=total, detail=detail)
+
+
+def _notebook_line(label: str) -> Show:
+    """One line of output that is rewritten at most a few times per second; it needs no widgets."""
+    from IPython.display import display
+
+    line = display({"text/plain": label}, raw=True, display_id=True)
+    last = 0.0
+
+    def show(done: int, total: int, detail: str) -> None:
+        nonlocal last
+        if done < total and time.monotonic() - last < NOTEBOOK_SECONDS:
+            return
+        last = time.monotonic()
+        filled = round(BAR_WIDTH * done / max(total, 1))
+        bar = "█" * filled + "░" * (BAR_WIDTH - filled)
+        line.update({"text/plain": f"{label} {bar} {done:,}/{total:,} {detail}"}, raw=True)
+
+    return show
