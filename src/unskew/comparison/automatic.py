@@ -7,7 +7,6 @@ production. Rankers that fail in different ways are averaged into one. With chec
 from __future__ import annotations
 
 import textwrap
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -33,8 +32,8 @@ from unskew.comparison.imitation import ordered_as_production, ordered_folder
 from unskew.comparison.surer import surer_lines
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import LogFolder
-from unskew.data.clicks.within_memory import MEMORY, read_within
-from unskew.data.inputs import LogOrPlace, Place, as_log
+from unskew.data.clicks.within_memory import MEMORY
+from unskew.data.inputs import LogOrPlace, Place, as_part
 from unskew.diagnosis.advice import Advice, scalar_violated, worth_comparing
 from unskew.diagnosis.advice import facts as facts_of
 from unskew.diagnosis.assemble import diagnose
@@ -163,9 +162,7 @@ def auto(
     'unknown'
     """
     check_options(options)
-    clicks, part = read_within(log, memory) if isinstance(log, LogFolder | str | Path) else (as_log(log), None)
-    if part is not None:
-        warnings.warn(f"{part.note}. The final training reads every shard", RuntimeWarning, stacklevel=2)
+    clicks, part = as_part(log, memory, more=". The final training reads every shard")
     clicks = replace(clicks, origin=clicks.lineage)  # so that no part of it is hashed again
     first = None if start is None else as_model(start)
     if first is not None:
@@ -235,7 +232,7 @@ class _Runs:
         if method != PRODUCTION:
             return self._train(method, everything, f"final-{method}", self.options, start)
         if isinstance(everything, ClickLog):
-            shown: LogOrPlace = ordered_as_production(everything, which)
+            shown: ClickLog | LogFolder = ordered_as_production(everything, which)
         else:
             shown = ordered_folder(everything, which)
         return self._train(PLAIN, shown, f"final-{method}", self.options, start)
@@ -247,7 +244,7 @@ class _Runs:
         return self._train(method, log, method, {**self.options, "steps": steps})
 
     def _train(
-        self, method: str, log: LogOrPlace, name: str, options: dict[str, Any], start: Model | None = None
+        self, method: str, log: ClickLog | LogFolder, name: str, options: dict[str, Any], start: Model | None = None
     ) -> Model:
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)

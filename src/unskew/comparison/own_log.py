@@ -29,6 +29,7 @@ from unskew.comparison.tables import chosen_sheet, difference_sheet, result_shee
 from unskew.comparison.tasks import TASKS
 from unskew.data.clicks.lineage import lineage_line
 from unskew.data.clicks.storage import open_log, read_log, write_log, write_shards
+from unskew.data.clicks.within_memory import MEMORY, folder_of, part_within
 from unskew.data.inputs import LogOrPlace, Place, as_log
 from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet
@@ -38,7 +39,6 @@ from unskew.diagnosis.assemble import diagnose
 from unskew.evaluation.criteria import CRITERIA
 from unskew.evaluation.evaluate import seen_queries
 from unskew.evaluation.production import latest_ranker, parse_production, production_of_log
-from unskew.log_part import MEMORY, folder_of, part_within
 from unskew.methods import METHODS, Method
 from unskew.options import check_choice
 from unskew.parts import name_of

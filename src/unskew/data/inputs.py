@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import LogFolder, read_log
+from unskew.data.clicks.within_memory import PartOfFolder, read_within
 from unskew.data.columns import as_arrow, is_table
 from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet
@@ -40,6 +42,16 @@ def as_log(log: LogOrPlace) -> ClickLog:
         return log.log
     hint = "; turn a table of events into a log with unskew.ingest" if is_table(log) else ""
     raise TypeError(f"pass a click log or the path of its folder, got {type(log).__name__}{hint}")
+
+
+def as_part(log: LogOrPlace, memory: str | None, more: str = "") -> tuple[ClickLog, PartOfFolder | None]:
+    """A log in memory, and the part of its folder that it is if the whole log needs more than `memory`; it warns."""
+    if not isinstance(log, LogFolder | str | Path):
+        return as_log(log), None
+    clicks, part = read_within(log, memory)
+    if part is not None:
+        warnings.warn(f"{part.note}{more}", RuntimeWarning, stacklevel=3)
+    return clicks, part
 
 
 def as_log_or_folder(log: LogOrPlace) -> ClickLog | LogFolder:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.storage import LogFolder
 from unskew.data.inputs import LogOrPlace, as_log_or_folder
 from unskew.display import Displayed, Screen, draw_intervals, rows_table
 from unskew.monitoring.estimates import Estimate, Moments, of_difference, of_ratio, totals
@@ -191,7 +192,7 @@ def _which(columns: Sequence[str], arm: str | None, team: str | None) -> tuple[b
     return found[0] == "arm", found[0]
 
 
-def _test(log: LogOrPlace, name: str, levels: tuple[str, ...], baseline: str | None, *, by_arm: bool) -> Test:
+def _test(log: ClickLog | LogFolder, name: str, levels: tuple[str, ...], baseline: str | None, *, by_arm: bool) -> Test:
     """The levels that occur, the baseline first, and their sessions."""
     if baseline is not None and baseline not in levels:
         raise ValueError(f"there is no '{baseline}' in '{name}': choose from {', '.join(levels)}")
@@ -213,7 +214,7 @@ def _test(log: LogOrPlace, name: str, levels: tuple[str, ...], baseline: str | N
     return Test(name, levels, first, [level for level in found if level != first], counted)
 
 
-def _curve(log: LogOrPlace, curve: ArrayLike | None) -> tuple[Vector | None, str | None]:
+def _curve(log: ClickLog | LogFolder, curve: ArrayLike | None) -> tuple[Vector | None, str | None]:
     if curve is not None:
         given = np.asarray(curve, dtype=np.float64)
         if given.ndim != 1 or len(given) < log.n_positions or not (np.isfinite(given) & (given > 0)).all():

@@ -20,13 +20,12 @@ from unskew.data.clicks.source import ClickSource
 from unskew.data.clicks.storage import LogFolder
 from unskew.data.clicks.within_memory import MEMORY, folder_of, part_within
 from unskew.data.files import check_place
-from unskew.data.inputs import Judged, LogOrPlace, Place, as_judged, as_log, as_log_or_folder
+from unskew.data.inputs import Judged, LogOrPlace, Place, as_judged, as_log, as_log_or_folder, as_part
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis import assemble
 from unskew.diagnosis.assemble import Diagnosis
 from unskew.diagnosis.page import write_diagnosis
 from unskew.display import MOST_ROWS, Displayed, Screen
-from unskew.log_part import MEMORY, PartOfFolder, folder_of, part_within, read_within
 from unskew.methods import Method
 from unskew.processes import is_first
 from unskew.propensities import estimate
@@ -226,7 +225,7 @@ def weights(
     if out is not None:
         check_place(Path(out), overwrite=overwrite)
     check_has_curve(method)
-    clicks, part = _part(log, memory)
+    clicks, part = as_part(log, memory)
     folder = folder_of(log)
     if part is not None and out is None:
         raise ValueError(f"the rows of {part.path} need more than {memory}: pass out, a file for them, or more memory")
@@ -265,7 +264,7 @@ def estimate_propensities(
     >>> unskew.estimate_propensities(log, n_bootstrap=0).estimator
     'randomization'
     """
-    clicks, _ = _part(log, memory)
+    clicks, _ = as_part(log, memory)
     if by is None:
         return estimate.estimate_propensities(clicks, estimator, **options)
     return Curves(estimate.estimate_by(clicks, by, estimator, **options), by)
@@ -305,7 +304,7 @@ def diagnose(
             raise IsADirectoryError(
                 f"{out} is a folder: pass a file for the report, such as {Path(out) / 'report.html'}"
             )
-    clicks, part = _part(log, memory)
+    clicks, part = as_part(log, memory)
     with followed(progress, counting_progress, "diagnose", "parts") as report:
         found = assemble.diagnose(clicks, quick=quick, users=users, cap=cap, seed=seed, progress=report)
     found = found if part is None else replace(found, part=part.note)
@@ -314,13 +313,3 @@ def diagnose(
         again = {"log": name, "quick": quick, "users": users, "cap": cap, "seed": seed, "memory": memory}
         write_diagnosis(found, out, name, command_line("diagnose", again))
     return found
-
-
-def _part(log: LogOrPlace, memory: str | None) -> tuple[ClickLog, PartOfFolder | None]:
-    """A log in memory, and the part of its folder that it is if the whole log needs more than `memory`; it warns."""
-    if not isinstance(log, LogFolder | str | Path):
-        return as_log(log), None
-    clicks, part = read_within(log, memory)
-    if part is not None:
-        warnings.warn(part.note, RuntimeWarning, stacklevel=3)
-    return clicks, part
