@@ -17,7 +17,7 @@ from unskew.command_line.values import DATA, FILES, FOLDS, FRESH, GRADES, GRIDS,
 
 AS_IN_FUNCTION = object()  # the default of an option whose function has it
 KINDS = {"bool": bool, "int": int, "float": float, "str": str, "Judged": str}
-KINDS |= dict.fromkeys(("Path", "Place", "Log", "Log | LogFolder", "str | Path", "Model | Place"), Path)
+KINDS |= dict.fromkeys(("Path", "Place", "LogOrPlace", "str | Path", "Model | Place"), Path)
 
 
 @dataclass(frozen=True)
