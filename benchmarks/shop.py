@@ -45,6 +45,7 @@ def columns() -> Columns:
         page="page",
         where="not is_sponsored",
         user="user_id",
+        sessions_a_user=20,
         intervention="experiment",
         policy_score="score",
         bias=["device"],
@@ -56,7 +57,7 @@ def columns() -> Columns:
 def log_of(folder: Path) -> unskew.ClickLog:
     """The log that is made of the events."""
     if not (folder / "log").exists():
-        ingest(Tables(folder / EVENTS), folder / "log", columns(), Options(sessions_a_user=20))
+        ingest(Tables(folder / EVENTS), folder / "log", columns(), Options())
     return unskew.read_log(folder / "log")
 
 

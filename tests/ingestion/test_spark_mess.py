@@ -222,12 +222,15 @@ def test_the_table_of_the_shop(tmp_path):
         page_size=10,
         where="not is_sponsored",
         user="user_id",
+        sessions_a_user=3,
         intervention="experiment",
         policy_score="score",
         bias=["device"],
         context=["member"],
         grades={"click": 1.0, "add_to_cart": 3.0, "purchase": 5.0},
     )
-    log, done = both(Tables(tmp_path / "events.parquet"), columns, tmp_path, sessions_a_user=3, period="week")
+    for engine in ("duckdb", "spark"):
+        (tmp_path / f"{engine}.salt").write_text("the same")
+    log, done = both(Tables(tmp_path / "events.parquet"), columns, tmp_path, keep_users=True, period="week")
     assert {"where", "capped"} <= set(done.dropped)
     assert log.features_change

@@ -9,12 +9,12 @@ from unskew.command_line.declarations import INGEST, options_of
 from unskew.command_line.signatures import constant
 from unskew.commands.app import Given, call, print_result
 from unskew.ingestion.schema import check_schema
-from unskew.ingestion.settings import Tables, parse_cap, parse_window
+from unskew.ingestion.settings import Tables, parse_window
 from unskew.ingestion.settings import settings as settings_of
 from unskew.parts import load_part
 
 TABLES = ("features", "queries", "clicks")
-NOT_SETTINGS = ("source", "out", "columns", "cap_user", "dry_run", *TABLES)
+NOT_SETTINGS = ("source", "out", "columns", "dry_run", *TABLES)
 
 
 def simulate(given: Given) -> Any:
@@ -35,7 +35,6 @@ def ingest(given: Given) -> Any:
     tables = {name: given[name] for name in TABLES}
     options = options_of("ingest")
     settings = {options[name].to: given[name] for name in INGEST if name not in NOT_SETTINGS}
-    settings["user"], settings["sessions_a_user"] = parse_cap(given["cap_user"]) if given["cap_user"] else (None, None)
     settings["window"] = None if given["window"] is None else parse_window(given["window"])
     if given["out"] is None and not given["dry_run"]:
         raise ValueError("pass --out FOLDER to write the log, or --dry-run to preview it")

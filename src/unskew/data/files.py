@@ -93,8 +93,11 @@ def array_digest(arrays: Iterable[NDArray], names: Sequence[str] = ()) -> str:
 
 
 @contextmanager
-def new_file(target: str | Path) -> Iterator[Path]:
+def new_file(target: str | Path, *, private: bool = False) -> Iterator[Path]:
     """A path to write to, which replaces the target when the block ends, and is deleted if anything fails.
+
+    Args:
+        private: only you may read it.
 
     Example:
         >>> import tempfile
@@ -113,7 +116,9 @@ def new_file(target: str | Path) -> Iterator[Path]:
     target = Path(target)
     with sole_writer(target), _explained(target):
         scratch = _scratch_name(target)
-        descriptor = os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)  # never follows a link
+        descriptor = os.open(
+            scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if private else 0o666
+        )  # never follows a link
         mode = os.fstat(descriptor).st_mode
         os.close(descriptor)
         try:
@@ -131,9 +136,9 @@ def write_file(target: str | Path, content: bytes) -> None:
         scratch.write_bytes(content)
 
 
-def write_text(target: str | Path, text: str) -> None:
+def write_text(target: str | Path, text: str, *, private: bool = False) -> None:
     """Write a text file atomically."""
-    with new_file(target) as scratch:
+    with new_file(target, private=private) as scratch:
         scratch.write_text(text, encoding="utf-8")
 
 

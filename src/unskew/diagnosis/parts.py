@@ -142,7 +142,7 @@ def _users(work: Work) -> CappedUsers:
     if work.users is None:
         raise ValueError(
             "a log counts sessions, not users: pass the bias column with users (--users COLUMN), or cap users when "
-            "you ingest the log (unskew ingest --cap-user COLUMN=N)"
+            "you ingest the log (unskew ingest --user COLUMN=N)"
         )
     return heavy_users(work.whole, work.users, work.cap)
 

@@ -1,7 +1,7 @@
 """Traffic: the composition of a log, and whether a few queries, users or robots dominate it.
 
 A log counts sessions, not people. Users are known only if a bias column names them (`heavy_users`); `unskew ingest
---cap-user` leaves out whole sessions when the log is made.
+--user COLUMN=N` leaves out whole sessions when the log is made.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _users(log: ClickLog, column: str) -> tuple[NDArray[np.int64], NDArray[np.fl
     if column not in log.bias:
         raise ValueError(
             f"'{column}' is not a bias column of the log (found: {', '.join(log.bias) or 'none'}): ingest the log with "
-            "--bias COLUMN, or cap users at ingestion with --cap-user"
+            "--bias COLUMN, or cap users at ingestion with --user COLUMN=N"
         )
     entry = log.bias[column]
     if entry.values.ndim != 1 or entry.levels is None:

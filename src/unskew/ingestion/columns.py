@@ -85,7 +85,8 @@ class Columns(ImpressionColumns):
     page_size: int | None = None
     where: str | None = None  # a condition on rows
     shuffled: Sequence[str] = ()  # interventions that shuffle: NAME, or NAME=TOP
-    user: str | None = None  # used to cap heavy users
+    user: str | None = None  # read and dropped; in options also COLUMN=N
+    sessions_a_user: int | None = None  # maximum; None: any number
     grades: dict[str, float] = field(default_factory=dict)  # weight by kind of feedback: a column or an event type
     event: str | None = None
     impression_events: Sequence[str] = ("impression", "impressions", "shown", "show", "display")

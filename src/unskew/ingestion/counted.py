@@ -10,7 +10,7 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
-from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.kept_users import UserLog
 from unskew.data.clicks.storage import write_shards
 from unskew.ingestion.engines import Engine, SparkEngine
 from unskew.ingestion.group import Range, ranges, within
@@ -51,18 +51,18 @@ class Counted:
         self.with_gaps = 0  # sessions whose list has an empty position above its last document
         self.without_probability = 0  # impressions whose display probability was not recorded
 
-    def __iter__(self) -> Iterator[ClickLog]:
+    def __iter__(self) -> Iterator[UserLog]:
         """One log per range of queries."""
         parts = self._parts()
         total = sum(part.size for part in parts)
         for part in parts:
             found = self.engine.arrow(within(self.patterns, part).order_by("query_number", *self._order))
             listed = self.engine.arrow(within(self.documents, part).order_by("query", "version_number"))
-            log = shard_log(found, listed, self.schema, self.dropped)
+            shard = shard_log(found, listed, self.schema, self.dropped)
             self.steps.add(self.steps.total // 3 * part.size // total)
-            if log is not None:
-                self._add(sizes_of(log))
-                yield log
+            if shard is not None:
+                self._add(sizes_of(shard.log))
+                yield shard
         self._check()
 
     def write(self, target: Path, *, overwrite: bool, notes: Mapping[str, Any]) -> None:
@@ -84,7 +84,12 @@ class Counted:
     @property
     def _order(self) -> list[str]:
         """Columns by which the patterns of a query are sorted."""
-        return ["shown", *self.schema.shape.extras, *(["period"] if self.schema.shape.period else [])]
+        return [
+            "shown",
+            *self.schema.shape.extras,
+            *["period"] * bool(self.schema.shape.period),
+            *["user"] * self.schema.shape.user,
+        ]
 
     def _parts(self) -> list[Range]:
         """The range of queries of each shard."""

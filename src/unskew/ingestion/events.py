@@ -58,6 +58,8 @@ def merge_events(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped)
         values = filled(rows, len(shape.features), None)
         rows = values.mutate(features=ibis.struct({name: values[name] for name in shape.feature_names}))
         parts["features"] = rows.features.min(where=shown)
+    if shape.user:
+        parts["user"] = rows.user.min()
     if shape.time:
         parts |= {"time": rows.time.min(where=shown), "click_time": rows.time.max(where=clicked)}
     pairs = engine.keep("pairs", rows.group_by(SHOWING).aggregate(**parts))
@@ -85,6 +87,7 @@ def merge_events(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped)
     dropped.add("duplicate", again, _example(engine, pairs.filter(pairs.impressions > 1)) if again else "")
     click = ((pairs.clicks > 0) & ~early).cast("int8")
     names = [*SHOWING, "position", *(name for name in shape.extras if name not in graded), *["time"] * shape.time]
+    names += ["user"] * shape.user
     values = {name: pairs.features[name] for name in shape.feature_names}
     values |= {name: (pairs[name] > 0).cast("int8") for name in graded if name != "seen"}
     if "seen" in graded:

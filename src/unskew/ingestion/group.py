@@ -50,7 +50,7 @@ def numbered_impressions(impressions: ir.Table, documents: ir.Table, first_posit
     joined = impressions.join(documents.select(*keys, "query_number", "version_number"), keys)
     place = joined.position.cast("int64") - first_position
     shown = place * 2**POSITION_BITS + joined.version_number.cast("int64") * 2 + joined.click.cast("int64")
-    names = ["session", "query_number", *shape.extras, *(["time"] if shape.time else [])]
+    names = ["session", "query_number", *shape.extras, *["time"] * shape.time, *["user"] * shape.user]
     return joined.select(*names, shown=shown)
 
 
@@ -61,19 +61,20 @@ def patterns(impressions: ir.Table, shape: Shape) -> ir.Table:
     """
     extras = shape.extras
     first = {"time": ibis._.time.min()} if shape.time else {}
+    whose = {"user": ibis._.user.min()} if shape.user else {}
     entry = impressions.shown
     if extras:
         entry = ibis.struct({"shown": impressions.shown, **{name: impressions[name] for name in extras}})
     showings = impressions.mutate(entry=entry).group_by("session", "query_number")
-    lists = showings.aggregate(entries=ibis._.entry.collect(), **first)
+    lists = showings.aggregate(entries=ibis._.entry.collect(), **first, **whose)
     lists = lists.mutate(entries=lists.entries.sort())
-    kept = ["query_number", *first]
+    kept = ["query_number", *first, *whose]
     if extras:
         parts = {name: lists.entries.map(lambda entry, name=name: entry[name]) for name in ("shown", *extras)}
         lists = lists.select(*kept, **parts)
     else:
         lists = lists.select(*kept, shown=lists.entries)
-    distinct = ["query_number", "shown", *extras]
+    distinct = ["query_number", "shown", *extras, *whose]
     if shape.period is not None:
         moment = lists.time if lists.time.type().is_timestamp() else (lists.time // 10**6).as_timestamp("s")
         lists = lists.mutate(period=moment.truncate(PERIODS[shape.period]))

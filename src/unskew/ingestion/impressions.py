@@ -47,6 +47,7 @@ class Shape:
     categories: Vocabularies = field(default_factory=dict)  # of text features
     bias: tuple[tuple[str, bool], ...] = ()  # name, and whether its values are levels rather than numbers
     time: bool = False
+    user: bool = False  # whether each session has the opaque number of its user, as text
     score: bool = False
     display: bool = False  # whether `display` is the probability of being shown there; null: not recorded
     intervention: bool = False

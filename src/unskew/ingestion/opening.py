@@ -31,7 +31,6 @@ from unskew.ingestion.feature_tables import (
     same_keys,
     with_keys,
 )
-from unskew.ingestion.heavy_users import cap_users
 from unskew.ingestion.impressions import (
     OTHER,
     Shape,
@@ -57,6 +56,7 @@ from unskew.ingestion.report import Dropped
 from unskew.ingestion.schema import KEYS, key_columns
 from unskew.ingestion.settings import Options, Tables
 from unskew.ingestion.sources import find_source
+from unskew.ingestion.users import users_read
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,9 @@ def _look_at_features(
     return [*said, *order_remarks(orders, score_named=shape.score)], {} if named else no_such
 
 
-def read_impressions(engine: Engine, opened: Opened, options: Options, dropped: Dropped) -> tuple[ReadImpressions, int]:
+def read_impressions(
+    engine: Engine, opened: Opened, options: Options, dropped: Dropped, salt: str | None = None
+) -> tuple[ReadImpressions, int]:
     """Usable impressions with the table that has their features, and the number of rows read."""
     dropped.add("unreadable", *engine.unreadable_lines())
     first = opened.columns.first_position
@@ -270,9 +272,8 @@ def read_impressions(engine: Engine, opened: Opened, options: Options, dropped: 
     rows, n_rows = usable_rows(engine, opened.rows, found, dropped, opened.name)
     if "wanted" in rows.columns:
         rows = rows.drop("wanted")
-    if options.sessions_a_user is not None:
-        rows = cap_users(engine, rows, options.sessions_a_user, dropped)
-    shape, second, impressions = opened.shape, opened.features, rows
+    rows = users_read(engine, rows, opened.columns, salt, dropped)
+    shape, second, impressions = replace(opened.shape, user="user" in rows.columns), opened.features, rows
     if options.period is not None:
         shape = replace(shape, period=check_period(options.period, has_times=shape.time))
     if opened.columns.form != "impressions":

@@ -50,7 +50,12 @@ REASONS: dict[str, Reason] = {
     "bad_number": Reason(
         "rows without a finite number as policy score or bias value", "rows", "fill the column, or leave it out"
     ),
-    "capped": Reason("rows of sessions beyond the maximum per user", "rows", "raise --cap-user"),
+    "capped": Reason("rows of sessions beyond the maximum per user", "rows", "raise N in --user COLUMN=N"),
+    "two_users": Reason(
+        "rows of sessions with two users",
+        "rows",
+        "give every session of every user an id of its own, or leave out --user",
+    ),
     "lone_click": Reason(
         "clicks without an impression", "clicks", "log the impression too, with the same session, query and document"
     ),

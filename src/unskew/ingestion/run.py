@@ -27,6 +27,7 @@ from unskew.ingestion.report import Dropped, Ingested
 from unskew.ingestion.schema import KEYS
 from unskew.ingestion.settings import Options, Tables
 from unskew.ingestion.shards import Schema, level_names
+from unskew.ingestion.users import salt_of
 
 MAX_LEVELS = 10_000  # of a bias column; more are ids
 
@@ -44,9 +45,13 @@ def ingest(
     target, options = Path(out), options or Options()
     check_folder(target, ABOUT, overwrite=overwrite)
     dropped = Dropped(strict=options.strict)
+    columns = columns or Columns()
+    if options.keep_users and columns.user is None:
+        raise ValueError("--keep-users needs the column with the user: pass --user COLUMN")
+    salt = salt_of(target) if options.keep_users else None
     with running_engine(options, tables, target) as engine:
-        opened = open_tables(engine, tables, columns or Columns(), options)
-        logs, shown, n_rows = count_lists(engine, opened, options, dropped, progress)
+        opened = open_tables(engine, tables, columns, options)
+        logs, shown, n_rows = count_lists(engine, opened, options, dropped, progress, salt)
         # Counts of what is left out grow while shards are written, so they are written last.
         notes = {"source": opened.name, "rows": n_rows, "dropped": dropped.counts}
         logs.write(target, overwrite=overwrite, notes=notes)
@@ -73,10 +78,15 @@ def report_of(opened: Opened, shown: ReadImpressions, n_rows: int, logs: Counted
 
 
 def count_lists(
-    engine: Engine, opened: Opened, options: Options, dropped: Dropped, progress: Progress | None = None
+    engine: Engine,
+    opened: Opened,
+    options: Options,
+    dropped: Dropped,
+    progress: Progress | None = None,
+    salt: str | None = None,
 ) -> tuple[Counted, ReadImpressions, int]:
     """Lists ready to be written as shards, the impressions they consist of, and the number of rows read."""
-    shown, n_rows = read_impressions(engine, opened, options, dropped)
+    shown, n_rows = read_impressions(engine, opened, options, dropped, salt)
     steps = Steps(progress, total=3 * n_rows)
     shown, documents, queries = _documents(engine, shown, options, dropped)
     steps.add(n_rows)

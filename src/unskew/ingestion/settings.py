@@ -41,7 +41,7 @@ class Options:
     """The options of an ingestion."""
 
     n_positions: int | None = None  # None: all
-    sessions_a_user: int | None = None  # maximum per value of the column `user`; None: any number
+    keep_users: bool = False  # keep what `forget` needs, in a file of its own
     fill: float | None = None  # replaces missing features; None: they stay missing in the log
     joint: bool = False  # keep which documents were clicked together
     strict: bool = False  # fail instead of leaving rows out
@@ -97,10 +97,12 @@ def read_columns(path: str | Path) -> Columns:
 def named_columns(base: Columns, names: Mapping[str, Any]) -> Columns:
     """The names of `base`, overridden by those of `names` that are not None or empty."""
     given = {key: value for key, value in names.items() if value is not None and value != [] and value != ()}
+    if "user" in given:
+        given |= _user_and_cap(given["user"])
     columns = replace(base, **given)
     if columns.form is not None and columns.form not in FORMS:
         raise ValueError(f"unknown form '{columns.form}'{near(columns.form, FORMS)}: choose from {', '.join(FORMS)}")
-    for size in ("row_size", "page_size"):
+    for size in ("row_size", "page_size", "sessions_a_user"):
         if getattr(columns, size) is not None and getattr(columns, size) < 1:
             raise ValueError(f"{size} must be at least 1, got {getattr(columns, size)}")
     if columns.first_position not in (None, 0, 1):
@@ -116,11 +118,9 @@ def parse_window(text: str) -> int:
     return int(number) * SECONDS[unit]
 
 
-def parse_cap(text: str) -> tuple[str, int]:
-    """Column and number of `COLUMN=N`."""
+def _user_and_cap(text: str) -> dict[str, Any]:
+    """The column of `COLUMN` or `COLUMN=N`, and the maximum number of sessions per user."""
     column, equals, number = text.rpartition("=")
-    if not equals or not column or not number.isdecimal() or int(number) < 1:
-        raise ValueError(
-            f"'{text}' is not a cap: write COLUMN=N, with the user column and the maximum number of sessions per user"
-        )
-    return column, int(number)
+    if not equals or not number.isdecimal():
+        return {"user": text}
+    return {"user": column, "sessions_a_user": int(number)}

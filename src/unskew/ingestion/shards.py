@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from unskew.data.clicks.build import Documents, Impressions, log_fields
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn, first_rows
+from unskew.data.clicks.kept_users import UserLog, numbers_from_digits, users_table
 from unskew.data.grouping import plain_ids
 from unskew.ingestion.group import POSITION_BITS
 from unskew.ingestion.impressions import NO_INTERVENTION, Shape
@@ -46,6 +47,7 @@ class _Rows:
     extras: Mapping[str, NDArray]
     queries: Integers  # [patterns], query_number
     sessions: Integers  # [patterns]
+    users: NDArray[np.uint64] | None  # [patterns]
     times: Integers | None  # [patterns]
     periods: Integers | None  # [patterns]
 
@@ -64,12 +66,13 @@ class _Rows:
             extras={name: values[kept] for name, values in self.extras.items()},
             queries=self.queries[left],
             sessions=self.sessions[left],
+            users=None if self.users is None else self.users[left],
             times=None if self.times is None else self.times[left],
             periods=None if self.periods is None else self.periods[left],
         )
 
 
-def shard_log(patterns: pa.Table, documents: pa.Table, schema: Schema, dropped: Dropped) -> ClickLog | None:
+def shard_log(patterns: pa.Table, documents: pa.Table, schema: Schema, dropped: Dropped) -> UserLog | None:
     """The log of patterns sorted by query number and list, and documents sorted by query id and version number.
 
     None: nothing is left. Examples in `dropped` name a query and a document.
@@ -124,7 +127,8 @@ def shard_log(patterns: pa.Table, documents: pa.Table, schema: Schema, dropped: 
             if is_level
         },
     )
-    return ClickLog(**log_fields(shown, listed, joint=schema.joint))
+    fields, lists = log_fields(shown, listed, joint=schema.joint)
+    return UserLog(ClickLog(**fields), None if rows.users is None else users_table(shown, lists, rows.users))
 
 
 def _in_order_of_ids(patterns: pa.Table, documents: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -159,6 +163,7 @@ def _unpack(patterns: pa.Table, documents: pa.Table, schema: Schema) -> _Rows:
         extras={name: _extra(pc.list_flatten(patterns[name]), schema.levels.get(name)) for name in schema.shape.extras},
         queries=queries,
         sessions=patterns["sessions"].to_numpy().astype(np.int64),
+        users=numbers_from_digits(patterns["user"]) if schema.shape.user else None,
         times=_microseconds(patterns["time"]) if schema.shape.time else None,
         periods=_microseconds(patterns["period"]) if schema.shape.period else None,
     )

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from unskew.data.clicks import ABOUT
-from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.kept_users import UserLog
 from unskew.data.clicks.shards import LogSchema, shard_file, write_shard
 from unskew.data.clicks.storage import shard_name, write_about
 from unskew.data.object_storage import remote
@@ -78,14 +78,14 @@ def _writer(schema: Schema, place: str) -> Callable[[pa.Table, pa.Table], pa.Tab
         number = documents["shard"][0].as_py()
         dropped = Dropped()
         try:
-            log = shard_log(
+            shard = shard_log(
                 patterns.sort_by([("query_number", "ascending"), ("place", "ascending")]),
                 documents.sort_by([("query", "ascending"), ("version_number", "ascending")]),
                 schema,
                 dropped,
             )
             found: Shard = {"number": number, "dropped": [dropped.counts, dropped.examples]}
-            found |= {} if log is None else _write(log, place, number)
+            found |= {} if shard is None else _write(shard, place, number)
         except (ValueError, OSError) as error:
             found = {"error": str(error)}
         return pa.table({"number": [number], "found": [json.dumps(found)]})
@@ -93,11 +93,11 @@ def _writer(schema: Schema, place: str) -> Callable[[pa.Table, pa.Table], pa.Tab
     return write
 
 
-def _write(log: ClickLog, place: str, number: int) -> Shard:
-    schema = LogSchema(log)
+def _write(shard: UserLog, place: str, number: int) -> Shard:
+    schema = LogSchema(shard.log)
     with executor_files(place) as folder:
-        counts = write_shard(schema.admit(log, number), folder / shard_name(number))
-    return {"counts": counts, "schema": schema.about(), "sizes": sizes_of(log)}
+        counts = write_shard(schema.admit(shard.log, number), folder / shard_name(number), shard.users)
+    return {"counts": counts, "schema": schema.about(), "sizes": sizes_of(shard.log)}
 
 
 def _rename(place: str, shard: Shard, number: int) -> None:

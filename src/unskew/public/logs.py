@@ -110,6 +110,8 @@ def ingest(
     """
     events, features, options = _of_form(events, features, options)
     tables, chosen, how = settings(columns, options)
+    if out is None and how.keep_users:
+        raise ValueError("a log in memory keeps no users: pass out, a folder for the log")
     with (
         _tables(events, features, queries, clicks, **tables) as places,
         followed(progress, counting_progress, "ingest", "rows: read, count, write") as report,

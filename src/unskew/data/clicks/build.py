@@ -107,8 +107,10 @@ class _Grid:
         return np.where(self.mask[self.first], values[self.rows[self.first]], values.dtype.type(0))
 
 
-def log_fields(shown: Impressions, documents: Documents, *, joint: bool, distinct: bool = False) -> dict[str, Any]:
-    """The fields of the `ClickLog` of these impressions.
+def log_fields(
+    shown: Impressions, documents: Documents, *, joint: bool, distinct: bool = False
+) -> tuple[dict[str, Any], Integers]:
+    """The fields of the `ClickLog` of these impressions, and the list of each showing.
 
     Args:
         joint: keep which documents were clicked together, if that is known.
@@ -134,7 +136,7 @@ def log_fields(shown: Impressions, documents: Documents, *, joint: bool, distinc
         clicks = grid.spread(shown.clicks)
         patterns = Patterns(kind, clicks.astype(np.float32), compact_counts(sessions)) if distinct else None
         patterns = count_patterns(kind, clicks, sessions) if patterns is None else patterns
-    return {**vars(documents), **merged, "mask": mask[first], "patterns": patterns, **shown.about}
+    return {**vars(documents), **merged, "mask": mask[first], "patterns": patterns, **shown.about}, kind
 
 
 def _by_list_or_place(column: BiasColumn, showings: Integers, rows: Integers, mask: NDArray[np.bool_]) -> BiasColumn:

@@ -44,7 +44,7 @@ def fields_from_arrays(
     documents = Documents(
         features, names, document_ids=rows, document_queries=lists, query_ids=ids, categories=categories
     )
-    return log_fields(impressions, documents, joint=True, distinct=True)
+    return log_fields(impressions, documents, joint=True, distinct=True)[0]
 
 
 def _feedback(

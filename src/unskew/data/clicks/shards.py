@@ -20,18 +20,20 @@ from unskew.data.files import file_digest
 from unskew.data.grouping import number_ids, plain_ids
 
 TABLES = ("versions", "lists", "patterns")
+USERS = "users"  # a table that only `forget` reads
 COUNTS = ("versions", "documents", "lists", "patterns", "sessions", "clicks", "positions")
 
 
-def write_shard(log: ClickLog, stem: Path) -> dict[str, Any]:
+def write_shard(log: ClickLog, stem: Path, users: pa.Table | None = None) -> dict[str, Any]:
     """Write a shard, and return its counts and the digests of its files."""
     tables = {"versions": _versions_table(log), "lists": _lists_table(log)}
     if log.patterns is not None:
         tables["patterns"] = _patterns_table(log, log.patterns)
-    for name, columns in tables.items():
+    whole = {name: pa.table(columns) for name, columns in tables.items()} | ({} if users is None else {USERS: users})
+    for name, table in whole.items():
         # Dictionary encoding costs time and saves nothing for floats, but pays for query ids, which repeat.
-        pq.write_table(pa.table(columns), shard_file(stem, name), compression="zstd", use_dictionary=["query"])
-    return log_counts(log) | {"digests": {name: file_digest(shard_file(stem, name)) for name in tables}}
+        pq.write_table(table, shard_file(stem, name), compression="zstd", use_dictionary=["query"])
+    return log_counts(log) | {"digests": {name: file_digest(shard_file(stem, name)) for name in whole}}
 
 
 def log_counts(log: ClickLog) -> dict[str, Any]:
@@ -49,7 +51,7 @@ def log_counts(log: ClickLog) -> dict[str, Any]:
 
 def read_shard(stem: Path, about: Mapping[str, Any], counts: Mapping[str, Any], *, verify: bool = True) -> ClickLog:
     """The log of a shard; `about` and `counts` are the entries of `log.json` for all shards and for this one."""
-    tables = {name: _read(stem, name, counts, verify=verify) for name in counts["digests"]}
+    tables = {name: read_table(stem, name, counts, verify=verify) for name in TABLES if name in counts["digests"]}
     try:
         log = _log(tables["versions"], tables["lists"], tables.get("patterns"), about)
     except (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError, pa.ArrowException) as error:
@@ -67,7 +69,8 @@ def shard_file(stem: Path, table: str) -> Path:
     return stem.with_name(f"{stem.name}.{table}.parquet")
 
 
-def _read(stem: Path, name: str, counts: Mapping[str, Any], *, verify: bool) -> pa.Table:
+def read_table(stem: Path, name: str, counts: Mapping[str, Any], *, verify: bool = True) -> pa.Table:
+    """A table of a shard, checked against its digest."""
     path = shard_file(stem, name)
     try:
         if verify and file_digest(path) != counts["digests"][name]:

@@ -4,6 +4,7 @@
     LOG/shard-00000.versions.parquet   one row per version of a document: query, document, features
     LOG/shard-00000.lists.parquet      one row per list: versions, positions, clicks, sessions and optional columns
     LOG/shard-00000.patterns.parquet   one row per click pattern; only in a joint log
+    LOG/shard-00000.users.parquet      one row per user and list; only in a log that keeps users, for `forget`
 
 `docs/click_log.md` documents every column. A query is in one shard only, so every shard is a log by itself, and a log
 larger than memory can be read shard by shard. If a whole log has large features, they are mapped from a file
@@ -26,8 +27,9 @@ import numpy as np
 from unskew.data.clicks import ABOUT
 from unskew.data.clicks.click_log import ClickLog, names_of_inputs
 from unskew.data.clicks.joined import join_logs
+from unskew.data.clicks.kept_users import UserLog
 from unskew.data.clicks.lineage import Lineage
-from unskew.data.clicks.shards import COUNTS, TABLES, LogSchema, read_shard, shard_file, write_shard
+from unskew.data.clicks.shards import COUNTS, TABLES, USERS, LogSchema, read_shard, shard_file, write_shard
 from unskew.data.files import json_digest, new_folder, restore
 from unskew.data.mapped import new_map
 from unskew.data.object_storage import remote
@@ -60,7 +62,7 @@ def write_log(log: ClickLog, folder: str | Path, *, n_shards: int = 1, overwrite
 
 
 def write_shards(
-    shards: Iterable[ClickLog],
+    shards: Iterable[ClickLog | UserLog],
     folder: str | Path,
     *,
     overwrite: bool = False,
@@ -75,9 +77,10 @@ def write_shards(
     with new_folder(target, ABOUT, overwrite=overwrite) as scratch:
         schema: LogSchema | None = None
         counts = []
-        for number, log in enumerate(shards):
-            schema = LogSchema(log) if schema is None else schema
-            counts.append(write_shard(schema.admit(log, number), scratch / shard_name(number)))
+        for number, part in enumerate(shards):
+            shard = part if isinstance(part, UserLog) else UserLog(part)
+            schema = LogSchema(shard.log) if schema is None else schema
+            counts.append(write_shard(schema.admit(shard.log, number), scratch / shard_name(number), shard.users))
         if schema is None:
             raise ValueError(f"{target}: there are no shards to write")
         write_about(scratch, schema.about(), counts, notes)
@@ -195,13 +198,13 @@ class LogFolder(OnScreen):
         """The log of a shard; its files are checked against their digests on first reading."""
         verify = number not in self._verified
         counts = self.about["shards"][number]
-        with self._files(number) as stem:
+        with self.files(number) as stem:
             log = read_shard(stem, self.about, counts, verify=verify)
         self._verified.add(number)
         return log
 
     @contextmanager
-    def _files(self, number: int) -> Iterator[Path]:
+    def files(self, number: int) -> Iterator[Path]:
         """The files of a shard; files on object storage are downloaded while they are read."""
         place = remote(self.path)
         if place is None:
@@ -365,7 +368,7 @@ def _check_shards(about_path: Path, shards: Any) -> None:
         counts = [shard.get(name) for name in COUNTS] if isinstance(shard, dict) else [None]
         digests = shard.get("digests") if isinstance(shard, dict) else None
         are_counts = all(isinstance(count, int | float) and count >= 0 for count in counts)
-        if not (are_counts and isinstance(digests, dict) and {"versions", "lists"} <= set(digests) <= set(TABLES)):
+        if not (are_counts and isinstance(digests, dict) and {"versions", "lists"} <= set(digests) <= {*TABLES, USERS}):
             raise ValueError(f"{about_path} is damaged (the entry of shard {number}): write the log again")
 
 

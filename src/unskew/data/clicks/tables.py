@@ -92,7 +92,7 @@ def fields_from_table(table: Any, columns: TableColumns) -> dict[str, Any]:
         version_documents=found.documents,
         categories=found.categories | levels,
     )
-    return log_fields(shown, documents, joint=columns.joint)
+    return log_fields(shown, documents, joint=columns.joint)[0]
 
 
 def _check_table(data: pa.Table, columns: TableColumns) -> Sequence[str]:

@@ -1,0 +1,91 @@
+"""Users: a column that is read to cap heavy users and robots, and then dropped; a log counts sessions, not people.
+
+The sessions that a capped user keeps are chosen at random but the same in every run. Only if users are kept does an
+opaque number take the place of the id: a digest of the id and of a secret salt, which lies beside the log.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+import ibis
+import ibis.expr.types as ir
+
+from unskew.data.clicks.kept_users import salt_file
+from unskew.data.files import write_text
+from unskew.data.object_storage import remote
+from unskew.ingestion.columns import Columns
+from unskew.ingestion.engines import Engine
+from unskew.ingestion.report import Dropped
+
+SALT_BYTES = 16
+
+
+def users_read(engine: Engine, rows: ir.Table, columns: Columns, salt: str | None, dropped: Dropped) -> ir.Table:
+    """Rows within the cap on sessions per user, without their users, or with opaque numbers in their place.
+
+    Args:
+        salt: of the opaque numbers; None: users are dropped.
+    """
+    if columns.user is None:
+        return rows
+    if "user" not in rows.columns:
+        raise ValueError("impressions that come from the query table have no user: leave out --user")
+    rows = _one_user_each(engine, rows, dropped)
+    if columns.sessions_a_user is not None:
+        rows = _capped(engine, rows, columns.sessions_a_user, dropped)
+    return rows.drop("user") if salt is None else rows.mutate(user=_opaque(rows.user, salt))
+
+
+def salt_of(target: Path) -> str:
+    """The secret beside a log; made if there is none."""
+    place = salt_file(target)
+    there = remote(place)
+    if there is None and place.is_file():
+        return place.read_text(encoding="utf-8").strip()
+    if there is not None and there.exists():
+        return there.read().decode().strip()
+    salt = secrets.token_hex(SALT_BYTES)
+    write_text(place, salt + "\n", private=True)
+    return salt
+
+
+def _one_user_each(engine: Engine, rows: ir.Table, dropped: Dropped) -> ir.Table:
+    """Rows without the sessions that two users have."""
+    sessions = rows.group_by("session").aggregate(users=rows.user.nunique())
+    shared = engine.keep("shared_sessions", sessions.filter(sessions.users > 1).select("session"))
+    n_sessions = _count(engine, shared)
+    if not n_sessions:
+        return rows
+    total, count = _count(engine, rows), _count(engine, rows.semi_join(shared, "session"))
+    dropped.add("two_users", count, f"{n_sessions:,} sessions")
+    dropped.refuse_if_most(["two_users"], total, "rows")
+    return rows.anti_join(shared, "session")
+
+
+def _capped(engine: Engine, rows: ir.Table, most: int, dropped: Dropped) -> ir.Table:
+    """Rows of at most `most` sessions per user; the others are counted."""
+    pairs = rows.filter(rows.user.notnull()).select("user", "session").distinct()
+    # By a digest, not by a random number, so that both engines and every run keep the same sessions.
+    chance = pairs.session.cast("string").hexdigest("md5")
+    place = ibis.row_number().over(group_by=pairs.user, order_by=[chance, pairs.session])
+    over = pairs.mutate(place=place)
+    over = engine.keep("capped_sessions", over.filter(over.place >= most).select("user", "session"))
+    count = _count(engine, rows.semi_join(over, "session"))
+    if count:
+        heaviest = over.group_by("user").aggregate(sessions=over.count())
+        n_users, n_sessions = _count(engine, heaviest), _count(engine, over)
+        first = engine.arrow(heaviest.aggregate(most=heaviest.sessions.max()))["most"][0].as_py()
+        dropped.add("capped", count, f"{n_sessions:,} sessions of {n_users:,} users, {first:,} of them by one user")
+    return rows.anti_join(over, "session")
+
+
+def _opaque(user: Any, salt: str) -> Any:
+    """Sixteen hexadecimal digits for a user; `kept_users.numbers_of` makes the same in Python."""
+    return (ibis.literal(salt) + user.cast("string")).hexdigest("sha256").substr(0, 16)
+
+
+def _count(engine: Engine, table: ir.Table) -> Any:
+    return engine.arrow(table.aggregate(rows=table.count()))["rows"][0].as_py()
