@@ -12,7 +12,7 @@ import torch
 import unskew
 from unskew.comparison.sources import own_log
 from unskew.data.clicks.storage import LogFolder, open_log, read_log, write_log
-from unskew.data.mapped import is_mapped
+from unskew.data.memory import is_mapped
 from unskew.data.transformed import transform_for, transform_log
 
 

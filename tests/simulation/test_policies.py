@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.simulation.interventions import check_interventions, intervene
+from unskew.simulation.display import check_interventions, intervene
 from unskew.simulation.policies import Fixed, Mixed, NoisyOracle, PlackettLuce, Random, RankingSVM, make_policy
 from unskew.simulation.showings import Candidates, Showings, in_slabs
 
