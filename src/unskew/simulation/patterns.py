@@ -9,7 +9,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from unskew.data.grouping import unique_rows
-from unskew.simulation.browsing import Shown, User, check_probability
+from unskew.options import Probability, Share, check_fields
+from unskew.simulation.browsing import Shown, User
 from unskew.simulation.showings import Index, in_slabs
 
 # Sessions drawn at a time. A constant, because it changes what is drawn.
@@ -104,17 +105,14 @@ class Record:
         on_click: a click is always recorded, because a mouse that clicks also hovers.
     """
 
-    share: float = 1.0
-    misses: float = 0.0
-    false_alarms: float = 0.0
-    interest: float = 0.0
+    share: Share = 1.0
+    misses: Probability = 0.0
+    false_alarms: Probability = 0.0
+    interest: Probability = 0.0
     on_click: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("share", "misses", "false_alarms", "interest"):
-            check_probability(name, getattr(self, name))
-        if self.share == 0:
-            raise ValueError("share is 0, so nothing would be recorded: leave out the record")
+        check_fields(self)
 
     def draw(
         self, counted: Counted, attraction: NDArray[np.float64], mask: NDArray[np.bool_], rng: Generator
