@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from unskew.comparison.own_log import compare
     from unskew.data.clicks.click_log import ClickLog
     from unskew.data.clicks.forgetting import forget
-    from unskew.data.clicks.source import ClickSource
+    from unskew.data.clicks.shard_batches import ClickSource
     from unskew.data.clicks.storage import open_log, read_log, write_log
     from unskew.data.judged.catalogue import load
     from unskew.data.judged.judged_set import JudgedSet
