@@ -402,6 +402,16 @@ COMMANDS = {
         "Explain a ranker: which features matter, or which decided between two documents.",
         run="commands.rankers:explain",
     ),
+    "look": Command(
+        "serving.side_by_side:look",
+        "model log / out production queries memory overwrite json",
+        {
+            "model": Option(RANKER, NEEDED, Path, to="ranker"),
+            "out": Option("Output file, .html.", Path("look.html")),
+        },
+        files={"page": "out"},
+        end="Open {out} in a browser.",
+    ),
     "rank": Command(
         "public.ranking:rank",
         "model data / out query document sort memory strict engine spark_master overwrite allow_code json quiet",
