@@ -181,7 +181,7 @@ COMMANDS = {
             "sessions": Option(kind=int),
             "coupling": Option("How much examination depends on the document.", None, float),
             "intervene": Option(
-                "Randomize a share of sessions: {simulation.interventions:INTERVENTIONS}.",
+                "Randomize a share of sessions: {simulation.display:INTERVENTIONS}.",
                 form=PAIRS,
                 to="interventions",
                 metavar="NAME=SHARE",
