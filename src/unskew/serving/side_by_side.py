@@ -189,7 +189,7 @@ def _side_by_side(saved: SavedRanker, log: ClickLog, production: Vector, curve: 
     n_queries = shown.n_queries
 
     def total(values: NDArray) -> Vector:
-        return np.bincount(queries, values, n_queries)
+        return np.bincount(queries, values, n_queries).astype(np.float64)
 
     top = total(((after < TOP) != (before < TOP)) | ((after < TOP) & (before != after))) > 0
     table = pa.table(
@@ -296,11 +296,12 @@ def _write(result: SideBySide, out: Path, name: str) -> None:
     packed = gzip.compress(json.dumps(columns, allow_nan=False, separators=(",", ":")).encode(), mtime=0)
     figures = []
     if result.curves:
-        lines = {key: (range(1, len(curve) + 1), curve) for key, curve in result.curves.items()}
+        lines = {key: ([*range(1, len(curve) + 1)], curve.tolist()) for key, curve in result.curves.items()}
         figure = line_figure(lines, x_label="position", y_label="examination, relative to the top")
         figures.append(Drawn("examination", "How often each position is examined, relative to the top", figure))
     if result.learning:
-        line = {"held-out value": tuple(zip(*result.learning, strict=True))}
+        steps, values = zip(*result.learning, strict=True)
+        line = {"held-out value": (steps, values)}
         figures.append(Drawn("learning", "Learning curve", line_figure(line, x_label="step", y_label="validation")))
     write_page(
         out,
