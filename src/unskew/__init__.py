@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from unskew.comparison.own_log import compare
     from unskew.data.clicks.click_log import ClickLog
     from unskew.data.clicks.forgetting import forget
-    from unskew.data.clicks.source import ClickSource
+    from unskew.data.clicks.shard_batches import ClickSource
     from unskew.data.clicks.storage import open_log, read_log, write_log
     from unskew.data.judged.catalogue import load
     from unskew.data.judged.judged_set import JudgedSet
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from unskew.serving.explanation import explain
     from unskew.serving.model_files import load_model, save_model
     from unskew.serving.ratings import judgements
+    from unskew.serving.side_by_side import look
     from unskew.simulation.fresh import FreshClicks
     from unskew.simulation.policies import POLICIES
     from unskew.simulation.simulate import simulate
@@ -75,6 +76,7 @@ __all__ = [
     "judgements",
     "load",
     "load_model",
+    "look",
     "metric",
     "open_log",
     "paired_differences",

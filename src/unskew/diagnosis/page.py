@@ -19,8 +19,7 @@ from unskew.diagnosis.assemble import Diagnosis
 from unskew.propensities.curve import Curve
 from unskew.reporting.answers import all_known, known
 from unskew.reporting.drawing import STYLE, WIDTH, Drawn, heatmap, line_figure
-from unskew.reporting.page import Section, write_report
-from unskew.reporting.sheets import Field, Sheet
+from unskew.reporting.sheets import Field, Section, Sheet, write_report
 
 Lines = Mapping[str, tuple[np.ndarray, ...]]  # positions from 0, values, and both ends of their interval
 

@@ -18,8 +18,7 @@ from unskew.evaluation.evaluate import Evaluation, evaluate
 from unskew.propensities.curve import Curve, NotIdentified
 from unskew.propensities.estimate import estimate_propensities
 from unskew.reporting.drawing import Drawn, interval_figure, line_figure
-from unskew.reporting.page import Section, write_report
-from unskew.reporting.sheets import Field, Sheet
+from unskew.reporting.sheets import Field, Section, Sheet, write_report
 from unskew.reporting.terminal import console, show_table, training_progress
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate

@@ -16,7 +16,7 @@ from unskew.command_line.repeating import command_line
 from unskew.comparison import automatic
 from unskew.comparison.automatic import Chosen
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.source import ClickSource
+from unskew.data.clicks.shard_batches import ClickSource
 from unskew.data.clicks.storage import LogFolder
 from unskew.data.clicks.within_memory import MEMORY, folder_of, part_within
 from unskew.data.files import check_place
