@@ -1,7 +1,7 @@
 """Events of Metarank: JSON lines, one event each, in the order in which they happened.
 
     item          `item`, `fields`: a list of {"name": …, "value": …}; a later event changes only the fields it names
-    ranking       `id`, `items` in shown order (each an `id`, perhaps with `fields`), perhaps `user`, `session`, `fields`
+    ranking       `id`, `items` in shown order, each an `id` and optional `fields`; optional `user`, `session`, `fields`
     interaction   `item`, `type` (such as click), `ranking` or, without it, `session` or `user`
     user          `user`, `fields`
 
@@ -63,7 +63,8 @@ def _events(place: Path) -> Iterator[Event]:
                 event = json.loads(line)
                 kind = event["event"]
             except (ValueError, TypeError, KeyError) as error:
-                raise ValueError(f"{where}: not an event ({error}): write one JSON object with 'event' per line") from None
+                needed = "write one JSON object with 'event' per line"
+                raise ValueError(f"{where}: not an event ({error}): {needed}") from None
             if kind not in NEEDED:
                 raise ValueError(f"{where}: unknown event '{kind}': choose from {', '.join(NEEDED)}")
             missing = [key for key in (*NEEDED[kind], "timestamp") if event.get(key) is None]
@@ -84,7 +85,7 @@ def _event_rows(events: Sequence[Event]) -> list[Fields]:
     """One row per shown item and per interaction; an interaction has the query of its ranking."""
     rows: list[Fields] = []
     users: dict[str, Fields] = {}  # their fields so far
-    shown: dict[tuple[str, str], Fields] = {}  # the row of an item in a ranking, and in the last one of a session or user
+    shown: dict[tuple[str, str], Fields] = {}  # the row of an item in a ranking, or in the last of a session or user
     for where, event in events:
         if event["event"] == "user":
             users.setdefault(str(event["user"]), {}).update(_fields(where, event, "user_"))
@@ -97,7 +98,8 @@ def _event_rows(events: Sequence[Event]) -> list[Fields]:
                 rows.append(row)
                 shown |= {(owner, row["item"]): row for owner in _owners(row)}
         elif event["event"] == "interaction":
-            row = _about(event) | {"item": str(event["item"]), "event": str(event["type"]), "ranking": event.get("ranking")}
+            row = _about(event) | {"item": str(event["item"]), "event": str(event["type"])}
+            row["ranking"] = event.get("ranking")
             of = next((shown[owner, row["item"]] for owner in _owners(row) if (owner, row["item"]) in shown), {})
             rows.append(row | {name: of[name] for name in ("ranking", "user", QUERY) if name in of})
     return rows
@@ -105,7 +107,7 @@ def _event_rows(events: Sequence[Event]) -> list[Fields]:
 
 def _about(event: Fields) -> Fields:
     return {
-        "ranking": event["id"],
+        "ranking": event.get("id"),
         "user": event.get("user"),
         "session": event.get("session"),
         "time": _moment(event["timestamp"]),
