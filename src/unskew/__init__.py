@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from unskew.serving.explanation import explain
     from unskew.serving.model_files import load_model, save_model
     from unskew.serving.ratings import judgements
+    from unskew.serving.side_by_side import look
     from unskew.simulation.fresh import FreshClicks
     from unskew.simulation.policies import POLICIES
     from unskew.simulation.simulate import simulate
@@ -77,6 +78,7 @@ __all__ = [
     "judgements",
     "load",
     "load_model",
+    "look",
     "metric",
     "open_log",
     "paired_differences",

@@ -196,12 +196,16 @@ class Section:
 
 
 def write_report(path: str | Path, title: str, sections: Sequence[Section], lead: str = "") -> Path:
-    """Write a self-contained page, atomically."""
-    target = Path(path)
+    """Write a report as a self-contained page, atomically."""
+    return write_page(path, TEMPLATE, title=title, lead=lead, sections=sections, classes=CLASSES)
+
+
+def write_page(path: str | Path, template: str, **values: Any) -> Path:
+    """Fill a template of this package and write the page, atomically. Text in `values` is escaped."""
     environment = Environment(
         loader=PackageLoader("unskew.reporting", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    page = environment.get_template(TEMPLATE).render(title=title, lead=lead, sections=sections, classes=CLASSES)
-    with new_file(target) as scratch:
+    page = environment.get_template(template).render(**values)
+    with new_file(Path(path)) as scratch:
         scratch.write_text(page, encoding="utf-8")
-    return target
+    return Path(path)
