@@ -27,8 +27,7 @@ from unskew.papers.experiment_files import load_experiment, shipped
 from unskew.papers.figures import draw
 from unskew.papers.settings import PaperExperiment
 from unskew.papers.sheets import SHEETS
-from unskew.reporting.page import VERDICTS, ClaimResult
-from unskew.reporting.sheets import Sheet, markdown, options_text
+from unskew.reporting.sheets import VERDICTS, ClaimResult, Sheet, markdown, options_text
 
 PAGES = {  # how `paper` of an experiment begins -> its page
     "Chen et al., NeurIPS 2022": "lbd",

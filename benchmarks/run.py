@@ -89,12 +89,14 @@ STUDIES = {
     "shop": "--sessions 100 --seeds 2 --out OUT",
 }
 STUDIES_APART = {  # that no test runs, and why
+    "choosing": "trains the family of `auto` in a world at least",
     "clax_models": "needs an environment with CLAX; `click_models` calls it",
     "default": "trains seven methods in a world at least",
     "real_people": "writes docs/real_people.md from four public logs",
     "results_pages": "writes docs/results; it has tests of its own",
 }
 SHARED = (
+    "auto_worlds",
     "campaign_commands",
     "campaign_files",
     "default_report",

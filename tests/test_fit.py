@@ -130,11 +130,11 @@ def test_the_same_seed_gives_the_same_ranker_and_another_seed_another(log, world
 @pytest.mark.parametrize(
     ("method", "options", "message"),
     [
-        ("dla", {"max_weight": "ten"}, "max_weight must be a number or none, got 'ten'"),
-        ("dla", {"max_weight": float("nan")}, "max_weight must be a number or none, got nan"),
+        ("dla", {"max_weight": "ten"}, "max_weight must be a number above 0, or none, got 'ten'"),
+        ("dla", {"max_weight": float("nan")}, "max_weight must be a number above 0, or none, got nan"),
         ("regression_em", {"sample": 1}, "sample must be true or false, got 1"),
-        ("affine", {"estimation_steps": 2.5}, "estimation_steps must be a whole number, got 2.5"),
-        ("labelled", {"gain": None}, "gain must be text, got None"),
+        ("affine", {"estimation_steps": 2.5}, "estimation_steps must be a whole number from 1, got 2.5"),
+        ("labelled", {"gain": None}, "gain must be one of grade, exponential, got None"),
     ],
 )
 def test_a_value_of_another_kind_is_refused_with_the_recipe(method, options, message):
@@ -145,10 +145,10 @@ def test_a_value_of_another_kind_is_refused_with_the_recipe(method, options, mes
 @pytest.mark.parametrize(
     ("method", "options", "message"),
     [
-        ("dla", {"max_weight": -1}, "max_weight must be above 0, or none for no bound, got -1"),
-        ("ipw", {"propensities": [1.0] * 10, "max_weight": 0}, "max_weight must be above 0"),
-        ("two_tower", {"observation_rate": -1.0}, "learning-rate factor of -1.0: it must be 0 or more"),
-        ("regression_em", {"start": 5.0}, "start, an examination probability, must be between 0 and 1"),
+        ("dla", {"max_weight": -1}, "max_weight must be a number above 0, or none, got -1"),
+        ("ipw", {"propensities": [1.0] * 10, "max_weight": 0}, "max_weight must be a number above 0, or none, got 0"),
+        ("two_tower", {"observation_rate": -1.0}, "observation_rate must be a number from 0, got -1.0"),
+        ("regression_em", {"start": 5.0}, "start must be a number above 0 and below 1, got 5.0"),
     ],
 )
 def test_a_value_out_of_its_range_is_refused(log, method, options, message):

@@ -12,7 +12,7 @@ import torch
 import unskew
 from unskew.comparison.sources import own_log
 from unskew.data.clicks.storage import LogFolder, open_log, read_log, write_log
-from unskew.data.mapped import is_mapped
+from unskew.data.memory import is_mapped
 from unskew.data.transformed import transform_for, transform_log
 
 
@@ -75,7 +75,7 @@ def test_clicks_can_be_held_out_of_a_streamed_log(place):
 def test_hte_corrects_a_streamed_log_as_one_in_memory(world, tmp_path):
     log = unskew.simulate(world.train, "svm", "position_based", sessions=16, interventions={"swap_top": 0.3}).log
     folder = open_log(write_log(log, tmp_path / "log", n_shards=3))
-    effects = unskew.methods.hte.Effects(log.intervened(), log.query_ids[np.unique(log.queries)], 3, 5, 8)
+    effects = unskew.methods.bias.hte.Effects(log.intervened(), log.query_ids[np.unique(log.queries)], 3, 5, 8)
     whole = effects.of(log)
     rows = 0
     for shard in folder.shards():

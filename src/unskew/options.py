@@ -50,6 +50,8 @@ class NotEmpty:
 
 
 Count = Annotated[int, Limits(1)]
+Probability = Annotated[float, Limits(0, 1)]
+Probabilities = Annotated[Sequence[Probability], NotEmpty]
 NotNegative = Annotated[float, Limits(0)]
 Positive = Annotated[float, Limits(above=0)]
 Share = Annotated[float, Limits(above=0, most=1, words="a share above 0 and at most 1")]
@@ -117,6 +119,12 @@ def check(value: Any, kind: Any, where: str) -> Any:
         hint = near(value, get_args(kind)) if get_origin(kind) is Literal and isinstance(value, str) else ""
         raise ValueError(f"{where} must be {described(kind)}, got {value!r}{hint}")
     return value
+
+
+def check_fields(part: Any) -> None:
+    """Refuse values of a dataclass that the annotations of its fields do not allow: its `__post_init__`."""
+    for name, option in options_of(type(part)).items():
+        check(getattr(part, name), option.kind, name)
 
 
 def build(kind: type[T], table: Any, where: str) -> T:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from unskew.data.judged import letor_text
-from unskew.data.judged.growing_matrix import GrowingMatrix
 from unskew.data.judged.letor import LetorError, read_letor
+from unskew.data.memory import GrowingMatrix
 
 DATA = Path(os.environ.get("UNSKEW_DATA") or "no-such-folder")
 # Queries, documents and features of each file, as counted by its publisher.

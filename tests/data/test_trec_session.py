@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from unskew.data.public_logs.trec_session import read_trec_sessions
+from unskew.data.public_logs.id_pages import read_trec_sessions
 
 DATA = Path(os.environ.get("UNSKEW_DATA") or "no-such-folder") / "trec-session-2014"
 

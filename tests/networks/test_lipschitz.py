@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from unskew.networks.lipschitz import LipschitzNetwork, MaxMin, OrthogonalLinear
+from unskew.networks.limited_observation import LipschitzNetwork, MaxMin, OrthogonalLinear
 
 
 @pytest.mark.parametrize("shape", [(7, 4), (4, 7), (6, 6)])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from unskew.networks.running import RunningEstimate, sum_per_position
+from unskew.networks.observation import RunningEstimate, sum_per_position
 
 
 def test_the_value_moves_by_its_rate_towards_what_was_observed():

@@ -5,8 +5,7 @@ import re
 import pytest
 
 from unskew.reporting.drawing import Drawn, line_figure
-from unskew.reporting.page import ClaimResult, Section, write_report
-from unskew.reporting.sheets import Field, Sheet
+from unskew.reporting.sheets import ClaimResult, Field, Section, Sheet, write_report
 
 ROWS = (
     (Field("DLA"), Field("0.75 ± 0.01 ++", 0.75)),

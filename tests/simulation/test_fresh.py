@@ -8,7 +8,7 @@ import torch
 
 import unskew
 from unskew.data.clicks.batches import ClickBatches
-from unskew.data.clicks.source import SourceBatches
+from unskew.data.clicks.shard_batches import SourceBatches
 from unskew.networks.registry import Problem
 from unskew.simulation.fresh import FreshClicks
 from unskew.simulation.simulate import simulate

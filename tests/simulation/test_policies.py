@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.simulation.interventions import check_interventions, intervene
+from unskew.simulation.display import check_interventions, intervene
 from unskew.simulation.policies import Fixed, Mixed, NoisyOracle, PlackettLuce, Random, RankingSVM, make_policy
 from unskew.simulation.showings import Candidates, Showings, in_slabs
 
@@ -180,8 +180,8 @@ def test_policies_inside_policies_are_fitted_with_them():
         ("svm", {"fraction": 0.0}, "fraction"),
         ("svm", {"cost": 0.0}, "cost"),
         ("svm", {"strength": 1.0}, "policy 'svm' has no option 'strength'; it accepts fraction, cost, seed"),
-        ("noisy_oracle", {"strength": 1.2}, "strength must be between 0"),
-        ("plackett_luce", {"temperature": 0.0}, "temperature must be above 0"),
+        ("noisy_oracle", {"strength": 1.2}, "strength"),
+        ("plackett_luce", {"temperature": 0.0}, "temperature"),
         ("plackett_luce", {"logger": "svn"}, "unknown policy 'svn'"),
         ("random", {"orders_per_query": 0}, "orders_per_query"),
         ("mixed", {"shares": (0.5, 0.6)}, "shares must be 2 numbers that add up to 1"),

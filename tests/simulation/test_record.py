@@ -53,8 +53,8 @@ def test_record_and_truth_come_back_from_disk(tmp_path):
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"misses": 1.2}, "misses must be a probability"),
-        ({"share": 0}, "share is 0, so nothing would be recorded"),
+        ({"misses": 1.2}, "misses"),
+        ({"share": 0}, "share of record .* above 0"),
         ({"mises": 0.1}, "misses"),
     ],
 )

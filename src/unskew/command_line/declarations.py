@@ -181,7 +181,7 @@ COMMANDS = {
             "sessions": Option(kind=int),
             "coupling": Option("How much examination depends on the document.", None, float),
             "intervene": Option(
-                "Randomize a share of sessions: {simulation.interventions:INTERVENTIONS}.",
+                "Randomize a share of sessions: {simulation.display:INTERVENTIONS}.",
                 form=PAIRS,
                 to="interventions",
                 metavar="NAME=SHARE",
@@ -225,7 +225,7 @@ COMMANDS = {
         end="Written to {out}",
     ),
     "diagnose": Command(
-        "public.learning:diagnose",
+        "diagnosis.page:diagnose",
         "log / out quick users cap memory seed json quiet",
         {
             "out": Option(default=Path("report.html")),
@@ -401,6 +401,16 @@ COMMANDS = {
         },
         "Explain a ranker: which features matter, or which decided between two documents.",
         run="commands.rankers:explain",
+    ),
+    "look": Command(
+        "serving.side_by_side:look",
+        "model log / out production queries memory overwrite json",
+        {
+            "model": Option(RANKER, NEEDED, Path, to="ranker"),
+            "out": Option("Output file, .html.", Path("look.html")),
+        },
+        files={"page": "out"},
+        end="Open {out} in a browser.",
     ),
     "rank": Command(
         "public.ranking:rank",

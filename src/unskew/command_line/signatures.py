@@ -60,7 +60,7 @@ def constant(place: str) -> Any:
 
     >>> constant("evaluation.criteria:DEFAULT_CRITERION")
     'dr'
-    >>> constant("simulation.interventions:INTERVENTIONS")
+    >>> constant("simulation.display:INTERVENTIONS")
     ('swap_top', 'swap_neighbours', 'shuffle')
     """
     module, _, path = place.partition(":")

@@ -8,8 +8,7 @@ from unskew.comparison.automatic import AutoVerdict
 from unskew.data.clicks.lineage import lineage_line
 from unskew.evaluation.criteria import CRITERIA
 from unskew.reporting.drawing import Drawn, interval_figure, line_figure
-from unskew.reporting.page import Section, write_report
-from unskew.reporting.sheets import NOTHING, Field, Sheet
+from unskew.reporting.sheets import NOTHING, Field, Section, Sheet, write_report
 from unskew.training.model import Model
 
 

@@ -31,8 +31,7 @@ from unskew.data.files import new_file, write_text
 from unskew.display import Displayed, Screen, draw_intervals
 from unskew.options import near, unknown_name
 from unskew.reporting.drawing import Drawn
-from unskew.reporting.page import ClaimResult, Section, write_report
-from unskew.reporting.sheets import NOTHING, Sheet, latex, markdown, options_text
+from unskew.reporting.sheets import NOTHING, ClaimResult, Section, Sheet, latex, markdown, options_text, write_report
 from unskew.training.watching import Watch
 
 DEFAULT_JOBS = 2

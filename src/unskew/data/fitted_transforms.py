@@ -13,10 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from unskew.data.feature_parts import Blocks, Parts, one_part
-from unskew.data.moments import Moments
+from unskew.data.moments import Blocks, Moments, Parts, one_part
 from unskew.data.raw_columns import MISSING_PLACE, N_SPECIAL, RARE_PLACE, RawColumns
-from unskew.data.transform_specs import from_spec
 from unskew.data.transforms import (
     Chain,
     Clip,
@@ -32,8 +30,6 @@ from unskew.data.transforms import (
 )
 from unskew.options import check_choice
 from unskew.processes import total
-
-__all__ = ["TRANSFORMS", "Transform", "fit_transform", "from_spec"]
 
 COMMON = 5  # documents of a category; rarer values share a place with unseen ones
 LARGEST_FLAG = 10.0  # limit of an indicator: one missing value in millions would become a huge number

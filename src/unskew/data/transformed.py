@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import Log, LogFolder
-from unskew.data.feature_parts import Matrices, Parts
-from unskew.data.fitted_transforms import Transform, fit_transform
+from unskew.data.fitted_transforms import fit_transform
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.data.moments import moments
+from unskew.data.moments import Matrices, Parts, moments
 from unskew.data.raw_columns import RawColumns
+from unskew.data.transforms import Transform
 
 LISTS_AT_ONCE = 8192
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from unskew.data.checks import check_features
 from unskew.data.judged.judged_set import padded_rows
-from unskew.data.mapped import new_matrix
+from unskew.data.memory import new_matrix
 
 Matrix = NDArray[np.float32]  # [documents, features]
 Offsets = NDArray[np.int64]  # [queries + 1]

@@ -21,8 +21,7 @@ from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.inputs import LogOrPlace, as_log_or_folder
 from unskew.display import Displayed, Screen, rows_table
 from unskew.evaluation.differences import holm
-from unskew.monitoring.estimates import Change, Compared, of_difference, of_ratio, totals
-from unskew.monitoring.matched import Matched, Side, match, parts
+from unskew.monitoring.estimates import Change, Compared, Matched, Side, match, of_difference, of_ratio, parts, totals
 
 
 @dataclass(frozen=True, repr=False)

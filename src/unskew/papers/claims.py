@@ -16,8 +16,7 @@ from unskew.comparison.statistics import Table
 from unskew.data.judged.metrics import metric
 from unskew.evaluation.differences import Paired, corrected
 from unskew.papers.settings import Claim
-from unskew.reporting.page import FAILS, HOLDS, UNDECIDED, UNTESTED, ClaimResult
-from unskew.reporting.sheets import interval_text, signed
+from unskew.reporting.sheets import FAILS, HOLDS, UNDECIDED, UNTESTED, ClaimResult, interval_text, signed
 
 ALPHA = 0.05
 

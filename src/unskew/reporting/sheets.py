@@ -1,4 +1,7 @@
-"""Tables to be shown: fields with their numbers, as Markdown and LaTeX; the page shows the same ones."""
+"""Tables to be shown, as Markdown, LaTeX and in the report: one self-contained HTML page.
+
+`write_report` turns sections of text, verdicts, figures and tables into a page that loads nothing from elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,15 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from unskew.data.files import new_file
+from unskew.reporting.drawing import Drawn
 
 NOTHING = "–"
 LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "–": "--", "±": r"$\pm$", "−": "$-$", "↑": "", "↓": ""}
@@ -29,6 +37,18 @@ class Field:
     text: str
     value: float | None = None
     best: bool = False
+
+
+def text_fields(texts: Sequence[str]) -> tuple[Field, ...]:
+    """Texts as cells; those that are numbers are sorted as such."""
+
+    def value(text: str) -> float | None:
+        try:
+            return float(text.replace(",", "").removesuffix("%"))
+        except ValueError:
+            return None
+
+    return tuple(Field(text, value(text)) for text in texts)
 
 
 @dataclass(frozen=True)
@@ -135,3 +155,57 @@ def _escaped(text: str) -> str:
 def _printed(text: str) -> str:
     """Metrics as papers print them: nDCG@10."""
     return METRIC.sub(lambda found: PRINTED[found[1].lower()], text)
+
+
+VERDICTS = HOLDS, FAILS, UNDECIDED, UNTESTED = "holds", "fails", "undecided", "cannot be tested here"
+TEMPLATE = "report.html.j2"
+CLASSES = dict(zip(VERDICTS, ("holds", "not", "part", "untested"), strict=True))
+
+
+@dataclass(frozen=True)
+class ClaimResult:
+    """A claim and its verdict."""
+
+    text: str
+    verdict: str  # one of VERDICTS
+    detail: str
+    held: int = 0  # comparisons in which it held
+    failed: int = 0  # comparisons in which the opposite held
+    of: int = 0
+
+    @property
+    def words(self) -> str:
+        """The verdict, with the counts of its comparisons where they disagree."""
+        undecided = self.of - self.held - self.failed
+        if max(self.held, self.failed, undecided) == self.of:
+            return self.verdict
+        return f"{self.verdict} (of {self.of}: {self.held} hold, {self.failed} fail, {undecided} undecided)"
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """A part of a report. Its pieces appear in the order of the fields: what was found and a picture, then tables."""
+
+    title: str
+    paragraphs: Sequence[str] = ()
+    verdicts: Sequence[ClaimResult] = ()
+    figures: Sequence[Drawn] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+    sheets: Sequence[Sheet] = ()
+    command: str = ""
+
+
+def write_report(path: str | Path, title: str, sections: Sequence[Section], lead: str = "") -> Path:
+    """Write a report as a self-contained page, atomically."""
+    return write_page(path, TEMPLATE, title=title, lead=lead, sections=sections, classes=CLASSES)
+
+
+def write_page(path: str | Path, template: str, **values: Any) -> Path:
+    """Fill a template of this package and write the page, atomically. Text in `values` is escaped."""
+    environment = Environment(
+        loader=PackageLoader("unskew.reporting", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    page = environment.get_template(template).render(**values)
+    with new_file(Path(path)) as scratch:
+        scratch.write_text(page, encoding="utf-8")
+    return Path(path)

@@ -30,8 +30,8 @@ from torch import Tensor, nn
 
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.files import file_digest, json_digest, new_folder, restore
-from unskew.data.fitted_transforms import from_spec
 from unskew.data.object_storage import fetched, remote
+from unskew.data.raw_columns import from_spec
 from unskew.methods import METHODS, Method
 from unskew.networks.registry import RANKERS, Problem
 from unskew.networks.trees import from_lightgbm

@@ -20,6 +20,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.options import Positive, Probability, check_fields
 
 Matrix = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -48,9 +49,8 @@ class Expectation:
     examination: Matrix  # [lists, docs], of examination
     attraction: Matrix  # [lists, docs], of being relevant to the user
     clicks: Matrix  # [lists, docs], of a click
-    clicks_on_top: Matrix | None = (
-        None  # [lists, docs], of a click if it were swapped with the first document; None: depends on the page
-    )
+    # [lists, docs], of a click if it were swapped with the first document; None: depends on the page
+    clicks_on_top: Matrix | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +65,7 @@ class User(ABC):
     """A user model: examines lists and clicks."""
 
     independent: ClassVar[bool]  # whether clicks of one session are independent given the list
+    __post_init__ = check_fields
 
     @property
     def fitted(self) -> bool:
@@ -130,13 +131,8 @@ class GradedUser(User):
         max_grade: $y_{max}$, the highest grade of the scale.
     """
 
-    noise: float = 0.1
-    max_grade: float = 4.0
-
-    def __post_init__(self) -> None:
-        check_probability("noise", self.noise)
-        if not self.max_grade > 0:
-            raise ValueError(f"max_grade, the highest grade of the scale, must be above 0, got {self.max_grade}")
+    noise: Probability = 0.1
+    max_grade: Positive = 4.0
 
     def check(self, grades: NDArray) -> None:
         check_grades(grades, self.max_grade)
@@ -154,16 +150,6 @@ def extend(curve: float | Sequence[float] | Matrix, n_positions: int) -> Matrix:
     """A curve for this many positions: truncated, or extended by its last value; one number is used for all."""
     values = np.atleast_1d(np.asarray(curve, dtype=np.float64))
     return values[np.minimum(np.arange(n_positions), len(values) - 1)]
-
-
-def check_probability(name: str, value: float | Sequence[float] | Matrix) -> None:
-    """Refuse values that are not probabilities."""
-    values = np.atleast_1d(np.asarray(value, dtype=np.float64))
-    if len(values) == 0:
-        raise ValueError(f"{name} is empty: pass at least one probability")
-    bad = ~((values >= 0) & (values <= 1))
-    if bad.any():
-        raise ValueError(f"{name} must be a probability between 0 and 1, got {values[bad][0]:g}")
 
 
 def check_grades(grades: NDArray, max_grade: float) -> None:

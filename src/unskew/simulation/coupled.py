@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Literal, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,6 +20,7 @@ from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
 from unskew.data.checks import check_features
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.options import NotNegative
 from unskew.simulation.browsing import Expectation, Matrix, Shown
 from unskew.simulation.independent import PositionBased
 
@@ -61,7 +62,6 @@ def standard(values: Matrix) -> tuple[Matrix, Matrix]:
 
 FORMS: dict[str, Callable[[Matrix, Matrix], Matrix]] = {"power": by_power, "logistic": by_logit}
 SCALINGS: dict[str, Callable[[Matrix], tuple[Matrix, Matrix]]] = {"minmax": minmax, "standard": standard}
-DIRECTIONS = ("fixed", "random")
 
 
 def find_crux(train: JudgedSet, n_features: int = N_CRUX) -> tuple[int, ...]:
@@ -96,22 +96,14 @@ class Coupled(PositionBased):
         crux: columns of the crux features; default: found in the training data.
     """
 
-    coupling: float = 0.1
-    form: str = "power"
-    crux_scale: str = "minmax"
-    direction: str = "fixed"
+    coupling: NotNegative = 0.1
+    form: Literal["power", "logistic"] = "power"
+    crux_scale: Literal["minmax", "standard"] = "minmax"
+    direction: Literal["fixed", "random"] = "fixed"
     direction_seed: int = 0
     crux: tuple[int, ...] | None = None
     _centre: Matrix | None = field(default=None, init=False, repr=False)
     _scale: Matrix | None = field(default=None, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not (np.isfinite(self.coupling) and self.coupling >= 0):
-            raise ValueError(f"coupling must be at least 0 (0: position-based), got {self.coupling}")
-        for name, choices in (("form", FORMS), ("crux_scale", SCALINGS), ("direction", DIRECTIONS)):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"unknown {name} '{getattr(self, name)}': choose one of {', '.join(choices)}")
 
     @property
     def fitted(self) -> bool:

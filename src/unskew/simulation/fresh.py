@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.source import ClickSource
+from unskew.data.clicks.shard_batches import ClickSource
 from unskew.data.files import array_digest
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.simulation.browsing import User

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.options import Count, Limits, NotEmpty, NotNegative, Probabilities, Probability
 from unskew.simulation.browsing import (
     EYE_TRACKING,
     Expectation,
@@ -16,7 +18,6 @@ from unskew.simulation.browsing import (
     Matrix,
     Shown,
     check_grades,
-    check_probability,
     extend,
 )
 
@@ -30,6 +31,7 @@ REAL_CLICKS = np.array(
         [0.742062, 0.162621, 0.241987, 0.039747, 0.013889, 0.032051, 0.008333, 0.002058, 0.009756, 0.003932],
     ]
 )
+Row = Annotated[int, Limits(0, 4)]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -41,14 +43,8 @@ class PositionBased(GradedUser, IndependentUser):
         curve: $\theta$ from the top down; further positions use its last value.
     """
 
-    power: float = 1.0
-    curve: float | Sequence[float] = EYE_TRACKING
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_probability("curve", self.curve)
-        if not (np.isfinite(self.power) and self.power >= 0):
-            raise ValueError(f"power must be at least 0 (0: everything is examined), got {self.power}")
+    power: NotNegative = 1.0
+    curve: Probability | Probabilities = EYE_TRACKING
 
     def position_curve(self, n_positions: int) -> Matrix | None:
         return self.base_curve(n_positions)
@@ -76,15 +72,9 @@ class Trust(PositionBased):
         clicks_if_not: $\epsilon^-$, the same for an irrelevant document.
     """
 
-    noise: float = 0.0
-    clicks_if_relevant: Sequence[float] | None = None
-    clicks_if_not: Sequence[float] | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("clicks_if_relevant", "clicks_if_not"):
-            if getattr(self, name) is not None:
-                check_probability(name, getattr(self, name))
+    noise: Probability = 0.0
+    clicks_if_relevant: Probabilities | None = None
+    clicks_if_not: Probabilities | None = None
 
     def trust(self, n_positions: int) -> tuple[Matrix, Matrix]:
         """Probabilities that an examined document is clicked, if relevant and if not, at each position."""
@@ -117,12 +107,7 @@ class RealClick(IndependentUser):
         rows: row of the matrix for grade 0, 1, 2, …; data with grades 0 to 2 may use (0, 2, 4).
     """
 
-    rows: Sequence[int] = (0, 1, 2, 3, 4)
-
-    def __post_init__(self) -> None:
-        bad = [row for row in self.rows if row not in range(len(REAL_CLICKS))]
-        if bad or not len(self.rows):
-            raise ValueError(f"rows must be numbers from 0 to {len(REAL_CLICKS) - 1}, one per grade, got {self.rows}")
+    rows: Annotated[Sequence[Row], NotEmpty] = (0, 1, 2, 3, 4)
 
     def check(self, grades: NDArray) -> None:
         check_grades(grades, len(self.rows) - 1)
@@ -151,12 +136,7 @@ class PageContext(PositionBased):
     """
 
     influence: float = 2.0
-    window: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.window < 1:
-            raise ValueError(f"window, the number of neighbors on either side, must be at least 1, got {self.window}")
+    window: Count = 1
 
     def position_curve(self, n_positions: int) -> Matrix | None:
         return self.base_curve(n_positions) if self.influence == 0 else None

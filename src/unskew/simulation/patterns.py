@@ -1,4 +1,4 @@
-"""Patterns: draw single sessions in slabs of bounded memory, and count them by click pattern."""
+"""Patterns: draw single sessions in slabs of bounded memory, count them by click pattern, and record examination."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from unskew.data.grouping import unique_rows
+from unskew.options import Probability, Share, check_fields
 from unskew.simulation.browsing import Shown, User
 from unskew.simulation.showings import Index, in_slabs
 
@@ -89,3 +90,39 @@ def _distinct(lists: Index, bits: NDArray[np.uint8], counts: Index) -> tuple[Ind
         first, kind = first[order], rank[kind]
     total = np.bincount(kind, weights=counts, minlength=len(first)).astype(np.int64)
     return lists[first], bits[first], total
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    r"""How examination is recorded: for each session with probability `share`, then for each document.
+
+    Attributes:
+        share: share of the sessions in which examination is recorded.
+        misses: probability that the examination of a document is not recorded.
+        false_alarms: probability that a document that was not examined is recorded as examined.
+        interest: $\iota$, how much the record grows with interest: examination of a document that is relevant with
+            probability $a$ is recorded $1 - \iota + \iota a$ times as often. 0: not at all; 1: in proportion.
+        on_click: a click is always recorded, because a mouse that clicks also hovers.
+    """
+
+    share: Share = 1.0
+    misses: Probability = 0.0
+    false_alarms: Probability = 0.0
+    interest: Probability = 0.0
+    on_click: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def draw(
+        self, counted: Counted, attraction: NDArray[np.float64], mask: NDArray[np.bool_], rng: Generator
+    ) -> tuple[Index, Index]:
+        """Recorded examination `[lists, docs]`, and the sessions `[lists]` that recorded it."""
+        recorded = rng.binomial(counted.sessions, self.share)
+        shown, unseen = recorded[:, None], counted.sessions[:, None] - counted.seen
+        clicked = rng.hypergeometric(counted.clicks, counted.sessions[:, None] - counted.clicks, shown)
+        looked = rng.hypergeometric(counted.seen - counted.clicks, unseen, shown - clicked)
+        noticed = (1 - self.misses) * (1 - self.interest + self.interest * attraction)
+        looks = clicked if self.on_click else rng.binomial(clicked, noticed)
+        looks = looks + rng.binomial(looked, noticed) + rng.binomial(shown - clicked - looked, self.false_alarms)
+        return np.where(mask, looks, 0), recorded

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.options import Count, Positive, Probability, Share, check_fields
 from unskew.parts import name_of
 from unskew.simulation import display
 from unskew.simulation.ranking_svm import LinearScorer, train_ranking_svm
@@ -31,6 +32,8 @@ Scores = NDArray[np.float64]
 
 class Policy(ABC):
     """Decides which documents are shown, and in what order."""
+
+    __post_init__ = check_fields
 
     @property
     def fitted(self) -> bool:
@@ -77,16 +80,10 @@ class RankingSVM(Policy):
         seed: seed of the choice of queries.
     """
 
-    fraction: float = 0.01
-    cost: float = 200.0
+    fraction: Share = 0.01
+    cost: Positive = 200.0
     seed: int = 0
     _scorer: LinearScorer | None = field(default=None, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise ValueError(f"fraction of the training queries must be above 0 and at most 1, got {self.fraction}")
-        if not self.cost > 0:
-            raise ValueError(f"cost must be above 0, got {self.cost}")
 
     @property
     def fitted(self) -> bool:
@@ -111,10 +108,7 @@ class Random(Policy):
         orders_per_query: number of orders that the sessions share; None: each session has its own.
     """
 
-    orders_per_query: int | None = None
-
-    def __post_init__(self) -> None:
-        _check_orders(self.orders_per_query)
+    orders_per_query: Count | None = None
 
     def scores(self, judged: JudgedSet) -> Scores:
         return np.zeros(judged.n_documents)
@@ -137,12 +131,8 @@ class NoisyOracle(Policy):
         seed: seed of the noise.
     """
 
-    strength: float = 0.5
+    strength: Probability = 0.5
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.strength <= 1:
-            raise ValueError(f"strength must be between 0 (random) and 1 (perfect), got {self.strength}")
 
     def scores(self, judged: JudgedSet) -> Scores:
         grades = judged.grades.astype(np.float64)
@@ -185,14 +175,12 @@ class PlackettLuce(Policy):
     """
 
     logger: Policy | str = "svm"
-    temperature: float = 1.0
-    orders_per_query: int | None = None
+    temperature: Positive = 1.0
+    orders_per_query: Count | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.logger = make_policy(self.logger)
-        if not self.temperature > 0:
-            raise ValueError(f"temperature must be above 0, got {self.temperature}")
-        _check_orders(self.orders_per_query)
 
     @property
     def fitted(self) -> bool:
@@ -217,27 +205,14 @@ class PlackettLuce(Policy):
 
 
 @dataclass(kw_only=True, eq=False)
-class Mixed(Policy):
-    """Several logging policies, one drawn per session.
-
-    Attributes:
-        loggers: policies or their names.
-        shares: share of the sessions of each; default: equal.
-        arms: name the logger of each list in the log's bias column `arm`, as an A/B test does.
-    """
+class _SeveralLoggers(Policy):
+    """Shows lists of several loggers."""
 
     loggers: Sequence[Policy | str] = ("svm", "random")
-    shares: Sequence[float] | None = None
-    arms: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.loggers = [make_policy(logger) for logger in self.loggers]
-        if not self.loggers or any(isinstance(logger, Mixed) for logger in self.loggers):
-            raise ValueError("mixed needs at least one logger, and none of them may be mixed itself")
-        if self.shares is not None:
-            shares = np.asarray(self.shares, dtype=np.float64)
-            if len(shares) != len(self.loggers) or (shares < 0).any() or not np.isclose(shares.sum(), 1.0):
-                raise ValueError(f"shares must be {len(self.loggers)} numbers that add up to 1, got {self.shares}")
 
     @property
     def fitted(self) -> bool:
@@ -250,6 +225,34 @@ class Mixed(Policy):
 
     def scores(self, judged: JudgedSet) -> Scores:
         return np.stack([make_policy(logger).scores(judged) for logger in self.loggers], axis=1)
+
+    def _names(self) -> tuple[str, ...]:
+        """Names of the loggers, numbered if two have the same name."""
+        names = [name_of(POLICIES, type(make_policy(logger))) for logger in self.loggers]
+        return tuple(f"{name} {n}" if names.count(name) > 1 else name for n, name in enumerate(names, start=1))
+
+
+@dataclass(kw_only=True, eq=False)
+class Mixed(_SeveralLoggers):
+    """Several logging policies, one drawn per session.
+
+    Attributes:
+        loggers: policies or their names.
+        shares: share of the sessions of each; default: equal.
+        arms: name the logger of each list in the log's bias column `arm`, as an A/B test does.
+    """
+
+    shares: Sequence[float] | None = None
+    arms: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.loggers or any(isinstance(logger, Mixed) for logger in self.loggers):
+            raise ValueError("mixed needs at least one logger, and none of them may be mixed itself")
+        if self.shares is not None:
+            shares = np.asarray(self.shares, dtype=np.float64)
+            if len(shares) != len(self.loggers) or (shares < 0).any() or not np.isclose(shares.sum(), 1.0):
+                raise ValueError(f"shares must be {len(self.loggers)} numbers that add up to 1, got {self.shares}")
 
     def show(self, candidates: Candidates, sessions: Index, n_shown: int, rng: Generator) -> Showings:
         turns = rng.multinomial(sessions, self._turns)  # [queries, loggers]
@@ -271,11 +274,11 @@ class Mixed(Policy):
         return shares / shares.sum()
 
     def columns(self, loggers: Index, mask: NDArray[np.bool_]) -> dict[str, BiasColumn]:  # noqa: ARG002
-        return {"arm": BiasColumn(loggers, _arm_names(self.loggers))} if self.arms else {}
+        return {"arm": BiasColumn(loggers, self._names())} if self.arms else {}
 
 
 @dataclass(kw_only=True, eq=False)
-class TeamDraft(Policy):
+class TeamDraft(_SeveralLoggers):
     """Interleaves two rankers by team draft (Radlinski et al., CIKM 2008); bias column `team` names the ranker.
 
     In each round a coin decides which ranker picks first; each picks its best document that is not on the page yet.
@@ -284,24 +287,10 @@ class TeamDraft(Policy):
         loggers: two policies that rank by scores, or their names.
     """
 
-    loggers: Sequence[Policy | str] = ("svm", "random")
-
     def __post_init__(self) -> None:
-        self.loggers = [make_policy(logger) for logger in self.loggers]
+        super().__post_init__()
         if len(self.loggers) != 2:
             raise ValueError(f"team_draft interleaves two rankers, got {len(self.loggers)}")
-
-    @property
-    def fitted(self) -> bool:
-        return all(make_policy(logger).fitted for logger in self.loggers)
-
-    def fit(self, train: JudgedSet) -> Self:
-        trained = copy(self)
-        trained.loggers = [make_policy(logger).fit(train) for logger in self.loggers]
-        return trained
-
-    def scores(self, judged: JudgedSet) -> Scores:
-        return np.stack([make_policy(logger).scores(judged) for logger in self.loggers], axis=1)
 
     def show(self, candidates: Candidates, sessions: Index, n_shown: int, rng: Generator) -> Showings:
         return team_draft(candidates, sessions, n_shown, rng)
@@ -312,7 +301,7 @@ class TeamDraft(Policy):
 
     def columns(self, loggers: Index, mask: NDArray[np.bool_]) -> dict[str, BiasColumn]:
         teams = (loggers[:, None] >> np.arange(mask.shape[1])) & 1
-        return {"team": BiasColumn(np.where(mask, teams, 0), _arm_names(self.loggers))}
+        return {"team": BiasColumn(np.where(mask, teams, 0), self._names())}
 
 
 POLICIES: dict[str, type[Policy]] = {
@@ -334,17 +323,6 @@ def make_policy(name: Policy | str | type[Policy] | Mapping[str, Any], **hyper: 
 def _scored_by(candidates: Candidates, logger: int) -> Candidates:
     """Candidates with the scores of one of several loggers."""
     return Candidates(candidates.documents, candidates.mask, candidates.scores[..., logger])
-
-
-def _arm_names(loggers: Sequence[Policy | str]) -> tuple[str, ...]:
-    """Names of loggers, numbered if two have the same name."""
-    names = [name_of(POLICIES, type(make_policy(logger))) for logger in loggers]
-    return tuple(f"{name} {number}" if names.count(name) > 1 else name for number, name in enumerate(names, start=1))
-
-
-def _check_orders(orders_per_query: int | None) -> None:
-    if orders_per_query is not None and orders_per_query < 1:
-        raise ValueError(f"orders_per_query must be at least 1, got {orders_per_query}")
 
 
 def _module_scores(ranker: torch.nn.Module, judged: JudgedSet) -> Scores:

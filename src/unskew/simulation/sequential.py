@@ -7,23 +7,14 @@ position, all sessions at once; expectations are computed exactly by recursion o
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from unskew.simulation.browsing import (
-    EYE_TRACKING,
-    Browsing,
-    Expectation,
-    GradedUser,
-    Matrix,
-    Shown,
-    check_probability,
-    extend,
-)
+from unskew.options import NotNegative, Probabilities, Probability
+from unskew.simulation.browsing import EYE_TRACKING, Browsing, Expectation, GradedUser, Matrix, Shown, extend
 
 # Probability that the document at a rank is examined, by the distance to the last click: one position, two, …; last: no
 # click yet (Dupret and Piwowarski, SIGIR 2008).
@@ -85,11 +76,7 @@ class Cascade(DownwardUser):
         persistence: probability of continuing after a document that was not clicked.
     """
 
-    persistence: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_probability("persistence", self.persistence)
+    persistence: Probability = 1.0
 
     def continuation(self, shown: Shown) -> tuple[Matrix, Matrix]:
         return np.zeros(shown.mask.shape), np.full(shown.mask.shape, self.persistence)
@@ -104,15 +91,8 @@ class DependentClick(DownwardUser):
         looks_on: $\lambda$ from the top down, instead of that formula.
     """
 
-    power: float = 1.0
-    looks_on: Sequence[float] | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not (np.isfinite(self.power) and self.power >= 0):
-            raise ValueError(f"power must be at least 0 (0: everything is examined), got {self.power}")
-        if self.looks_on is not None:
-            check_probability("looks_on", self.looks_on)
+    power: NotNegative = 1.0
+    looks_on: Probabilities | None = None
 
     def continuation(self, shown: Shown) -> tuple[Matrix, Matrix]:
         rank = np.arange(1, shown.n_docs + 1)
@@ -130,13 +110,8 @@ class DynamicBayesian(DownwardUser):
         persistence: probability of continuing if not satisfied.
     """
 
-    satisfaction: float = 0.5
-    persistence: float = 0.9
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_probability("satisfaction", self.satisfaction)
-        check_probability("persistence", self.persistence)
+    satisfaction: Probability = 0.5
+    persistence: Probability = 0.9
 
     def continuation(self, shown: Shown) -> tuple[Matrix, Matrix]:
         unsatisfied = 1 - self.satisfaction * self.usefulness(shown.grades)
@@ -154,15 +129,9 @@ class UserBrowsing(GradedUser):
         dependence: $d$, how much the last click counts; 0 is the position-based user.
     """
 
-    power: float = 1.0
-    dependence: float = 1.0
+    power: NotNegative = 1.0
+    dependence: Probability = 1.0
     independent = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_probability("dependence", self.dependence)
-        if not (np.isfinite(self.power) and self.power >= 0):
-            raise ValueError(f"power must be at least 0 (0: everything is examined), got {self.power}")
 
     def position_curve(self, n_positions: int) -> Matrix | None:
         return extend(EYE_TRACKING, n_positions) ** self.power if self.dependence == 0 else None

@@ -26,12 +26,10 @@ from unskew.data.inputs import Judged, Place, as_judged
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.reporting.terminal import Follow, counting_progress, followed
 from unskew.simulation.browsing import Expectation, GradedUser, Shown, User, count_sessions
-from unskew.simulation.display import after_interventions
+from unskew.simulation.display import after_interventions, check_interventions, intervene
 from unskew.simulation.independent import RealClick
-from unskew.simulation.interventions import check_interventions, intervene
-from unskew.simulation.patterns import Counted, count_patterns
+from unskew.simulation.patterns import Counted, Record, count_patterns
 from unskew.simulation.policies import POLICIES, Policy, make_policy
-from unskew.simulation.record import Record
 from unskew.simulation.showings import Candidates, Index, Showings
 from unskew.simulation.truth import Simulation, Truth, check_target
 from unskew.simulation.users import USERS, describe, make, make_user

@@ -21,12 +21,10 @@ from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.feedback import Feedback, feedback_of
 from unskew.data.clicks.lineage import Lineage
-from unskew.data.clicks.shard_batches import ShardBatches
-from unskew.data.clicks.source import ClickSource, SourceBatches
+from unskew.data.clicks.shard_batches import ClickSource, ShardBatches, SourceBatches
 from unskew.data.clicks.storage import Log, LogFolder
 from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.files import array_digest
-from unskew.data.fitted_transforms import Transform
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.raw_columns import RawColumns
 from unskew.data.transformed import (
@@ -36,6 +34,7 @@ from unskew.data.transformed import (
     transform_judged,
     transform_log,
 )
+from unskew.data.transforms import Transform
 from unskew.evaluation.plausibility import reversal, runaway, shown_order_agreement
 from unskew.methods import METHODS, Method
 from unskew.networks.registry import Network, Problem

@@ -16,11 +16,10 @@ from torch import Tensor, nn
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.lineage import lineage_of
 from unskew.data.clicks.vocabulary import Vocabulary
-from unskew.data.column_table import Column, describe_columns, grouped
 from unskew.data.files import array_digest
-from unskew.data.fitted_transforms import Transform
+from unskew.data.raw_columns import Column, describe_columns, grouped
 from unskew.data.transformed import transform_log
-from unskew.data.transforms import Identity
+from unskew.data.transforms import Identity, Transform
 from unskew.display import Displayed, Screen, new_axes
 from unskew.evaluation.click_prediction import ClickPrediction, predict_clicks
 from unskew.methods import Method

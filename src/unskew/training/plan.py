@@ -11,8 +11,7 @@ import numpy as np
 
 from unskew.data.clicks.batches import ClickBatches, JudgedBatches
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.shard_batches import ShardBatches
-from unskew.data.clicks.source import SourceBatches
+from unskew.data.clicks.shard_batches import ShardBatches, SourceBatches
 from unskew.data.clicks.storage import LogFolder
 from unskew.data.files import array_digest
 from unskew.data.judged.judged_set import JudgedSet

@@ -1,4 +1,4 @@
-"""Batches of a log larger than memory, read shard by shard.
+"""Batches of a log larger than memory, read shard by shard, and of a `ClickSource`, which draws the lists of each step.
 
 Shards are assigned to lanes. A global batch takes rows from one shard of every lane, in proportion to the lane's share
 of the log; the shards of a lane are reordered every epoch. So a batch is a function of seed, step and number of lanes.
@@ -7,6 +7,7 @@ Processes that train together share the lanes: each reads only the shards of its
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -202,3 +203,52 @@ def _sizes(batch_size: int, n_rows: Sequence[int]) -> list[int]:
     """Rows per batch from each lane, at least one, in proportion to its rows, so that all end an epoch together."""
     ends = np.cumsum([0, *n_rows]) / sum(n_rows) * batch_size
     return [max(1, int(size)) for size in np.diff(np.round(ends))]
+
+
+class ClickSource(ABC):
+    """Generates the lists of each step, for clicks that are not a fixed log.
+
+    `fit` takes one in place of a log; `FreshClicks` draws simulated clicks. The lists of a step may depend only on the
+    step and on the arguments of the source: then an interrupted run resumes exactly.
+
+    >>> class Shuffled(ClickSource):
+    ...     def __init__(self, log: ClickLog):
+    ...         self.documents, self.digest = log, log.digest
+    ...     def lists(self, step: int, n_sessions: int) -> ClickLog:
+    ...         rng = np.random.default_rng(step)
+    ...         return self.documents.select(rng.integers(0, self.documents.n_lists, n_sessions))
+    """
+
+    documents: ClickLog  # all that may be shown, with features, positions and bias columns; clicks are ignored
+    digest: str  # identifies the source: a run resumes only with a source of the same digest
+
+    @abstractmethod
+    def lists(self, step: int, n_sessions: int) -> ClickLog:
+        """The log of this step, with about `n_sessions` sessions; the same for the same step."""
+
+
+class SourceBatches:
+    """Batches of a source: every step has its own lists.
+
+    Args:
+        batch_size: number of sessions in a batch.
+        prepare: applied to the log of every step, e.g. a transform of its features.
+    """
+
+    def __init__(
+        self,
+        source: ClickSource,
+        batch_size: int = 256,
+        *,
+        detail: ClickDetail = "counts",
+        prepare: Callable[[ClickLog], ClickLog] = lambda log: log,
+    ):
+        self.source = source
+        self.batch_size = batch_size
+        self.detail: ClickDetail = detail
+        self.prepare = prepare
+
+    def __call__(self, step: int, share: Share = WHOLE) -> ClickedLists:
+        """The batch of this step, or a share of it."""
+        batches = ClickBatches(self.prepare(self.source.lists(step, self.batch_size)), detail=self.detail)
+        return batches.shared(np.arange(batches.order.n_rows), share)

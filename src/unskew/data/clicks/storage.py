@@ -7,7 +7,7 @@
 
 `docs/click_log.md` documents every column. A query is in one shard only, so every shard is a log by itself, and a log
 larger than memory can be read shard by shard. If a whole log has large features, they are mapped from a file
-(`data.mapped`). Folders are written atomically.
+(`data.memory`). Folders are written atomically.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from unskew.data.clicks.joined import join_logs
 from unskew.data.clicks.lineage import Lineage
 from unskew.data.clicks.shards import COUNTS, TABLES, LogSchema, read_shard, shard_file, write_shard
 from unskew.data.files import json_digest, new_folder, restore
-from unskew.data.mapped import new_map
+from unskew.data.memory import new_map
 from unskew.data.object_storage import remote
 from unskew.data.public_logs.id_pages import is_public_log, read_pages
 from unskew.display import OnScreen, Screen

@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.judged.cache import ArrayCache
-from unskew.data.judged.growing_matrix import GrowingMatrix
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.letor_text import (
     BadLinesError,
@@ -37,6 +36,7 @@ from unskew.data.judged.letor_text import (
     parse_lines,
     read_blocks,
 )
+from unskew.data.memory import GrowingMatrix
 
 __all__ = ["LetorError", "read_letor"]
 

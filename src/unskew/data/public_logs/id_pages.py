@@ -1,7 +1,8 @@
 """Public logs of result pages with ids and clicks but no features, converted to a `ClickLog`.
 
     name                 files in the folder of that name (plain or gzip)
-    trec-session-2014    train.txt, valid.txt, test.txt, see `trec_session`; judged.txt holds grades of some pages
+    trec-session-2014    train.txt, valid.txt, test.txt: a page per line, tab-separated: session, query, then in
+                         brackets documents, verticals and clicks (0 or 1); judged.txt adds grades (-2 to 4)
     naver-clara2         CLARA2SearchLog_beta: lines of queries and of clicks; labels_by_log_query.tsv: grades
     sogou-mouse          train_data, test_data: pages with clicks and mouse movements
 
@@ -13,10 +14,14 @@ seed: the first 80% for training, the next 10% for validation, the rest for test
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +30,87 @@ from numpy.typing import ArrayLike, NDArray
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.catalogue import PACKED, MissingDataError, data_folder
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.data.public_logs.result_pages import numbered_lines
-from unskew.data.public_logs.trec_session import read_trec_sessions
+from unskew.data.public_logs.result_pages import BAD_GZIP, numbered_lines
+
+FIELDS = ("session", "query", "documents", "verticals", "clicks", "grades")
+LISTS = FIELDS[2:]
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class TrecSessions:
+    """Result pages in the order of the file; column `i` is position `i`, counted from 0."""
+
+    session_ids: NDArray[np.int64]  # [pages]
+    query_ids: NDArray[np.int64]  # [pages]
+    document_ids: NDArray[np.int64]  # [pages, positions]
+    verticals: NDArray[np.int64]  # [pages, positions]
+    clicks: NDArray[np.float32]  # [pages, positions]; 0.0 or 1.0
+    grades: NDArray[np.float32] | None  # [pages, positions]; only in judged files
+
+    @property
+    def n_pages(self) -> int:
+        return len(self.session_ids)
+
+
+def read_trec_sessions(path: str | PathLike[str]) -> TrecSessions:
+    """The pages of one file."""
+    file = Path(path)
+    content = file.read_bytes()
+    if content.startswith(GZIP_MAGIC):
+        try:
+            content = gzip.decompress(content)
+        except BAD_GZIP as error:
+            raise ValueError(f"{file}: the gzip file is damaged or truncated ({error}); download it again") from error
+    pages: list[list[Any]] = []
+    for number, line in enumerate(content.decode().splitlines(), start=1):
+        if line.strip():
+            page = _parse_page(line, f"{file}, line {number}")
+            _check_like_first(page, pages[0] if pages else page, f"{file}, line {number}")
+            pages.append(page)
+    if not pages:
+        raise ValueError(f"{file}: this file has no pages")
+    columns = dict(zip(FIELDS, zip(*pages, strict=True), strict=False))
+    return TrecSessions(
+        session_ids=np.array(columns["session"], dtype=np.int64),
+        query_ids=np.array(columns["query"], dtype=np.int64),
+        document_ids=np.array(columns["documents"], dtype=np.int64),
+        verticals=np.array(columns["verticals"], dtype=np.int64),
+        clicks=np.array(columns["clicks"], dtype=np.float32),
+        grades=np.array(columns["grades"], dtype=np.float32) if "grades" in columns else None,
+    )
+
+
+def _parse_page(line: str, where: str) -> list[Any]:
+    """The fields of a line: two numbers and three or four lists of whole numbers."""
+    fields = line.split("\t")
+    if len(fields) not in (len(FIELDS) - 1, len(FIELDS)):
+        raise ValueError(f"{where}: expected 5 or 6 tab-separated fields, {', '.join(FIELDS)}; found {len(fields)}")
+    page = []
+    for name, text in zip(FIELDS, fields, strict=False):
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = None
+        is_list = isinstance(value, list) and all(type(item) is int for item in value)
+        if not (is_list if name in LISTS else type(value) is int):
+            kind = "a list of whole numbers in brackets" if name in LISTS else "a whole number"
+            raise ValueError(f"{where}: {name} must be {kind}, found '{text.strip()}'")
+        page.append(value)
+    if not set(page[FIELDS.index("clicks")]) <= {0, 1}:
+        raise ValueError(f"{where}: clicks must be 0 or 1, found '{fields[FIELDS.index('clicks')].strip()}'")
+    return page
+
+
+def _check_like_first(page: list[Any], first: list[Any], where: str) -> None:
+    """Refuse a page whose fields or length differ from the first page of the file."""
+    if len(page) != len(first):
+        raise ValueError(f"{where}: {len(page)} fields, but the first page has {len(first)}: do not mix files")
+    n_positions = len(first[FIELDS.index("documents")])
+    for name, values in zip(LISTS, page[2:], strict=False):
+        if len(values) != n_positions:
+            raise ValueError(f"{where}: {len(values)} {name}, but pages of this file have {n_positions} positions")
+
 
 MOST_PAGES_BACK = 8  # a click of CLARA 2 belongs to one of this many latest pages of its session
 SOGOU_FIELDS = 10  # query, documents, clicks, times of clicks, six features of the mouse

@@ -32,8 +32,8 @@ from torch import Tensor, nn
 from unskew.lists import ClickedLists
 from unskew.methods import losses
 from unskew.methods.method import Method, Stage, Terms
+from unskew.networks.observation import RunningEstimate, sum_per_position
 from unskew.networks.registry import Problem
-from unskew.networks.running import RunningEstimate, sum_per_position
 from unskew.options import Count, Positive, Share
 
 SMALLEST = 1e-4

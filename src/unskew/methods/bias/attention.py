@@ -35,9 +35,8 @@ from unskew.data.clicks.shard_batches import ShardBatches
 from unskew.lists import ClickedLists
 from unskew.methods import losses
 from unskew.methods.method import Method, Stage, Terms
-from unskew.networks.observation import PositionObservation
+from unskew.networks.observation import PositionObservation, RunningEstimate, showings, weighted_mean
 from unskew.networks.registry import Problem
-from unskew.networks.running import RunningEstimate, showings, weighted_mean
 from unskew.options import Limits, NotNegative, Positive
 
 HIGHEST_RATE = 0.99

@@ -37,9 +37,8 @@ from torch.nn import functional as F
 from unskew.lists import ClickedLists
 from unskew.methods import losses
 from unskew.methods.method import Method, Stage, Terms
-from unskew.networks.observation import PositionObservation
+from unskew.networks.observation import AverageCurve, PositionObservation
 from unskew.networks.registry import Problem
-from unskew.networks.running import AverageCurve
 from unskew.options import Count, Limits, NotNegative
 
 START = 0.5  # probability of examination at the start

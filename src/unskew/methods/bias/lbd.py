@@ -46,8 +46,8 @@ from unskew.methods import losses
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.documents import Ranker
 from unskew.networks.limited_observation import LimitedObservation, dependence_network
+from unskew.networks.observation import showings, weighted_mean
 from unskew.networks.registry import Problem
-from unskew.networks.running import showings, weighted_mean
 from unskew.options import Limits, NotNegative, Share
 from unskew.processes import new_salt, uniform
 

@@ -54,9 +54,8 @@ from unskew.methods import losses
 from unskew.methods.line_search import ScoredLists, of_clicks, of_metric, search, spread_axes
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.documents import Ranker
-from unskew.networks.observation import PositionObservation
+from unskew.networks.observation import PositionObservation, RunningEstimate, showings, weighted_mean
 from unskew.networks.registry import Problem
-from unskew.networks.running import RunningEstimate, showings, weighted_mean
 from unskew.options import Count, NotNegative, Share
 
 Choice = Literal["uncorrelated", "free", "pinned", "judged", "examination", "interventions", "seen"]

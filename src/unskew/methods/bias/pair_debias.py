@@ -26,8 +26,8 @@ from torch import Tensor
 from unskew.lists import ClickedLists
 from unskew.methods import losses
 from unskew.methods.method import Method, Terms
+from unskew.networks.observation import RunningEstimate, sum_per_position
 from unskew.networks.registry import Problem
-from unskew.networks.running import RunningEstimate, sum_per_position
 from unskew.options import NotNegative, Share
 
 SMALLEST = 1e-3  # with a smaller ratio, one pair would dominate the others

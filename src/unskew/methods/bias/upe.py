@@ -40,9 +40,8 @@ from torch.nn import functional as F
 from unskew.lists import ClickedLists
 from unskew.methods import losses
 from unskew.methods.method import Method, Stage, Terms
-from unskew.networks.observation import Table
+from unskew.networks.observation import RunningEstimate, Table, sum_per_position
 from unskew.networks.registry import Problem
-from unskew.networks.running import RunningEstimate, sum_per_position
 from unskew.options import Count, Limits, NotNegative, Positive
 
 TINY = 1e-12  # smaller shares, and smaller spreads of scores, count as 0

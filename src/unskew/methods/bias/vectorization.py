@@ -38,8 +38,8 @@ from unskew.methods import losses
 from unskew.methods.method import Method, Stage, Terms
 from unskew.networks.documents import Ranker
 from unskew.networks.embeddings import BASES, BaseModel, RelevanceEmbedding, observation_embedding
+from unskew.networks.observation import RunningEstimate, showings
 from unskew.networks.registry import Problem
-from unskew.networks.running import RunningEstimate, showings
 from unskew.options import Count, Limits, NotNegative
 from unskew.processes import total
 

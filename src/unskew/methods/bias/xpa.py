@@ -33,9 +33,8 @@ from torch.nn import functional as F
 from unskew.lists import ClickedLists
 from unskew.methods import losses
 from unskew.methods.method import Method, Stage, Terms
-from unskew.networks.observation import PositionObservation
+from unskew.networks.observation import AverageCurve, PositionObservation
 from unskew.networks.registry import Problem
-from unskew.networks.running import AverageCurve
 from unskew.options import Count, NotNegative
 
 SMALLEST_LOGIT, LARGEST_LOGIT = -30.0, 30.0  # of the reported curve only
