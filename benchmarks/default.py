@@ -27,7 +27,7 @@ from unskew.comparison.choice import PLAIN
 from unskew.comparison.held_out import Case, contender_of, make_case
 from unskew.comparison.imitation import ordered_as_production
 from unskew.diagnosis.advice import facts
-from unskew.diagnosis.assemble import diagnose
+from unskew.diagnosis.page import diagnose
 from unskew.evaluation.criteria import Contender
 from unskew.evaluation.evaluate import score_documents
 from unskew.evaluation.production import production_of_log
@@ -103,7 +103,7 @@ def train_unit(scene: Scene, seed: int, place: Path, methods: list[str]) -> None
     if not kept.exists():
         parts = (case.choosing, case.evidence)
         production = tuple(Contender(production_of_log(part.held_out.log, scene.which).scores) for part in parts)
-        found = diagnose(log, quick=True)
+        found = diagnose(log, quick=True, progress=False)
         told = {name: getattr(found, name) for name in ("looks", "coupling", "trust", "rank", "strength", "order")}
         own = scene.production.scores(scene.test)
         write(kept, KeptCase(facts(found), *parts, production, own, scene.which, told))  # type: ignore[arg-type]

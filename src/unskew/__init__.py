@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from unskew.data.judged.judged_set import JudgedSet
     from unskew.data.judged.letor import read_letor
     from unskew.data.judged.metrics import METRICS, metric
+    from unskew.diagnosis.page import diagnose
     from unskew.estimator import UnbiasedRanker
     from unskew.evaluation.differences import paired_differences
     from unskew.methods import METHODS
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from unskew.monitoring.online_test import readout
     from unskew.monitoring.tuning import tune
     from unskew.papers.reproduce import reproduce
+    from unskew.propensities.estimate import estimate_propensities
     from unskew.public.demonstration import demo
-    from unskew.public.learning import diagnose, estimate_propensities, fit, weights
+    from unskew.public.learning import fit, weights
     from unskew.public.logs import data_sets, events, ingest, preview_ingest, shop
     from unskew.public.ranking import evaluate, export, rank
     from unskew.serving.explanation import explain

@@ -9,7 +9,7 @@ from unskew.comparison.automatic import UNKNOWN
 from unskew.comparison.choice import Choice
 from unskew.comparison.imitation import ordered_as_production
 from unskew.diagnosis.advice import advise, facts, worth_comparing
-from unskew.diagnosis.assemble import diagnose
+from unskew.diagnosis.page import diagnose
 from unskew.serving.card import model_card
 from unskew.serving.model_files import load_model, save_model
 

@@ -10,8 +10,7 @@ import pytest
 import unskew.diagnosis.fitted as fitted
 from unskew.data.clicks.click_log import ClickLog
 from unskew.diagnosis.advice import CANNOT, DOUBTFUL, TRAIN, TRY, WORDS, advise, facts
-from unskew.diagnosis.assemble import diagnose
-from unskew.diagnosis.page import write_diagnosis
+from unskew.diagnosis.page import diagnose, write_diagnosis
 from unskew.diagnosis.verdict import how_to_link, verdict
 from unskew.methods import METHODS
 from unskew.propensities.curve import Curve

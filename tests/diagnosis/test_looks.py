@@ -11,8 +11,7 @@ from unskew.comparison.choice import Signs, choose
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis.advice import DOUBTFUL, TRAIN, advise, facts
-from unskew.diagnosis.assemble import diagnose
-from unskew.diagnosis.page import position_rows, write_diagnosis
+from unskew.diagnosis.page import diagnose, position_rows, write_diagnosis
 from unskew.diagnosis.recorded import faults_of_looks, left_for_relevance, looks_by_half
 from unskew.evaluation.criteria import Contender
 from unskew.simulation.simulate import simulate

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unskew.diagnosis.assemble import diagnose
-from unskew.diagnosis.page import position_rows, write_diagnosis
+from unskew.diagnosis.page import diagnose, position_rows, write_diagnosis
 from unskew.simulation.simulate import simulate
 
 

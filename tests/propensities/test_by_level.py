@@ -6,7 +6,7 @@ import pytest
 import unskew
 from unskew.data.clicks.click_log import ClickLog
 from unskew.diagnosis import fitted
-from unskew.diagnosis.assemble import diagnose
+from unskew.diagnosis.page import diagnose
 from unskew.propensities.estimate import curves_by_level
 
 FALLS = {"desktop": 0.3, "phone": 1.5}

@@ -23,7 +23,7 @@ from unskew.propensities.estimate import (
     propensity_matrix,
     randomization,
 )
-from unskew.propensities.harvesting import fit_all_pairs, refit_all_pairs, surprise
+from unskew.propensities.harvesting import fit_all_pairs, negative_log_likelihood, refit_all_pairs
 from unskew.propensities.position_pairs import count_pairs, intervention_coverage
 from unskew.simulation.simulate import simulate
 
@@ -172,9 +172,13 @@ def test_gradient_and_curvature_are_derivatives():
     clicks, others = rng.uniform(0.1, 5, (2, 1, 5, 5))
     others[0, 1, 3] = 0.0  # a position where every document was clicked
     at = rng.normal(size=5)
-    _, gradient, curvature = surprise(at[None], clicks, others)
-    assert_allclose(gradient[0], approx_fprime(at, lambda x: surprise(x[None], clicks, others)[0][0], 1e-7), atol=1e-5)
-    slopes = approx_fprime(at, lambda x: surprise(x[None], clicks, others)[1][0], 1e-7)
+    _, gradient, curvature = negative_log_likelihood(at[None], clicks, others)
+    assert_allclose(
+        gradient[0],
+        approx_fprime(at, lambda x: negative_log_likelihood(x[None], clicks, others)[0][0], 1e-7),
+        atol=1e-5,
+    )
+    slopes = approx_fprime(at, lambda x: negative_log_likelihood(x[None], clicks, others)[1][0], 1e-7)
     assert_allclose(curvature[0], slopes, atol=1e-5)
 
 

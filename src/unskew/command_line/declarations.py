@@ -229,7 +229,7 @@ COMMANDS = {
         end="Written to {out}",
     ),
     "diagnose": Command(
-        "public.learning:diagnose",
+        "diagnosis.page:diagnose",
         "log / out quick users cap memory seed json quiet",
         {
             "out": Option(default=Path("report.html")),

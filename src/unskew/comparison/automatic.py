@@ -36,7 +36,7 @@ from unskew.data.clicks.within_memory import MEMORY
 from unskew.data.inputs import LogOrPlace, Place, as_part
 from unskew.diagnosis.advice import Advice, scalar_violated, worth_comparing
 from unskew.diagnosis.advice import facts as facts_of
-from unskew.diagnosis.assemble import diagnose
+from unskew.diagnosis.page import diagnose
 from unskew.diagnosis.verdict import verdict as verdict_of
 from unskew.display import Displayed, Screen
 from unskew.evaluation.criteria import CRITERIA, Contender, Evidence, measure_all
@@ -263,7 +263,7 @@ class _Runs:
 
 def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> tuple[AutoVerdict, Case | None, str | None]:
     """Everything but the last training; and the flag of the ranker that production is."""
-    diagnosis = diagnose(log, quick=True)
+    diagnosis = diagnose(log, quick=True, progress=False)
     told, known = verdict_of(diagnosis), facts_of(diagnosis)
     if not known.n_clicks or not known.features:
         what = "clicks" if not known.n_clicks else "features to rank by"

@@ -35,7 +35,7 @@ from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.public_logs.id_pages import is_public_log
 from unskew.diagnosis.advice import advise, facts, worth_comparing
-from unskew.diagnosis.assemble import diagnose
+from unskew.diagnosis.page import diagnose
 from unskew.evaluation.criteria import CRITERIA
 from unskew.evaluation.evaluate import seen_queries
 from unskew.evaluation.production import latest_ranker, parse_production, production_of_log
@@ -220,7 +220,7 @@ def _which(path: Path, said: str | None) -> OptionTable:
 
 def default_methods(log: str | Path) -> list[str]:
     """The default methods: those that a quick diagnosis of the log recommends."""
-    return worth_comparing(advise(facts(diagnose(read_log(log), quick=True))))
+    return worth_comparing(advise(facts(diagnose(read_log(log), quick=True, progress=False))))
 
 
 def _seen(path: Path, tested: JudgedSet) -> dict[str, bool]:

@@ -1,10 +1,10 @@
-"""Diagnose a log: all parts, the verdict, and the whole as text, table, plot and JSON."""
+"""A diagnosis: all parts, the verdict, and the whole as text, table, plot and JSON."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from unskew.diagnosis.coupling import Coupling
 from unskew.diagnosis.fitted import LearntCurve, ModelBounds
 from unskew.diagnosis.leaks import ClickLeaks, PositionLeaks
 from unskew.diagnosis.logging_policy import LoggerStrength, ShuffledClicks
-from unskew.diagnosis.parts import PARTS, QUICK, Work, narrowest
+from unskew.diagnosis.parts import PARTS, narrowest
 from unskew.diagnosis.recorded import Looks
 from unskew.diagnosis.traffic import CappedUsers, Traffic
 from unskew.diagnosis.verdict import Verdict, verdict
@@ -27,9 +27,7 @@ from unskew.evaluation.production import LatestRanker
 from unskew.propensities.curve import Curve, draw_curves
 from unskew.propensities.estimate import LevelCurves
 from unskew.propensities.position_pairs import Coverage
-from unskew.reporting.answers import Finding, Refusal, all_known, attempt
-
-Progress = Callable[[int, int], None]
+from unskew.reporting.answers import Finding, Refusal, all_known, known
 
 LEFT_OUT = ("log", "covariances")  # of plain data: too large
 
@@ -113,14 +111,9 @@ class Diagnosis(Displayed):
         return table
 
     def screen(self) -> Screen:
-        from unskew.diagnosis.page import position_rows  # imports this module
-
         rows = [(found.question, found.answer) for found in self.findings()]
         columns, places = position_rows(self)
-        names: dict[tuple[str, str], list[str]] = {}
-        for entry in self.verdict.methods:
-            names.setdefault((entry.word, entry.reason), []).append(entry.method)
-        advice = [(", ".join(own), word, reason) for (word, reason), own in names.items()]
+        advice = [(names, word, reason) for word, reason, names in self.verdict.by_reason()]
         more = [Screen("Positions (from 1)", columns, places), Screen("Methods", ("methods", "", ""), advice, left=3)]
         notes = [*([f"{self.part}."] if self.part else []), *self.verdict.lines]
         return Screen(f"Diagnosis of {self.log!r}", ("what the log says", ""), rows, notes, left=2, more=more)
@@ -146,49 +139,38 @@ class Diagnosis(Displayed):
         }
 
 
-def diagnose(
-    log: ClickLog,
-    *,
-    quick: bool = False,
-    users: str | None = None,
-    cap: float | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Diagnosis:
-    """Diagnose a log.
-
-    Args:
-        quick: skip what needs a trained model.
-        users: the bias column that names users; it is counted, not used as bias.
-        cap: maximum number of sessions per user; the excess has no weight and is counted.
-        progress: called with the number of finished and of all parts.
-    """
-    if not log.n_sessions or not log.mask.any():
-        raise ValueError("the log is empty: there is nothing to diagnose")
-    if users is not None and users not in log.bias:
-        has = ", ".join(log.bias) if log.bias else "none; ingest the column with --bias COLUMN"
-        raise ValueError(f"the log has no bias column '{users}' with users. Found: {has}")
-    if cap is not None and users is None:
-        raise ValueError("a cap needs the column with users: pass --users COLUMN (in Python users=…)")
-    work = Work(log, users=users, cap=cap, seed=seed)
-    total = sum(1 if part.names is None else len([*part.names(work)]) for part in PARTS.values())
-    done = 0
-
-    def run(compute: Callable[[], Any]) -> Any:
-        nonlocal done
-        result, done = attempt(compute), done + 1
-        if progress is not None:
-            progress(done, total)
-        return result
-
-    for name, part in PARTS.items():
-        made = replace(part, compute=_skip) if quick and part.fitted else part
-        work.results[name] = made.results(work, run)
-    return Diagnosis(log=work.log, **work.results)
+def position_rows(diagnosis: Diagnosis) -> tuple[tuple[str, ...], list[list[str]]]:
+    """Columns and rows of the table of positions, as text."""
+    rates, best, recorded = diagnosis.rates, diagnosis.curve, diagnosis.recorded_curve
+    strength = known(diagnosis.strength)
+    curves = {} if best is None else {f"examination ({best.estimator})": best}
+    curves |= {} if recorded is None else {"recorded examination": recorded}
+    columns = ["position", "impressions", "click rate", f"{rates.level:.0%} interval"]
+    for title, curve in curves.items():
+        columns += [title, f"{curve.level:.0%} interval"]
+    rows = []
+    for number, row in enumerate(rates.rows()):
+        cells = [f"{row['position'] + 1}", f"{row['impressions']:,.0f}", f"{row['rate']:.4f}"]
+        cells.append(_interval(row["low"], row["high"], 4))
+        for curve in curves.values():
+            cells += curve_cells(curve, row["position"])
+        if strength is not None:
+            cells.append(f"{strength.relevance[number]:.2f}" if number < len(strength.relevance) else "–")
+        rows.append(cells)
+    return (*columns, *([] if strength is None else ["relevance"])), rows
 
 
-def _skip(*_: Any) -> None:
-    raise ValueError(QUICK)
+def curve_cells(curve: Curve, position: int) -> list[str]:
+    """Value and interval of a curve at a position; dashes if it does not cover it."""
+    place = int(np.searchsorted(curve.positions, position))
+    if place == len(curve.positions) or curve.positions[place] != position:
+        return ["–", "–"]
+    return [f"{curve.values[place]:.3f}", _interval(curve.low[place], curve.high[place], 3)]
+
+
+def _interval(low: float, high: float, digits: int) -> str:
+    """Both ends, or a dash where there are too few impressions for an interval."""
+    return f"{low:.{digits}f}–{high:.{digits}f}" if math.isfinite(low) and math.isfinite(high) else "–"
 
 
 def _plain(value: Any) -> Any:

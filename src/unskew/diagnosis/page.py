@@ -1,25 +1,32 @@
-"""The report of a diagnosis: the verdict and one picture first, then answers, plots and tables.
+"""Diagnose a log, and write the report: the verdict and one picture first, then answers, plots and tables.
 
 Positions count from 1 in the report, and from 0 in a log.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+from unskew.command_line.repeating import command_line
 from unskew.data.clicks.lineage import lineage_line
-from unskew.diagnosis.advice import TITLES, Advice
-from unskew.diagnosis.assemble import Diagnosis
+from unskew.data.clicks.within_memory import MEMORY
+from unskew.data.files import check_place
+from unskew.data.inputs import LogOrPlace, Place, as_part
+from unskew.diagnosis.advice import TITLES
+from unskew.diagnosis.assemble import Diagnosis, curve_cells, position_rows
+from unskew.diagnosis.parts import PARTS, QUICK, Work
 from unskew.propensities.curve import Curve
-from unskew.reporting.answers import all_known, known
+from unskew.reporting.answers import all_known, attempt, known
 from unskew.reporting.drawing import STYLE, WIDTH, Drawn, heatmap, line_figure
-from unskew.reporting.sheets import Field, Section, Sheet, write_report
+from unskew.reporting.sheets import Section, Sheet, text_fields, write_report
+from unskew.reporting.terminal import Follow, counting_progress, followed
 
 Lines = Mapping[str, tuple[np.ndarray, ...]]  # positions from 0, values, and both ends of their interval
 
@@ -33,6 +40,78 @@ WHAT_IT_IS = (
 )
 
 
+def diagnose(
+    log: LogOrPlace,
+    out: Place | None = None,
+    *,
+    quick: bool = False,
+    users: str | None = None,
+    cap: float | None = None,
+    seed: int = 0,
+    memory: str | None = MEMORY,
+    progress: Follow = True,
+) -> Diagnosis:
+    """Diagnose a click log: what it identifies, and which methods are worth training on it.
+
+    `drift` compares two logs, `estimate_propensities` estimates only the curve.
+
+    Args:
+        out: HTML file for the report.
+        quick: skip what needs a trained model.
+        users: the bias column that names users; it is counted, not used as bias.
+        cap: maximum number of sessions per user; the excess has no weight and is counted.
+        memory: limit for a log on disk; None: no limit. If the log needs more, a random sample of its queries is read.
+        progress: False for no bar, or a function that receives the number of finished and of all parts.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> unskew.diagnose(log, quick=True, progress=False).to_table().num_rows
+    10
+    """
+    if out is not None:
+        check_place(Path(out), overwrite=True)
+        if Path(out).is_dir():
+            raise IsADirectoryError(
+                f"{out} is a folder: pass a file for the report, such as {Path(out) / 'report.html'}"
+            )
+    clicks, part = as_part(log, memory)
+    if not clicks.n_sessions or not clicks.mask.any():
+        raise ValueError("the log is empty: there is nothing to diagnose")
+    if users is not None and users not in clicks.bias:
+        has = ", ".join(clicks.bias) if clicks.bias else "none; ingest the column with --bias COLUMN"
+        raise ValueError(f"the log has no bias column '{users}' with users. Found: {has}")
+    if cap is not None and users is None:
+        raise ValueError("a cap needs the column with users: pass --users COLUMN (in Python users=…)")
+    work = Work(clicks, users=users, cap=cap, seed=seed)
+    with followed(progress, counting_progress, "diagnose", "parts") as report:
+        _run(work, quick, report)
+    diagnosis = Diagnosis(log=work.log, **work.results, part="" if part is None else part.note)
+    if out is not None:
+        name = str(log) if isinstance(log, str | Path) else "the log"
+        again = {"log": name, "quick": quick, "users": users, "cap": cap, "seed": seed, "memory": memory}
+        write_diagnosis(diagnosis, out, name, command_line("diagnose", again))
+    return diagnosis
+
+
+def _run(work: Work, quick: bool, progress: Callable[..., None]) -> None:
+    """Compute all parts, in order."""
+    total = sum(1 if part.names is None else len([*part.names(work)]) for part in PARTS.values())
+    done = 0
+
+    def run(compute: Callable[[], Any]) -> Any:
+        nonlocal done
+        result, done = attempt(compute), done + 1
+        progress(done, total)
+        return result
+
+    def skip(*_: Any) -> None:
+        raise ValueError(QUICK)
+
+    for name, part in PARTS.items():
+        made = replace(part, compute=skip) if quick and part.fitted else part
+        work.results[name] = made.results(work, run)
+
+
 def write_diagnosis(diagnosis: Diagnosis, path: str | Path, name: str, command: str) -> Path:
     """Write the page; it is self-contained."""
     verdict, refused = diagnosis.verdict, diagnosis.refused()
@@ -41,7 +120,11 @@ def write_diagnosis(diagnosis: Diagnosis, path: str | Path, name: str, command: 
     sections = [
         Section("Verdict", list(verdict.lines), figures=[first]),
         Section("What the log says", facts={entry.question: entry.answer for entry in diagnosis.findings()}),
-        *(Section(title, facts=facts) for title, facts in _advice(verdict.methods)),
+        *(
+            Section(title, facts={names: reason for own, reason, names in verdict.by_reason() if own == word})
+            for word, title in TITLES.items()
+            if any(entry.word == word for entry in verdict.methods)
+        ),
         Section("Positions", [WHAT_IT_IS], sheets=positions, figures=others),
         *_coverage_section(diagnosis),
         *_matrix_section(diagnosis),
@@ -53,50 +136,6 @@ def write_diagnosis(diagnosis: Diagnosis, path: str | Path, name: str, command: 
     part = f" {diagnosis.part}." if diagnosis.part else ""
     lead = f"{about}. {lineage_line(diagnosis.lineage)}.{part}"
     return write_report(path, f"Diagnosis of {name}", sections, lead)
-
-
-def _advice(entries: Sequence[Advice]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Titles, and reasons by the methods that share them."""
-    for word, title in TITLES.items():
-        methods: dict[str, list[str]] = {}
-        for entry in entries:
-            if entry.word == word:
-                methods.setdefault(entry.reason, []).append(entry.method)
-        if methods:
-            yield title, {", ".join(names): reason for reason, names in methods.items()}
-
-
-def position_rows(diagnosis: Diagnosis) -> tuple[tuple[str, ...], list[list[str]]]:
-    """Columns and rows of the table of positions, as text."""
-    rates, best, recorded = diagnosis.rates, diagnosis.curve, diagnosis.recorded_curve
-    strength = known(diagnosis.strength)
-    curves = {} if best is None else {f"examination ({best.estimator})": best}
-    curves |= {} if recorded is None else {"recorded examination": recorded}
-    columns = ["position", "impressions", "click rate", f"{rates.level:.0%} interval"]
-    for title, curve in curves.items():
-        columns += [title, f"{curve.level:.0%} interval"]
-    rows = []
-    for number, row in enumerate(rates.rows()):
-        cells = [f"{row['position'] + 1}", f"{row['impressions']:,.0f}", f"{row['rate']:.4f}"]
-        cells.append(_interval(row["low"], row["high"], 4))
-        for curve in curves.values():
-            cells += _curve_cells(curve, row["position"])
-        if strength is not None:
-            cells.append(f"{strength.relevance[number]:.2f}" if number < len(strength.relevance) else "–")
-        rows.append(cells)
-    return (*columns, *([] if strength is None else ["relevance"])), rows
-
-
-def _curve_cells(curve: Curve, position: int) -> list[str]:
-    place = int(np.searchsorted(curve.positions, position))
-    if place == len(curve.positions) or curve.positions[place] != position:
-        return ["–", "–"]
-    return [f"{curve.values[place]:.3f}", _interval(curve.low[place], curve.high[place], 3)]
-
-
-def _interval(low: float, high: float, digits: int) -> str:
-    """Both ends, or a dash where there are too few impressions for an interval."""
-    return f"{low:.{digits}f}–{high:.{digits}f}" if math.isfinite(low) and math.isfinite(high) else "–"
 
 
 def _position_sheet(diagnosis: Diagnosis) -> Sheet:
@@ -170,7 +209,7 @@ def _curve_sheet(diagnosis: Diagnosis) -> list[Sheet]:
     for position in diagnosis.rates.positions.tolist():
         cells = [str(position + 1)]
         for curve in curves.values():
-            value, interval = _curve_cells(curve, position)
+            value, interval = curve_cells(curve, position)
             cells.append(value if interval == "–" else f"{value} ({interval})")
         rows.append(cells)
     return [_sheet("curves", "Examination by estimator, with intervals over queries", ("position", *curves), rows)]
@@ -250,15 +289,7 @@ def _matrix_figure(values: np.ndarray, columns: list[str], rows: list[str], y_la
 
 
 def _sheet(name: str, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Sheet:
-    cells = tuple(tuple(Field(text, _number(text)) for text in row) for row in rows)
-    return Sheet(name, title, tuple(columns), cells, note)
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text.replace(",", "").removesuffix("%"))
-    except ValueError:
-        return None
+    return Sheet(name, title, tuple(columns), tuple(map(text_fields, rows)), note)
 
 
 def _p(value: float) -> str:

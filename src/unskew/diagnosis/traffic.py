@@ -7,13 +7,12 @@ A log counts sessions, not people. Users are known only if a bias column names t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import compact_counts
 from unskew.diagnosis.click_rates import row_keys
 from unskew.propensities.curve import NotIdentified
 from unskew.reporting.answers import BAD, PLAIN, UNKNOWN, Finding
@@ -146,16 +145,7 @@ def heavy_users(log: ClickLog, column: str, most: float | None = None) -> Capped
 def scale_heavy_users(log: ClickLog, column: str, most: float) -> ClickLog:
     """The log with the sessions of each heavy user scaled down to a total of `most`."""
     users, sessions, _ = _users(log, column)
-    factor = _kept(sessions, most)[users]
-    patterns = log.patterns
-    if patterns is not None:
-        patterns = replace(patterns, sessions=compact_counts(patterns.sessions * factor[patterns.lists]))
-    return replace(
-        log,
-        clicks=compact_counts(log.clicks * factor[:, None]),
-        sessions=compact_counts(log.sessions * factor),
-        patterns=patterns,
-    )
+    return log.weighted(_kept(sessions, most)[users])
 
 
 def _users(log: ClickLog, column: str) -> tuple[NDArray[np.int64], NDArray[np.float64], tuple[str, ...]]:

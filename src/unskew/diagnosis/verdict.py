@@ -22,6 +22,13 @@ class Verdict:
     lines: tuple[str, ...]
     methods: tuple[Advice, ...]
 
+    def by_reason(self) -> list[tuple[str, str, str]]:
+        """Word, reason and the methods that share them, the best word first."""
+        methods: dict[tuple[str, str], list[str]] = {}
+        for entry in self.methods:
+            methods.setdefault((entry.word, entry.reason), []).append(entry.method)
+        return [(*key, ", ".join(names)) for key, names in methods.items()]
+
 
 def verdict(diagnosis: Diagnosis) -> Verdict:
     """Which methods to train, which cannot work, and what to do first."""

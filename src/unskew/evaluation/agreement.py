@@ -176,7 +176,7 @@ def _best_logits(scores: Vector, clicks: Vector, held_out: HeldOut) -> Vector:
     n_positions, total = log.n_positions, clicks.sum()
     per_list = clicks.sum(axis=1, keepdims=True)
 
-    def surprise(weights: Vector) -> tuple[float, Vector]:
+    def negative_log_likelihood(weights: Vector) -> tuple[float, Vector]:
         logits = weights[0] * scores + np.append(0.0, weights[1:])[positions]
         log_shares = _log_shares(logits, log.mask)
         value = -np.where(log.mask, clicks * log_shares, 0.0).sum()
@@ -186,7 +186,9 @@ def _best_logits(scores: Vector, clicks: Vector, held_out: HeldOut) -> Vector:
 
     start = np.append(0.1, np.zeros(n_positions - 1))
     bounds = [(0.0, 50.0)] + [(-30.0, 30.0)] * (n_positions - 1)
-    found = optimize.minimize(surprise, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
+    found = optimize.minimize(
+        negative_log_likelihood, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500}
+    )
     return found.x[0] * scores + np.append(0.0, found.x[1:])[positions]
 
 

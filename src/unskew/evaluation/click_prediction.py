@@ -82,14 +82,14 @@ class ClickPrediction(OnScreen):
 
     def perplexity(self, *, conditional: bool = False) -> Estimate:
         """The mean over positions."""
-        by_position = [self._surprise(place, conditional) for place in range(self.n_positions)]
+        by_position = [self._negative_log_likelihood(place, conditional) for place in range(self.n_positions)]
         known = [(level, influence) for level, influence in by_position if level is not None]
         value = float(np.mean([level for level, _ in known]))
         return self.mean(value + np.mean([influence for _, influence in known], axis=0))
 
     def perplexity_by_position(self, *, conditional: bool = False) -> list[Estimate | None]:
         """At each position; None: nothing was shown there."""
-        found = [self._surprise(place, conditional) for place in range(self.n_positions)]
+        found = [self._negative_log_likelihood(place, conditional) for place in range(self.n_positions)]
         return [None if level is None else self.mean(level + influence) for level, influence in found]
 
     def calibration(self) -> Estimate:
@@ -151,7 +151,7 @@ class ClickPrediction(OnScreen):
         perplexities = [self.perplexity_by_position(conditional=conditional) for conditional in (False, True)]
         return list(zip(self.rates_by_position(), *perplexities, strict=True))
 
-    def _surprise(self, place: int, conditional: bool) -> tuple[float | None, Vector]:
+    def _negative_log_likelihood(self, place: int, conditional: bool) -> tuple[float | None, Vector]:
         """Perplexity at a position, and the influence of each session on it, `[rows]`."""
         likelihood = self.conditional_likelihood if conditional else self.marginal_likelihood
         here = self.mask & (self.positions == place)

@@ -73,10 +73,7 @@ def runaway(curve: NDArray[np.float64], log: ClickLog) -> str | None:
     (True, False)
     """
     n = min(len(curve), log.n_positions)
-    shown = log.mask & (log.positions < n)
-    positions = log.positions[shown]
-    clicks = np.bincount(positions, log.clicks[shown], n)
-    showings = np.bincount(positions, np.broadcast_to(log.sessions[:, None], log.mask.shape)[shown], n)
+    showings, clicks = (values[:n] for values in log.by_position())
     known = np.flatnonzero((clicks >= FEWEST_CLICKS) & (curve[:n] > 0))
     if len(known) < 2:
         return None

@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,9 @@ from scipy import sparse
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.looks import recorded
-from unskew.propensities.curve import Curve, Interval, NotIdentified, Vector, curve_of_sums
+from unskew.data.clicks.within_memory import MEMORY
+from unskew.data.inputs import LogOrPlace, as_part
+from unskew.propensities.curve import Curve, Curves, Interval, NotIdentified, Vector, curve_of_sums
 from unskew.propensities.harvesting import adjacent_chain, all_pairs, pivot
 from unskew.propensities.position_pairs import counted_impressions, how_to_leave_out, spell
 from unskew.propensities.randomization import display, randomization, shuffled_part
@@ -75,12 +77,32 @@ def seen(
     return curve_of_sums("seen", positions.astype(np.int64), n_shown, per_query, estimate, **interval)
 
 
-def estimate_propensities(log: ClickLog, estimator: str = "auto", **options: Any) -> Curve:
-    """The curve of a log by the estimator of this name, with the estimator's options.
+@overload
+def estimate_propensities(log: LogOrPlace, estimator: str = ..., *, by: None = ..., **options: Any) -> Curve: ...
+@overload
+def estimate_propensities(log: LogOrPlace, estimator: str = ..., *, by: str, **options: Any) -> Curves: ...
+def estimate_propensities(
+    log: LogOrPlace, estimator: str = "auto", *, by: str | None = None, memory: str | None = MEMORY, **options: Any
+) -> Curve | Curves:
+    """Estimate the examination of each position relative to the top from clicks alone, with intervals over queries.
 
-    `auto` uses randomization if enough of the log is shuffled, otherwise all_pairs, otherwise display if the log has
-    display probabilities; `seen` uses recorded examination.
+    `fit` learns examination along with a ranker; `diagnose` shows every estimator that the log supports.
+
+    Args:
+        estimator: `auto` uses randomization if enough of the log is shuffled, else all_pairs, else display (logged
+            display probabilities), `seen` recorded examination.
+        by: a bias column: estimate one curve per level, each relative to its own top.
+        memory: limit for a log on disk; None: no limit. If the log needs more, a random sample of its queries is read.
+        options: options of the estimator, such as `n_bootstrap`, `level`, `seed`, `intervention`.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", interventions={"shuffle": 0.5}, progress=False).log
+    >>> unskew.estimate_propensities(log, n_bootstrap=0).estimator
+    'randomization'
     """
+    clicks, _ = as_part(log, memory)
+    if by is not None:
+        return Curves(estimate_by(clicks, by, estimator, **options), by)
     known_estimators = {**ESTIMATORS, "display": display, "seen": seen}
     if estimator != "auto" and estimator not in known_estimators:
         raise ValueError(f"unknown estimator '{estimator}': choose auto or one of {', '.join(known_estimators)}")
@@ -90,7 +112,7 @@ def estimate_propensities(log: ClickLog, estimator: str = "auto", **options: Any
     unknown = [name for name in options if name not in known]
     if unknown:
         raise ValueError(f"estimator '{estimator}' has no option '{unknown[0]}'; it accepts {', '.join(known)}")
-    return chosen(log, **options)
+    return chosen(clicks, **options)
 
 
 def estimate_by(

@@ -113,7 +113,9 @@ def fit_all_pairs(clicks: Vector, others: Vector) -> Vector:
     scale = clicks.sum() + others.sum() or 1.0
 
     def objective(free: Vector) -> tuple[float, Vector]:
-        value, gradient, _ = surprise(np.append(0.0, free)[None], clicks[None] / scale, others[None] / scale)
+        value, gradient, _ = negative_log_likelihood(
+            np.append(0.0, free)[None], clicks[None] / scale, others[None] / scale
+        )
         return value[0], gradient[0, 1:]
 
     result = optimize.minimize(
@@ -134,13 +136,13 @@ def refit_all_pairs(clicks: Vector, others: Vector, start: Vector) -> Vector:
     """
     now = np.tile(np.log(start), (len(clicks), 1))
     length = np.ones((len(clicks), 1))
-    value, gradient, curvature = surprise(now, clicks, others)
+    value, gradient, curvature = negative_log_likelihood(now, clicks, others)
     for _ in range(MOST_STEPS):
         step = np.zeros_like(now)
         step[:, 1:] = np.linalg.solve(_regular(curvature[:, 1:, 1:]), gradient[:, 1:, None])[..., 0]
         step = length * np.clip(step, -1.0, 1.0)
         trial = np.clip(now - step, -WIDEST, WIDEST)
-        reached = surprise(trial, clicks, others)
+        reached = negative_log_likelihood(trial, clicks, others)
         better = reached[0] <= value
         length = np.where(better, 1.0, length[:, 0] / 2)[:, None]
         now[better], value[better] = trial[better], reached[0][better]
@@ -150,7 +152,7 @@ def refit_all_pairs(clicks: Vector, others: Vector, start: Vector) -> Vector:
     return np.exp(now)
 
 
-def surprise(log_propensities: Vector, clicks: Vector, others: Vector) -> tuple[Vector, Vector, Vector]:
+def negative_log_likelihood(log_propensities: Vector, clicks: Vector, others: Vector) -> tuple[Vector, Vector, Vector]:
     r"""Negative log-likelihood of all pairs, each at its likeliest relevance, with gradient and curvature.
 
     The likelihood is concave in $\log p$ and $\log r$, and so in $\log p$ with the best $r$ inserted; at the best $r$

@@ -18,7 +18,7 @@ from unskew.evaluation.evaluate import Evaluation, evaluate
 from unskew.propensities.curve import Curve, NotIdentified
 from unskew.propensities.estimate import estimate_propensities
 from unskew.reporting.drawing import Drawn, interval_figure, line_figure
-from unskew.reporting.sheets import Field, Section, Sheet, write_report
+from unskew.reporting.sheets import Section, Sheet, text_fields, write_report
 from unskew.reporting.terminal import console, show_table, training_progress
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate
@@ -80,7 +80,8 @@ def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: in
         with training_progress(f"train {name}") as report:
             models[name] = fit(Recipe.of(name, seed=seed), simulation.log, validate=world.valid, progress=report)
     curves = _curves(simulation, models)
-    bias = _bias_rows(curves, simulation.log.n_positions)
+    places = range(simulation.log.n_positions)
+    bias = [[str(place + 1), *(f"{curve[place]:.3f}" for curve in curves.values())] for place in places]
     show_table("3. The bias: examination by position, relative to the top", ("position", *curves), bias)
     results = {PRODUCTION: evaluate(policy.scores(world.test), world.test)}
     results |= {name: evaluate(model.ranker(), world.test) for name, model in models.items()}
@@ -127,10 +128,6 @@ def _curves(simulation: Simulation, models: Mapping[str, Model]) -> dict[str, ND
     return {name: curve / curve[0] for name, curve in curves.items()}
 
 
-def _bias_rows(curves: Mapping[str, NDArray[np.float64]], n_positions: int) -> Rows:
-    return [[str(place + 1), *(f"{curve[place]:.3f}" for curve in curves.values())] for place in range(n_positions)]
-
-
 def _comparison(results: Mapping[str, Evaluation]) -> tuple[tuple[str, ...], Rows]:
     """Metrics of all rankers, and their gain over training on raw clicks."""
     against = paired_differences({name: result.values("ndcg@10") for name, result in results.items()}, "naive")
@@ -172,12 +169,4 @@ def _figure(curves: Mapping[str, NDArray[np.float64]]) -> Drawn:
 
 
 def _sheet(title: str, columns: Sequence[str], rows: Rows) -> Sheet:
-    cells = tuple(tuple(Field(text, _number(text)) for text in row) for row in rows)
-    return Sheet(title.lower().replace(" ", "-"), title, tuple(columns), cells)
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    return Sheet(title.lower().replace(" ", "-"), title, tuple(columns), tuple(map(text_fields, rows)))

@@ -1,18 +1,17 @@
-"""Learning from a log: `fit`, `weights`, `estimate_propensities` and `diagnose`."""
+"""Learning from a log: `fit` and `weights`."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unskew.command_line.repeating import command_line
 from unskew.comparison import automatic
 from unskew.comparison.automatic import Chosen
 from unskew.data.clicks.click_log import ClickLog
@@ -22,15 +21,10 @@ from unskew.data.clicks.within_memory import MEMORY, folder_of, part_within
 from unskew.data.files import check_place
 from unskew.data.inputs import Judged, LogOrPlace, Place, as_judged, as_log, as_log_or_folder, as_part
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.diagnosis import assemble
-from unskew.diagnosis.assemble import Diagnosis
-from unskew.diagnosis.page import write_diagnosis
 from unskew.display import MOST_ROWS, Displayed, Screen
 from unskew.methods import Method
 from unskew.processes import is_first
-from unskew.propensities import estimate
-from unskew.propensities.curve import Curve, Curves
-from unskew.reporting.terminal import Follow, counting_progress, followed, training_progress
+from unskew.reporting.terminal import Follow, followed, training_progress
 from unskew.serving.inputs import as_model
 from unskew.serving.ratings import debiased_rows, rows_of_shards, scale_of, write_rows
 from unskew.training import fitting
@@ -239,77 +233,3 @@ def weights(
     shards = [clicks] if folder is None else folder.shards()
     write_rows(rows_of_shards(shards, model, scale), out)
     return DebiasedRows(model, Path(out))
-
-
-@overload
-def estimate_propensities(log: LogOrPlace, estimator: str = ..., *, by: None = ..., **options: Any) -> Curve: ...
-@overload
-def estimate_propensities(log: LogOrPlace, estimator: str = ..., *, by: str, **options: Any) -> Curves: ...
-def estimate_propensities(
-    log: LogOrPlace, estimator: str = "auto", *, by: str | None = None, memory: str | None = MEMORY, **options: Any
-) -> Curve | Curves:
-    """Estimate the examination of each position relative to the top from clicks alone, with intervals over queries.
-
-    `fit` learns examination along with a ranker; `diagnose` shows every estimator that the log supports.
-
-    Args:
-        estimator: `auto` uses randomization if enough of the log is shuffled, else all_pairs, else display (logged
-            display probabilities).
-        by: a bias column: estimate one curve per level, each relative to its own top.
-        memory: limit for a log on disk; None: no limit. If the log needs more, a random sample of its queries is read.
-        options: options of the estimator, such as `n_bootstrap`, `level`, `seed`, `intervention`.
-
-    >>> import unskew
-    >>> log = unskew.simulate("world:tiny", interventions={"shuffle": 0.5}, progress=False).log
-    >>> unskew.estimate_propensities(log, n_bootstrap=0).estimator
-    'randomization'
-    """
-    clicks, _ = as_part(log, memory)
-    if by is None:
-        return estimate.estimate_propensities(clicks, estimator, **options)
-    return Curves(estimate.estimate_by(clicks, by, estimator, **options), by)
-
-
-def diagnose(
-    log: LogOrPlace,
-    out: Place | None = None,
-    *,
-    quick: bool = False,
-    users: str | None = None,
-    cap: float | None = None,
-    seed: int = 0,
-    memory: str | None = MEMORY,
-    progress: Follow = True,
-) -> Diagnosis:
-    """Diagnose a click log: what it identifies, and which methods are worth training on it.
-
-    `drift` compares two logs, `estimate_propensities` estimates only the curve.
-
-    Args:
-        out: HTML file for the report.
-        quick: skip what needs a trained model.
-        users: the bias column that names users; it is counted, not used as bias.
-        cap: maximum number of sessions per user; the excess has no weight and is counted.
-        memory: limit for a log on disk; None: no limit. If the log needs more, a random sample of its queries is read.
-        progress: False for no bar, or a function that receives the number of finished and of all parts.
-
-    >>> import unskew
-    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
-    >>> unskew.diagnose(log, quick=True, progress=False).to_table().num_rows
-    10
-    """
-    if out is not None:
-        check_place(Path(out), overwrite=True)
-        if Path(out).is_dir():
-            raise IsADirectoryError(
-                f"{out} is a folder: pass a file for the report, such as {Path(out) / 'report.html'}"
-            )
-    clicks, part = as_part(log, memory)
-    with followed(progress, counting_progress, "diagnose", "parts") as report:
-        found = assemble.diagnose(clicks, quick=quick, users=users, cap=cap, seed=seed, progress=report)
-    found = found if part is None else replace(found, part=part.note)
-    if out is not None:
-        name = str(log) if isinstance(log, str | Path) else "the log"
-        again = {"log": name, "quick": quick, "users": users, "cap": cap, "seed": seed, "memory": memory}
-        write_diagnosis(found, out, name, command_line("diagnose", again))
-    return found

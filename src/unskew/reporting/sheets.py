@@ -39,6 +39,18 @@ class Field:
     best: bool = False
 
 
+def text_fields(texts: Sequence[str]) -> tuple[Field, ...]:
+    """Texts as cells; those that are numbers are sorted as such."""
+
+    def value(text: str) -> float | None:
+        try:
+            return float(text.replace(",", "").removesuffix("%"))
+        except ValueError:
+            return None
+
+    return tuple(Field(text, value(text)) for text in texts)
+
+
 @dataclass(frozen=True)
 class Sheet:
     """A table to be shown; the first column is text."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,15 @@ N_BUCKETS = 10
 SLICES: Mapping[str, range] = {"head": range(3), "middle": range(3, 7), "tail": range(7, N_BUCKETS)}
 GZIP_MAGIC = b"\x1f\x8b"
 BAD_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
+
+
+@dataclass(frozen=True, eq=False)
+class LogTables:
+    """The tables of a log, and the roles of their columns."""
+
+    events: pa.Table
+    features: pa.Table | None = None
+    columns: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
