@@ -87,7 +87,7 @@ def test_a_part_is_no_larger_than_its_rows_and_the_query_it_ends_in(tmp_path):
     queries = np.repeat(np.arange(40), 5)
     table = pa.table({"query": queries, "document": np.arange(200), "price": np.ones(200), "age": np.ones(200)})
     candidates = Candidates(
-        (str(written(table, tmp_path / "c.parquet")),), "query", "document", features=("price", "age")
+        (str(written(table, tmp_path / "c.parquet")),), "query", "document", ("price", "age"), ("price", "age")
     )
     sizes = [len(part.features) for part in candidates.parts(rows_at_once=12)]
     assert sum(sizes) == 200

@@ -15,6 +15,8 @@ from unskew.data.grouping import as_array, as_text, decoded
 
 FINITE = "a feature must be finite or missing; clip the value or leave it empty"
 MOST_VALUES = 10_000  # maximum number of values of a category
+MOST_MEMBERS = 100  # values of a set that become features
+FEWEST_DOCUMENTS = 5  # that must have such a value
 
 
 def as_arrow(table: Any) -> pa.Table:
@@ -51,14 +53,18 @@ def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
 
 def feature_values(table: pa.Table, name: str) -> NDArray[np.float32]:
     """A numeric column as float32, NaN if a value is missing; infinite values are an error."""
-    column = _numeric(table, name)
-    if pa.types.is_float32(column.type):
-        values = column.to_numpy(zero_copy_only=False)
-    else:
-        with np.errstate(over="ignore"):  # values too large for float32 become infinite, which is refused below
-            values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype(np.float32)
+    values = float_values(table, name)
     check_values(values, ~np.isinf(values), name, FINITE)
     return values
+
+
+def float_values(table: pa.Table, name: str) -> NDArray[np.float32]:
+    """A column of numbers or dates as float32, NaN if a value is missing, infinite if it is too large."""
+    column = _numeric(table, name)
+    if pa.types.is_float32(column.type):
+        return column.to_numpy(zero_copy_only=False)
+    with np.errstate(over="ignore"):
+        return pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype(np.float32)
 
 
 def feature_matrix(
@@ -77,7 +83,7 @@ def feature_matrix(
 
 def feature_column(table: pa.Table, name: str) -> tuple[NDArray[np.float32], tuple[str, ...] | None]:
     """A column as float32, NaN if a value is missing; text as category numbers, with the names in order."""
-    if is_numeric(table, name):
+    if is_numeric(table, name) or is_date(table.schema.field(name).type):
         return feature_values(table, name), None
     vocabulary = vocabulary_of(table[name], name)
     return category_codes(table[name], vocabulary), vocabulary
@@ -101,6 +107,64 @@ def vocabulary_of(column: pa.ChunkedArray | pa.Array, name: str) -> tuple[str, .
             "leave it out if it is an id, or group its values first (for example hash them into 1,000)"
         )
     return tuple(sorted(distinct.to_pylist()))
+
+
+def member_name(column: str, value: str) -> str:
+    """The name of the feature that says whether the set in a column has this value."""
+    return f"{column}={value}"
+
+
+def source_column(schema: pa.Schema, feature: str) -> str | None:
+    """The column that holds a feature: its own, or the sets in which `COLUMN=VALUE` looks for a value."""
+    if feature in schema.names:
+        return feature
+    parts = feature.split("=")
+    places = ["=".join(parts[:number]) for number in range(1, len(parts))]
+    return next((name for name in places if name in schema.names and is_set(schema.field(name).type)), None)
+
+
+def source_columns(schema: pa.Schema, features: Sequence[str]) -> tuple[str, ...]:
+    """The columns that hold these features, each once."""
+    return tuple(dict.fromkeys(filter(None, (source_column(schema, name) for name in features))))
+
+
+def as_trained(
+    table: pa.Table, features: Sequence[str], categories: Mapping[str, tuple[str, ...]]
+) -> NDArray[np.float32]:
+    """Features from the columns of a table as in training: text by the categories of then, sets value by value."""
+    matrix = np.full((table.num_rows, len(features)), np.nan, dtype=np.float32)
+    sets: dict[str, list[int]] = {}
+    for number, name in enumerate(features):
+        column = source_column(table.schema, name)
+        assert column is not None, name
+        if column != name:
+            sets.setdefault(column, []).append(number)
+        elif name in categories:
+            matrix[:, number] = category_codes(table[name], categories[name])
+        elif not pa.types.is_null(table.schema.field(name).type):  # otherwise all values are missing
+            matrix[:, number] = float_values(table, name)
+    for column, numbers in sets.items():
+        values = [features[number].removeprefix(member_name(column, "")) for number in numbers]
+        matrix[:, numbers] = _memberships(table[column], values)
+    return matrix
+
+
+def is_set(kind: pa.DataType) -> bool:
+    """Whether these are lists of text."""
+    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return lists and (pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type))
+
+
+def _memberships(column: pa.ChunkedArray, values: Sequence[str]) -> NDArray[np.float32]:
+    """For each set and value, 1 if the set has it, 0 if it does not, NaN if there is no set."""
+    sets = as_array(column)
+    found = np.zeros((len(sets), len(values)), dtype=np.float32)
+    entries = pc.list_flatten(sets)
+    place = pc.index_in(entries, value_set=pa.array(values, entries.type))
+    known = place.is_valid().to_numpy(zero_copy_only=False)
+    found[pc.list_parent_indices(sets).to_numpy()[known], place.drop_null().to_numpy()] = 1.0
+    found[sets.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    return found
 
 
 PERIODS = {"hour": "h", "day": "D", "week": "W", "month": "M"}  # numpy units; weeks begin on Thursdays there
@@ -224,11 +288,20 @@ def listed(names: Sequence[str], most: int = 12) -> str:
 
 
 def _numeric(table: pa.Table, name: str) -> pa.Array:
-    column = decoded(as_array(table[name]))
+    column = _seconds(decoded(as_array(table[name])))
     if not _holds_numbers(column.type):
         example = f", e.g. '{column[0]}' in row 0" if len(column) else ""
         raise ValueError(f"column '{name}' holds {table[name].type}, but must hold numbers{example}")
     return column
+
+
+def is_date(kind: pa.DataType) -> bool:
+    """Whether these are dates or times, which count as seconds since 1970 where you name them as features."""
+    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+
+
+def _seconds(column: pa.Array) -> pa.Array:
+    return column.cast(pa.timestamp("s"), safe=False).cast(pa.int64()) if is_date(column.type) else column
 
 
 def _holds_numbers(kind: pa.DataType) -> bool:

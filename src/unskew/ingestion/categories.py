@@ -2,18 +2,22 @@
 
 The values of a text column decide whether it is a feature: a category varies within lists (a device or a user does
 not), and several documents share a value (which they do not with a title or an address).
+
+A column of lists of text, such as genres or tags, is a set: each of its common values becomes a feature `COLUMN=VALUE`
+that is 1 where the list has the value, 0 where it does not, and missing where there is no list.
 """
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Sequence
 from typing import Any
 
 import ibis
 import ibis.expr.types as ir
 
-from unskew.data.columns import MOST_VALUES
-from unskew.ingestion.columns import Columns, value_at
+from unskew.data.columns import FEWEST_DOCUMENTS, MOST_MEMBERS, MOST_VALUES, member_name
+from unskew.ingestion.columns import Columns, set_columns, value_at
 from unskew.ingestion.engines import Engine
 from unskew.ingestion.impressions import MISSING, Vocabularies
 
@@ -92,6 +96,32 @@ def number_categories(
             **{column: joined.category_number if column == name else joined[column] for column in table.columns}
         )
     return table, vocabularies
+
+
+def split_sets(
+    engine: Engine, table: ir.Table, document_column: str, wanted: Sequence[str] | None, taken: Sequence[str]
+) -> tuple[ir.Table, Sequence[str] | None, list[str]]:
+    """The table with a column per common value in place of each set, the wanted columns with these, and notes."""
+    names, remarks = set_columns(wanted, table, taken), []
+    for name in names:
+        kept, n_values = _common_values(engine, table, document_column, name)
+        members = {member_name(name, value): table[name].contains(value).cast("float32") for value in kept}
+        table = table.mutate(**members).drop(name)
+        if wanted is not None:
+            wanted = [*(pattern for pattern in wanted if pattern != name), *map(glob.escape, members)]
+        fewest = "the most common" if len(kept) == MOST_MEMBERS else f"those of {FEWEST_DOCUMENTS} or more documents"
+        remarks.append(f"Set '{name}': {len(kept):,} of {n_values:,} values are features, {fewest}.")
+    return table, wanted, remarks
+
+
+def _common_values(engine: Engine, table: ir.Table, document_column: str, name: str) -> tuple[list[str], int]:
+    """The common values of a set in alphabetical order, and the number of all its values."""
+    rows = table.select(document=value_at(table, document_column), member=table[name])
+    members = rows.select("document", member=rows.member.unnest()).distinct().filter(lambda row: row.member != "")
+    counts = members.group_by("member").aggregate(documents=ibis._.count())
+    common = counts.filter(counts.documents >= FEWEST_DOCUMENTS).order_by(ibis.desc("documents"), "member")
+    kept = engine.arrow(common.limit(MOST_MEMBERS))["member"].to_pylist()
+    return sorted(kept), engine.arrow(counts.aggregate(n=counts.count()))["n"][0].as_py()
 
 
 def _refuse_numbers(engine: Engine, table: ir.Table, name: str, source: str) -> None:

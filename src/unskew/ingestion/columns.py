@@ -158,7 +158,7 @@ def complete(
 def feature_columns(wanted: Sequence[str] | None, table: ir.Table, taken: Sequence[str], name: str) -> list[str]:
     """Names of the features: the columns that match `wanted`, or every numeric column without another role.
 
-    A text column that you name is a category.
+    A text column that you name is a category; a date counts as seconds since 1970.
     """
     schema = table.schema()
     numeric = [column for column, kind in schema.items() if kind.is_numeric() or kind.is_boolean()]
@@ -171,12 +171,30 @@ def feature_columns(wanted: Sequence[str] | None, table: ir.Table, taken: Sequen
     for pattern in wanted:
         matches = [column for column in schema if fnmatchcase(column, pattern)]
         for column in matches:
-            if column not in numeric and not schema[column].is_string():
+            kind = schema[column]
+            if column not in numeric and not (kind.is_string() or is_date(kind)):
                 raise ValueError(
-                    f"{name}: column '{column}' holds {schema[column]}: features must be numbers, booleans or text"
+                    f"{name}: column '{column}' holds {kind}: features must be numbers, booleans, dates, text or lists "
+                    "of text"
                 )
             chosen[column] = None
     return [column for column in chosen if column not in taken]
+
+
+def set_columns(wanted: Sequence[str] | None, table: ir.Table, taken: Sequence[str]) -> list[str]:
+    """Columns of lists of text without another role, of those that match `wanted`."""
+    schema = table.schema()
+    lists = [name for name, kind in schema.items() if kind.is_array() and kind.value_type.is_string()]
+    return [
+        name
+        for name in lists
+        if name not in taken and (wanted is None or any(fnmatchcase(name, pattern) for pattern in wanted))
+    ]
+
+
+def is_date(kind: dt.DataType) -> bool:
+    """Whether these are dates or times."""
+    return kind.is_timestamp() or kind.is_date()
 
 
 def unmatched(wanted: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from unskew.data.checks import LAST_POSITION, ROUNDING
 from unskew.data.clicks.shuffles import parse_shuffled
-from unskew.ingestion.columns import Columns, value_at
+from unskew.ingestion.columns import Columns, is_date, value_at
 from unskew.ingestion.engines import Engine
 from unskew.ingestion.report import Dropped
 from unskew.ingestion.where import rows_where
@@ -280,8 +280,10 @@ def id_values(value: Any, *, empty_is_missing: bool = True) -> Any:
 
 
 def feature_values(value: Any) -> Any:
-    """Numbers as float32; infinite if they are too large for it."""
+    """Numbers as float32, infinite if they are too large for it; dates as seconds since 1970."""
     kind = value.type()
+    if is_date(kind):
+        return value.cast(UTC).epoch_seconds().cast("float32")
     if not (kind.is_floating() or kind.is_decimal()):
         return value.cast("float32")
     number = value.cast("float64")

@@ -12,8 +12,17 @@ import ibis.expr.types as ir
 
 from unskew.data.columns import check_period
 from unskew.data.files import scratch_folder
-from unskew.ingestion.categories import category_remarks, few_values, find_categories, number_categories
-from unskew.ingestion.columns import NOTHING, Columns, complete, csv_types, feature_columns, paths, unused_columns
+from unskew.ingestion.categories import category_remarks, few_values, find_categories, number_categories, split_sets
+from unskew.ingestion.columns import (
+    NOTHING,
+    Columns,
+    complete,
+    csv_types,
+    feature_columns,
+    is_date,
+    paths,
+    unused_columns,
+)
 from unskew.ingestion.engines import DuckEngine, Engine, SparkEngine
 from unskew.ingestion.events import (
     add_clicks,
@@ -67,6 +76,7 @@ class Features:
     names: list[str]
     name: str
     categories: Vocabularies
+    remarks: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -162,7 +172,7 @@ def open_tables(engine: Engine, tables: Tables, columns: Columns, options: Optio
         listed = [Listed(other.rows, other.name, roles)]
     no_features = [*place.partitions] if second is None else [*table.columns]
     opened = _read_events(engine, replace(place, rows=table), columns, no_features, options, pages=pages)
-    said = (*opened.remarks, *([] if second is None else category_remarks(second.categories)))
+    said = (*opened.remarks, *([] if second is None else second.remarks))
     listed = [*opened.listed, *listed]
     opened = replace(opened, features=second, unused=(*unused, *opened.unused), listed=tuple(listed), remarks=said)
     if clicks is not None:
@@ -184,16 +194,20 @@ def _read_features(
     table, name = place.rows, place.name
     keys = list(key_columns(table.columns, columns, name).values())
     taken = [*keys, *columns.named, *place.partitions, VALID_FROM]
-    names = feature_columns(columns.features, table, taken, name)
-    if columns.features is None:
-        texts = [column for column, kind in table.schema().items() if kind.is_string() and column not in taken]
-        names += few_values(engine, table, keys[-1], texts)
+    sets, wanted, remarks = split_sets(engine, table, keys[-1], columns.features, taken)
+    names = feature_columns(wanted, sets, taken, name)
+    if wanted is None:
+        others = {column: kind for column, kind in table.schema().items() if column not in taken}
+        names += [column for column, kind in others.items() if is_date(kind)]
+        names += few_values(engine, table, keys[-1], [column for column, kind in others.items() if kind.is_string()])
     if not names:
-        raise ValueError(f"{name}: no column can be a feature: features are numbers, booleans or categories")
-    coded, vocabularies = number_categories(engine, table, names, name, missing_too=options.fill is not None)
-    roles = dict.fromkeys(keys, "key") | dict.fromkeys(names, "feature")
+        raise ValueError(f"{name}: no column can be a feature: features are numbers, booleans, dates or categories")
+    coded, vocabularies = number_categories(engine, sets, names, name, missing_too=options.fill is not None)
+    split = [column for column in table.columns if column not in sets.columns]
+    roles = dict.fromkeys(keys, "key") | dict.fromkeys([*names, *split], "feature")
     roles |= {VALID_FROM: "time"} if VALID_FROM in table.columns else {}
-    return Features(feature_rows(coded, columns, name, names), names, name, vocabularies), roles
+    remarks += category_remarks(vocabularies)
+    return Features(feature_rows(coded, columns, name, names), names, name, vocabularies, remarks), roles
 
 
 def _read_events(
@@ -206,20 +220,26 @@ def _read_events(
         page = refuse_restarts(engine, table, columns, name)
         taken += [] if page is None else [page]
     features = columns.features if set(no_features) < set(table.columns) else None
-    names = feature_columns(features, table, taken, name)
-    if columns.features is None and columns.form in ("impressions", "separate"):  # text in events describes the event
+    about_documents = columns.form in ("impressions", "separate")  # text in events describes the event
+    sets = table
+    about_sets: list[str] = []
+    if features is not None or about_documents:
+        sets, features, about_sets = split_sets(engine, table, columns.roles["document"], features, taken)
+    names = feature_columns(features, sets, taken, name)
+    if columns.features is None and about_documents:
         names += find_categories(engine, table, columns, taken)
-    coded, vocabularies = number_categories(engine, table, names, name, missing_too=options.fill is not None)
+    coded, vocabularies = number_categories(engine, sets, names, name, missing_too=options.fill is not None)
     rows, shape = common_rows(coded, columns, names, name)
     remarks, no_such = _look_at_features(engine, rows, replace(shape, categories=vocabularies), columns)
     if no_such:
         names = [feature for feature in names if feature not in no_such]
         rows, shape = common_rows(coded, columns, names, name)
     shape = replace(shape, categories={name: texts for name, texts in vocabularies.items() if name in names})
-    unused = unused_columns(table, [*columns.named, *names, *no_such])
+    split = [column for column in table.columns if column not in sets.columns]
+    unused = unused_columns(table, [*columns.named, *names, *no_such, *split])
     rows, columns, about_pages = one_position(engine, rows, columns, name)
-    roles = dict.fromkeys(names, "feature") | no_such | columns.roles_by_column
-    said = (*category_remarks(vocabularies), *remarks, *about_pages)
+    roles = dict.fromkeys([*names, *split], "feature") | no_such | columns.roles_by_column
+    said = (*about_sets, *category_remarks(vocabularies), *remarks, *about_pages)
     return Opened(
         rows, columns, shape, name, None, unused=tuple(unused), remarks=said, listed=(Listed(table, name, roles),)
     )

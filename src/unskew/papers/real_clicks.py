@@ -20,7 +20,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import read_log, write_log
 from unskew.data.files import new_file
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.data.public_logs.forms import CLICKS, JUDGED, KINDS, is_judged_form
+from unskew.data.public_logs.forms import CLICKS, JUDGED, is_judged_form
 from unskew.data.public_logs.result_pages import JudgedQueries, complete_pages, split_pages
 from unskew.papers.settings import PaperExperiment
 
@@ -47,8 +47,9 @@ def real_clicks(data: str, folder: Path) -> OptionTable:
     folder.mkdir(parents=True, exist_ok=True)
     log, valid, test = folder / "log", folder / "valid.parquet", folder / "test.parquet"
     if not log.is_dir():
-        pages = split_pages(complete_pages(CLICKS[form](Path(clicks))))[0]
-        write_log(ClickLog.from_table(pages, bias=[name for name in KINDS if name in pages.column_names]), log)
+        source = CLICKS[form](Path(clicks))
+        pages = split_pages(complete_pages(source.events))[0]
+        write_log(ClickLog.from_table(pages, bias=source.columns["bias"]), log)
     parts = _parted(JUDGED[form](Path(judged or clicks)))
     names = tuple(read_log(log).feature_names)
     for path, part in zip((valid, test), parts, strict=True):

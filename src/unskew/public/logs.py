@@ -19,7 +19,7 @@ from unskew.data.clicks.storage import read_log
 from unskew.data.files import check_folder, check_place, new_file
 from unskew.data.inputs import LogOrPlace, Place, as_file, as_log
 from unskew.data.judged.catalogue import ListingRow, listing
-from unskew.data.public_logs.forms import CLICKS, KINDS
+from unskew.data.public_logs.forms import CLICKS
 from unskew.display import Displayed, OnScreen, Screen
 from unskew.ingestion import run
 from unskew.ingestion.columns import Columns
@@ -220,17 +220,15 @@ def events(
 
 
 def _of_form(events: Any, features: Any, options: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
-    """A public log with its own format as a table of impressions; anything else unchanged."""
+    """The tables of a log with its own format, and the roles of its columns; anything else unchanged."""
     form = options.get("form")
     if form not in CLICKS:
         return events, features, dict(options)
     if features is not None:
-        raise ValueError(f"the features of a {form} log are in its own folder: leave out the table of features")
-    pages = CLICKS[form](Path(events))
-    names = ("session", "query", "document", "position", "click")
-    kinds = [name for name in KINDS if name in pages.column_names]
-    own = {**{name: name for name in names}, "form": "impressions", "first_position": 0, "bias": kinds}
-    return pages, None, {**own, **{name: value for name, value in options.items() if value and name != "form"}}
+        raise ValueError(f"a {form} log has its own features: leave out the table of features")
+    log = CLICKS[form](Path(events))
+    named = {name: value for name, value in options.items() if value and name != "form"}
+    return log.events, log.features, {**log.columns, **named}
 
 
 @dataclass(frozen=True, repr=False)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from unskew.data.clicks import ABOUT
-from unskew.data.columns import category_codes, is_numeric, may_be_category
+from unskew.data.columns import as_trained, is_date, is_numeric, may_be_category, source_column, source_columns
 from unskew.data.judged.catalogue import is_known
 from unskew.ingestion.sources import KINDS, find_source
 from unskew.serving.saved_ranker import SavedRanker
@@ -46,13 +46,15 @@ class Candidates:
     query: str
     document: str
     features: tuple[str, ...]  # in the order of the ranker
+    read: tuple[str, ...]  # the columns that hold them
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # vocabularies, by feature name
     ignored: tuple[str, ...] = ()  # columns that the ranker does not know
     sorted: bool = False  # a copy in another order, so row numbers mean nothing to the user
 
     @property
     def columns(self) -> list[str]:
-        return [self.query, self.document, *self.features]
+        """Columns to read; several features may look into one column of sets."""
+        return [self.query, self.document, *self.read]
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -107,19 +109,15 @@ class Candidates:
         return part
 
     def _features(self, table: pa.Table, first_row: int) -> NDArray[np.float32]:
-        matrix = np.empty((table.num_rows, len(self.features)), dtype=np.float32)
-        for number, name in enumerate(self.features):
-            if name in self.categories:
-                matrix[:, number] = category_codes(table[name], self.categories[name])
-                continue
-            values = pc.cast(table[name], pa.float32(), safe=False).to_numpy(zero_copy_only=False)
-            if np.isinf(values).any():
-                row = int(np.argmax(np.isinf(values)))
-                raise ValueError(
-                    f"{self._where(table, row, first_row)}: column '{name}' is {table[name][row].as_py()}: features "
-                    "must be finite, or empty or NaN if missing; correct it, or leave the document out"
-                )
-            matrix[:, number] = values
+        matrix = as_trained(table, self.features, self.categories)
+        infinite = np.isinf(matrix)
+        if infinite.any():
+            row, number = (int(place) for place in np.argwhere(infinite)[0])
+            name = self.features[number]
+            raise ValueError(
+                f"{self._where(table, row, first_row)}: column '{name}' is {table[name][row].as_py()}: features "
+                "must be finite, or empty or NaN if missing; correct it, or leave the document out"
+            )
         return matrix
 
     def _refuse_twice(self, table: pa.Table, part: Part, first_row: int) -> None:
@@ -172,16 +170,18 @@ def open_candidates(
     if source.kind != "parquet":
         raise ValueError(f"{place} is {source.kind}, but candidates must be parquet files: convert it")
     found = [_columns_of(file, ranker, query, document) for file in source.files]
-    features = found[0][0]
-    ignored = tuple(dict.fromkeys(name for _, others in found for name in others))
-    candidates = Candidates(source.files, query, document, features, ranker.categories, ignored)
+    features, read, _ = found[0]
+    ignored = tuple(dict.fromkeys(name for *_, others in found for name in others))
+    candidates = Candidates(source.files, query, document, features, read, ranker.categories, ignored)
     if not sum(candidates.sizes):
         raise ValueError(f"{place} has no rows: there is nothing to rank")
     return candidates
 
 
-def _columns_of(file: str, ranker: SavedRanker, query: str, document: str) -> tuple[tuple[str, ...], list[str]]:
-    """Features of a file in the order of the ranker, and the columns that the ranker does not use."""
+def _columns_of(
+    file: str, ranker: SavedRanker, query: str, document: str
+) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
+    """Features of a file in the order of the ranker, the columns that hold them, and those that it does not use."""
     schema = pq.read_schema(file)
     for option, name in {"query": query, "document": document}.items():
         if name not in schema.names:
@@ -190,7 +190,8 @@ def _columns_of(file: str, ranker: SavedRanker, query: str, document: str) -> tu
         if pa.types.is_nested(schema.field(name).type):
             raise ValueError(f"{file}: column '{name}' holds {schema.field(name).type}: ids must be text or numbers")
     features = feature_columns(schema, ranker, (query, document), file)
-    return features, [name for name in schema.names if name not in (query, document, *features)]
+    read = source_columns(schema, features)
+    return features, read, [name for name in schema.names if name not in (query, document, *read)]
 
 
 def feature_columns(schema: pa.Schema, ranker: SavedRanker, ids: Sequence[str], place: str) -> tuple[str, ...]:
@@ -207,17 +208,17 @@ def feature_columns(schema: pa.Schema, ranker: SavedRanker, ids: Sequence[str], 
                 "train on a log that names its features"
             )
         return tuple(found)
-    missing = [name for name in ranker.feature_names if name not in schema.names]
+    missing = [name for name in ranker.feature_names if source_column(schema, name) is None]
     if missing:
         raise ValueError(
             f"{place}: {len(missing)} of the {ranker.n_features} features that the model was trained on are missing: "
             f"{_listed(missing)}. Found: {_listed(schema.names)}"
         )
     for name in ranker.feature_names:
-        kind = schema.field(name).type
-        if pa.types.is_null(kind):  # all values are missing
+        if name not in schema.names or pa.types.is_null(schema.field(name).type):  # in a set; all values are missing
             continue
-        if name not in ranker.categories and not is_numeric(empty, name):
+        kind = schema.field(name).type
+        if name not in ranker.categories and not (is_numeric(empty, name) or is_date(kind)):
             raise ValueError(f"{place}: column '{name}' holds {kind}, but the model was trained on numbers")
         if name in ranker.categories and not may_be_category(kind, ranker.categories[name]):
             known = _listed([f"'{value}'" for value in ranker.categories[name]])

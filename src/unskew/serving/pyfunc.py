@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.data.columns import as_arrow, category_codes, feature_values, is_table
+from unskew.data.columns import as_arrow, as_trained, is_table
 from unskew.data.grouping import number_ids
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import score_documents
@@ -44,11 +44,7 @@ class RankingModel:
 
     def _features(self, table: pa.Table) -> NDArray[np.float32]:
         names = feature_columns(table.schema, self.ranker, (QUERY,), "the input")
-        known = self.ranker.categories
-        columns = [
-            category_codes(table[name], known[name]) if name in known else feature_values(table, name) for name in names
-        ]
-        return np.stack(columns, axis=1).astype(np.float32)
+        return as_trained(table, names, self.ranker.categories)
 
     def _scores(self, features: NDArray[np.float32], lists: NDArray[np.int64]) -> NDArray[np.float64]:
         order = np.argsort(lists, kind="stable")

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.data.clicks.lineage import with_lineage
+from unskew.data.columns import source_columns
 from unskew.data.object_storage import fetched
 from unskew.ingestion.engine_errors import named_errors
 from unskew.ingestion.spark import executor_files, found_by_executors, shared_folder, spark_session
@@ -100,9 +101,11 @@ def _candidates(
     for option, name in {"query": query, "document": document}.items():
         if name not in frame.columns:
             raise ValueError(f"{place}: no column '{name}': pass the {option} column with --{option}")
-    features = feature_columns(to_arrow_schema(frame.schema), ranker, (query, document), place)
-    ignored = tuple(name for name in frame.columns if name not in (query, document, *features))
-    return Candidates((), query, document, features, ranker.categories, sorted=True), ignored
+    schema = to_arrow_schema(frame.schema)
+    features = feature_columns(schema, ranker, (query, document), place)
+    read = source_columns(schema, features)
+    ignored = tuple(name for name in frame.columns if name not in (query, document, *read))
+    return Candidates((), query, document, features, read, ranker.categories, sorted=True), ignored
 
 
 def _ranks(

@@ -5,9 +5,10 @@
     ultre-2       a folder                     lists, clicks, features*, scores    judged_lists, grades, features*,
                                                (scores are optional)               frequencies
     tiangong-st   a folder                     sogousessiontrack2020, features     sogou_st_human_labels, features
+    metarank      a file or folder             JSON lines of events                –
 
-Files of a folder may have any extension, and may be gzipped. `baidu_ultr`, `ultre2` and `tiangong_st` document their
-format. Logs without features (`trec-session-2014`, …) are used by name, see `id_pages`.
+Files of a folder may have any extension, and may be gzipped. `baidu_ultr`, `ultre2`, `tiangong_st` and `metarank`
+document their format. Logs without features (`trec-session-2014`, …) are used by name, see `id_pages`.
 """
 
 from __future__ import annotations
@@ -19,25 +20,33 @@ import pyarrow as pa
 
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.public_logs.baidu_ultr import read_baidu_clicks, read_baidu_judged
+from unskew.data.public_logs.metarank import read_metarank
+from unskew.data.public_logs.result_pages import PAGE_COLUMNS, LogTables
 from unskew.data.public_logs.tiangong_st import read_tiangong_clicks, read_tiangong_features, read_tiangong_judged
 from unskew.data.public_logs.ultre2 import read_ultre2_clicks, read_ultre2_judged
 
 KINDS = ("media_type", "vtype")  # result types: columns that may change examination
 
 
-def _baidu(place: Path) -> pa.Table:
-    return read_baidu_clicks(place)
+def _baidu(place: Path) -> LogTables:
+    return _pages(read_baidu_clicks(place))
 
 
-def _ultre2(place: Path) -> pa.Table:
+def _ultre2(place: Path) -> LogTables:
     scores = _files(place, "scores", needed=False)
     features = _files(place, "features")
-    return read_ultre2_clicks(_file(place, "lists"), _file(place, "clicks"), features, scores[0] if scores else None)
+    production = scores[0] if scores else None
+    return _pages(read_ultre2_clicks(_file(place, "lists"), _file(place, "clicks"), features, production))
 
 
-def _tiangong(place: Path) -> pa.Table:
+def _tiangong(place: Path) -> LogTables:
     features = read_tiangong_features(_file(place, "features"))
-    return read_tiangong_clicks(_file(place, "sogousessiontrack2020"), features)
+    return _pages(read_tiangong_clicks(_file(place, "sogousessiontrack2020"), features))
+
+
+def _pages(pages: pa.Table) -> LogTables:
+    roles = {name: name for name in PAGE_COLUMNS} | {"form": "impressions", "first_position": 0}
+    return LogTables(pages, columns=roles | {"bias": [name for name in KINDS if name in pages.column_names]})
 
 
 def _baidu_judged(place: Path) -> JudgedSet:
@@ -55,7 +64,12 @@ def _tiangong_judged(place: Path) -> JudgedSet:
     return read_tiangong_judged(_file(place, "sogou_st_human_labels"), features).judged
 
 
-CLICKS: dict[str, Callable[[Path], pa.Table]] = {"baidu-ultr": _baidu, "ultre-2": _ultre2, "tiangong-st": _tiangong}
+CLICKS: dict[str, Callable[[Path], LogTables]] = {
+    "baidu-ultr": _baidu,
+    "ultre-2": _ultre2,
+    "tiangong-st": _tiangong,
+    "metarank": read_metarank,
+}
 JUDGED: dict[str, Callable[[Path], JudgedSet]] = {
     "baidu-ultr": _baidu_judged,
     "ultre-2": _ultre2_judged,

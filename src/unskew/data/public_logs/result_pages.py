@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,15 @@ VALIDATION_SHARE = 0.2  # of judged queries; the rest is the test
 N_BUCKETS = 10
 # Buckets of query frequency, 0 the most frequent tenth.
 SLICES: Mapping[str, range] = {"head": range(3), "middle": range(3, 7), "tail": range(7, N_BUCKETS)}
+
+
+@dataclass(frozen=True, eq=False)
+class LogTables:
+    """The tables of a log, and the roles of their columns."""
+
+    events: pa.Table
+    features: pa.Table | None = None
+    columns: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
