@@ -242,22 +242,15 @@ def is_out_of_space(error: BaseException) -> bool:
 def _explained(target: Path) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
-        if not is_out_of_space(error):
+    except Exception as error:  # libraries have their own classes for a full disk
+        if is_out_of_space(error):
+            raise OSError(
+                f"the disk is full: {target} was not written, and what was there before is unchanged ({error}); "
+                "make room, then repeat the command"
+            ) from error
+        if isinstance(error, OSError):
             error.add_note(f"{target} was not written: what was there before is unchanged")
-            raise
-        raise _full(target, error) from error
-    except Exception as error:
-        if not is_out_of_space(error):  # libraries have their own classes for it
-            raise
-        raise _full(target, error) from error
-
-
-def _full(target: Path, error: Exception) -> OSError:
-    return OSError(
-        f"the disk is full: {target} was not written, and what was there before is unchanged ({error}); "
-        "make room, then repeat the command"
-    )
+        raise
 
 
 def _lock(lock: Path, target: Path) -> int | None:

@@ -194,10 +194,12 @@ class PerQueryMinMax(Transform):
 class _Fitted(Pointwise):
     """A transform with numbers for each column."""
 
-    def __init__(self, n_features: int, **numbers: torch.dtype):
+    numbers: ClassVar[dict[str, torch.dtype]]
+
+    def __init__(self, n_features: int):
         super().__init__()
         self.n_features = n_features
-        for name, dtype in numbers.items():
+        for name, dtype in self.numbers.items():
             self.register_buffer(name, torch.zeros(n_features, dtype=dtype))
 
     @classmethod
@@ -221,9 +223,7 @@ class Standard(_Fitted):
     kind = "standard"
     mean: Tensor  # [features]
     inverse_deviation: Tensor  # [features]; 0 for constant columns
-
-    def __init__(self, n_features: int):
-        super().__init__(n_features, mean=torch.float32, inverse_deviation=torch.float32)
+    numbers = {"mean": torch.float32, "inverse_deviation": torch.float32}
 
     def change_each(self, features: Tensor) -> Tensor:
         return (features - self.mean) * self.inverse_deviation
@@ -238,9 +238,7 @@ class MinMax(_Fitted):
     kind = "minmax"
     centre: Tensor  # [features]
     inverse_radius: Tensor  # [features]; 0 for constant columns
-
-    def __init__(self, n_features: int):
-        super().__init__(n_features, centre=torch.float32, inverse_radius=torch.float32)
+    numbers = {"centre": torch.float32, "inverse_radius": torch.float32}
 
     def change_each(self, features: Tensor) -> Tensor:
         return ((features - self.centre) * self.inverse_radius).clamp(-1.0, 1.0)
@@ -252,9 +250,7 @@ class HeavyTailLog(_Fitted):
     kind = "heavy_tail_log"
     heavy: Tensor  # [features] bool
     unit: Tensor  # [features]
-
-    def __init__(self, n_features: int):
-        super().__init__(n_features, heavy=torch.bool, unit=torch.float32)
+    numbers = {"heavy": torch.bool, "unit": torch.float32}
 
     def change_each(self, features: Tensor) -> Tensor:
         return torch.where(self.heavy, features.sign() * (features.abs() / self.unit).log1p(), features)

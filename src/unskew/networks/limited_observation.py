@@ -170,12 +170,7 @@ def dependence_network(problem: Problem, hidden: Sequence[int] | None, beta: flo
             hidden = () if problem.network.kind == "linear" else problem.network.hidden
         limited = LipschitzNetwork(problem.n_inputs, hidden, problem.n_positions, constant=beta / STEEPEST_SIGMOID)
         return nn.Sequential(problem.new_inputs(), limited) if problem.categories else limited
-    layers = problem.new_layers(problem.n_positions, hidden)
-    last = layers[-1]
-    assert isinstance(last, nn.Linear)
-    with torch.no_grad():
-        last.weight *= START
-    return layers
+    return problem.new_layers(problem.n_positions, hidden, start=START)
 
 
 def log_odds(log_probability: Tensor) -> Tensor:

@@ -106,14 +106,24 @@ class Problem:
     def new_ranker(self) -> Ranker:
         return (self.network.outside or RANKERS[self.network.kind])(self)
 
-    def new_layers(self, n_outputs: int, hidden: Sequence[int] | None = None, *, dropout: float = 0.0) -> nn.Sequential:
-        """Layers for one document, in the style of the ranker; without hidden layers by default if it is linear."""
+    def new_layers(
+        self, n_outputs: int, hidden: Sequence[int] | None = None, *, dropout: float = 0.0, start: float = 1.0
+    ) -> nn.Sequential:
+        """Layers for one document, in the style of the ranker; without hidden layers by default if it is linear.
+
+        Args:
+            start: factor of the usual initial weights of the last layer.
+        """
         network = self.network
         normed = hidden is None and not network.hidden and network.input_norm
         if hidden is None:
             hidden = () if network.kind == "linear" else network.hidden
         build, norm = mlp if network.kind == "mlp" else tabular, bool(network.norm)
         layers = build(self.n_inputs, hidden, n_outputs, activation=network.activation, dropout=dropout, norm=norm)
+        last = layers[-1]
+        assert isinstance(last, nn.Linear)
+        with torch.no_grad():
+            last.weight *= start
         layers = layers.insert(0, nn.LayerNorm(self.n_inputs)) if normed else layers
         return layers.insert(0, self.new_inputs()) if self.categories else layers
 

@@ -132,4 +132,4 @@ def _per_row(values: Any, lists: NDArray[np.int64], name: str) -> Any:
 
 def list_of_rows(n_rows: int, group: Any, query: Any) -> NDArray[np.int64]:
     """Number of each row's list."""
-    return lists_of_rows(n_rows, group, None if query is None else _ids(query))[1]
+    return lists_of_rows(n_rows, group, query)[1]

@@ -283,14 +283,6 @@ class LogFolder(OnScreen):
             raise ValueError(f"{self.path}: {error}") from error
 
 
-def whole_log(log: Log) -> ClickLog:
-    return log.whole()
-
-
-def all_lists(log: Log) -> ClickLog:
-    return log.without_features()
-
-
 @dataclass(frozen=True, repr=False)
 class FolderView(LogFolder):
     """Some shards of a log on disk, each changed after reading, as a log."""

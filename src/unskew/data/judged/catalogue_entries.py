@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -88,110 +89,45 @@ MICROSOFT_LICENCE = "Microsoft Research agreement"
 YAHOO_LICENCE = "Yahoo! Webscope agreement, research only"
 
 
-def _split_files(fold: int, files: str | dict[str, str]) -> dict[str, tuple[str, ...]]:
-    """Files of each split: those of its parts, or one file per split in the folder of the fold."""
-    if isinstance(files, dict):
-        return {split: (files[split].format(fold=fold),) for split in SPLITS}
-    return {split: tuple(files.format(part=part + 1) for part in parts) for split, parts in _fold_parts(fold).items()}
-
-
-def _fold_parts(fold: int) -> dict[str, list[int]]:
-    """Indices of the parts in each split of a fold counted from 1."""
-    around = [(fold - 1 + i) % 5 for i in range(5)]
-    return {"train": around[:3], "valid": around[3:4], "test": around[4:]}
-
-
 def _fold_splits(fold: int, parts: list[Counts], n_documents: int, files: str | dict[str, str]) -> dict[str, Split]:
-    """The splits of a fold, with the sums of the counts of their parts."""
-    names = _split_files(fold, files)
+    """The splits of a fold counted from 1, with the sums of the counts of their parts.
+
+    Args:
+        files: of each part, or of each split, with one file in the folder of the fold.
+    """
+    around = [(fold - 1 + number) % 5 for number in range(5)]
     splits = {}
-    for split, chosen in _fold_parts(fold).items():
-        documents = [parts[part][1] for part in chosen]
-        others = [parts[part][1] for part in range(5) if part not in chosen]
-        splits[split] = Split(
-            files=names[split],
-            queries=sum(parts[part][0] for part in chosen),
-            documents=_sum_or_rest(documents, others, n_documents),
-        )
+    for split, chosen in zip(SPLITS, (around[:3], around[3:4], around[4:]), strict=True):
+        if isinstance(files, dict):
+            names: tuple[str, ...] = (files[split].format(fold=fold),)
+        else:
+            names = tuple(files.format(part=number + 1) for number in chosen)
+        documents, others = ([parts[n][1] for n in numbers] for numbers in (chosen, set(around) - set(chosen)))
+        count, rest = _sum(documents), _sum(others)
+        count = n_documents - rest if count is None and rest is not None else count
+        splits[split] = Split(names, sum(parts[n][0] for n in chosen), count)
     return splits
 
 
-def _sum_or_rest(chosen: list[int | None], others: list[int | None], total: int) -> int | None:
-    """The sum of the chosen counts, or the total minus the others; `None` if neither is known."""
-    known, known_others = ([n for n in counts if n is not None] for counts in (chosen, others))
-    if len(known) == len(chosen):
-        return sum(known)
-    return total - sum(known_others) if len(known_others) == len(others) else None
+def _sum(counts: list[int | None]) -> int | None:
+    """The sum; `None` if a count is not known."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
-def _mq2007(fold: int) -> Entry:
-    return Entry(
-        folders=("mq2007", "MQ2007"),
-        splits=_fold_splits(fold, MQ2007_PARTS, 69_623, PART_FILES),
-        queries=1_692,
-        documents=69_623,
-        features=46,
-        grades="0-2",
-        transform="minmax",
-        licence=MICROSOFT_LICENCE,
-        source=f"{MICROSOFT_LETOR} (LETOR 4.0, MQ2007)",
-    )
-
-
-def _mq2008(fold: int) -> Entry:
-    return Entry(
-        folders=("mq2008", "MQ2008"),
-        splits=_fold_splits(fold, MQ2008_PARTS, 15_211, PART_FILES),
-        queries=784,
-        documents=15_211,
-        features=46,
-        grades="0-2",
-        transform="minmax",
-        licence=MICROSOFT_LICENCE,
-        source=f"{MICROSOFT_LETOR} (LETOR 4.0, MQ2008)",
-    )
-
-
-def _ohsumed(fold: int) -> Entry:
-    return Entry(
-        folders=("ohsumed", "OHSUMED/QueryLevelNorm", "ohsumed/QueryLevelNorm"),
-        splits=_fold_splits(fold, OHSUMED_PARTS, 16_140, OHSUMED_FILES),
-        queries=106,
-        documents=16_140,
-        features=45,
-        grades="0-2",
-        transform="minmax",
-        licence=MICROSOFT_LICENCE,
-        source=f"{MICROSOFT_LETOR} (LETOR 3.0, OHSUMED, QueryLevelNorm)",
-    )
-
-
-def _web10k(fold: int) -> Entry:
-    return Entry(
-        folders=("mslr-web10k", "MSLR-WEB10K"),
-        splits=_fold_splits(fold, WEB10K_PARTS, 1_200_192, WEB_FILES),
-        queries=10_000,
-        documents=1_200_192,
-        features=136,
-        grades="0-4",
-        transform="log1p",
-        licence=MICROSOFT_LICENCE,
-        source=f"{MICROSOFT_MSLR} (MSLR-WEB10K)",
-    )
-
-
-def _web30k(fold: int) -> Entry:
-    return Entry(
-        folders=("mslr-web30k", "MSLR-WEB30K"),
-        splits=_fold_splits(fold, WEB30K_PARTS, 3_771_125, WEB_FILES),
-        queries=31_531,
-        documents=3_771_125,
-        features=136,
-        grades="0-4",
-        transform="log1p",
-        licence=MICROSOFT_LICENCE,
-        source=f"{MICROSOFT_MSLR} (MSLR-WEB30K)",
-    )
+def _five_folds(
+    name: str, parts: list[Counts], n_documents: int, files: str | dict[str, str], **about: Any
+) -> dict[str, Entry]:
+    """Entries of five folds; the licence is that of Microsoft."""
+    common: dict[str, Any] = {
+        "queries": sum(queries for queries, _ in parts),
+        "documents": n_documents,
+        "licence": MICROSOFT_LICENCE,
+    }
+    return {
+        f"{name}/{fold}": Entry(splits=_fold_splits(fold, parts, n_documents, files), **common, **about)
+        for fold in FOLDS
+    }
 
 
 CATALOGUE: dict[str, Entry] = {
@@ -241,11 +177,61 @@ CATALOGUE: dict[str, Entry] = {
         source=ISTELLA,
         prepare=infinite_as_zero,
     ),
-    **{f"mslr-web10k/{fold}": _web10k(fold) for fold in FOLDS},
-    **{f"mslr-web30k/{fold}": _web30k(fold) for fold in FOLDS},
-    **{f"mq2007/{fold}": _mq2007(fold) for fold in FOLDS},
-    **{f"mq2008/{fold}": _mq2008(fold) for fold in FOLDS},
-    **{f"ohsumed/{fold}": _ohsumed(fold) for fold in FOLDS},
+    **_five_folds(
+        "mslr-web10k",
+        WEB10K_PARTS,
+        1_200_192,
+        WEB_FILES,
+        folders=("mslr-web10k", "MSLR-WEB10K"),
+        features=136,
+        grades="0-4",
+        transform="log1p",
+        source=f"{MICROSOFT_MSLR} (MSLR-WEB10K)",
+    ),
+    **_five_folds(
+        "mslr-web30k",
+        WEB30K_PARTS,
+        3_771_125,
+        WEB_FILES,
+        folders=("mslr-web30k", "MSLR-WEB30K"),
+        features=136,
+        grades="0-4",
+        transform="log1p",
+        source=f"{MICROSOFT_MSLR} (MSLR-WEB30K)",
+    ),
+    **_five_folds(
+        "mq2007",
+        MQ2007_PARTS,
+        69_623,
+        PART_FILES,
+        folders=("mq2007", "MQ2007"),
+        features=46,
+        grades="0-2",
+        transform="minmax",
+        source=f"{MICROSOFT_LETOR} (LETOR 4.0, MQ2007)",
+    ),
+    **_five_folds(
+        "mq2008",
+        MQ2008_PARTS,
+        15_211,
+        PART_FILES,
+        folders=("mq2008", "MQ2008"),
+        features=46,
+        grades="0-2",
+        transform="minmax",
+        source=f"{MICROSOFT_LETOR} (LETOR 4.0, MQ2008)",
+    ),
+    **_five_folds(
+        "ohsumed",
+        OHSUMED_PARTS,
+        16_140,
+        OHSUMED_FILES,
+        folders=("ohsumed", "OHSUMED/QueryLevelNorm", "ohsumed/QueryLevelNorm"),
+        features=45,
+        grades="0-2",
+        transform="minmax",
+        source=f"{MICROSOFT_LETOR} (LETOR 3.0, OHSUMED, QueryLevelNorm)",
+    ),
     "mq2007-agg": Entry(
         folders=("mq2007-agg", "MQ2007-agg"),
         splits={

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 BLOCK_BYTES = 4 << 20
 GZIP_MAGIC = b"\x1f\x8b"
+BAD_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 EXPECTED_LINE = "'grade qid:ID feature:value ...'"
 
@@ -72,7 +73,7 @@ class Documents:
 def read_blocks(path: Path) -> Iterator[Block]:
     """The file in blocks of about four megabytes, split at line ends."""
     first_line, rest = 1, b""
-    with _open(path) as file:
+    with open_plain_or_gzip(path) as file:
         while piece := _read_piece(file, path):
             if first_line == 1 and not rest:
                 piece = piece.removeprefix(BYTE_ORDER_MARK)
@@ -144,7 +145,8 @@ def complaint(line: bytes, first_feature: int, max_features: int) -> str:
     return f"cannot be read, expected {EXPECTED_LINE}, found {_shown(line)}"
 
 
-def _open(path: Path) -> IO[bytes]:
+def open_plain_or_gzip(path: Path) -> IO[bytes]:
+    """The bytes of a file, unpacked if its content is gzip, whatever its name."""
     with path.open("rb") as file:
         compressed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     return gzip.open(path, "rb") if compressed else path.open("rb")  # type: ignore[return-value]
@@ -153,7 +155,7 @@ def _open(path: Path) -> IO[bytes]:
 def _read_piece(file: IO[bytes], path: Path) -> bytes:
     try:
         return file.read(BLOCK_BYTES)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except BAD_GZIP as error:
         raise LetorError(f"{path}: the gzip file is damaged or truncated ({error}); download it again") from error
 
 

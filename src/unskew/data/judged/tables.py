@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
+from unskew.data.columns import feature_matrix, is_numeric
 from unskew.data.grouping import number_ids
 from unskew.data.judged.judged_set import JudgedSet
 
@@ -60,19 +60,15 @@ def _judged_set(first: str, *others: str) -> JudgedSet:
         table = _joined(table, roles, other, first)
     queries, numbers = number_ids(table[roles["query"]])
     order = np.argsort(numbers, kind="stable")
-    names = [name for name in table.column_names if name not in roles.values() and _is_feature(table[name].type)]
-    features = np.empty((len(table), len(names)), dtype=np.float32)
-    categories = {}
-    for column, name in enumerate(names):
-        features[:, column], texts = _feature(table[name])
-        if texts is not None:
-            categories[name] = texts
+    free = [name for name in table.column_names if name not in roles.values()]
+    names = [name for name in free if is_numeric(table, name) or _is_text(table[name].type)]
+    features, categories = feature_matrix(table, names, order)
     grades = pc.cast(table[roles["grade"]], pa.float32()).to_numpy()
     if np.isnan(grades).any():
         row = int(np.argmax(np.isnan(grades)))
         raise ValueError(f"{first}: column '{roles['grade']}', row {row}: no grade; add a grade or drop the row")
     return JudgedSet(
-        features=features[order],
+        features=features,
         grades=grades[order],
         offsets=np.concatenate([[0], np.cumsum(np.bincount(numbers, minlength=len(queries)))]).astype(np.int64),
         query_ids=queries,
@@ -150,22 +146,6 @@ def _header(path: str) -> list[str]:
         return lines.readline().strip().replace("\t", ",").split(",")
 
 
-def _is_feature(kind: pa.DataType) -> bool:
-    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return number or pa.types.is_boolean(kind) or _is_text(kind)
-
-
 def _is_text(kind: pa.DataType) -> bool:
-    if isinstance(kind, pa.DictionaryType):
-        return _is_text(kind.value_type)
+    kind = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def _feature(values: pa.ChunkedArray) -> tuple[NDArray[np.float32], tuple[str, ...] | None]:
-    """Numbers, NaN if missing; text as numbers of its sorted values, and these values."""
-    if not _is_text(values.type):
-        return pc.cast(values, pa.float32(), safe=False).to_numpy(), None
-    text = values.cast(pa.large_string())
-    found = sorted(value for value in pc.unique(text).to_pylist() if value is not None)
-    numbers = pc.index_in(text, value_set=pa.array(found, pa.large_string()), skip_nulls=True)
-    return pc.cast(numbers, pa.float32()).to_numpy(), tuple(found)

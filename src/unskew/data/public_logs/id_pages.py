@@ -14,7 +14,6 @@ seed: the first 80% for training, the next 10% for validation, the rest for test
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections import defaultdict
 from collections.abc import Callable
@@ -30,88 +29,9 @@ from numpy.typing import ArrayLike, NDArray
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.catalogue import PACKED, MissingDataError, data_folder
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.data.public_logs.result_pages import BAD_GZIP, numbered_lines
+from unskew.data.public_logs.result_pages import numbered_lines
 
-FIELDS = ("session", "query", "documents", "verticals", "clicks", "grades")
-LISTS = FIELDS[2:]
-GZIP_MAGIC = b"\x1f\x8b"
-
-
-@dataclass(frozen=True)
-class TrecSessions:
-    """Result pages in the order of the file; column `i` is position `i`, counted from 0."""
-
-    session_ids: NDArray[np.int64]  # [pages]
-    query_ids: NDArray[np.int64]  # [pages]
-    document_ids: NDArray[np.int64]  # [pages, positions]
-    verticals: NDArray[np.int64]  # [pages, positions]
-    clicks: NDArray[np.float32]  # [pages, positions]; 0.0 or 1.0
-    grades: NDArray[np.float32] | None  # [pages, positions]; only in judged files
-
-    @property
-    def n_pages(self) -> int:
-        return len(self.session_ids)
-
-
-def read_trec_sessions(path: str | PathLike[str]) -> TrecSessions:
-    """The pages of one file."""
-    file = Path(path)
-    content = file.read_bytes()
-    if content.startswith(GZIP_MAGIC):
-        try:
-            content = gzip.decompress(content)
-        except BAD_GZIP as error:
-            raise ValueError(f"{file}: the gzip file is damaged or truncated ({error}); download it again") from error
-    pages: list[list[Any]] = []
-    for number, line in enumerate(content.decode().splitlines(), start=1):
-        if line.strip():
-            page = _parse_page(line, f"{file}, line {number}")
-            _check_like_first(page, pages[0] if pages else page, f"{file}, line {number}")
-            pages.append(page)
-    if not pages:
-        raise ValueError(f"{file}: this file has no pages")
-    columns = dict(zip(FIELDS, zip(*pages, strict=True), strict=False))
-    return TrecSessions(
-        session_ids=np.array(columns["session"], dtype=np.int64),
-        query_ids=np.array(columns["query"], dtype=np.int64),
-        document_ids=np.array(columns["documents"], dtype=np.int64),
-        verticals=np.array(columns["verticals"], dtype=np.int64),
-        clicks=np.array(columns["clicks"], dtype=np.float32),
-        grades=np.array(columns["grades"], dtype=np.float32) if "grades" in columns else None,
-    )
-
-
-def _parse_page(line: str, where: str) -> list[Any]:
-    """The fields of a line: two numbers and three or four lists of whole numbers."""
-    fields = line.split("\t")
-    if len(fields) not in (len(FIELDS) - 1, len(FIELDS)):
-        raise ValueError(f"{where}: expected 5 or 6 tab-separated fields, {', '.join(FIELDS)}; found {len(fields)}")
-    page = []
-    for name, text in zip(FIELDS, fields, strict=False):
-        try:
-            value = json.loads(text)
-        except ValueError:
-            value = None
-        is_list = isinstance(value, list) and all(type(item) is int for item in value)
-        if not (is_list if name in LISTS else type(value) is int):
-            kind = "a list of whole numbers in brackets" if name in LISTS else "a whole number"
-            raise ValueError(f"{where}: {name} must be {kind}, found '{text.strip()}'")
-        page.append(value)
-    if not set(page[FIELDS.index("clicks")]) <= {0, 1}:
-        raise ValueError(f"{where}: clicks must be 0 or 1, found '{fields[FIELDS.index('clicks')].strip()}'")
-    return page
-
-
-def _check_like_first(page: list[Any], first: list[Any], where: str) -> None:
-    """Refuse a page whose fields or length differ from the first page of the file."""
-    if len(page) != len(first):
-        raise ValueError(f"{where}: {len(page)} fields, but the first page has {len(first)}: do not mix files")
-    n_positions = len(first[FIELDS.index("documents")])
-    for name, values in zip(LISTS, page[2:], strict=False):
-        if len(values) != n_positions:
-            raise ValueError(f"{where}: {len(values)} {name}, but pages of this file have {n_positions} positions")
-
-
+TREC_FIELDS = ("session", "query", "documents", "verticals", "clicks", "grades")
 MOST_PAGES_BACK = 8  # a click of CLARA 2 belongs to one of this many latest pages of its session
 SOGOU_FIELDS = 10  # query, documents, clicks, times of clicks, six features of the mouse
 MOUSE_FIELDS = slice(4, 10)
@@ -199,14 +119,49 @@ def _random_split(units: NDArray) -> NDArray[np.int64]:
     return np.searchsorted(ends, place, side="right")[unit].astype(np.int64)
 
 
+def read_trec_sessions(path: str | PathLike[str]) -> dict[str, NDArray]:
+    """The pages of one file of TREC, `[pages]` or `[pages, positions]` by name of the field."""
+    pages: list[list[Any]] = []
+    for where, line in numbered_lines(path):
+        page = _parse_page(line, where)
+        if [np.shape(value) for value in page] != [np.shape(value) for value in (pages or [page])[0]]:
+            raise ValueError(f"{where}: other fields or positions than on the first page: do not mix files")
+        pages.append(page)
+    if not pages:
+        raise ValueError(f"{path}: this file has no pages")
+    return {name: np.array(values) for name, values in zip(TREC_FIELDS, zip(*pages, strict=True), strict=False)}
+
+
+def _parse_page(line: str, where: str) -> list[Any]:
+    """The fields of a line: two numbers and three or four lists of whole numbers."""
+    fields = line.split("\t")
+    if len(fields) not in (5, 6):
+        raise ValueError(
+            f"{where}: expected 5 or 6 tab-separated fields, {', '.join(TREC_FIELDS)}; found {len(fields)}"
+        )
+    page = []
+    for number, (name, text) in enumerate(zip(TREC_FIELDS, fields, strict=False)):
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = None
+        is_list = isinstance(value, list) and all(type(item) is int for item in value)
+        if not (type(value) is int if number < 2 else is_list):
+            kind = "a whole number" if number < 2 else "a list of whole numbers in brackets"
+            raise ValueError(f"{where}: {name} must be {kind}, found '{text.strip()}'")
+        page.append(value)
+    if not set(page[4]) <= {0, 1}:
+        raise ValueError(f"{where}: clicks must be 0 or 1, found '{fields[4].strip()}'")
+    return page
+
+
 def _trec_session(name: str) -> IdPages:
-    parts = [read_trec_sessions(_file(name, file)) for file in ("train.txt", "valid.txt", "test.txt")]
-    return IdPages(
-        query_ids=np.concatenate([part.query_ids for part in parts]),
-        document_ids=np.concatenate([part.document_ids for part in parts]),
-        clicks=np.concatenate([part.clicks for part in parts]),
-        split=np.repeat(np.arange(len(parts)), [part.n_pages for part in parts]),
+    parts = [read_trec_sessions(_file(name, f"{split}.txt")) for split in SPLITS]
+    query_ids, document_ids, clicks = (
+        np.concatenate([part[field] for part in parts]) for field in ("query", "documents", "clicks")
     )
+    split = np.repeat(np.arange(len(parts)), [len(part["query"]) for part in parts])
+    return IdPages(query_ids, document_ids, clicks.astype(np.float32), split)
 
 
 def _clara2(name: str) -> IdPages:

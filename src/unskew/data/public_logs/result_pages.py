@@ -7,8 +7,7 @@ Pages are a pyarrow table with one row per shown document: `session` (a number p
 
 from __future__ import annotations
 
-import gzip
-import zlib
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -20,6 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.judged.letor_text import BAD_GZIP, open_plain_or_gzip
 
 PAGE_COLUMNS = ("session", "query", "document", "position", "click")
 N_POSITIONS = 10  # positions of the pages to keep
@@ -28,8 +28,6 @@ VALIDATION_SHARE = 0.2  # of judged queries; the rest is the test
 N_BUCKETS = 10
 # Buckets of query frequency, 0 the most frequent tenth.
 SLICES: Mapping[str, range] = {"head": range(3), "middle": range(3, 7), "tail": range(7, N_BUCKETS)}
-GZIP_MAGIC = b"\x1f\x8b"
-BAD_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,10 +118,8 @@ def split_pages(pages: pa.Table, shares: Sequence[float] = CLICK_SHARES, seed: i
 def numbered_lines(path: str | PathLike[str]) -> Iterator[tuple[str, str]]:
     """Lines of a plain or gzip text file that are not blank, each with its location."""
     file = Path(path)
-    with file.open("rb") as content:
-        packed = content.read(2) == GZIP_MAGIC
     try:
-        with gzip.open(file, "rt", encoding="utf-8") if packed else file.open(encoding="utf-8") as lines:
+        with io.TextIOWrapper(open_plain_or_gzip(file), encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     yield f"{file}, line {number}", line.rstrip("\r\n")

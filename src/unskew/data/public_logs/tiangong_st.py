@@ -27,12 +27,11 @@ whose first line names the columns: `query`, `document`, then one column per fea
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -40,14 +39,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.data.public_logs.result_pages import (
-    BAD_GZIP,
-    GZIP_MAGIC,
-    JudgedQueries,
-    frequency_buckets,
-    numbered_lines,
-    parse_number,
-)
+from unskew.data.judged.letor_text import BAD_GZIP, open_plain_or_gzip
+from unskew.data.public_logs.result_pages import JudgedQueries, frequency_buckets, numbered_lines, parse_number
 
 LABEL_FIELDS = ("sample", "session", "query", "document", "grade")
 LARGEST_GRADE = 4
@@ -188,7 +181,7 @@ def _buckets(queries: list[str], pages: pa.Table | None) -> NDArray[np.int64]:
 def _pages(path: FilePath) -> Iterator[tuple[str, ElementTree.Element]]:
     """Pages, each with its location; a page's memory is freed when the next is read."""
     session = "?"
-    with _open(Path(path)) as content:
+    with open_plain_or_gzip(Path(path)) as content:
         try:
             for event, element in ElementTree.iterparse(content, events=("start", "end")):
                 if event == "start" and element.tag == "session":
@@ -202,12 +195,6 @@ def _pages(path: FilePath) -> Iterator[tuple[str, ElementTree.Element]]:
             raise ValueError(f"{path} is not XML: {error}") from error
         except BAD_GZIP as error:
             raise ValueError(f"{path}: the gzip file is damaged or truncated ({error}); download it again") from error
-
-
-def _open(file: Path) -> BinaryIO | gzip.GzipFile:
-    with file.open("rb") as content:
-        packed = content.read(2) == GZIP_MAGIC
-    return gzip.open(file) if packed else file.open("rb")
 
 
 def _text(element: Any, tag: str, where: str) -> str:

@@ -108,7 +108,7 @@ class LowRank(Method):
         self.n_positions = problem.n_positions
         self.relevance = problem.new_ranker()
         self.observation = PositionObservation(problem)
-        self.traits = _trait_network(problem, rank)
+        self.traits = problem.new_layers(rank, (), start=START)
         self.loadings = Loadings(rank, problem.n_positions, pinned=choose != "free")
         self.mean_traits = RunningEstimate(torch.zeros(rank), MEAN_RATE)
         self.sample: ClickedLists | None = None  # lists in which relevance and traits are compared
@@ -326,15 +326,6 @@ CHOICES: dict[str, Callable[[LowRank], Tensor | None]] = {
     "interventions": lambda method: method.numbers,
     "seen": lambda method: method.numbers,
 }
-
-
-def _trait_network(problem: Problem, rank: int) -> nn.Sequential:
-    layers = problem.new_layers(rank, ())
-    last = layers[-1]
-    assert isinstance(last, nn.Linear)
-    with torch.no_grad():
-        last.weight *= START
-    return layers
 
 
 def _sample(clicks: Any, *, with_looks: bool) -> ClickedLists:
