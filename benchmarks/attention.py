@@ -24,11 +24,11 @@ from intervals import mean_text
 from unskew.comparison.tasks import ORACLES
 from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.evaluation.evaluate import evaluate
+from unskew.evaluation.evaluate import evaluate_scorer
 from unskew.networks.registry import Network
 from unskew.simulation.simulate import simulate
 from unskew.simulation.users import make_user
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
 from unskew.training.settings import Settings
 
@@ -136,8 +136,8 @@ def measure(case: Case, train: JudgedSet, test: JudgedSet) -> dict[str, Any]:
     options = {"record": row.record, "interventions": row.interventions}
     simulated = simulate(train, "svm", user, sessions=case.sessions, **options)
     log = ORACLES["observation"](simulated) if case.row == TRUE else simulated.log
-    model = fit(Recipe(row.method, dict(row.hyper or {}), Settings(steps=case.steps)), log)
-    value = evaluate(model.ranker(), test, metrics=["ndcg@10"]).mean("ndcg@10")
+    model = fit_recipe(Recipe(row.method, dict(row.hyper or {}), Settings(steps=case.steps)), log)
+    value = evaluate_scorer(model.ranker(), test, metrics=["ndcg@10"]).mean("ndcg@10")
     return {"ndcg@10": float(value), "found": model.method.findings()}
 
 

@@ -38,7 +38,7 @@ from unskew.data.files import array_digest, write_text
 from unskew.data.judged.tables import read_judged_table
 from unskew.serving.model_files import save_model
 from unskew.simulation.simulate import simulate
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
 
 WAYS = ("refused", "unnamed", "unchanged", "other", "crashed", "silent", "traceback")
@@ -97,7 +97,7 @@ class Victims:
         (folder / "judged.csv").write_text(small_judged())
         judged = read_judged_table(folder / "judged.csv")
         logs = [simulate(judged, "random", "position_based", sessions=6, n_shown=6, seed=seed).log for seed in (0, 1)]
-        models = [fit(Recipe.of("dla", **FAST, seed=seed), logs[0]) for seed in (0, 1)]
+        models = [fit_recipe(Recipe.of("dla", **FAST, seed=seed), logs[0]) for seed in (0, 1)]
         self.actions: dict[str, list[Callable[[], Any]]] = {
             "log": [lambda log=log: write_log(log, folder / "log", n_shards=2, overwrite=True) for log in logs],
             "model": [lambda model=model: save_model(model, folder / "model", overwrite=True) for model in models],
@@ -114,7 +114,7 @@ class Victims:
     def train(self, log: Any) -> None:
         """Train with a checkpoint every other step, and write a digest of the weights."""
         recipe = Recipe.of("dla", steps=24, batch_size=8, hidden=(8,), validate_every=2)
-        found = fit(recipe, log, checkpoint=self.folder / "checkpoint").method.state_dict()
+        found = fit_recipe(recipe, log, checkpoint=self.folder / "checkpoint").method.state_dict()
         write_text(self.folder / "weights", array_digest([value.numpy() for value in found.values()], list(found)))
         (self.folder / "checkpoint").unlink()
 

@@ -35,7 +35,7 @@ from unskew.serving.model_files import load_model, save_model
 from unskew.serving.onnx_file import OnnxRanker
 from unskew.simulation.simulate import simulate
 from unskew.training.checkpoint import load_checkpoint, save_checkpoint
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
 from unskew.training.run_state import RunState
 
@@ -109,9 +109,9 @@ def places(folder: Path, *, onnx: bool) -> list[Place]:
     judged = folder / "judged.csv"
     judged.write_text(small_judged())
     log = simulate(read_judged_table(judged), "random", "position_based", sessions=6, n_shown=6, joint=True).log
-    log_folder, model = write_log(log, folder / "log"), fit(Recipe.of("dla", **FAST), log)
+    log_folder, model = write_log(log, folder / "log"), fit_recipe(Recipe.of("dla", **FAST), log)
     model_folder = save_model(model, folder / "model")
-    ids = save_model(fit(Recipe.of("pbm", **FAST, attraction="ids"), log), folder / "ids")
+    ids = save_model(fit_recipe(Recipe.of("pbm", **FAST, attraction="ids"), log), folder / "ids")
 
     def of_log() -> str:
         return digest_of_log(read_log(log_folder))

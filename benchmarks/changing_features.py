@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 
 from timing import Row
 from unskew.data.clicks.storage import open_log
-from unskew.ingestion.run import ingest
+from unskew.ingestion.run import ingest_tables
 from unskew.ingestion.settings import Options, Tables
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
 
 N_SESSIONS = 1_000_000
@@ -83,10 +83,10 @@ def write_events(folder: Path, n_sessions: int) -> None:
 
 
 def ingest_events(folder: Path, n_sessions: int) -> None:
-    done = ingest(Tables(folder / "events.parquet"), folder / "log", options=Options(memory="2GB", threads=2))
+    done = ingest_tables(Tables(folder / "events.parquet"), folder / "log", options=Options(memory="2GB", threads=2))
     assert done.versions == n_sessions * N_SHOWN
 
 
 def train_an_epoch(folder: Path, n_sessions: int) -> None:
     recipe = Recipe.of("naive", steps=-(-n_sessions // BATCH), batch_size=BATCH, hidden=(32,))
-    fit(recipe, open_log(folder / "log"))
+    fit_recipe(recipe, open_log(folder / "log"))

@@ -21,7 +21,7 @@ from auto_worlds import SETS, SHOPS, Case, open_shop, open_world
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.methods.losses import log_shares
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
 
 METHODS = ("naive", "two_tower", "affine_softmax", "low_rank", "dla", "lbd")
@@ -60,7 +60,7 @@ def keep(world: Any, folder: Path, methods: list[str]) -> None:
             warnings.simplefilter("always")
             row: dict[str, Any] = {"world": world, "method": name, "production": production}
             try:
-                model = fit(Recipe.of(name, seed=SEED), case.log)
+                model = fit_recipe(Recipe.of(name, seed=SEED), case.log)
                 row |= seen_by_a_rule(model, case)
             except (ArithmeticError, ValueError, RuntimeError) as error:
                 row["error"] = str(error)

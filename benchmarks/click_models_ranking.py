@@ -20,11 +20,11 @@ import torch
 
 from intervals import mean_text
 from unskew.data.judged.catalogue import load_split
-from unskew.evaluation.evaluate import evaluate
+from unskew.evaluation.evaluate import evaluate_scorer
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate
 from unskew.simulation.users import make_user
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.model import Model
 from unskew.training.recipe import Recipe
 
@@ -55,11 +55,11 @@ def measure(size: str, seed: int, user: str, steps: int) -> dict[str, float]:
     ).log
 
     def quality(fitted: Model) -> float:
-        return evaluate(fitted.ranker(), test, metrics=[METRIC]).mean(METRIC)
+        return evaluate_scorer(fitted.ranker(), test, metrics=[METRIC]).mean(METRIC)
 
     found = {}
     for name in (model, *REFERENCES):
-        fitted = fit(Recipe.of(name, steps=steps, hidden=[64, 32], seed=seed), log)
+        fitted = fit_recipe(Recipe.of(name, steps=steps, hidden=[64, 32], seed=seed), log)
         found[name] = quality(fitted)
         if name == "dbn":
             fitted.method.rank_by = "relevance"

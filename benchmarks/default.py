@@ -32,7 +32,7 @@ from unskew.evaluation.criteria import Contender
 from unskew.evaluation.evaluate import score_documents
 from unskew.evaluation.production import production_of_log
 from unskew.propensities.curve import NotIdentified
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
 
 METHODS = ("naive", "dla", "two_tower", "low_rank", "ipw", "lbd")
@@ -117,9 +117,9 @@ def train_method(name: str, scene: Scene, case: Case, seed: int) -> KeptMethod |
     try:
         if name == IMITATED:
             shown = ordered_as_production(case.learning, scene.which)
-            model = fit(Recipe.of(PLAIN, **OPTIONS, seed=seed), shown)
+            model = fit_recipe(Recipe.of(PLAIN, **OPTIONS, seed=seed), shown)
         else:
-            model = fit(Recipe.of(name, **OPTIONS, seed=seed), case.learning)
+            model = fit_recipe(Recipe.of(name, **OPTIONS, seed=seed), case.learning)
     except (ValueError, NotIdentified) as error:
         print(f"{name}: {error}"[:100], flush=True)
         return None

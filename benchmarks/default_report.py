@@ -17,7 +17,7 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis.advice import Facts, scalar_violated
 from unskew.evaluation.criteria import Contender, Evidence
 from unskew.evaluation.differences import paired
-from unskew.evaluation.evaluate import evaluate
+from unskew.evaluation.evaluate import evaluate_scorer
 
 METRIC = "ndcg@10"
 PRODUCTION, AUTO = "production", "auto"
@@ -179,7 +179,7 @@ def tell(place: Path, test: JudgedSet) -> Told:
     known = {**scores, PRODUCTION: scores.pop(IMITATED, case.test_scores * np.nan)}
     own = averaged([known[name] for name in found.choice.members], test, found.choice.shares)
     scores |= {PRODUCTION: case.test_scores, AUTO: case.test_scores if found.worse else own}
-    return Told(found, {name: evaluate(each, test, [METRIC]).values(METRIC) for name, each in scores.items()})
+    return Told(found, {name: evaluate_scorer(each, test, [METRIC]).values(METRIC) for name, each in scores.items()})
 
 
 def read_log(place: Path) -> tuple[KeptCase, dict[str, KeptMethod]]:

@@ -14,7 +14,7 @@ from unskew.data.files import file_digest
 from unskew.data.judged.world import make_world
 from unskew.serving.model_files import load_model, save_model
 from unskew.simulation.simulate import simulate
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
 
 LIMIT = 0.25  # of the time
@@ -25,7 +25,7 @@ def run() -> list[Row]:
     log = simulate(make_world(WORLD, seed=0).train, "svm", "position_based", sessions=32, joint=True, seed=0).log
     with tempfile.TemporaryDirectory() as scratch:
         log_folder = write_log(log, Path(scratch) / "log")
-        model_folder = save_model(fit(Recipe.of("dla", steps=2), log), Path(scratch) / "model")
+        model_folder = save_model(fit_recipe(Recipe.of("dla", steps=2), log), Path(scratch) / "model")
         places = {"reading a log": (log_folder, read_log), "loading a model": (model_folder, load_model)}
         shares = {name: share(folder, partial(read, folder)) for name, (folder, read) in places.items()}
     return [(f"digests, share of {name}", f"{value:.2f}", f"<= {LIMIT}") for name, value in shares.items()]

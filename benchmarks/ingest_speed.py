@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from timing import Row
-from unskew.ingestion.run import ingest
+from unskew.ingestion.run import ingest_tables
 from unskew.ingestion.settings import Options, Tables
 
 N_SESSIONS = 1_000_000
@@ -34,7 +34,7 @@ def run() -> list[Row]:
         events = Path(folder, "events.parquet")
         write_events(events, np.random.default_rng(0))
         wall, busy = time.perf_counter(), time.process_time()
-        done = ingest(Tables(events), Path(folder, "log"), options=Options(memory="4GB", threads=THREADS))
+        done = ingest_tables(Tables(events), Path(folder, "log"), options=Options(memory="4GB", threads=THREADS))
         wall, busy = time.perf_counter() - wall, time.process_time() - busy
     assert done.impressions == N_SESSIONS * N_SHOWN
     assert done.dropped == {}

@@ -15,7 +15,7 @@ from click_models_mouse import fitted
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.public_logs.id_pages import SPLITS, IdPages
 from unskew.evaluation.criteria import CRITERIA, Contender, Evidence, measure_all
-from unskew.evaluation.evaluate import evaluate
+from unskew.evaluation.evaluate import evaluate_scorer
 from unskew.evaluation.held_out import HeldOut
 from unskew.evaluation.production import production_of_log
 from unskew.lists import ClickedLists
@@ -72,7 +72,8 @@ def agreement_rows(pages: IdPages) -> tuple[list[list[str]], list[list[str]]]:
     rankers["production"] = production_of_log(held_out.log).scores
     judged, documents = graded(pages, held_out)
     truth = {
-        name: evaluate(scores[documents], judged, ["ndcg@10"]).values("ndcg@10") for name, scores in rankers.items()
+        name: evaluate_scorer(scores[documents], judged, ["ndcg@10"]).values("ndcg@10")
+        for name, scores in rankers.items()
     }
     found = {name: measure_all(Contender(scores), evidence)[0] for name, scores in rankers.items()}
     criteria = [name for name in CRITERIA if all(name in found[ranker] for ranker in rankers)]

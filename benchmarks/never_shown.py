@@ -28,13 +28,13 @@ from rankers import SETS
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.catalogue import load
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.evaluation.evaluate import evaluate, score_documents
+from unskew.evaluation.evaluate import evaluate_scorer, score_documents
 from unskew.networks.documents import PointwiseRanker, Ranker
 from unskew.networks.registry import Network, Problem
 from unskew.simulation.policies import Policy, make_policy
 from unskew.simulation.simulate import simulate
 from unskew.simulation.users import make_user
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.model import Model
 from unskew.training.recipe import Recipe
 from unskew.training.settings import Settings
@@ -59,7 +59,7 @@ class Case:
 
     def fit(self, method: str, log: ClickLog | None = None, judged: JudgedSet | None = None, **hyper: Any) -> Model:
         network = hyper.pop("network", NETWORK)
-        return fit(Recipe(method, hyper, self.settings, network), log, judged=judged)
+        return fit_recipe(Recipe(method, hyper, self.settings, network), log, judged=judged)
 
     @cached_property
     def dla(self) -> Model:
@@ -210,7 +210,7 @@ def measure(case: Case, ways: Mapping[str, Callable[[Case], Vector]]) -> dict[st
         shown[start + np.argsort(-places[start:end], kind="stable")[:N_SHOWN]] = True
     found = {}
     for way, rank in ways.items():
-        values = evaluate(rank(case), case.test, METRICS, shown=shown)
+        values = evaluate_scorer(rank(case), case.test, METRICS, shown=shown)
         found[way] = {name: float(values.mean(name)) for name in METRICS}
     return found
 

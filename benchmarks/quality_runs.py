@@ -24,7 +24,7 @@ from unskew.comparison.code_digest import code_digest, program_of
 from unskew.comparison.outside import train_lightgbm
 from unskew.data.clicks.click_log import ClickLog
 from unskew.methods import METHODS
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.history import Report
 from unskew.training.model import Model
 from unskew.training.optimizing import AVERAGED, AveragedMethod
@@ -138,7 +138,7 @@ def _train_default(run: Run, case: Case) -> Model:
         more = {"interventions": scene.simulation(run.seed, **swapped).log}
     elif run.method == "attention" and isinstance(scene, Scene):
         log = scene.simulation(run.seed, record={"misses": 0.2}).log
-    return fit(Recipe.of(run.method, seed=run.seed, **options), log, **more)
+    return fit_recipe(Recipe.of(run.method, seed=run.seed, **options), log, **more)
 
 
 def _measure_grid(run: Run, case: Case) -> Row:
@@ -148,7 +148,7 @@ def _measure_grid(run: Run, case: Case) -> Row:
     try:
         points = [{**_quality(model, case), "cpu_seconds": spent} for model, spent in long_run(recipe, case.log)]
     except FAILURES:  # also if the longest ran away: the shorter ones may not
-        points = [_measured(partial(fit, _changed(recipe, steps=steps), case.log), case) for steps in GRID_STEPS]
+        points = [_measured(partial(fit_recipe, _changed(recipe, steps=steps), case.log), case) for steps in GRID_STEPS]
     columns = {name: [point.get(name) for point in points] for name in (METRIC, "examination", "cpu_seconds")}
     return {"steps": list(GRID_STEPS), **columns}
 
@@ -197,7 +197,7 @@ def long_run(recipe: Recipe, log: ClickLog, grid: Sequence[int] = GRID_STEPS) ->
             spent[report.step] = now - started - paused
         paused += time.process_time() - now
 
-    model = fit(replace(_changed(recipe, steps=max(grid), average=0.0), outside=Observed), log, watch=watch)
+    model = fit_recipe(replace(_changed(recipe, steps=max(grid), average=0.0), outside=Observed), log, watch=watch)
     found = []
     for steps, average in averages.items():
         now = time.process_time()

@@ -26,7 +26,7 @@ import unskew
 from intervals import mean_text
 from unskew.data.judged.tables import read_judged_table
 from unskew.ingestion.columns import Columns
-from unskew.ingestion.run import ingest
+from unskew.ingestion.run import ingest_tables
 from unskew.ingestion.settings import Options, Tables
 from unskew.options import parse_grades
 from unskew.simulation.shop_log import EVENTS, JUDGED, make_shop, write_shop
@@ -57,7 +57,7 @@ def columns() -> Columns:
 def log_of(folder: Path) -> unskew.ClickLog:
     """The log that is made of the events."""
     if not (folder / "log").exists():
-        ingest(Tables(folder / EVENTS), folder / "log", columns(), Options())
+        ingest_tables(Tables(folder / EVENTS), folder / "log", columns(), Options())
     return unskew.read_log(folder / "log")
 
 

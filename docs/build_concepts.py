@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from unskew.data.files import new_file
-from unskew.reporting.drawing import COLOURS, STYLE, look
+from unskew.reporting.drawing import COLOURS, STYLE, line_style
 
 FOLDER = Path(__file__).parent / "figures"
 THETA = np.array([0.68, 0.61, 0.48, 0.34, 0.28, 0.20, 0.11, 0.10, 0.08, 0.06])  # examination by position
@@ -67,10 +67,10 @@ def coupling() -> Figure:
     """Examination of documents that attract attention more or less: a power of the curve."""
     figure, (left, right) = panels()
     for number, (label, power) in enumerate({"attracts attention": 0.5, "average": 1.0, "easily missed": 1.5}.items()):
-        left.plot(PLACES, THETA**power, label=label, **look(number))
+        left.plot(PLACES, THETA**power, label=label, **line_style(number))
     attractive, relevant = 0.5 * THETA**0.5, 0.8 * THETA
-    right.plot(PLACES, relevant, label="relevance .8, average", **look(1))
-    right.plot(PLACES, attractive, label="relevance .5, attracts attention", **look(0))
+    right.plot(PLACES, relevant, label="relevance .8, average", **line_style(1))
+    right.plot(PLACES, attractive, label="relevance .5, attracts attention", **line_style(0))
     finish(left, "examination", "Examination depends on the document")
     finish(right, "clicks per impression", "Below position 3 the less relevant one wins")
     return figure
@@ -81,8 +81,8 @@ def trust() -> Figure:
     figure, (left, right) = panels()
     for number, (label, relevance) in enumerate({"relevant": 0.8, "irrelevant": 0.1}.items()):
         trusted = THETA * (relevance + (1 - relevance) * 0.65 / PLACES)
-        left.plot(PLACES, THETA * relevance, label=label, **look(number))
-        right.plot(PLACES, trusted, label=label, **look(number))
+        left.plot(PLACES, THETA * relevance, label=label, **line_style(number))
+        right.plot(PLACES, trusted, label=label, **line_style(number))
     finish(left, "clicks per impression", "Position bias: a product")
     finish(right, "clicks per impression", "Trust bias: an affine function")
     return figure
@@ -92,9 +92,9 @@ def scanning() -> Figure:
     """Who still examines a position: by position alone, and for users who scan down and may stop after a click."""
     figure, (left, right) = panels()
     for axes, attraction, title in ((left, 0.2, "Documents attract .2"), (right, 0.6, "Documents attract .6")):
-        axes.plot(PLACES, THETA / THETA[0], label="position-based", **look(0))
-        axes.plot(PLACES, (1 - attraction) ** (PLACES - 1), label="cascade", **look(1))
-        axes.plot(PLACES, (0.9 * (1 - 0.5 * attraction)) ** (PLACES - 1), label="DBN", **look(2))
+        axes.plot(PLACES, THETA / THETA[0], label="position-based", **line_style(0))
+        axes.plot(PLACES, (1 - attraction) ** (PLACES - 1), label="cascade", **line_style(1))
+        axes.plot(PLACES, (0.9 * (1 - 0.5 * attraction)) ** (PLACES - 1), label="DBN", **line_style(2))
         finish(axes, "examination", title)
     return figure
 

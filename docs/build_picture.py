@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 import unskew
 from unskew.data.files import new_file
-from unskew.reporting.drawing import STYLE, TRUTH, look
+from unskew.reporting.drawing import STYLE, TRUTH, line_style
 
 PLACE = Path(__file__).parent / "figures" / "before_after.svg"
 NAMES = {4: " (most relevant)", 0: " (irrelevant)"}
@@ -51,7 +51,7 @@ def draw(by_grade: dict[int, tuple[np.ndarray, np.ndarray]], curve: np.ndarray) 
         before, after = figure.subplots(1, 2, sharey=True)
         places = np.arange(1, len(curve) + 1)
         for number, (grade, (values, half)) in enumerate(by_grade.items()):
-            label, style = f"grade {grade}" + NAMES.get(grade, ""), look(number)
+            label, style = f"grade {grade}" + NAMES.get(grade, ""), line_style(number)
             for axes, divisor in ((before, np.ones_like(curve)), (after, curve)):
                 axes.plot(places, values / divisor, label=label, **style)
                 ends = (values - half) / divisor, (values + half) / divisor

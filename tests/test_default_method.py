@@ -30,13 +30,13 @@ def rows(n_queries, n_documents=4, n_features=2, seed=0):
 def trainings(monkeypatch):
     """Methods that were trained, in their order."""
     done = []
-    usual = automatic.fit
+    usual = automatic.fit_recipe
 
     def counted(recipe, *arguments, **more):
         done.append(recipe.method)
         return usual(recipe, *arguments, **more)
 
-    monkeypatch.setattr(automatic, "fit", counted)
+    monkeypatch.setattr(automatic, "fit_recipe", counted)
     return done
 
 
@@ -56,13 +56,13 @@ def test_few_queries_train_the_safe_method_once_and_say_so(trainings):
 
 def test_a_choice_costs_at_most_six_trainings(monkeypatch):
     steps = []
-    usual = automatic.fit
+    usual = automatic.fit_recipe
 
     def counted(recipe, *arguments, **more):
         steps.append(recipe.settings.steps)
         return usual(recipe, *arguments, **more)
 
-    monkeypatch.setattr(automatic, "fit", counted)
+    monkeypatch.setattr(automatic, "fit_recipe", counted)
     X, clicks, group = rows(60)
     with pytest.warns(RuntimeWarning):
         ranker = unskew.UnbiasedRanker(**{**SMALL, "steps": 10}).fit(X, clicks, group, progress=False)

@@ -13,14 +13,14 @@ from unskew.comparison.own_log import compare
 from unskew.comparison.plan import plan
 from unskew.comparison.settings import Entry, Experiment, SimulationSettings
 from unskew.data.clicks.storage import write_log
-from unskew.evaluation.evaluate import evaluate, score_documents
+from unskew.evaluation.evaluate import evaluate_scorer, score_documents
 from unskew.methods import Method
 from unskew.networks.documents import PointwiseRanker
 from unskew.parts import described, find, load_part, name_of, source_digest
 from unskew.serving.model_files import load_model, save_model
 from unskew.simulation.independent import PositionBased
 from unskew.simulation.policies import Policy
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import METHODS, Recipe
 
 FAST = {"steps": 5, "batch_size": 16}
@@ -57,7 +57,7 @@ def tiny_network(problem):
 
 
 def test_a_class_of_ones_own_trains_like_a_method_by_name(world, log):
-    model = fit(Recipe.of(Own, factor=2.0, **FAST), log)
+    model = fit_recipe(Recipe.of(Own, factor=2.0, **FAST), log)
     assert model.recipe.method == f"{__name__}:Own"
     assert model.method.factor == 2.0
     with pytest.raises(ValueError, match=r"unknown option 'factors' for .*Own \(did you mean 'factor'\?\)"):
@@ -74,7 +74,7 @@ def test_the_estimator_takes_a_class_and_can_be_cloned(world, log):
 
 
 def test_a_saved_model_of_an_outside_method_loads_only_with_its_class(world, log, tmp_path):
-    model = fit(Recipe.of(Own, network=tiny_network, **FAST), log)
+    model = fit_recipe(Recipe.of(Own, network=tiny_network, **FAST), log)
     save_model(model, tmp_path / "m")
     with pytest.raises(ValueError, match=r"needs the method .*:Own.*load_model\(path, parts=\[Own\]\)"):
         load_model(tmp_path / "m")
@@ -215,7 +215,7 @@ def reciprocal(scores, grades, mask):
 
 
 def test_a_metric_is_a_function_of_ones_own(world):
-    found = evaluate(world.test.grades, world.test, ["ndcg@10", reciprocal])
+    found = evaluate_scorer(world.test.grades, world.test, ["ndcg@10", reciprocal])
     assert found.mean(reciprocal) > 0.9
     assert found.mean("ndcg@10") == 1.0
     assert [row.metric for row in found.summary()] == ["ndcg@10", "reciprocal"]

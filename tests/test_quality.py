@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import unskew
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
 
 ROOT = Path(__file__).parents[1]
@@ -165,7 +165,7 @@ def test_the_guard_trains_defaults_and_continues(parts, work, capsys):
     assert 0 < two_tower["ndcg@10"] < 1
     assert (
         naive["steps"]
-        == fit(Recipe.of("naive"), parts.quality_runs.case_of(work.runs[0].log, 0).log).history.rows[-1]["step"]
+        == fit_recipe(Recipe.of("naive"), parts.quality_runs.case_of(work.runs[0].log, 0).log).history.rows[-1]["step"]
     )
     assert parts.quality.show(real) == 0  # nothing was accepted yet
     assert "two_tower" in capsys.readouterr().out
@@ -176,7 +176,7 @@ def test_a_point_of_the_grid_is_what_so_many_steps_give(parts, entry, method, gr
     log = parts.quality_runs.case_of(entry, 0).log
     recipe = Recipe.of(method, hidden=[8], seed=1, warm_up=0)  # warm-up is shorter below 80 steps only
     for steps, (model, seconds) in zip(grid, parts.quality_runs.long_run(recipe, log, grid), strict=True):
-        alone = fit(Recipe.of(method, hidden=[8], seed=1, warm_up=0, steps=steps), log)
+        alone = fit_recipe(Recipe.of(method, hidden=[8], seed=1, warm_up=0, steps=steps), log)
         assert seconds > 0
         for name, value in alone.method.state_dict().items():
             np.testing.assert_array_equal(model.method.state_dict()[name], value, err_msg=name)
@@ -190,7 +190,7 @@ def test_a_method_whose_last_stage_has_a_fixed_length_is_trained_once_for_each_p
         runs.long_run(Recipe.of("vectorization"), log, (6, 12))
     found = runs.measure(runs.Run(entry, "vectorization", 0, rate=3.0))
     assert (found["rate"], found["steps"]) == (3.0, [6, 12])
-    model = fit(Recipe.of("vectorization", steps=12, learning_rate=3 * 0.005), log)
+    model = fit_recipe(Recipe.of("vectorization", steps=12, learning_rate=3 * 0.005), log)
     assert found["ndcg@10"][1] == round(
         unskew.evaluate(model, runs.case_of(entry, 0).test, ["ndcg@10"]).mean("ndcg@10"), 5
     )
@@ -202,7 +202,7 @@ def test_a_training_that_ends_with_an_error_is_a_row_without_a_quality(parts, en
     def diverging(*_, **__):
         raise FloatingPointError("20 batches in a row gave no finite loss")
 
-    monkeypatch.setattr(runs, "fit", diverging)
+    monkeypatch.setattr(runs, "fit_recipe", diverging)
     found = runs.measure(runs.Run(entry, "dla", 0))
     assert (found["ndcg@10"], found["steps"]) == (None, None)
     assert found["error"] == "FloatingPointError: 20 batches in a row gave no finite loss"

@@ -20,7 +20,7 @@ from unskew.data.columns import as_features, listed
 from unskew.data.inputs import LogOrPlace, as_log
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.raw_columns import missing_in_training
-from unskew.evaluation.evaluate import evaluate, score_documents
+from unskew.evaluation.evaluate import evaluate_scorer, score_documents
 from unskew.public.learning import AUTO, DEFAULT_METHOD, choose_and_fit, fit, warn_unless_better
 from unskew.reporting.terminal import Follow
 from unskew.simulation.truth import Simulation
@@ -168,7 +168,7 @@ class UnbiasedRanker(BaseEstimator):
         lists = list_of_rows(len(matrix), group, query)
         order = np.argsort(lists, kind="stable")
         judged = JudgedSet.from_arrays(matrix[order], vector(y)[order], np.bincount(lists))
-        return evaluate(self.model_.ranker(), judged, ("ndcg@10",), undefined="skip").mean("ndcg@10")
+        return evaluate_scorer(self.model_.ranker(), judged, ("ndcg@10",), undefined="skip").mean("ndcg@10")
 
     def _matrix(self, X: Any) -> NDArray[np.float32]:
         """Features of the documents to rank, in the order of training."""

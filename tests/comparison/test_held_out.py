@@ -12,7 +12,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation.criteria import measure_all
 from unskew.evaluation.held_out import HeldOut
 from unskew.simulation.simulate import simulate
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
 
 
@@ -56,7 +56,7 @@ def test_a_log_in_a_fixed_order_has_no_propensities_and_says_why(world):
 def test_a_log_with_context_is_measured_with_it(log):
     device = (np.arange(log.n_lists) % 2).astype(np.float32)[:, None]
     case = make_case(replace(log, context=device, context_names=("device",)), 0.5)
-    model = fit(Recipe.of("naive", steps=2), case.learning)
+    model = fit_recipe(Recipe.of("naive", steps=2), case.learning)
     values, _ = measure_all(contender_of(model, case.evidence.held_out), case.evidence)
     assert {"dr", "ips"} <= set(values)
 
@@ -72,6 +72,6 @@ def test_held_out_queries_are_ranked_by_urls_that_other_queries_showed():
     }
     log = ClickLog.from_table(pa.table(table), features=())
     learning, held_out = (log.of_queries([query]) for query in (0, 1))
-    contender = contender_of(fit(Recipe.of("pbm"), learning), HeldOut(held_out))
+    contender = contender_of(fit_recipe(Recipe.of("pbm"), learning), HeldOut(held_out))
     skipped, clicked = contender.scores
     assert clicked > skipped + 0.5

@@ -17,7 +17,7 @@ from unskew.data.clicks.storage import LogFolder, open_log, read_log, write_log,
 from unskew.data.clicks.windows import window
 from unskew.data.clicks.within_memory import bytes_in_memory, part_within, read_within
 from unskew.serving.ratings import debiased_rows, scale_of
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
 
 N_SHARDS = 8
@@ -175,7 +175,7 @@ def test_what_a_method_needs_in_advance_comes_from_the_part(place, small, method
 
 def test_from_a_whole_log_a_streamed_fit_is_the_usual_one(place):
     folder, recipe = open_log(place), Recipe.of("ipw", steps=3, hidden=[4])
-    models = [fit(recipe, folder.sampled(read_log(place))), unskew.fit(recipe, folder, progress=False)]
+    models = [fit_recipe(recipe, folder.sampled(read_log(place))), unskew.fit(recipe, folder, progress=False)]
     for name, value in models[0].method.state_dict().items():
         assert torch.equal(models[1].method.state_dict()[name], value)
 

@@ -8,7 +8,7 @@ from unskew.data.fitted_transforms import fit_transform
 from unskew.data.judged.catalogue import load
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.world import COLUMNS, N_FEATURES, SIZES, World, make_world
-from unskew.evaluation.evaluate import evaluate
+from unskew.evaluation.evaluate import evaluate_scorer
 from unskew.methods.bias.labelled import Labelled
 from unskew.networks.registry import Network, Problem
 from unskew.simulation.policies import RankingSVM
@@ -136,7 +136,7 @@ def test_mixtures_repeat_what_dense_columns_say(small: World):
 
 
 def test_chance_gives_ndcg_of_about_37_percent(small: World):
-    chance = evaluate(np.zeros(small.test.n_documents), small.test, ["ndcg@10"])
+    chance = evaluate_scorer(np.zeros(small.test.n_documents), small.test, ["ndcg@10"])
     assert 0.345 < chance.mean("ndcg@10") < 0.385
 
 
@@ -153,9 +153,9 @@ def labelled_ndcg(world: World, network: Network) -> float:
         method,
         {"judgements": transformed(world.train)},
         Settings(steps=600),
-        validate=lambda method: evaluate(method.ranker(), valid, ["ndcg@10"]).mean("ndcg@10"),
+        validate=lambda method: evaluate_scorer(method.ranker(), valid, ["ndcg@10"]).mean("ndcg@10"),
     )
-    return evaluate(method.ranker(), transformed(world.test), ["ndcg@10"]).mean("ndcg@10")
+    return evaluate_scorer(method.ranker(), transformed(world.test), ["ndcg@10"]).mean("ndcg@10")
 
 
 @pytest.mark.slow
@@ -173,5 +173,5 @@ def test_there_is_room_to_learn(seed: int):
 def test_a_ranking_svm_on_one_percent_of_the_queries_is_a_middling_logger(seed: int):
     world = make_world("small", seed)
     loggers = [RankingSVM(seed=draw).fit(world.train) for draw in range(4)]
-    values = [evaluate(logger.scores(world.test), world.test, ["ndcg@10"]).mean("ndcg@10") for logger in loggers]
+    values = [evaluate_scorer(logger.scores(world.test), world.test, ["ndcg@10"]).mean("ndcg@10") for logger in loggers]
     assert 0.72 < np.mean(values) < 0.76

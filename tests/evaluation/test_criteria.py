@@ -20,12 +20,12 @@ from unskew.evaluation.criteria import (
     pattern_log_likelihood,
 )
 from unskew.evaluation.differences import mean_interval
-from unskew.evaluation.evaluate import evaluate
+from unskew.evaluation.evaluate import evaluate_scorer
 from unskew.evaluation.held_out import HeldOut
 from unskew.evaluation.production import production_of_log
 from unskew.simulation.policies import NoisyOracle
 from unskew.simulation.simulate import simulate
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
 from unskew.training.validation import click_likelihood
 
@@ -36,7 +36,7 @@ NO_CHANCES = {"reweighted_clicks": "no display probabilities are logged"}
 
 
 def trained(method, log):
-    model = fit(Recipe.of(method, **FAST), log)
+    model = fit_recipe(Recipe.of(method, **FAST), log)
     clicks = transform_log(log, model.transform)
     held_out = HeldOut(log)
     return (
@@ -134,7 +134,7 @@ def test_the_default_decides_unless_a_contender_lacks_it():
 def test_with_one_order_per_query_the_score_likelihood_would_praise_a_worse_ranker_and_gives_no_verdict(world):
     judged = world.train
     good, worse = NoisyOracle(strength=0.7), NoisyOracle(strength=0.5, seed=1).scores(judged)
-    ndcg = [evaluate(scores, judged, ["ndcg@10"]).mean("ndcg@10") for scores in (good.scores(judged), worse)]
+    ndcg = [evaluate_scorer(scores, judged, ["ndcg@10"]).mean("ndcg@10") for scores in (good.scores(judged), worse)]
     assert ndcg[0] > ndcg[1] + 0.1
     log = replace(simulate(judged, good, "position_based", sessions=64).log, policy_scores=None)
     evidence = Evidence(HeldOut(log))

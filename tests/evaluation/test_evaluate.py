@@ -9,7 +9,7 @@ from torch import nn
 
 import unskew
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.evaluation.evaluate import evaluate, shown_documents
+from unskew.evaluation.evaluate import evaluate_scorer, shown_documents
 
 
 def judged_set():
@@ -32,13 +32,13 @@ def by_sum(features, mask):
 
 
 def test_each_query_has_its_value_in_the_order_of_the_set():
-    result = evaluate(by_feature, judged_set(), ["mrr", "p@1"])
+    result = evaluate_scorer(by_feature, judged_set(), ["mrr", "p@1"])
     assert result.per_query["mrr"].tolist() == pytest.approx([1 / 2, np.nan, 1.0], nan_ok=True)
     assert result.per_query["p@1"].tolist() == pytest.approx([0.0, np.nan, 1.0], nan_ok=True)
 
 
 def test_queries_without_a_relevant_document_are_left_out_and_counted():
-    result = evaluate(by_feature, judged_set(), ["mrr"])
+    result = evaluate_scorer(by_feature, judged_set(), ["mrr"])
     assert result.mean("mrr") == pytest.approx((1 / 2 + 1) / 2)
     assert result.n_left_out("mrr") == 1
 
@@ -51,7 +51,7 @@ def test_queries_without_a_relevant_document_are_left_out_and_counted():
     ],
 )
 def test_the_policy_for_undefined_queries_is_an_argument_and_arp_always_leaves_them_out(undefined, means):
-    result = evaluate(by_feature, judged_set(), means, undefined=undefined)
+    result = evaluate_scorer(by_feature, judged_set(), means, undefined=undefined)
     # Ranks by feature: grades 0, 1, 2 and 1, 0, so ARP is (2 * 1 + 3 * 2) / 3 and 1.
     means["arp"] = (8 / 3 + 1) / 2
     assert {name: result.mean(name) for name in means} == pytest.approx(means)
@@ -60,26 +60,26 @@ def test_the_policy_for_undefined_queries_is_an_argument_and_arp_always_leaves_t
 
 def test_an_unknown_policy_lists_the_known_ones():
     with pytest.raises(ValueError, match="choose one of skip, zero, one"):
-        evaluate(by_feature, judged_set(), ["mrr"], undefined="drop")
+        evaluate_scorer(by_feature, judged_set(), ["mrr"], undefined="drop")
 
 
 def test_scores_of_another_program_stand_in_for_a_ranker():
     judged = judged_set()
-    as_function = evaluate(by_feature, judged)
-    as_scores = evaluate(judged.features[:, 0], judged)
+    as_function = evaluate_scorer(by_feature, judged)
+    as_scores = evaluate_scorer(judged.features[:, 0], judged)
     for name, values in as_function.per_query.items():
         np.testing.assert_array_equal(as_scores.per_query[name], values)
 
 
 def test_the_order_in_which_documents_stand_can_be_evaluated():
     judged = judged_set()
-    result = evaluate(-np.arange(judged.n_documents), judged, ["ndcg"])
+    result = evaluate_scorer(-np.arange(judged.n_documents), judged, ["ndcg"])
     first = (3 + 1 / 2) / (3 + 1 / log2(3))
     assert result.values("ndcg").tolist() == pytest.approx([first, np.nan, 1 / log2(3)], nan_ok=True)
 
 
 def test_a_constant_ranker_gets_chance():
-    result = evaluate(lambda features, mask: torch.zeros(mask.shape), judged_set(), ["p@1"])
+    result = evaluate_scorer(lambda features, mask: torch.zeros(mask.shape), judged_set(), ["p@1"])
     assert result.values("p@1").tolist() == pytest.approx([2 / 3, np.nan, 1 / 2], nan_ok=True)
 
 
@@ -87,8 +87,9 @@ def test_values_do_not_depend_on_how_queries_are_batched():
     rng = np.random.default_rng(0)
     sizes = rng.integers(1, 30, size=200)
     judged = JudgedSet.from_arrays(rng.normal(size=(sizes.sum(), 1)), rng.integers(0, 5, sizes.sum()), sizes)
-    whole = evaluate(by_feature, judged, ["ndcg@10"]).values("ndcg@10")
-    alone = [evaluate(by_feature, judged.select([query]), ["ndcg@10"]).values("ndcg@10")[0] for query in range(200)]
+    whole = evaluate_scorer(by_feature, judged, ["ndcg@10"]).values("ndcg@10")
+    each = (judged.select([query]) for query in range(200))
+    alone = [evaluate_scorer(by_feature, one, ["ndcg@10"]).values("ndcg@10")[0] for one in each]
     np.testing.assert_allclose(whole, alone, rtol=1e-12)
 
 
@@ -108,7 +109,7 @@ class Dropping(nn.Module):
 
 def test_a_module_is_evaluated_in_evaluation_mode_and_given_back_as_it_was():
     ranker = Dropping()
-    result = evaluate(ranker, judged_set(), ["mrr"])
+    result = evaluate_scorer(ranker, judged_set(), ["mrr"])
     assert result.mean("mrr") == pytest.approx(0.75)
     assert (ranker.training, ranker.drop.training, ranker.frozen.training) == (True, True, False)
 
@@ -120,12 +121,12 @@ def test_a_module_that_fails_is_given_back_as_it_was():
 
     ranker = Failing()
     with pytest.raises(RuntimeError, match="no"):
-        evaluate(ranker, judged_set())
+        evaluate_scorer(ranker, judged_set())
     assert ranker.training
 
 
 def test_err_takes_the_highest_grade_as_an_argument_or_from_its_name():
-    result = evaluate(by_feature, judged_set(), ["err@10", "err(max_grade=3)@10"], max_grade=2)
+    result = evaluate_scorer(by_feature, judged_set(), ["err@10", "err(max_grade=3)@10"], max_grade=2)
     # Grades 1, 0: it stops at the top with 1/4 or 1/8.
     assert result.values("err@10")[2] == pytest.approx(1 / 4)
     assert result.values("err(max_grade=3)@10")[2] == pytest.approx(1 / 8)
@@ -133,19 +134,19 @@ def test_err_takes_the_highest_grade_as_an_argument_or_from_its_name():
 
 
 def test_the_table_has_a_row_a_query_and_null_where_one_was_left_out():
-    table = evaluate(by_feature, judged_set(), ["mrr"]).to_table()
+    table = evaluate_scorer(by_feature, judged_set(), ["mrr"]).to_table()
     assert table.equals(pa.table({"query": ["a", "b", "c"], "mrr": [0.5, None, 1.0]}))
 
 
 def test_the_summary_says_mean_interval_and_how_many_queries():
-    row = evaluate(by_feature, judged_set(), ["arp"]).summary()[0]
+    row = evaluate_scorer(by_feature, judged_set(), ["arp"]).summary()[0]
     assert (row.metric, row.n_queries, row.n_left_out, row.higher_is_better) == ("arp", 2, 1, False)
     assert row.mean == pytest.approx((8 / 3 + 1) / 2)
     assert row.low < row.mean < row.high
 
 
 def test_the_printed_table_is_aligned_and_shows_the_direction():
-    lines = repr(evaluate(by_feature, judged_set(), ["ndcg@10", "arp"])).splitlines()
+    lines = repr(evaluate_scorer(by_feature, judged_set(), ["ndcg@10", "arp"])).splitlines()
     assert lines[0] == "Evaluation of 3 queries toy"
     assert len({len(line) for line in lines[1:]}) == 1
     assert lines[2].startswith("ndcg@10 ↑")
@@ -153,7 +154,7 @@ def test_the_printed_table_is_aligned_and_shows_the_direction():
 
 
 def test_a_set_without_any_relevant_document_has_no_mean_and_says_why():
-    result = evaluate(by_feature, judged_set().select([1]), ["ndcg@10"])
+    result = evaluate_scorer(by_feature, judged_set().select([1]), ["ndcg@10"])
     with pytest.raises(ValueError, match=r"none of 1 has a relevant document; .*undefined='zero'"):
         result.mean("ndcg@10")
     assert result.summary()[0].mean is None
@@ -161,36 +162,36 @@ def test_a_set_without_any_relevant_document_has_no_mean_and_says_why():
 
 
 def test_an_empty_set_gives_an_empty_evaluation():
-    result = evaluate(by_feature, judged_set().select([False, False, False]), ["ndcg@10"])
+    result = evaluate_scorer(by_feature, judged_set().select([False, False, False]), ["ndcg@10"])
     assert result.to_table().num_rows == 0
 
 
 def test_one_query_has_a_mean_without_an_interval():
-    row = evaluate(by_feature, judged_set().select([0]), ["mrr"]).rows()[0]
+    row = evaluate_scorer(by_feature, judged_set().select([0]), ["mrr"]).rows()[0]
     assert row == ("mrr ↑", "0.5000", "–", "1", "0")
 
 
 def test_a_metric_that_was_not_asked_for_is_refused():
     with pytest.raises(KeyError, match=r"'ap' was not evaluated \(only mrr\)"):
-        evaluate(by_feature, judged_set(), ["mrr"]).mean("ap")
+        evaluate_scorer(by_feature, judged_set(), ["mrr"]).mean("ap")
 
 
 def test_scores_of_a_wrong_shape_say_what_is_expected():
     with pytest.raises(ValueError, match=r"needs squeeze\(-1\)"):
-        evaluate(lambda features, mask: features, judged_set())
+        evaluate_scorer(lambda features, mask: features, judged_set())
     with pytest.raises(ValueError, match=r"scores have shape \(5,\), but there are 6 documents"):
-        evaluate(np.zeros(5), judged_set())
+        evaluate_scorer(np.zeros(5), judged_set())
 
 
 def test_left_out_queries_are_nan_only_in_the_table_of_queries():
-    result = evaluate(by_feature, judged_set())
+    result = evaluate_scorer(by_feature, judged_set())
     assert isnan(result.values("ndcg@10")[1])
     assert not any(isnan(row.mean) for row in result.summary())
 
 
 def test_shown_and_never_shown_documents_are_measured_apart():
     judged = JudgedSet.from_arrays([[4.0], [3.0], [2.0], [1.0]], grades=[0, 1, 0, 1], group=[4])
-    found = evaluate(
+    found = evaluate_scorer(
         by_feature, judged, ["mrr", "mrr:shown", "mrr:never_shown"], shown=np.array([False, True, True, False])
     )
     values = {name: float(value[0]) for name, value in found.per_query.items()}
@@ -199,9 +200,9 @@ def test_shown_and_never_shown_documents_are_measured_apart():
 
 def test_metrics_of_shown_documents_must_be_told_which_these_are():
     with pytest.raises(ValueError, match="mrr:shown needs to know which documents were shown"):
-        evaluate(by_feature, judged_set(), ["mrr:shown"])
+        evaluate_scorer(by_feature, judged_set(), ["mrr:shown"])
     with pytest.raises(ValueError, match="after the colon, write one of shown, never_shown"):
-        evaluate(by_feature, judged_set(), ["mrr:liked"])
+        evaluate_scorer(by_feature, judged_set(), ["mrr:liked"])
 
 
 def test_a_log_tells_which_documents_were_shown():

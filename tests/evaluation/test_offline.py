@@ -6,7 +6,7 @@ import pytest
 import unskew
 from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation.differences import standard_error
-from unskew.evaluation.evaluate import evaluate
+from unskew.evaluation.evaluate import evaluate_scorer
 from unskew.evaluation.held_out import HeldOut, NotMeasured, of_ratio
 from unskew.evaluation.offline import dr, exposed, fit_relevance, ips, rank_discounts, snips
 from unskew.simulation.browsing import Shown
@@ -174,5 +174,5 @@ def test_a_ranking_by_relevance_is_worth_more_than_a_random_one(world):
 def test_the_model_of_relevance_learns_the_order_of_grades(world):
     made = unskew.simulate(world.train, "random", "position_based", sessions=32, seed=2)
     model = fit_relevance(made.log, made.truth.position_curve)
-    ndcg = evaluate(model(world.test.features), world.test, ("ndcg@10",)).mean("ndcg@10")
-    assert ndcg > evaluate(np.zeros(world.test.n_documents), world.test, ("ndcg@10",)).mean("ndcg@10") + 0.15
+    ndcg = evaluate_scorer(model(world.test.features), world.test, ("ndcg@10",)).mean("ndcg@10")
+    assert ndcg > evaluate_scorer(np.zeros(world.test.n_documents), world.test, ("ndcg@10",)).mean("ndcg@10") + 0.15

@@ -9,7 +9,7 @@ import unskew
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.evaluation.evaluate import evaluate
+from unskew.evaluation.evaluate import evaluate_scorer
 from unskew.evaluation.production import production_of_judged, production_of_log
 from unskew.simulation.policies import make_policy
 
@@ -56,7 +56,7 @@ def test_an_imitation_says_how_good_it_is_and_ranks_nearly_as_production_does(wo
     made = unskew.simulate(world.train, "svm", "position_based", sessions=4, n_shown=10, seed=0)
     found = production_of_judged(made.log, world.test)
     truth = make_policy("svm").fit(world.train).scores(world.test)
-    own, other = (evaluate(scores, world.test, ("ndcg@10",)).mean("ndcg@10") for scores in (found.scores, truth))
+    own, other = (evaluate_scorer(scores, world.test, ("ndcg@10",)).mean("ndcg@10") for scores in (found.scores, truth))
     assert abs(own - other) < 0.1
     assert 0.6 < float(found.source.split(", ")[1].split("%")[0]) / 100 < 1
 

@@ -8,7 +8,7 @@ import pytest
 
 from unskew.data.clicks.storage import open_log, read_log
 from unskew.ingestion.columns import Columns
-from unskew.ingestion.run import ingest
+from unskew.ingestion.run import ingest_tables
 from unskew.ingestion.settings import Options, Tables
 from unskew.ingestion.sources import find_source
 
@@ -28,7 +28,7 @@ def events(folder, extra=(), header=HEADER, rows=ROWS):
 
 def run(place, folder, columns=None, **options):
     tables = place if isinstance(place, Tables) else Tables(place)
-    return ingest(tables, folder / "log", columns, Options(threads=1, **options), overwrite=True)
+    return ingest_tables(tables, folder / "log", columns, Options(threads=1, **options), overwrite=True)
 
 
 def refused(message, place, folder, columns=None, **options):

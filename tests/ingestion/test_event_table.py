@@ -9,7 +9,7 @@ from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.clicks.storage import read_log
 from unskew.ingestion.columns import Columns
 from unskew.ingestion.event_table import event_tables, feature_table, single_sessions, write_event_table
-from unskew.ingestion.run import ingest
+from unskew.ingestion.run import ingest_tables
 from unskew.ingestion.settings import Options, Tables
 
 COUNTED = ClickLog(
@@ -81,7 +81,7 @@ def test_a_simulated_log_comes_back_from_its_event_table(log, tmp_path, joint):
     original = log if joint else log.marginal()
     write_event_table(original, tmp_path / "events.parquet", np.random.default_rng(0))
     pq.write_table(feature_table(original), tmp_path / "features.parquet")
-    done = ingest(
+    done = ingest_tables(
         Tables(tmp_path / "events.parquet", features=tmp_path / "features.parquet"),
         tmp_path / "log",
         options=Options(joint=joint, threads=1),
@@ -105,7 +105,7 @@ def test_bias_columns_come_back_as_one_value_a_list(tmp_path):
     write_event_table(COUNTED, tmp_path / "events.parquet", np.random.default_rng(0))
     pq.write_table(feature_table(COUNTED), tmp_path / "features.parquet")
     tables = Tables(tmp_path / "events.parquet", features=tmp_path / "features.parquet")
-    ingest(tables, tmp_path / "log", Columns(bias=["device"]), Options(threads=1))
+    ingest_tables(tables, tmp_path / "log", Columns(bias=["device"]), Options(threads=1))
     device = read_log(tmp_path / "log").bias["device"]
     assert device.levels == ("desktop", "phone")
     assert device.values.tolist() == [0, 1]  # hats come before shoes

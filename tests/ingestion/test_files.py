@@ -11,7 +11,7 @@ import pytest
 
 from unskew.data.clicks.storage import read_log
 from unskew.ingestion.columns import Columns
-from unskew.ingestion.run import ingest
+from unskew.ingestion.run import ingest_tables
 from unskew.ingestion.settings import Options, Tables
 from unskew.ingestion.sources import find_source
 
@@ -24,7 +24,7 @@ def run(place, columns=None, **options):
     """What an ingestion of a file says; the log stands alongside it."""
     tables = place if isinstance(place, Tables) else Tables(place)
     out = tables.events.parent / "log"
-    return ingest(tables, out, columns, Options(threads=1, **options), overwrite=True)
+    return ingest_tables(tables, out, columns, Options(threads=1, **options), overwrite=True)
 
 
 def csv(folder, *lines, name="events.csv", encoding="utf-8"):
@@ -107,7 +107,7 @@ class TestWhatIsRefused:
 
     def test_an_address_that_nothing_answers_to_keeps_its_password(self, tmp_path):
         with pytest.raises(ValueError, match=r"host/shop: .*driver is installed") as refusal:
-            ingest(Tables("nosuch://me:secret@host/shop"), tmp_path / "log")
+            ingest_tables(Tables("nosuch://me:secret@host/shop"), tmp_path / "log")
         assert "secret" not in str(refusal.value)
 
     def test_a_file_in_another_encoding_throughout_is_told_by_it(self, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from unskew.data.clicks.storage import read_log
 from unskew.ingestion.columns import Columns
-from unskew.ingestion.run import ingest
+from unskew.ingestion.run import ingest_tables
 from unskew.ingestion.settings import Options, Tables
 
 SHOWN = {  # one search with two pages of two places
@@ -27,7 +27,7 @@ SHOWN = {  # one search with two pages of two places
 def run(data, folder, columns=None, **places):
     pq.write_table(pa.table(data), folder / "events.parquet")
     tables = Tables(folder / "events.parquet", **places)
-    done = ingest(tables, folder / "log", columns, Options(threads=1), overwrite=True)
+    done = ingest_tables(tables, folder / "log", columns, Options(threads=1), overwrite=True)
     return read_log(folder / "log"), done
 
 
@@ -151,6 +151,6 @@ def test_columns_of_queries_in_a_bulk_file_reach_the_events(tmp_path):
         lines += [{"query_id": "s", "action_name": "impression", "event_attributes": shown}]
     (tmp_path / "ubi.ndjson").write_text("\n".join(json.dumps(line) for line in lines))
     columns = Columns(context=["query_attributes.device"])
-    ingest(Tables(tmp_path / "ubi.ndjson"), tmp_path / "log", columns, Options(threads=1))
+    ingest_tables(Tables(tmp_path / "ubi.ndjson"), tmp_path / "log", columns, Options(threads=1))
     log = read_log(tmp_path / "log")
     assert log.categories == {"query_attributes.device": ("phone",)}

@@ -10,7 +10,7 @@ from unskew.data.judged.catalogue import load_split
 from unskew.ingestion.columns import Columns
 from unskew.ingestion.event_table import event_tables, feature_table
 from unskew.ingestion.preview import preview
-from unskew.ingestion.run import ingest
+from unskew.ingestion.run import ingest_tables
 from unskew.ingestion.settings import Options, Tables
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate
@@ -40,7 +40,7 @@ def shop(n_sessions=40):
 
 def run(table, folder, columns=None):
     pq.write_table(table, folder / "events.parquet")
-    done = ingest(Tables(folder / "events.parquet"), folder / "log", columns, Options(threads=1), overwrite=True)
+    done = ingest_tables(Tables(folder / "events.parquet"), folder / "log", columns, Options(threads=1), overwrite=True)
     return read_log(folder / "log"), done
 
 

@@ -15,7 +15,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.joined import join_logs
 from unskew.data.clicks.storage import open_log, read_log
 from unskew.ingestion.columns import Columns
-from unskew.ingestion.run import ingest
+from unskew.ingestion.run import ingest_tables
 from unskew.ingestion.settings import Options, Tables
 
 HEADER = ["session", "query", "document", "position", "click", "bm25"]
@@ -49,7 +49,7 @@ def write(data, path):
 def run(place, folder, columns=None, **options):
     """The log of a table, and what was left out."""
     tables = place if isinstance(place, Tables) else Tables(place)
-    done = ingest(tables, folder / "log", columns, Options(threads=1, **options), overwrite=True)
+    done = ingest_tables(tables, folder / "log", columns, Options(threads=1, **options), overwrite=True)
     return read_log(folder / "log"), done
 
 
@@ -210,7 +210,7 @@ class TestLargerThanMemory:
         progress = []
         tables = Tables(tmp_path / "events.parquet")
         options = Options(threads=1, memory="200MB")
-        done = ingest(
+        done = ingest_tables(
             tables, tmp_path / "parts", options=options, progress=lambda done, of: progress.append((done, of))
         )
         assert done.shards > 1
@@ -226,7 +226,7 @@ class TestLargerThanMemory:
         for number, count in enumerate((3, 9)):
             rows = [("s", f"q{query}", "d", 1, 1, 1.0) for query in range(count)]
             pq.write_table(table(rows), tmp_path / "events.parquet")
-            ingest(Tables(tmp_path / "events.parquet"), tmp_path / f"log {number}", options=Options(threads=1))
+            ingest_tables(Tables(tmp_path / "events.parquet"), tmp_path / f"log {number}", options=Options(threads=1))
         few, many = (read_log(tmp_path / f"log {number}").query_ids.tolist() for number in (0, 1))
         assert few == [query for query in many if query in few] != sorted(few)
 

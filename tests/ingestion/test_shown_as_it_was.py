@@ -7,7 +7,7 @@ import pytest
 
 from unskew.data.clicks.storage import open_log, read_log
 from unskew.ingestion.columns import Columns
-from unskew.ingestion.run import ingest
+from unskew.ingestion.run import ingest_tables
 from unskew.ingestion.settings import Options, Tables, parse_window
 from unskew.options import parse_grades
 
@@ -29,7 +29,7 @@ def run(data, folder, columns=None, features=None, **options):
     if features is not None:
         pq.write_table(pa.table(features), folder / "features.parquet")
     tables = Tables(folder / "events.parquet", features=None if features is None else folder / "features.parquet")
-    done = ingest(tables, folder / "log", columns, Options(threads=1, **options), overwrite=True)
+    done = ingest_tables(tables, folder / "log", columns, Options(threads=1, **options), overwrite=True)
     return read_log(folder / "log"), done
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from unskew.data.clicks.storage import open_log
 from unskew.ingestion.columns import Columns
-from unskew.ingestion.run import ingest
+from unskew.ingestion.run import ingest_tables
 from unskew.ingestion.settings import Options, Tables
 
 pytestmark = [
@@ -135,7 +135,9 @@ def test_lists_collected_in_parts_are_the_same_files_too(spark, tmp_path, monkey
 def both(tables, columns, folder):
     """Ingest with both engines and compare all that is written."""
     results = {
-        engine: ingest(tables, folder / engine, columns, Options(engine=engine, joint=True, threads=2, n_positions=20))
+        engine: ingest_tables(
+            tables, folder / engine, columns, Options(engine=engine, joint=True, threads=2, n_positions=20)
+        )
         for engine in ("duckdb", "spark")
     }
     assert results["duckdb"].dropped == results["spark"].dropped

@@ -10,7 +10,7 @@ import pytest
 from unskew.data.clicks.storage import open_log, read_log
 from unskew.ingestion.columns import Columns
 from unskew.ingestion.preview import preview
-from unskew.ingestion.run import ingest
+from unskew.ingestion.run import ingest_tables
 from unskew.ingestion.settings import Options, Tables
 from unskew.simulation.shop_log import make_shop
 
@@ -25,7 +25,7 @@ GRADES = {"click": 1.0, "cart": 3.0, "purchase": 5.0}
 def both(tables, columns, folder, **options):
     """The log, written by both engines and compared file by file, and what was said of it."""
     done = {
-        engine: ingest(tables, folder / engine, columns, Options(engine=engine, threads=2, **options))
+        engine: ingest_tables(tables, folder / engine, columns, Options(engine=engine, threads=2, **options))
         for engine in ("duckdb", "spark")
     }
     told = [{**vars(entry), "examples": set(entry.examples)} for entry in done.values()]  # Spark knows no row numbers
@@ -138,7 +138,7 @@ class TestImpressions:
         tables = Tables(write(tmp_path, "events.parquet", rows))
         for engine in ("duckdb", "spark"):
             with pytest.raises(ValueError, match=r"each page of column 'page': pass --page page --page-size 3"):
-                ingest(tables, tmp_path / engine, Columns(), Options(engine=engine, threads=2))
+                ingest_tables(tables, tmp_path / engine, Columns(), Options(engine=engine, threads=2))
 
     def test_clicks_in_a_table_of_their_own(self, tmp_path):
         rows = shown()

@@ -11,7 +11,7 @@ from unskew.propensities.estimate import estimate_propensities
 from unskew.simulation.policies import Random
 from unskew.simulation.simulate import simulate
 from unskew.simulation.users import make_user
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
 from unskew.training.settings import Settings
 
@@ -83,7 +83,7 @@ def test_more_false_alarms_than_looks_at_some_position_are_refused():
 def test_a_log_without_looks_is_refused():
     log = replace(simulated().log, seen=None, seen_sessions=None)
     with pytest.raises(ValueError, match="no recorded examination"):
-        fit(Recipe("attention", settings=Settings(steps=1)), log)
+        fit_recipe(Recipe("attention", settings=Settings(steps=1)), log)
 
 
 def test_propensities_of_the_record_are_the_shares_of_looks():
@@ -94,14 +94,14 @@ def test_propensities_of_the_record_are_the_shares_of_looks():
 
 def test_ipw_takes_its_propensities_from_the_record():
     log = simulated().log
-    model = fit(Recipe("ipw", {"estimator": "seen"}, Settings(steps=2)), log)
+    model = fit_recipe(Recipe("ipw", {"estimator": "seen"}, Settings(steps=2)), log)
     rates = look_rates(log)
     np.testing.assert_allclose(model.method.examination(), rates / rates[0], rtol=1e-5)
 
 
 def test_observation_is_learnt_from_the_record():
     result = simulated(misses=0.2)
-    model = fit(Recipe("attention", settings=Settings(steps=150)), result.log)
+    model = fit_recipe(Recipe("attention", settings=Settings(steps=150)), result.log)
     truth = result.truth.mean_examination(result.log)
     assert np.abs(model.method.examination().numpy() - truth / truth[0]).max() < 0.1
 
@@ -109,6 +109,6 @@ def test_observation_is_learnt_from_the_record():
 def test_an_unsure_rate_of_false_alarms_is_warned_of_and_never_above_the_least_seen_position(caplog):
     log = simulated(sessions=15, false_alarms=0.2).log
     assert false_alarms(log).error > UNSURE
-    model = fit(Recipe("attention", {"false_alarms": None}, Settings(steps=1)), log)
+    model = fit_recipe(Recipe("attention", {"false_alarms": None}, Settings(steps=1)), log)
     assert "too uncertain to correct for" in caplog.text
     assert model.method.findings()["false_alarms"]["rate"] <= np.nanmin(look_rates(log)) + 1e-6

@@ -14,7 +14,7 @@ from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.simulation.browsing import Shown
 from unskew.simulation.sequential import Cascade, DependentClick, DownwardUser, DynamicBayesian, UserBrowsing
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
 
 ORDERS = np.array(list(permutations(range(5))))
@@ -207,7 +207,7 @@ def check_recovery(name, n_sessions):
     user, grades, identified, truth = TRUTHS[name]
     log = counted_log(user, grades, n_sessions)
     assert log.n_sessions == n_sessions
-    model = fit(Recipe.of(name, **OPTIONS[name]), log)
+    model = fit_recipe(Recipe.of(name, **OPTIONS[name]), log)
     codes = torch.zeros(1, 5, 3, dtype=torch.int64)
     if model.vocabulary is not None:
         codes = torch.tensor(model.vocabulary.numbers(["0"] * 5, [str(number) for number in range(5)]))[None]

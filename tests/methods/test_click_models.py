@@ -27,7 +27,7 @@ from unskew.serving.saved_ranker import SavedRanker, ranks_by_ids
 from unskew.simulation.browsing import Shown
 from unskew.simulation.sequential import Cascade, DependentClick, DynamicBayesian, UserBrowsing
 from unskew.simulation.simulate import simulate
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
 
 CLICK_MODELS = [name for name, method in METHODS.items() if issubclass(method, ClickModel)]
@@ -135,7 +135,7 @@ def test_users_of_one_query_look_deeper_than_those_of_another():
         for place, click in enumerate((rng.random(3) < rates).astype(int).tolist())
     ]
     log = ClickLog.from_table(pa.Table.from_pylist(rows), features=())
-    model = fit(Recipe.of("pbm", depth_spread=1.0, spread=0.01, url_spread=0.0, query_spread=0.0), log)
+    model = fit_recipe(Recipe.of("pbm", depth_spread=1.0, spread=0.01, url_spread=0.0, query_spread=0.0), log)
     slopes = dict(zip(["unknown", *log.query_ids.tolist()], model.method.depth.table.tolist(), strict=True))
     assert slopes["deep"] > 0.5
     assert slopes["flat"] < -0.5
@@ -323,7 +323,7 @@ def small_log(n_sessions=400, seed=0):
 @every_model
 def test_every_click_model_learns_a_log_of_ids_and_survives_saving(name, tmp_path):
     log = small_log()
-    model = fit(Recipe.of(name), log)
+    model = fit_recipe(Recipe.of(name), log)
     save_model(model, tmp_path / "model")
     again = load_model(tmp_path / "model")
     encoded = log if model.vocabulary is None else again.vocabulary.encode(log)
@@ -335,7 +335,7 @@ def test_every_click_model_learns_a_log_of_ids_and_survives_saving(name, tmp_pat
 
 def test_a_model_saved_by_an_earlier_version_is_refused_with_what_to_do(tmp_path):
     """Before there were types of users, the table of `ubm` had no axis for them, and there was no depth of queries."""
-    folder = save_model(fit(Recipe.of("ubm"), small_log()), tmp_path / "model")
+    folder = save_model(fit_recipe(Recipe.of("ubm"), small_log()), tmp_path / "model")
     tensors = load_file(folder / "weights.safetensors")
     for name in ("method.depth.table", "method.shares"):
         del tensors[name]
@@ -357,9 +357,9 @@ def test_models_that_do_not_tell_documents_apart_have_no_ranker(name):
 def test_rates_of_gctr_rctr_and_a_free_dctr_are_those_of_the_log():
     log = small_log()
     lists = next(ClickBatches(Vocabulary.of([log]).encode(log), detail="patterns").all())
-    rate = fit(Recipe.of("gctr"), log).method.marginal(lists).log_click.exp()
+    rate = fit_recipe(Recipe.of("gctr"), log).method.marginal(lists).log_click.exp()
     assert_close(rate[0, 0].item(), log.n_clicks / (log.n_sessions * 5), rtol=1e-4, atol=1e-4)
-    by_rank = fit(Recipe.of("rctr"), log).method.marginal(lists).log_click[0].exp()
+    by_rank = fit_recipe(Recipe.of("rctr"), log).method.marginal(lists).log_click[0].exp()
     assert_close(by_rank.detach(), torch.tensor(log.clicks.sum(0) / log.n_sessions).float(), rtol=0.01, atol=0.005)
 
 
@@ -369,7 +369,7 @@ def test_a_document_shown_rarely_is_shrunk_more_than_one_shown_often():
     table = pa.Table.from_pylist(
         [dict(zip(("session", "query", "document", "position", "click"), row, strict=True)) for row in rows]
     )
-    model = fit(Recipe.of("dctr", url_spread=0.0, query_spread=0.0), ClickLog.from_table(table, features=()))
+    model = fit_recipe(Recipe.of("dctr", url_spread=0.0, query_spread=0.0), ClickLog.from_table(table, features=()))
     codes = torch.tensor(model.vocabulary.numbers(["q"] * 4, ["often", "once", "unheard of", "never clicked"]))
     often, once, unknown, never = model.ranker()(torch.zeros(1, 4, 0), torch.ones(1, 4, dtype=torch.bool), codes[None])[
         0
@@ -392,7 +392,7 @@ def test_ids_of_whole_numbers_and_of_text_are_the_same_ids():
 
 @every_model
 def test_lists_longer_than_any_seen_are_predicted_as_the_last_known_position(name):
-    model = fit(Recipe.of(name), small_log())
+    model = fit_recipe(Recipe.of(name), small_log())
     lists = page(torch.zeros(1, 8))
     with torch.no_grad():
         assert bool(model.method.click_logits(replace(lists, codes=torch.zeros_like(lists.codes))).isfinite().all())
@@ -400,9 +400,9 @@ def test_lists_longer_than_any_seen_are_predicted_as_the_last_known_position(nam
 
 def test_methods_that_need_features_say_so_by_name():
     with pytest.raises(ValueError, match=r"dla ranks by features, and the log has none.*pbm"):
-        fit(Recipe.of("dla"), small_log())
+        fit_recipe(Recipe.of("dla"), small_log())
     with pytest.raises(ValueError, match=r"attraction=features needs features.*attraction=ids"):
-        fit(Recipe.of("pbm", attraction="features"), small_log())
+        fit_recipe(Recipe.of("pbm", attraction="features"), small_log())
 
 
 def with_features(log, seed=0):
@@ -413,7 +413,7 @@ def with_features(log, seed=0):
 @pytest.mark.parametrize("kind", ["features", "both"])
 def test_parts_of_features_and_of_both_learn_and_rank(kind):
     log = with_features(small_log())
-    model = fit(Recipe.of("ubm", attraction=kind, steps=20), log)
+    model = fit_recipe(Recipe.of("ubm", attraction=kind, steps=20), log)
     assert (model.vocabulary is not None) == (kind == "both")
     scores = model.ranker()(torch.from_numpy(log.features)[None], torch.ones(1, 5, dtype=torch.bool))
     assert bool(scores.isfinite().all())
@@ -422,7 +422,7 @@ def test_parts_of_features_and_of_both_learn_and_rank(kind):
 @pytest.mark.parametrize(("rank_by", "by_ids"), [("relevance", True), ("attraction", False)])
 def test_a_ranker_is_of_ids_if_one_of_the_parts_it_ranks_by_is(rank_by, by_ids, tmp_path):
     options = {"attraction": "features", "satisfaction": "ids", "rank_by": rank_by}
-    model = fit(Recipe.of("dbn", steps=4, hidden=[4], **options), with_features(small_log()))
+    model = fit_recipe(Recipe.of("dbn", steps=4, hidden=[4], **options), with_features(small_log()))
     assert ranks_by_ids(model) == by_ids
     assert (SavedRanker.of(model).vocabulary is not None) == by_ids  # else no document is unknown to it
     if by_ids:

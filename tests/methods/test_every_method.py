@@ -15,7 +15,7 @@ from scipy.stats import spearmanr
 
 from unskew.data.fitted_transforms import fit_transform
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.evaluation.evaluate import evaluate
+from unskew.evaluation.evaluate import evaluate_scorer
 from unskew.methods import METHODS, hyper_parameters
 from unskew.networks.registry import Network, Problem
 from unskew.testing import CHECKS
@@ -235,8 +235,8 @@ def gain_over_chance(case, seed, *, permuted):
     sources, test_set = worlds(seed, permuted=permuted)
     method = new_method(case, seed, hidden=(), n_features=WIDE)
     train(method, sources, Settings(steps=STEPS.get(case, 12), batch_size=60, seed=seed, **BRISK))
-    chance = evaluate(np.zeros(test_set.n_documents), test_set, ("ndcg@5",)).mean("ndcg@5")
-    return evaluate(method.ranker(), test_set, ("ndcg@5",)).mean("ndcg@5") - chance
+    chance = evaluate_scorer(np.zeros(test_set.n_documents), test_set, ("ndcg@5",)).mean("ndcg@5")
+    return evaluate_scorer(method.ranker(), test_set, ("ndcg@5",)).mean("ndcg@5") - chance
 
 
 @pytest.mark.slow

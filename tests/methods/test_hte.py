@@ -15,7 +15,7 @@ from unskew.methods.bias.naive import Naive
 from unskew.networks.registry import Problem
 from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Truth
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
 
 
@@ -138,8 +138,8 @@ def test_it_is_naive_on_corrected_clicks(simulation):
     assert_allclose(logs["clicks"].clicks, correct_clicks(simulation.log, effects).clicks)
     assert logs["interventions"] is simulation.log
 
-    model = fit(Recipe.of("hte", trees=10, steps=20, transform="identity"), simulation.log)
-    plain = fit(Recipe.of("naive", steps=20, transform="identity"), logs["clicks"])
+    model = fit_recipe(Recipe.of("hte", trees=10, steps=20, transform="identity"), simulation.log)
+    plain = fit_recipe(Recipe.of("naive", steps=20, transform="identity"), logs["clicks"])
     lists = judged_by_first_feature(5).lists()
     with torch.inference_mode():
         assert torch.equal(model.ranker()(lists.features, lists.mask), plain.ranker()(lists.features, lists.mask))
@@ -177,5 +177,6 @@ def test_what_cannot_be_learnt_from_is_refused(simulation):
 def test_corrected_clicks_rank_better_than_clicks():
     world = make_world("small", seed=0)
     log = simulate(world.train, "svm", "position_based", sessions=128, interventions={"swap_top": 0.2}, seed=1).log
-    corrected, plain = (fit(Recipe.of(name), log, validate=world.valid).history.best_value for name in ("hte", "naive"))
+    models = [fit_recipe(Recipe.of(name), log, validate=world.valid) for name in ("hte", "naive")]
+    corrected, plain = (model.history.best_value for model in models)
     assert corrected > plain + 0.005

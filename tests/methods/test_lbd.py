@@ -19,7 +19,7 @@ from unskew.networks.limited_observation import log_odds, penalized_pairs
 from unskew.networks.registry import Network, Problem
 from unskew.simulation.simulate import simulate
 from unskew.simulation.users import make_user
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
 from unskew.training.validation import click_likelihood
 
@@ -470,8 +470,8 @@ def test_a_large_penalty_leaves_two_tower_and_without_limits_clicks_fit_best():
     world = make_world("small", seed=0)
     log = simulate(world.train, "svm", make_user("coupled", coupling=0.2), sessions=128, seed=1).log
     variants = {**VARIANTS, "flat": {"cancel": 0.0, "penalty": 100.0}}
-    models = {name: fit(Recipe.of("lbd", steps=600, **hyper), log) for name, hyper in variants.items()}
-    plain = fit(Recipe.of("two_tower", steps=600), log)
+    models = {name: fit_recipe(Recipe.of("lbd", steps=600, **hyper), log) for name, hyper in variants.items()}
+    plain = fit_recipe(Recipe.of("two_tower", steps=600), log)
     assert np.abs(models["flat"].examination() - plain.examination()).max() < 0.05
 
     transformed = transform_log(log, plain.transform)

@@ -11,7 +11,7 @@ from unskew import Recipe, UnbiasedRanker, fit, load_model, save_model
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.evaluation.evaluate import evaluate
+from unskew.evaluation.evaluate import evaluate_scorer
 from unskew.lists import ClickedLists
 from unskew.methods.bias.low_rank import Loadings, LowRank, by_looks, covariance
 from unskew.methods.bias.two_tower import TwoTower
@@ -443,7 +443,7 @@ def test_the_number_chosen_on_judged_queries_is_the_best_by_brute_force():
     values = {}
     for length in LENGTHS:
         number = length * spread / unit
-        values[float(number)] = evaluate((plain + number * trait).numpy(), judged).mean("ndcg@10")
+        values[float(number)] = evaluate_scorer((plain + number * trait).numpy(), judged).mean("ndcg@10")
     method.tune(judged, "ndcg@10")
     best = max(values.values())
     assert values[0.0] < best - 0.01
@@ -451,7 +451,7 @@ def test_the_number_chosen_on_judged_queries_is_the_best_by_brute_force():
     closest = min(values, key=lambda number: abs(number - chosen))
     assert chosen == pytest.approx(closest, rel=1e-4)
     assert values[closest] == pytest.approx(best, abs=1e-12)
-    assert evaluate(method.ranker(), judged).mean("ndcg@10") == pytest.approx(best, abs=1e-4)
+    assert evaluate_scorer(method.ranker(), judged).mean("ndcg@10") == pytest.approx(best, abs=1e-4)
     low, moved, high = (float(value) for value in method.lengths)
     assert low <= moved <= high
 
@@ -473,9 +473,9 @@ def test_a_tuned_ranker_is_never_worse_on_its_judged_queries_without_caution(ran
     lists, relevance = truth_of_power_form()
     method = new_low_rank(choose="judged", caution=0.0, bias={}, rank=rank).float()
     judged = judged_by(lists, relevance)
-    before = evaluate(method.ranker(), judged).mean("ndcg@10")
+    before = evaluate_scorer(method.ranker(), judged).mean("ndcg@10")
     method.tune(judged, "ndcg@10")
-    assert evaluate(method.ranker(), judged).mean("ndcg@10") > before
+    assert evaluate_scorer(method.ranker(), judged).mean("ndcg@10") > before
     assert bool(method.numbers.any())
 
 

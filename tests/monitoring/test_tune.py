@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from unskew import fit, load_model, save_model, tune
-from unskew.evaluation.evaluate import evaluate, score_documents
+from unskew.evaluation.evaluate import evaluate_scorer, score_documents
 from unskew.monitoring.tuning import train_further
 
 FAST = {"progress": False, "steps": 40, "hidden": (8,), "validate_every": 40, "average": 0.0}
@@ -40,7 +40,8 @@ def test_a_model_that_judges_turn_round_learns_and_the_estimate_says_so(model, w
     turned = [graded_by(part, -score_documents(model.ranker(), part)) for part in (world.valid, world.test)]
     found = tune(model, turned[0], **SHORT)
     assert found.choice.steps > 0
-    before, after = (evaluate(each.ranker(), turned[1], ["ndcg@10"]).mean("ndcg@10") for each in (model, found.model))
+    rankers = [each.ranker() for each in (model, found.model)]
+    before, after = (evaluate_scorer(ranker, turned[1], ["ndcg@10"]).mean("ndcg@10") for ranker in rankers)
     assert after > before + 0.1
     assert found.difference[1] > 0
     save_model(found.model, tmp_path / "tuned")

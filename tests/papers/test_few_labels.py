@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from unskew.evaluation.evaluate import evaluate, score_documents
+from unskew.evaluation.evaluate import evaluate_scorer, score_documents
 from unskew.papers import few_labels
 from unskew.papers.few_labels import CHOSEN, TAUGHT, TUNED, UNLABELLED, USES, Learnt, choose_number, move, teach
 from unskew.papers.reproduce import reproduce
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
 
 FAST = {"steps": 40, "hidden": [8], "validate_every": 40, "average": 0.2}
@@ -19,13 +19,13 @@ FAST = {"steps": 40, "hidden": [8], "validate_every": 40, "average": 0.2}
 
 @pytest.fixture(scope="module")
 def learnt(log):
-    plain, low_rank, lbd = (fit(Recipe.of(name, **FAST), log) for name in ("naive", "low_rank", "lbd"))
+    plain, low_rank, lbd = (fit_recipe(Recipe.of(name, **FAST), log) for name in ("naive", "low_rank", "lbd"))
     return Learnt(plain, low_rank, lbd, "ndcg@10")
 
 
 def test_choosing_the_number_afterwards_is_what_low_rank_does_with_judged_queries(learnt, log, world):
     judged = world.valid.select(np.arange(20))
-    at_once = fit(Recipe.of("low_rank", choose="judged", **FAST), log, validate=judged)
+    at_once = fit_recipe(Recipe.of("low_rank", choose="judged", **FAST), log, validate=judged)
     afterwards = choose_number(learnt, judged)
     np.testing.assert_allclose(
         score_documents(afterwards, world.test), score_documents(at_once.ranker(), world.test), atol=1e-5
@@ -48,7 +48,7 @@ def test_scores_are_moved_along_what_tells_relevance_and_left_alone_by_what_tell
         return learnt.plain.method.relevance(features, mask).unsqueeze(-1)
 
     turned = move(learnt, known, learnt.plain, own)
-    assert evaluate(turned, known, ["ndcg@10"]).mean("ndcg@10") == pytest.approx(1.0)
+    assert evaluate_scorer(turned, known, ["ndcg@10"]).mean("ndcg@10") == pytest.approx(1.0)
     nothing = move(learnt, known, learnt.plain, lambda features, _: torch.zeros(*features.shape[:2], 1))
     np.testing.assert_allclose(score_documents(nothing, valid), score_documents(scores, valid))
 
@@ -77,14 +77,14 @@ def test_low_rank_goes_on_from_its_chosen_number(learnt, world):
     np.testing.assert_array_equal(score_documents(stayed, world.test), score_documents(ranker, world.test))
     turned = replace(world.valid, grades=_ranks_of(-score_documents(ranker, world.valid), world.valid.offsets))
     moved = teach(learnt, turned, ranker)
-    gained = [evaluate(one, turned, ["ndcg@10"]).mean("ndcg@10") for one in (ranker, moved)]
+    gained = [evaluate_scorer(one, turned, ["ndcg@10"]).mean("ndcg@10") for one in (ranker, moved)]
     assert gained[1] > gained[0] + 0.05
 
 
 def test_labels_alone_teach_a_ranker(learnt, world):
     taught = teach(learnt, world.valid, None)
-    chance = evaluate(np.zeros(world.test.n_documents), world.test, ["ndcg@10"]).mean("ndcg@10")
-    assert evaluate(taught, world.test, ["ndcg@10"]).mean("ndcg@10") > chance + 0.05
+    chance = evaluate_scorer(np.zeros(world.test.n_documents), world.test, ["ndcg@10"]).mean("ndcg@10")
+    assert evaluate_scorer(taught, world.test, ["ndcg@10"]).mean("ndcg@10") > chance + 0.05
 
 
 EXPERIMENT = """

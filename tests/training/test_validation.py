@@ -9,7 +9,7 @@ import torch
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.evaluation.evaluate import evaluate
+from unskew.evaluation.evaluate import evaluate_scorer
 from unskew.methods import METHODS
 from unskew.networks.registry import Network, Problem
 from unskew.training.validation import click_likelihood, on_clicks, on_judgements, on_order
@@ -52,7 +52,7 @@ def test_judged_validation_is_the_mean_of_the_metric():
 
 def test_a_metric_that_is_better_when_lower_is_turned_round():
     method = method_that_scores_the_feature("naive")
-    assert on_judgements(JUDGED, "arp")(method) == -evaluate(method.ranker(), JUDGED, ("arp",)).mean("arp")
+    assert on_judgements(JUDGED, "arp")(method) == -evaluate_scorer(method.ranker(), JUDGED, ("arp",)).mean("arp")
 
 
 def test_validation_runs_without_dropout_and_leaves_training_on():

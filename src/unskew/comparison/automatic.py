@@ -45,7 +45,7 @@ from unskew.methods import METHODS, hyper_parameters
 from unskew.reporting.sheets import signed
 from unskew.reporting.terminal import Follow, counting_progress, followed
 from unskew.serving.inputs import as_model
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.history import History
 from unskew.training.model import Model, average_models
 from unskew.training.recipe import SETTING_NAMES, Recipe
@@ -254,7 +254,7 @@ class _Runs:
         new = Recipe.of if start is None else start.recipe.changed
         recipe = new(method, **options, **self.own.get(method, {}))
         source = log if isinstance(log, ClickLog) else log.sampled(self.log)
-        model = fit(recipe, source, checkpoint=place, start=start)
+        model = fit_recipe(recipe, source, checkpoint=place, start=start)
         self.done += 1
         if self.progress is not None:
             self.progress(self.done, self.total)

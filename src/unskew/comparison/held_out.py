@@ -33,13 +33,13 @@ from unskew.evaluation.criteria import (
 )
 from unskew.evaluation.criteria import measure_production as by_held_out_clicks
 from unskew.evaluation.differences import mean_interval
-from unskew.evaluation.evaluate import evaluate
+from unskew.evaluation.evaluate import evaluate_scorer
 from unskew.evaluation.held_out import HeldOut, NotMeasured, Vector
 from unskew.evaluation.offline import fit_relevance
 from unskew.evaluation.production import LatestRanker, Production, production_of_judged, production_of_log
 from unskew.propensities.curve import NotIdentified
 from unskew.propensities.estimate import estimate_propensities
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.model import Model
 
 HELD_OUT = 0.2  # share of the queries
@@ -160,7 +160,7 @@ def _as_evaluated(model: Model, path: str, held_out: HeldOut) -> dict[str, list[
     if judged is None or not found or not (model.method.has_ranker and model.method.uses_ids):
         return values
     scores = _scores_by_id(model, np.repeat(judged.query_ids, judged.sizes), judged.document_ids, judged.features)
-    graded = evaluate(scores, judged, [GRADED]).values(GRADED)[np.isin(judged.query_ids, held_out.query_ids)]
+    graded = evaluate_scorer(scores, judged, [GRADED]).values(GRADED)[np.isin(judged.query_ids, held_out.query_ids)]
     return values | ({GRADED: list(mean_interval(graded))} if np.isfinite(graded).sum() > 1 else {})
 
 
@@ -176,7 +176,7 @@ def measure_held_out(definition: Definition) -> Outcome:
     recipe = recipe_of(definition["recipe"])
     taught = recipe.method_class.learns_from == "judgements"
     judged = judged_split(definition, "judged") if taught else None
-    model = fit(recipe, None if taught else case.learning, judged=judged)
+    model = fit_recipe(recipe, None if taught else case.learning, judged=judged)
     values, reasons = measure_all(contender_of(model, case.evidence.held_out), case.evidence)
     curve = model.examination()
     about = {
@@ -198,7 +198,7 @@ def measure_production(definition: Definition) -> Outcome:
         judged = judged_split(definition, "test")
         known = production_of_judged(own_log(definition["log"]["path"]), judged, definition.get("which"))
         remark = f"; {definition['found']}" if definition.get("found") else ""
-        result = evaluate(
+        result = evaluate_scorer(
             known.scores,
             judged,
             definition["metrics"],

@@ -41,7 +41,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.feedback import feedback_of
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.criteria import Contender, measure_all
-from unskew.evaluation.evaluate import Scorer, evaluate
+from unskew.evaluation.evaluate import Scorer, evaluate_scorer
 from unskew.evaluation.held_out import HeldOut
 from unskew.networks.trees import TreesRanker, from_lightgbm
 from unskew.training.boosting import need_trees
@@ -178,7 +178,8 @@ def _foreign(known: Mapping[tuple[str, str], float], held_out: HeldOut, path: Pa
 
 def _by_labels(definition: Definition, ranker: Scorer | NDArray) -> Outcome:
     judged, metrics = judged_split(definition, "test"), definition["metrics"]
-    result = evaluate(ranker, judged, metrics, undefined=definition["undefined"], max_grade=definition["max_grade"])
+    how = {name: definition[name] for name in ("undefined", "max_grade")}
+    result = evaluate_scorer(ranker, judged, metrics, **how)
     return Outcome({name: result.values(name) for name in metrics}, result.query_ids, {})
 
 

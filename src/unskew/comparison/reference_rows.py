@@ -14,7 +14,7 @@ from unskew.comparison.rows import Outcome
 from unskew.comparison.sources import Definition, judged_split, policy_of, simulation_of
 from unskew.comparison.tasks import Task, evaluate_run
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.evaluation.evaluate import evaluate
+from unskew.evaluation.evaluate import evaluate_scorer
 
 
 def measure_logger(definition: Definition) -> Outcome:
@@ -40,7 +40,7 @@ def measure_trees(definition: Definition) -> Outcome:
 
 def _outcome(definition: Definition, on_valid: object, on_test: object) -> Outcome:
     main = definition["metric"]
-    valid = evaluate(on_valid, judged_split(definition, "valid"), [main.partition(":")[0]])  # type: ignore[arg-type]
+    valid = evaluate_scorer(on_valid, judged_split(definition, "valid"), [main.partition(":")[0]])  # type: ignore[arg-type]
     result = evaluate_run(definition, on_test, judged_split(definition, "test"))
     per_query = {name: result.values(name) for name in definition["metrics"]}
     return Outcome(per_query, result.query_ids, {"validation": valid.mean(main.partition(":")[0])})

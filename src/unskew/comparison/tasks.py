@@ -32,11 +32,11 @@ from unskew.comparison.sources import (
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.metrics import metric
-from unskew.evaluation.evaluate import Evaluation, evaluate
+from unskew.evaluation.evaluate import Evaluation, evaluate_scorer
 from unskew.methods.bias.hte import correct_clicks
 from unskew.simulation.fresh import FreshClicks
 from unskew.simulation.truth import Simulation
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.model import Model
 from unskew.training.watching import Watch
 
@@ -109,18 +109,18 @@ def fit_model(definition: Definition) -> tuple[Model, Simulation | None]:
     if "log" in definition:
         log = own_log(definition["log"]["path"])
         judged = judged_split(definition, "judged") if taught else None
-        return fit(recipe, None if judged is not None else log, judged=judged, validate=valid), None
+        return fit_recipe(recipe, None if judged is not None else log, judged=judged, validate=valid), None
     if taught:
         judged = dataset(definition["data"]).train
         if definition.get("oracle") == ONLY_SHOWN:
             judged = judged.select_documents(shown_by_logger(definition, judged))
-        return fit(recipe, judged=judged, validate=valid, watch=WATCH.get()), None
+        return fit_recipe(recipe, judged=judged, validate=valid, watch=WATCH.get()), None
     simulation = simulation_of(definition)
     interventions = intervention_log(definition) if definition["interventions"] else None
     if definition["simulation"].get("clicks") == "fresh":
-        return fit(recipe, _checked_fresh(definition), validate=valid, watch=WATCH.get()), simulation
+        return fit_recipe(recipe, _checked_fresh(definition), validate=valid, watch=WATCH.get()), simulation
     log = ORACLES[definition["oracle"]](simulation)
-    return fit(recipe, log, interventions=interventions, validate=valid, watch=WATCH.get()), simulation
+    return fit_recipe(recipe, log, interventions=interventions, validate=valid, watch=WATCH.get()), simulation
 
 
 def _checked_fresh(definition: Definition) -> FreshClicks:
@@ -152,7 +152,7 @@ ORACLES: dict[str, Callable[[Simulation], ClickLog]] = {
 
 def evaluate_run(definition: Definition, ranker: Any, judged: JudgedSet) -> Evaluation:
     """Evaluate a ranker by the metrics of a definition."""
-    return evaluate(
+    return evaluate_scorer(
         ranker,
         judged,
         definition["metrics"],
@@ -188,7 +188,7 @@ def about_training(definition: Definition, model: Model) -> dict[str, Any]:
     valid = judged_split(definition, "valid")
     main = [definition["metric"]]
     shown = _shown(definition, valid, main)
-    chosen_by = evaluate(model.ranker(), valid, main, max_grade=definition["max_grade"], shown=shown)
+    chosen_by = evaluate_scorer(model.ranker(), valid, main, max_grade=definition["max_grade"], shown=shown)
     steps = model.history.column("validation")
     return {
         "validation": chosen_by.mean(definition["metric"]),

@@ -22,7 +22,7 @@ from unskew.diagnosis.logging_policy import shown_pairs
 from unskew.methods.bias.lbd import LBD
 from unskew.propensities.curve import NotIdentified
 from unskew.reporting.answers import PLAIN
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.model import Model
 from unskew.training.recipe import Recipe
 
@@ -88,7 +88,7 @@ def learnt_curve(log: ClickLog, method: str, *, level: float = 0.95, seed: int =
     logs = []
     for part in range(N_PARTS):
         rows = np.flatnonzero(part_of[member] == part)
-        model = fit(recipe, log.select(_some(rows, MOST_LISTS // N_PARTS, rng)))
+        model = fit_recipe(recipe, log.select(_some(rows, MOST_LISTS // N_PARTS, rng)))
         curve = model.examination()
         if curve is None or not (np.isfinite(curve) & (curve > 0)).all():
             raise NotIdentified(f"{method} learned no curve")
@@ -111,7 +111,7 @@ def model_bounds(log: ClickLog, *, seed: int = 0) -> ModelBounds:
     log = log.with_context_as_features()  # the theorems compare documents by everything that the model sees
     rng = np.random.default_rng(seed)
     learning = log.select(_some(np.arange(log.n_lists), MOST_LISTS, rng))
-    model = fit(Recipe.of("lbd", lipschitz="certified", beta=SLOPE, cancel=0.0, seed=seed, **SMALL), learning)
+    model = fit_recipe(Recipe.of("lbd", lipschitz="certified", beta=SLOPE, cancel=0.0, seed=seed, **SMALL), learning)
     method = model.method
     assert isinstance(method, LBD)
     drawn = shown_pairs(log, rng)

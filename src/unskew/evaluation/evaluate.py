@@ -152,7 +152,7 @@ class Evaluation(Displayed):
         return Screen(title, ("metric", "mean", "95% interval", "queries", "left out"), self.rows(), notes, more=more)
 
 
-def evaluate(
+def evaluate_scorer(
     ranker: Scorer | ArrayLike,
     judged: JudgedSet,
     metrics: Iterable[str | Metric | Scored] = METRICS_OF_PAPERS,

@@ -32,7 +32,7 @@ from unskew.ingestion.users import salt_of
 MAX_LEVELS = 10_000  # of a bias column; more are ids
 
 
-def ingest(
+def ingest_tables(
     tables: Tables,
     out: str | Path,
     columns: Columns | None = None,

@@ -23,7 +23,7 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.transformed import transform_judged
 from unskew.display import Displayed, Screen
 from unskew.evaluation.differences import mean_interval, paired
-from unskew.evaluation.evaluate import evaluate, score_documents
+from unskew.evaluation.evaluate import evaluate_scorer, score_documents
 from unskew.methods.bias.labelled import Labelled
 from unskew.methods.method import Method
 from unskew.monitoring.trials import Curve, Trials
@@ -312,7 +312,7 @@ def _outer_folds(
         rest, held_out = judged.select(fold_of != fold), judged.select(fold_of == fold)
         method = _tuned(model, rest, plan, _choose(model, rest, plan, trials))
         for values, ranker in ((before, model.method.ranker()), (after, method.ranker())):
-            values[fold_of == fold] = evaluate(ranker.eval(), held_out, [plan.metric]).values(plan.metric)
+            values[fold_of == fold] = evaluate_scorer(ranker.eval(), held_out, [plan.metric]).values(plan.metric)
     return before, after
 
 

@@ -22,11 +22,11 @@ from unskew.comparison.rows import Outcome
 from unskew.comparison.sources import Definition, as_method, judged_split, recipe_of, simulation_of
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.transformed import transform_judged
-from unskew.evaluation.evaluate import evaluate
+from unskew.evaluation.evaluate import evaluate_scorer
 from unskew.methods.line_search import ScoredLists, of_metric, search, spread_axes
 from unskew.monitoring.tuning import Plan, best, cross_validated, train_further
 from unskew.networks.documents import Ranker
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.model import Model, ModelRanker
 
 PLAIN, LBD = "naive", "lbd"
@@ -154,15 +154,15 @@ def few_labels(definition: Definition) -> Outcome:
         raise ValueError(f"judged = {numbers}: cross-validation needs at least 2 judged queries")
     log = simulation_of(definition).log
     learnt = Learnt(
-        plain=fit(recipe_of(as_method(definition, PLAIN)["recipe"]), log),
-        low_rank=fit(recipe_of(definition["recipe"]), log),
-        lbd=fit(recipe_of(as_method(definition, LBD)["recipe"]), log),
+        plain=fit_recipe(recipe_of(as_method(definition, PLAIN)["recipe"]), log),
+        low_rank=fit_recipe(recipe_of(definition["recipe"]), log),
+        lbd=fit_recipe(recipe_of(as_method(definition, LBD)["recipe"]), log),
         metric=metric,
     )
     valid, test = judged_split(definition, "valid"), judged_split(definition, "test")
 
     def measured(ranker: Ranker) -> float:
-        return evaluate(ranker, test, [metric], max_grade=definition["max_grade"]).mean(metric)
+        return evaluate_scorer(ranker, test, [metric], max_grade=definition["max_grade"]).mean(metric)
 
     found: dict[str, dict[str, list[float]]] = {use: {} for use in USES}
     for n in (*numbers, valid.n_queries):

@@ -24,7 +24,7 @@ from unskew.reporting.drawing import (
     Drawn,
     heatmap,
     line_figure,
-    look,
+    line_style,
     new_figure,
     shortened,
 )
@@ -103,7 +103,7 @@ def _bars(experiment: Experiment, results: Results, options: dict[str, Any]) -> 
         for height, cell in enumerate(reversed(entries)):
             number = table.labels().index(cell.label)
             error = None if cell.low is None else [[cell.mean - cell.low], [(cell.high or 0) - cell.mean]]
-            shape = {key: value for key, value in look(number).items() if key in ("color", "marker")}
+            shape = {key: value for key, value in line_style(number).items() if key in ("color", "marker")}
             axes.errorbar(cell.mean, height, xerr=error, linestyle="none", capsize=3, **shape)
         axes.set_yticks(range(len(entries)), [cell.label if place == 0 else "" for cell in reversed(entries)])
         axes.set_ylim(-0.6, len(entries) - 0.4)

@@ -27,11 +27,11 @@ from unskew.comparison.tasks import TASKS, Task, about_training, evaluate_run, f
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.criteria import measure_all
 from unskew.evaluation.differences import standard_error
-from unskew.evaluation.evaluate import evaluate
+from unskew.evaluation.evaluate import evaluate_scorer
 from unskew.evaluation.held_out import Vector
 from unskew.methods.bias.vectorization import FixedBase, ProjectedRanker
 from unskew.papers.few_labels import few_labels
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.model import Model
 
 SCALAR = "naive"  # an ordinary ranker, to compare scoring times with
@@ -40,9 +40,9 @@ SCALAR = "naive"  # an ordinary ranker, to compare scoring times with
 def selection(definition: Definition) -> Outcome:
     """Train a method on simulated clicks, and measure it by held-out clicks and by the judgements of test queries."""
     case = _simulated_case({name: definition[name] for name in SIMULATED})
-    model = fit(recipe_of(definition["recipe"]), case.learning)
+    model = fit_recipe(recipe_of(definition["recipe"]), case.learning)
     values, reasons = measure_all(contender_of(model, case.evidence.held_out), case.evidence)
-    result = evaluate(model.ranker(), dataset(definition["data"]).test, definition["metrics"])
+    result = evaluate_scorer(model.ranker(), dataset(definition["data"]).test, definition["metrics"])
     return Outcome(
         per_query={name: result.values(name) for name in definition["metrics"]},
         query_ids=result.query_ids,
@@ -62,7 +62,7 @@ def _simulated_case(entry: Definition) -> Case:
     values, _ = measure_all(case.production, case.evidence)
     about = {
         "production_criteria": _summary(values),
-        "production_truth": evaluate(scores, test, [entry["metric"]]).mean(entry["metric"]),
+        "production_truth": evaluate_scorer(scores, test, [entry["metric"]]).mean(entry["metric"]),
     }
     case.about.update(about)
     return case

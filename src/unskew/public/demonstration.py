@@ -14,7 +14,7 @@ from unskew.data.files import check_place
 from unskew.data.judged.catalogue import load
 from unskew.display import Displayed, Screen
 from unskew.evaluation.differences import paired_differences
-from unskew.evaluation.evaluate import Evaluation, evaluate
+from unskew.evaluation.evaluate import Evaluation, evaluate_scorer
 from unskew.propensities.curve import Curve, NotIdentified
 from unskew.propensities.estimate import estimate_propensities
 from unskew.reporting.drawing import Drawn, interval_figure, line_figure
@@ -23,7 +23,7 @@ from unskew.reporting.terminal import console, show_table, training_progress
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Simulation
-from unskew.training.fitting import fit
+from unskew.training.fitting import fit_recipe
 from unskew.training.model import Model
 from unskew.training.recipe import Recipe
 
@@ -78,13 +78,13 @@ def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: in
     models: dict[str, Model] = {}
     for name in TRAINED:
         with training_progress(f"train {name}") as report:
-            models[name] = fit(Recipe.of(name, seed=seed), simulation.log, validate=world.valid, progress=report)
+            models[name] = fit_recipe(Recipe.of(name, seed=seed), simulation.log, validate=world.valid, progress=report)
     curves = _curves(simulation, models)
     places = range(simulation.log.n_positions)
     bias = [[str(place + 1), *(f"{curve[place]:.3f}" for curve in curves.values())] for place in places]
     show_table("3. The bias: examination by position, relative to the top", ("position", *curves), bias)
-    results = {PRODUCTION: evaluate(policy.scores(world.test), world.test)}
-    results |= {name: evaluate(model.ranker(), world.test) for name, model in models.items()}
+    results = {PRODUCTION: evaluate_scorer(policy.scores(world.test), world.test)}
+    results |= {name: evaluate_scorer(model.ranker(), world.test) for name, model in models.items()}
     columns, table = _comparison(results)
     show_table("4. The rankers on judged test queries, which no training used", columns, table)
     lead = (

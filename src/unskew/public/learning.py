@@ -95,7 +95,7 @@ def fit(
     source: Source = None if log is None else log if isinstance(log, ClickSource) else as_log_or_folder(log)
     source = _within(recipe.method_class, source, memory)
     with followed(progress, training_progress, f"train {recipe.method}") as report:
-        return fitting.fit(
+        return fitting.fit_recipe(
             recipe,
             source,
             judged=None if judged is None else as_judged(judged, "train"),

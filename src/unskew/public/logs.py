@@ -118,7 +118,7 @@ def ingest(
         tempfile.TemporaryDirectory(prefix="unskew-") as scratch,
     ):
         target = Path(scratch) / "log" if out is None else Path(out)
-        done = run.ingest(places, target, chosen, how, overwrite=overwrite, progress=report)
+        done = run.ingest_tables(places, target, chosen, how, overwrite=overwrite, progress=report)
         return Ingestion(done, None if out is None else target, read_log(target) if out is None else None)
 
 

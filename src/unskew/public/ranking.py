@@ -87,7 +87,7 @@ def evaluate(
         log, flags = as_log(shown), None
         if any(str(name).endswith("shown") for name in metrics):
             flags = evaluation.shown_documents(queries, log)
-    found = evaluation.evaluate(
+    found = evaluation.evaluate_scorer(
         scorer, queries, metrics, undefined=undefined, max_grade=max_grade, shown=cast(ArrayLike | None, flags)
     )
     return replace(found, lineage=lineage, seen=None if log is None else seen_queries(queries, log))

@@ -91,7 +91,7 @@ def line_figure(
         figure = Figure(figsize=(NARROW, HEIGHT), layout="constrained")
         axes = figure.add_subplot()
         for number, (label, (x, y)) in enumerate(lines.items()):
-            axes.plot(x, y, label=label, **look(number))
+            axes.plot(x, y, label=label, **line_style(number))
             if bands and label in bands:
                 axes.fill_between(x, *bands[label], color=COLOURS[number % len(COLOURS)], alpha=0.15, linewidth=0)
         for number, (label, (x, y)) in enumerate((reference or {}).items()):
@@ -143,7 +143,7 @@ def shortened(text: str, most: int) -> str:
     return textwrap.fill(text, max(8, most))
 
 
-def look(number: int) -> dict[str, Any]:
+def line_style(number: int) -> dict[str, Any]:
     """Colour, marker and dashes of the line of this number; colours repeat with another marker and other dashes."""
     turn = number // len(COLOURS)
     return {

@@ -29,7 +29,7 @@ from unskew.data.files import check_place, write_file, write_text
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.display import OnScreen, Screen
 from unskew.evaluation.agreement import grades_of, kendall
-from unskew.evaluation.evaluate import evaluate, score_documents
+from unskew.evaluation.evaluate import evaluate_scorer, score_documents
 from unskew.evaluation.held_out import HeldOut
 from unskew.networks.trees import TreesRanker, from_lightgbm
 from unskew.serving.saved_ranker import check_features_alone
@@ -269,9 +269,9 @@ def _agreement(model: Model, student: Student, held_out: JudgedSet, judged: Judg
     taus = kendall(scores, learnt, held_out.offsets)
     tau = float(np.nanmean(taus)) if np.isfinite(taus).any() else math.nan
     graded = replace(held_out, grades=grades_of(scores, held_out))
-    ndcg = evaluate(learnt, graded, ["ndcg@10"], undefined="one").mean("ndcg@10")
+    ndcg = evaluate_scorer(learnt, graded, ["ndcg@10"], undefined="one").mean("ndcg@10")
     by_labels = None
     if judged is not None:
-        teacher = evaluate(model.ranker(), judged, ["ndcg@10"]).mean("ndcg@10")
-        by_labels = teacher, evaluate(student.scores(judged.features), judged, ["ndcg@10"]).mean("ndcg@10")
+        teacher = evaluate_scorer(model.ranker(), judged, ["ndcg@10"]).mean("ndcg@10")
+        by_labels = teacher, evaluate_scorer(student.scores(judged.features), judged, ["ndcg@10"]).mean("ndcg@10")
     return TreeAgreement(tau, ndcg, held_out.n_queries, by_labels)

@@ -28,7 +28,7 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.display import Displayed, OnScreen, Screen, draw_intervals, rows_table
 from unskew.evaluation.agreement import kendall
 from unskew.evaluation.differences import mean_interval
-from unskew.evaluation.evaluate import Scorer, evaluate, score_documents
+from unskew.evaluation.evaluate import Scorer, evaluate_scorer, score_documents
 from unskew.reporting.drawing import COLOURS, STYLE, Drawn
 
 METRIC = "ndcg@10"
@@ -164,7 +164,7 @@ def _lost(ranker: Scorer, shuffled: JudgedSet, scores: NDArray, metric: str | No
     without = score_documents(ranker, shuffled)
     if metric is None:
         return 1 - kendall(scores, without, shuffled.offsets)
-    both = [evaluate(values, shuffled, [metric]).values(metric) for values in (scores, without)]
+    both = [evaluate_scorer(values, shuffled, [metric]).values(metric) for values in (scores, without)]
     return both[0] - both[1]
 
 

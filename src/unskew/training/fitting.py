@@ -53,7 +53,7 @@ from unskew.training.warm_start import as_model_sees, carry_over, check_columns,
 from unskew.training.watching import Watch
 
 
-def fit(
+def fit_recipe(
     recipe: Recipe,
     log: Log | ClickSource | None = None,
     *,

@@ -12,7 +12,7 @@ from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.metrics import metric as parse_metric
-from unskew.evaluation.evaluate import evaluate
+from unskew.evaluation.evaluate import evaluate_scorer
 from unskew.methods import losses
 from unskew.methods.method import Method
 
@@ -38,7 +38,7 @@ def on_judgements(judged: JudgedSet, metric: str = "ndcg@10") -> Validation:
 
     def value(method: Method) -> float:
         method.tune(judged, metric)
-        return evaluate(method.ranker(), judged, (metric,)).mean(metric)
+        return evaluate_scorer(method.ranker(), judged, (metric,)).mean(metric)
 
     return Validation(metric, value, 1.0 if parse_metric(metric).higher_is_better else -1.0)
 

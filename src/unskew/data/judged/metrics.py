@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from unskew.data.judged.ranked_grades import Ranking, Ties, rank
+from unskew.data.judged.ranked_grades import RankedGrades, Ties, rank_grades
 from unskew.options import near
 from unskew.parts import GROUPS
 
@@ -163,7 +163,7 @@ def metric(text: str | Metric | Scored) -> Metric:
 @torch.no_grad()
 def measure(metrics: Iterable[str | Metric], scores: Tensor, grades: Tensor, mask: Tensor) -> dict[str, Measured]:
     """Several metrics of the same lists, by name; the lists are sorted once."""
-    ranking = rank(scores, grades, mask)
+    ranking = rank_grades(scores, grades, mask)
     results = {}
     for entry in map(metric, metrics):
         defined = entry._relevant(ranking.highest)
@@ -194,7 +194,7 @@ def _checked(values: Tensor, entry: Metric, n_lists: int) -> Tensor:
     return values.double()
 
 
-def _nothing(ranking: Ranking, metric: Metric) -> Tensor:  # noqa: ARG001
+def _nothing(ranking: RankedGrades, metric: Metric) -> Tensor:  # noqa: ARG001
     raise AssertionError(f"{metric} computes itself")
 
 
@@ -206,14 +206,14 @@ def _linear(grades: Tensor) -> Tensor:
     return grades
 
 
-def _discounts(ranking: Ranking, cutoff: int | None) -> Tensor:
+def _discounts(ranking: RankedGrades, cutoff: int | None) -> Tensor:
     return 1 / torch.log2(1 + ranking.ranks[:cutoff])
 
 
 def _dcg(gain: Callable[[Tensor], Tensor]) -> Compute:
     r"""$\sum_{i \le k} \frac{gain(y_i)}{\log_2(1 + i)}$."""
 
-    def compute(ranking: Ranking, metric: Metric) -> Tensor:
+    def compute(ranking: RankedGrades, metric: Metric) -> Tensor:
         if gain is _exponential and (highest := _highest(ranking)) > 1000:
             raise ValueError(
                 f"2^y - 1 is not finite for a grade of {highest:g}: use the linear gain, as in 'ndcg_linear'"
@@ -228,28 +228,28 @@ def _ndcg(gain: Callable[[Tensor], Tensor]) -> Compute:
     r"""DCG@k divided by that of the list sorted by grade."""
     dcg = _dcg(gain)
 
-    def compute(ranking: Ranking, metric: Metric) -> Tensor:
+    def compute(ranking: RankedGrades, metric: Metric) -> Tensor:
         found = dcg(ranking, metric)
         return _divide(found, gain(ranking.ideal(metric.cutoff)) @ _discounts(ranking, metric.cutoff))
 
     return compute
 
 
-def _arp(ranking: Ranking, metric: Metric) -> Tensor:
+def _arp(ranking: RankedGrades, metric: Metric) -> Tensor:
     r"""$\sum_i \min(i, k + 1)\, y_i / \sum_i y_i$ over all documents."""
     grades = ranking.expected(ranking.top(), lambda grades, ties: ties.mean(grades))
     ranks = ranking.ranks if metric.cutoff is None else ranking.ranks.clamp(max=metric.cutoff + 1)
     return _divide(grades @ ranks, grades.sum(-1))
 
 
-def _precision(ranking: Ranking, metric: Metric) -> Tensor:
+def _precision(ranking: RankedGrades, metric: Metric) -> Tensor:
     """Share of relevant documents among the first k."""
     assert metric.cutoff is not None
     relevant = ranking.expected(_relevance(ranking, metric), lambda relevant, ties: ties.mean(relevant))
     return relevant[:, : metric.cutoff].sum(-1) / metric.cutoff
 
 
-def _ap(ranking: Ranking, metric: Metric) -> Tensor:
+def _ap(ranking: RankedGrades, metric: Metric) -> Tensor:
     r"""$\frac{1}{R} \sum_{i \le k} rel_i \cdot P@i$, with R relevant documents in the whole list."""
     relevant = _relevance(ranking, metric)
 
@@ -266,7 +266,7 @@ def _ap(ranking: Ranking, metric: Metric) -> Tensor:
     return _divide(precisions[:, : metric.cutoff].sum(-1), relevant.sum(-1))
 
 
-def _mrr(ranking: Ranking, metric: Metric) -> Tensor:
+def _mrr(ranking: RankedGrades, metric: Metric) -> Tensor:
     """One over the rank of the first relevant document, 0 if it is below k."""
 
     def in_ties(relevant: Tensor, ties: Ties) -> Tensor:
@@ -277,7 +277,7 @@ def _mrr(ranking: Ranking, metric: Metric) -> Tensor:
     return _expected_reciprocal((1 - stops).cumprod(-1)[:, : metric.cutoff], ranking)
 
 
-def _rbp(ranking: Ranking, metric: Metric) -> Tensor:
+def _rbp(ranking: RankedGrades, metric: Metric) -> Tensor:
     r"""Rank-biased precision $(1 - p) \sum_{i \le k} rel_i\, p^{i - 1}$ with patience p (Moffat and Zobel, 2008)."""
     patience = metric.patience or DEFAULT_PATIENCE
     relevant = ranking.expected((ranking.grades > 0).double(), lambda relevant, ties: ties.mean(relevant))
@@ -285,7 +285,7 @@ def _rbp(ranking: Ranking, metric: Metric) -> Tensor:
     return relevant[:, : metric.cutoff] @ weights
 
 
-def _err(ranking: Ranking, metric: Metric) -> Tensor:
+def _err(ranking: RankedGrades, metric: Metric) -> Tensor:
     r"""$\sum_{i \le k} \frac{1}{i} R_i \prod_{j < i} (1 - R_j)$ with $R = (2^y - 1) / 2^{y_{max}}$."""
     max_grade = metric.max_grade or DEFAULT_MAX_GRADE
     if (highest := _highest(ranking)) > max_grade:
@@ -325,17 +325,17 @@ def _tied_survival(passes: Tensor, ties: Ties, width: int) -> Tensor:
     return survival
 
 
-def _expected_reciprocal(survival: Tensor, ranking: Ranking) -> Tensor:
+def _expected_reciprocal(survival: Tensor, ranking: RankedGrades) -> Tensor:
     """Expected reciprocal of the rank where a reader stops; `survival` is the probability of reading past each rank."""
     stopping = torch.nn.functional.pad(survival, (1, 0), value=1.0)[:, :-1] - survival
     return stopping @ (1 / ranking.ranks[: survival.shape[1]])
 
 
-def _highest(ranking: Ranking) -> float:
+def _highest(ranking: RankedGrades) -> float:
     return float(ranking.highest.max()) if len(ranking.highest) else 0.0
 
 
-def _relevance(ranking: Ranking, metric: Metric) -> Tensor:
+def _relevance(ranking: RankedGrades, metric: Metric) -> Tensor:
     return metric._relevant(ranking.grades).double()
 
 
@@ -344,7 +344,7 @@ def _divide(values: Tensor, by: Tensor) -> Tensor:
     return values / by.where(by > 0, 1.0)
 
 
-Compute = Callable[[Ranking, Metric], Tensor]
+Compute = Callable[[RankedGrades, Metric], Tensor]
 
 
 @dataclass(frozen=True)

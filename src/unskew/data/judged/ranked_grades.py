@@ -37,7 +37,7 @@ class Ties:
 
 
 @dataclass(frozen=True, eq=False)
-class Ranking:
+class RankedGrades:
     """Grades in descending order of score."""
 
     grades: Tensor  # [batch, docs] as given; 0 past the end of a list
@@ -72,7 +72,7 @@ class Ranking:
         return values.index_copy(0, self.ties.lists, in_ties(values[self.ties.lists], self.ties))
 
 
-def rank(scores: Tensor, grades: Tensor, mask: Tensor) -> Ranking:
+def rank_grades(scores: Tensor, grades: Tensor, mask: Tensor) -> RankedGrades:
     """Sort each list by descending score and find its ties."""
     _check(scores, grades, mask)
     scores, grades = _as_floats(scores), _as_floats(grades)
@@ -82,7 +82,7 @@ def rank(scores: Tensor, grades: Tensor, mask: Tensor) -> Ranking:
     ordered = torch.where(mask, grades, 0).gather(1, order)
     same = (falling[:, 1:] == falling[:, :-1]) & (falling[:, 1:] < math.inf)  # as the document before it
     tied = same.any(-1).nonzero().squeeze(-1)
-    return Ranking(ordered, _ties(same[tied], tied) if len(tied) else None)
+    return RankedGrades(ordered, _ties(same[tied], tied) if len(tied) else None)
 
 
 def _ties(same: Tensor, lists: Tensor) -> Ties:
