@@ -45,11 +45,11 @@ def test_the_line_names_the_best_its_margin_and_who_else_wins():
     assert outlook(other, best, worse).line == "dla beats production by +0.2000 SNIPS (+0.1500 to +0.2500); so does ipw"
 
 
-def test_a_margin_that_chance_explains_beats_nothing():
-    close = Standing("dla", 0.52, 0.4, 0.6, 0.02, -0.01, 0.05)
-    assert outlook(close).line == (
-        "nothing beats production: the best, dla, differs by +0.0200 SNIPS (−0.0100 to +0.0500)"
-    )
+def test_a_margin_that_chance_explains_is_no_clear_difference_and_a_worse_best_loses():
+    close, worse = (Standing("dla", 0.52, 0.4, 0.6, value, value - 0.03, value + 0.03) for value in (0.02, -0.05))
+    numbers = "the best, dla, differs by +0.0200 SNIPS (−0.0100 to +0.0500)"
+    assert outlook(close).line == f"no clear difference from production: {numbers}"
+    assert outlook(worse).line.startswith("production beats every method: the best, dla, differs by −0.0500")
 
 
 def test_where_lower_is_better_the_best_is_the_lowest():

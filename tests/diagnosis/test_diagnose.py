@@ -120,6 +120,11 @@ def test_coupling_is_found_and_lbd_advised(world, policy):
     words = word_of(found)
     assert (words["lbd"], words["hte"], words["dla"]) == (TRAIN, TRAIN, DOUBTFUL)
     assert answer(found, "examination by document?").tone == BAD
+    weak = replace(found, coupling=replace(found.coupling, strength=0.07))  # 7% of the effect of positions
+    assert facts(weak).coupled is False
+    assert answer(weak, "examination by document?").answer.startswith("yes, but 7%")
+    unseen = replace(found.coupling, found=False, high=0.12)
+    assert (unseen.notable, replace(unseen, high=0.09).notable) == (None, False)
 
 
 def test_planted_features_are_to_be_left_out(linked):
@@ -274,6 +279,23 @@ def test_a_log_without_clicks_can_tell_nothing():
     found = verdict(diagnose(small_log(lists, np.zeros((60, 3)), [2] * 60), quick=True))
     assert found.lines[0].startswith("The log has no clicks, so nothing can be learned")
     assert not any("computed from clicks" in line for line in found.lines)
+
+
+def test_too_few_clicks_for_a_curve_identify_relevance_in_principle_only():
+    lists = [[document + 3 * query for document in order] for query in range(10) for order in ([0, 1, 2], [1, 2, 0])]
+    clicks = np.zeros((20, 3))
+    clicks[:, 0] = 1  # never lower down
+    found = diagnose(small_log(lists, clicks, [2] * 20), quick=True)
+    assert found.connectivity.connected
+    assert "too few clicks on documents" in answer(found, "examination curve").answer
+    assert "in principle only" in found.verdict.lines[0]
+
+
+def test_one_next_command_ends_the_diagnosis(good, one_order):
+    assert good.verdict.command == one_order.verdict.command == "unskew auto LOG --out model"
+    assert good.verdict.lines[-1] == "Next: unskew auto LOG --out model"
+    silent = small_log([[0, 1, 2]], np.zeros((1, 3)), [1])
+    assert diagnose(silent, quick=True).verdict.command.startswith("unskew ingest")
 
 
 def test_lists_of_one_document_have_no_order():

@@ -54,6 +54,8 @@ def test_another_day_of_the_same_is_no_change(world, first):
     found = drift(first, day(world, 2))
     assert kinds(found) == NOTHING
     assert found.coverage["queries_shared"] == 200
+    common = dict(found.screen().more[0].rows)
+    assert (common["queries shared"], common["sessions b of known queries"]) == ("200", "100.0%")
 
 
 def test_a_column_that_rose_is_named_with_how_much(world, first):

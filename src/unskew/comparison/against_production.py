@@ -24,6 +24,7 @@ from unskew.reporting.sheets import NOTHING, Field, Sheet, signed
 
 PRODUCTION = "production"
 ALPHA = 0.05
+NO_DIFFERENCE = "no clear difference"
 TO_RANK_PRODUCTION = (
     "Randomly shuffled or swapped sessions, sessions of a second ranker, or judged queries (--validate, --test) would "
     "make a verdict possible"
@@ -47,7 +48,7 @@ class Standing:
     def verdict(self) -> str:
         if self.difference is None:
             return NOTHING
-        return "better" if self.beats else "no clear difference" if self._spans_zero() else "worse"
+        return "better" if self.beats else NO_DIFFERENCE if self._spans_zero() else "worse"
 
     def _spans_zero(self) -> bool:
         return self.least is not None and self.most is not None and self.least <= 0 <= self.most
@@ -76,7 +77,9 @@ class Outlook:
         if best.beats:
             also = f"; so {'does' if len(others) == 1 else 'do'} {', '.join(others)}" if others else ""
             return f"{best.label} beats production by {numbers}{also}"
-        return f"nothing beats production: the best, {best.label}, differs by {numbers}"
+        if best.verdict == NO_DIFFERENCE:
+            return f"no clear difference from production: the best, {best.label}, differs by {numbers}"
+        return f"production beats every method: the best, {best.label}, differs by {numbers}"
 
     def to_json(self) -> dict[str, Any]:
         return {

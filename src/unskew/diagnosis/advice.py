@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unskew.diagnosis.click_rank import TRUST
-from unskew.diagnosis.coupling import NOTABLE_COUPLING
 from unskew.diagnosis.logging_policy import STRONG
 from unskew.methods import METHODS
 from unskew.reporting.answers import known
@@ -88,7 +87,7 @@ def facts(diagnosis: Diagnosis) -> Facts:
         scalar=None if rank is None else rank.scalar_is_enough,
         dimensions=None if rank is None else rank.dimensions,
         trust=None if trust is None else trust.sign == TRUST,
-        coupled=None if coupling is None else coupling.found and coupling.strength >= NOTABLE_COUPLING,
+        coupled=None if coupling is None else coupling.notable,
         strong_logger=None if strength is None else strength.gain >= STRONG,
         features_know_order=None if order is None else order >= ORDER_IS_FEATURES,
         interventions=log.interventions is not None and bool((log.interventions.values > 0).any()),
@@ -196,7 +195,7 @@ def _by_position(given: Facts) -> list[Rule]:
     unlinked = "no document links the positions"
     return [
         (violated, DOUBTFUL, f"{violated}; it assumes that examination depends on position alone"),
-        (given.connected, TRAIN, "nothing contradicts its assumption, and documents link all positions"),
+        (given.connected, TRAIN, "documents link all positions, and nothing large contradicts its assumption"),
         (given.connected_by_features, TRY, by_features),
         (
             given.features_know_order,

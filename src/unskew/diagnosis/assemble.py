@@ -60,6 +60,7 @@ class Diagnosis(Displayed):
     learnt: Mapping[str, LearntCurve | Refusal]
     bounds: ModelBounds | Refusal
     part: str = ""  # what was read of a log larger than the memory limit
+    name: str = "LOG"  # where it lies
 
     @property
     def lineage(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from unskew.reporting.answers import BAD, GOOD, PLAIN
 Matrix = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-NOTABLE_COUPLING = 0.05  # standard deviation of the exponent; smaller coupling changes little
+NOTABLE = 0.1  # of the position's own effect: with less, a curve by position corrects nine tenths of the bias
 MOST_CELLS = 4_000_000  # documents x positions to use; more would not improve the answer
 EXPECTED_PULL = 0.3  # standard deviation of the pull that the ridge expects
 WIDEST_FEATURE = 3.0  # standardized features are clipped here: one outlier must not determine the direction
@@ -55,13 +55,20 @@ class Coupling:
     n_documents: int  # shown at several positions and clicked
     n_queries: int
 
+    @property
+    def notable(self) -> bool | None:
+        """Whether it is large enough to matter; None: the log can neither show nor exclude it."""
+        if self.found or self.high < NOTABLE:
+            return self.found and self.strength >= NOTABLE
+        return None
+
     def answer(self, *, trust: bool) -> tuple[str, str]:
         """Whether examination depends on the document; `trust`: clicks show signs of trust bias as well."""
         number = f"strength {self.strength:.2f} ({self.low:.2f} to {self.high:.2f}), held-out p = {self.p_value:.2g}"
         if not self.found:
             return f"not found; {number}", GOOD
-        if self.strength < NOTABLE_COUPLING:
-            return f"found, but weak; {number}", PLAIN
+        if not self.notable:
+            return f"yes, but {self.strength:.0%} of the effect of the position, which changes little; {number}", PLAIN
         also = " (or trust bias: the signs are the same)" if trust else ""
         return f"yes{also}; {number}; strongest features: {', '.join(self.features)}", BAD
 

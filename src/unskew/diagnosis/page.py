@@ -85,9 +85,9 @@ def diagnose(
     work = Work(clicks, users=users, cap=cap, seed=seed)
     with followed(progress, counting_progress, "diagnose", "parts") as report:
         _run(work, quick, report)
-    diagnosis = Diagnosis(log=work.log, **work.results, part="" if part is None else part.note)
+    name = str(log) if isinstance(log, str | Path) else "LOG"
+    diagnosis = Diagnosis(log=work.log, **work.results, part="" if part is None else part.note, name=name)
     if out is not None:
-        name = str(log) if isinstance(log, str | Path) else "the log"
         again = {"log": name, "quick": quick, "users": users, "cap": cap, "seed": seed, "memory": memory}
         write_diagnosis(diagnosis, out, name, command_line("diagnose", again))
     return diagnosis

@@ -215,7 +215,10 @@ def _about_curves(curves: Mapping[str, Curve | Refusal], diagnosis: Diagnosis, _
     """What the estimators of the curve say, which is one answer."""
     curve, supported = diagnosis.curve, all_known(curves)
     if curve is None:
-        yield Finding("", "no estimator can identify it from this log", BAD)
+        links = known(diagnosis.connectivity)
+        linked = links is not None and links.connected
+        text = "too few clicks on documents that moved" if linked else "documents do not link all positions"
+        yield Finding("", f"unknown: {text}", BAD)
         return
     refused = [name for name in curves if name not in supported]
     text = f"{curve.values[-1]:.2f} at position {curve.positions[-1] + 1} ({curve.low[-1]:.2f} to {curve.high[-1]:.2f})"

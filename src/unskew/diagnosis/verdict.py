@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from unskew.diagnosis.advice import FEW_CLICKS, TITLES, Advice, Facts, advise, facts, scalar_violated, worth_comparing
+from unskew.command_line.repeating import command_line
+from unskew.diagnosis.advice import (
+    FEW_CLICKS,
+    TITLES,
+    TRAIN,
+    Advice,
+    Facts,
+    advise,
+    facts,
+    scalar_violated,
+    worth_comparing,
+)
 from unskew.diagnosis.connectivity import Connectivity, Link
 from unskew.reporting.answers import Refusal, known
 
@@ -21,6 +32,7 @@ class Verdict:
 
     lines: tuple[str, ...]
     methods: tuple[Advice, ...]
+    command: str  # what to do next
 
     def by_reason(self) -> list[tuple[str, str, str]]:
         """Word, reason and the methods that share them, the best word first."""
@@ -44,7 +56,31 @@ def verdict(diagnosis: Diagnosis) -> Verdict:
             lines.append(f"{title}: {', '.join(names)}.")
     if given.n_clicks:
         lines.append(f"By default, unskew compare tries {', '.join(worth_comparing(methods))}.")
-    return Verdict(tuple(lines), methods)
+    command = _next_command(diagnosis, given, methods)
+    return Verdict((*lines, f"Next: {command}"), methods, command)
+
+
+def _next_command(diagnosis: Diagnosis, given: Facts, methods: tuple[Advice, ...]) -> str:
+    """The one command that helps most."""
+    if not given.n_clicks:
+        return "unskew ingest EVENTS --out LOG --click COLUMN"
+    if _leaking(diagnosis):
+        return "unskew ingest EVENTS --out LOG --feature NAME, once per feature to keep"
+    if given.features:
+        return command_line("auto", {"log": diagnosis.name, "out": "model"})
+    able = next((each.method for each in methods if each.word == TRAIN), None)
+    if able is None:
+        return "unskew ingest EVENTS --features TABLE --out LOG"
+    return command_line("train", {"log": diagnosis.name, "method": able, "out": "model"})
+
+
+def _leaking(diagnosis: Diagnosis) -> dict[str, list[str]]:
+    """The features that leak, by the reason to leave them out."""
+    parts = {
+        "nearly identical to the shown order": known(diagnosis.position_leaks),
+        "apparently computed from clicks": known(diagnosis.click_leaks),
+    }
+    return {why: [leak.feature for leak in part.leaks] for why, part in parts.items() if part and part.leaks}
 
 
 def _can_tell(diagnosis: Diagnosis, given: Facts) -> str:
@@ -58,6 +94,9 @@ def _can_tell(diagnosis: Diagnosis, given: Facts) -> str:
     if not links.connected:
         groups = f"{len(links.groups)} groups that no document links"
         return f"The log alone does not identify relevance: its positions fall into {groups}."
+    if given.curve is None:
+        few = "but those that do have too few clicks to estimate examination: collect more"
+        return f"Documents link all positions, {few}. Until then the log identifies relevance in principle only."
     identified = "The log identifies relevance, up to scale, if examination depends on the position alone."
     violated = scalar_violated(given)
     return identified if violated is None else f"{identified} But this does not seem to hold: {violated}."
@@ -67,12 +106,7 @@ def _before(diagnosis: Diagnosis) -> list[str]:
     """What to do before training."""
     links = known(diagnosis.connectivity)
     lines = [] if links is None or links.connected else [how_to_link(links)]
-    for part, why in (
-        (diagnosis.position_leaks, "nearly identical to the shown order"),
-        (diagnosis.click_leaks, "apparently computed from clicks"),
-    ):
-        if not isinstance(part, Refusal) and part.leaks:
-            lines.append(f"Leave out {', '.join(leak.feature for leak in part.leaks)}: {why}.")
+    lines += [f"Leave out {', '.join(names)}: {why}." for why, names in _leaking(diagnosis).items()]
     if diagnosis.traffic.clickless_missing:
         lines.append("Add the sessions without clicks: without them every curve is too flat.")
     return lines

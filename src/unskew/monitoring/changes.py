@@ -57,8 +57,11 @@ class Drift(Displayed):
         notes = [f"{len(self.rows) - len(rows)} of {len(self.rows)} comparisons found no change."]
         sides = (("before", self.only_before), ("after", self.only_after))
         notes += [f"Only {side}: {', '.join(names)}" for side, names in sides if names]
-        counts = [(name.replace("_", " "), f"{value:,.4g}") for name, value in self.coverage.items()]
-        more = [Screen("What the logs have in common", ("coverage", ""), counts)]
+        common = [
+            (name.replace("_", " "), f"{value:.1%}" if "_of_" in name else f"{value:,.0f}")
+            for name, value in self.coverage.items()
+        ]
+        more = [Screen("What the logs have in common", ("coverage", ""), common)]
         title = "What changed from one log to the other" if rows else "No change from one log to the other"
         return Screen(title, columns if rows else (), rows, notes, more=more)
 
