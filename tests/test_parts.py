@@ -14,9 +14,9 @@ from unskew.comparison.plan import plan
 from unskew.comparison.settings import Entry, Experiment, SimulationSettings
 from unskew.data.clicks.storage import write_log
 from unskew.evaluation.evaluate import evaluate_scorer, score_documents
+from unskew.extensions import described, find, load_part, name_of, source_digest
 from unskew.methods import Method
 from unskew.networks.documents import PointwiseRanker
-from unskew.parts import described, find, load_part, name_of, source_digest
 from unskew.serving.model_files import load_model, save_model
 from unskew.simulation.independent import PositionBased
 from unskew.simulation.policies import Policy

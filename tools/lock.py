@@ -30,7 +30,13 @@ from packaging.utils import (
 from packaging.version import InvalidVersion, Version
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = ("onnx", "notebook", "trees", "serve", "dev")  # of pyproject.toml; Spark, MLflow and the docs have places of their own
+EXTRAS = (
+    "onnx",
+    "notebook",
+    "trees",
+    "serve",
+    "dev",
+)  # of pyproject.toml; Spark, MLflow and the docs have places of their own
 BUILD = ("hatchling", "editables")  # for the editable install
 BY_VERSION = "torch"
 OF_GPU_BUILDS = ("nvidia-", "cuda-", "triton")  # torch brings them itself, in the versions that it needs

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.looks import false_alarms, look_rates
+from unskew.data.clicks.examination_record import examination_rates, false_alarms
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.methods.bias.attention import UNSURE
 from unskew.propensities.estimate import estimate_propensities
@@ -89,13 +89,13 @@ def test_a_log_without_looks_is_refused():
 def test_propensities_of_the_record_are_the_shares_of_looks():
     curve = estimate_propensities(moved(), "seen", n_bootstrap=0)
     np.testing.assert_allclose(curve.values, [1, 460 / 820])
-    np.testing.assert_allclose(look_rates(moved()), [0.82, 0.46])
+    np.testing.assert_allclose(examination_rates(moved()), [0.82, 0.46])
 
 
 def test_ipw_takes_its_propensities_from_the_record():
     log = simulated().log
     model = fit_recipe(Recipe("ipw", {"estimator": "seen"}, Settings(steps=2)), log)
-    rates = look_rates(log)
+    rates = examination_rates(log)
     np.testing.assert_allclose(model.method.examination(), rates / rates[0], rtol=1e-5)
 
 
@@ -111,4 +111,4 @@ def test_an_unsure_rate_of_false_alarms_is_warned_of_and_never_above_the_least_s
     assert false_alarms(log).error > UNSURE
     model = fit_recipe(Recipe("attention", {"false_alarms": None}, Settings(steps=1)), log)
     assert "too uncertain to correct for" in caplog.text
-    assert model.method.findings()["false_alarms"]["rate"] <= np.nanmin(look_rates(log)) + 1e-6
+    assert model.method.findings()["false_alarms"]["rate"] <= np.nanmin(examination_rates(log)) + 1e-6

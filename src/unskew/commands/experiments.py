@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from unskew.commands.app import Given, call, print_result
-from unskew.parts import load_part
+from unskew.extensions import load_part
 from unskew.reporting.terminal import errors, show_json, show_table
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import unskew
 from unskew.command_line.declarations import INGEST, options_of
 from unskew.command_line.signatures import constant
 from unskew.commands.app import Given, call, print_result
+from unskew.extensions import load_part
 from unskew.ingestion.schema import check_schema
 from unskew.ingestion.settings import Tables, parse_window
 from unskew.ingestion.settings import settings as settings_of
-from unskew.parts import load_part
 
 TABLES = ("features", "queries", "clicks")
 NOT_SETTINGS = ("source", "out", "columns", "dry_run", *TABLES)

@@ -10,7 +10,7 @@ import unskew
 from unskew.commands.app import Given, call, print_result
 from unskew.data.clicks.lineage import SHORT, lineage_line
 from unskew.data.files import check_place
-from unskew.parts import load_part
+from unskew.extensions import load_part
 
 if TYPE_CHECKING:
     from unskew.data.judged.judged_set import JudgedSet

@@ -14,7 +14,7 @@ from unskew.command_line.repeating import command_line
 from unskew.commands.app import Given, call, grading, print_result, shows_progress
 from unskew.data.files import check_folder
 from unskew.data.object_storage import remote
-from unskew.parts import load_part
+from unskew.extensions import load_part
 from unskew.reporting.terminal import errors
 
 NOTHING_BETTER = 3  # exit code: production is better, and no model was written

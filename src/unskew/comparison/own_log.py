@@ -39,9 +39,9 @@ from unskew.diagnosis.page import diagnose
 from unskew.evaluation.criteria import CRITERIA
 from unskew.evaluation.evaluate import seen_queries
 from unskew.evaluation.production import latest_ranker, parse_production, production_of_log
+from unskew.extensions import name_of
 from unskew.methods import METHODS, Method
 from unskew.options import check_choice
-from unskew.parts import name_of
 from unskew.reporting.drawing import Drawn, interval_figure, line_figure
 from unskew.reporting.sheets import Sheet
 from unskew.reporting.terminal import Follow, experiment_progress, followed

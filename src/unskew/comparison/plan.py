@@ -26,9 +26,9 @@ from unskew.comparison.settings import Entry, Experiment, OptionTable, Setting, 
 from unskew.data.judged.catalogue import load, own_files
 from unskew.data.judged.catalogue_entries import CATALOGUE, FOLDS
 from unskew.data.judged.metrics import metric
+from unskew.extensions import described, find, is_outside, outside_name, outside_parts
 from unskew.methods import Method, hyper_parameters
 from unskew.options import near, options_of
-from unskew.parts import described, find, is_outside, outside_name, outside_parts
 from unskew.simulation.policies import POLICIES, make_policy
 from unskew.simulation.users import USERS, describe, make_user
 from unskew.training.recipe import Recipe

@@ -19,7 +19,7 @@ from unskew.comparison.run import Results
 from unskew.comparison.settings import Experiment
 from unskew.comparison.tasks import versions
 from unskew.data.files import write_text
-from unskew.parts import described, is_outside
+from unskew.extensions import described, is_outside
 
 
 def write_provenance(experiment: Experiment, data: str, groups: Sequence[Group], results: Results, out: Path) -> None:

@@ -39,7 +39,7 @@ from unskew.comparison.rows import (
 )
 from unskew.comparison.tasks import Task, perform
 from unskew.data.judged.metrics import metric
-from unskew.parts import pickler_for
+from unskew.extensions import pickler_for
 from unskew.training.watching import Watch, of_run
 
 WAIT = 1.0  # seconds between checks of other processes

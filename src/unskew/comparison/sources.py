@@ -17,9 +17,9 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import read_log
 from unskew.data.judged.catalogue import Dataset, load, load_split
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.extensions import name_of
 from unskew.methods import METHODS
 from unskew.networks.registry import Network
-from unskew.parts import name_of
 from unskew.simulation.browsing import User
 from unskew.simulation.fresh import FreshClicks
 from unskew.simulation.policies import Policy, make_policy

@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.looks import CERTAIN, FalseAlarms, cells_of, false_alarms, look_rates, recorded
+from unskew.data.clicks.examination_record import (
+    CERTAIN,
+    FalseAlarms,
+    cells_of,
+    examination_rates,
+    false_alarms,
+    recorded,
+)
 from unskew.propensities.curve import Curve, NotIdentified
 from unskew.propensities.estimate import seen
 from unskew.reporting.answers import BAD, GOOD, UNKNOWN, Finding, Refusal, attempt, known
@@ -64,7 +71,7 @@ def looks(log: ClickLog, *, seed: int = 0) -> Looks:
     alarms = attempt(lambda: false_alarms(log))
     return Looks(
         share=float(sessions.sum() / log.n_sessions),
-        rates=look_rates(log),
+        rates=examination_rates(log),
         curve=known(attempt(lambda: seen(log, seed=seed), NotIdentified)),
         alarms=known(alarms),
         alarms_refused=None if isinstance(alarms, FalseAlarms) else alarms.reason,
@@ -123,7 +130,7 @@ def looks_by_half(log: ClickLog) -> tuple[float, float] | None:
     shown, looks = np.zeros((2, len(log.features))), np.zeros((2, len(log.features)))
     for side, chosen in enumerate((cells.positions < half, cells.positions >= log.n_positions - half)):
         np.add.at(shown[side], cells.versions[chosen], cells.recorded[chosen])
-        np.add.at(looks[side], cells.versions[chosen], cells.looks[chosen])
+        np.add.at(looks[side], cells.versions[chosen], cells.examined[chosen])
     moved = shown.min(axis=0) > 0
     if not moved.any():
         return None
@@ -146,7 +153,7 @@ def left_for_relevance(log: ClickLog) -> float | None:
         """Mean by position, for each cell."""
         return (np.bincount(place, weights=weights * values) / np.bincount(place, weights=weights))[place]
 
-    clicks, looks = cells.clicks / cells.shown, cells.looks / cells.recorded
+    clicks, looks = cells.clicks / cells.shown, cells.examined / cells.recorded
     level = mean(looks)
     ratio = np.divide(mean(clicks), level, out=np.zeros_like(level), where=level > 0)
     chance_of_clicks = clicks * (1 - clicks) / (cells.shown - 1)

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from unskew.extensions import find, name_of
 from unskew.networks.documents import Inputs, PointwiseRanker, Ranker, mlp, n_inputs, starting_at, tabular
 from unskew.networks.listwise import ListwiseRanker
-from unskew.parts import find, name_of
 
 # What None means, by kind of network. A network that is built holds no None, so a change here changes no saved model.
 NORMALIZED = ("mlp", "listwise")

@@ -17,9 +17,9 @@ from typing import Any
 
 from unskew.comparison.settings import SimulationSettings
 from unskew.data.judged.metrics import metric
+from unskew.extensions import load_part
 from unskew.options import build, near, unknown_name
 from unskew.papers.settings import PaperExperiment
-from unskew.parts import load_part
 
 SELECTIONS = {
     "best": "the point of each grid that is best on validation, on the first repetition",

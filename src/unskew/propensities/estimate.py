@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.looks import recorded
+from unskew.data.clicks.examination_record import recorded
 from unskew.data.clicks.within_memory import MEMORY
 from unskew.data.inputs import LogOrPlace, as_part
 from unskew.propensities.curve import Curve, Curves, Interval, NotIdentified, Vector, curve_of_sums

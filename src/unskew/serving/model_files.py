@@ -32,10 +32,10 @@ from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.files import file_digest, json_digest, new_folder, restore
 from unskew.data.object_storage import fetched, remote
 from unskew.data.raw_columns import from_spec
+from unskew.extensions import find, outside_name
 from unskew.methods import METHODS, Method
 from unskew.networks.registry import RANKERS, Problem
 from unskew.networks.trees import from_lightgbm
-from unskew.parts import find, outside_name
 from unskew.serving.card import card_json, card_markdown, model_card
 from unskew.training.history import History
 from unskew.training.model import Member, Model, member_name

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.extensions import name_of
 from unskew.options import Count, Positive, Probability, Share, check_fields
-from unskew.parts import name_of
 from unskew.simulation import display
 from unskew.simulation.ranking_svm import LinearScorer, train_ranking_svm
 from unskew.simulation.showings import Candidates, Index, Showings, concatenate, one_order, sampled_orders, team_draft

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from unskew.extensions import find, name_of
 from unskew.options import check, near, options_of, unknown_name
-from unskew.parts import find, name_of
 from unskew.simulation.browsing import User
 from unskew.simulation.coupled import Coupled, QueryContext
 from unskew.simulation.independent import PageContext, PositionBased, RealClick, Trust

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from unskew.data.fitted_transforms import TRANSFORMS
+from unskew.extensions import find, name_of
 from unskew.methods import METHODS, Method, hyper_parameters
 from unskew.networks.registry import BY_KIND, Network
 from unskew.options import check, check_choice, near, unknown_name
-from unskew.parts import find, name_of
 from unskew.training.settings import Settings
 
 NETWORK_NAMES = {

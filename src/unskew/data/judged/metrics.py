@@ -34,8 +34,8 @@ import torch
 from torch import Tensor
 
 from unskew.data.judged.ranked_grades import RankedGrades, Ties, rank_grades
+from unskew.extensions import GROUPS
 from unskew.options import near
-from unskew.parts import GROUPS
 
 DEFAULT_MAX_GRADE = 4.0
 DEFAULT_RELEVANT = 1.0

@@ -9,8 +9,8 @@ Relevance learns from clicks:
 * `learn="weights"`: by the listwise softmax on clicks divided by $\hat o$, each weight at most `max_weight`.
 
 Misses that do not depend on the document only scale $\hat o$ and change nothing. Pass the rate $f$ of false alarms
-(`false_alarms`), or estimate it from documents that moved (`false_alarms=none`; see `data.clicks.looks`). A record that
-grows with interest is partly relevance; `unskew diagnose` detects this only if it is strong.
+(`false_alarms`), or estimate it from documents that moved (`false_alarms=none`; see `data.clicks.examination_record`).
+A record that grows with interest is partly relevance; `unskew diagnose` detects this only if it is strong.
 
 Relation to others: `ipw` with `estimator=seen` estimates one curve by position from the same record; `low_rank` with
 `choose=seen` uses it only for the parameter that clicks do not identify. `lbd` and `low_rank` learn examination that
@@ -29,8 +29,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.looks import false_alarms as estimate_false_alarms
-from unskew.data.clicks.looks import look_rates, recorded
+from unskew.data.clicks.examination_record import examination_rates, recorded
+from unskew.data.clicks.examination_record import false_alarms as estimate_false_alarms
 from unskew.data.clicks.shard_batches import ShardBatches
 from unskew.lists import ClickedLists
 from unskew.methods import losses
@@ -130,7 +130,7 @@ class Attention(Method):
             recorded(log)
         if self.estimates:
             found = estimate_false_alarms(log)
-            most = np.nanmin(look_rates(log))  # false alarms cannot exceed the record of any position
+            most = np.nanmin(examination_rates(log))  # false alarms cannot exceed the record of any position
             if found.error > UNSURE:
                 logger.warning(UNSURE_RATE, found.rate, found.error)
             self.rate.copy_(torch.tensor([min(max(found.rate, 0.0), most, HIGHEST_RATE), found.error]))

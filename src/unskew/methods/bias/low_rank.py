@@ -47,7 +47,7 @@ from torch.nn import functional as F
 
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.looks import NO_RECORD, recorded
+from unskew.data.clicks.examination_record import NO_RECORD, recorded
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists
 from unskew.methods import losses

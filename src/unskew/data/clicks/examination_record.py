@@ -41,7 +41,7 @@ def recorded(log: ClickLog) -> tuple[NDArray, NDArray]:
     return log.seen, log.seen_sessions
 
 
-def look_rates(log: ClickLog) -> NDArray[np.float64]:
+def examination_rates(log: ClickLog) -> NDArray[np.float64]:
     """Share of the recorded sessions in which each position was examined; NaN if nothing was recorded."""
     seen, sessions = recorded(log)
     places = log.positions[log.mask]
@@ -59,7 +59,7 @@ class Cells:
     shown: NDArray[np.float64]  # sessions
     recorded: NDArray[np.float64]  # sessions that recorded examination
     clicks: NDArray[np.float64]  # in all sessions
-    looks: NDArray[np.float64]
+    examined: NDArray[np.float64]
 
     def select(self, chosen: NDArray[np.bool_]) -> Cells:
         return Cells(**{entry.name: getattr(self, entry.name)[chosen] for entry in fields(self)})
@@ -83,7 +83,7 @@ def cells_of(log: ClickLog) -> Cells:
         shown=added(log.sessions[:, None]),
         recorded=added(sessions[:, None]),
         clicks=added(log.clicks),
-        looks=added(seen),
+        examined=added(seen),
     )
 
 
@@ -92,9 +92,9 @@ def false_alarms(log: ClickLog) -> FalseAlarms:
     cells = cells_of(log)
     _, document, n_places = np.unique(cells.versions, return_inverse=True, return_counts=True)
     weight = cells.recorded / np.sqrt(np.bincount(document, weights=cells.recorded))[document]
-    clicks, looks = weight * cells.clicks / cells.shown, weight * cells.looks / cells.recorded
-    above = {name: _above(values, document) for name, values in (("w", weight), ("c", clicks), ("q", looks))}
-    left = above["c"] * looks - clicks * above["q"]
+    clicks, examined = weight * cells.clicks / cells.shown, weight * cells.examined / cells.recorded
+    above = {name: _above(values, document) for name, values in (("w", weight), ("c", clicks), ("q", examined))}
+    left = above["c"] * examined - clicks * above["q"]
     right = above["c"] * weight - clicks * above["w"]
     queries = log.version_queries[cells.versions]
     left, right = (np.bincount(queries, weights=values).astype(np.float64) for values in (left, right))
@@ -105,7 +105,7 @@ def false_alarms(log: ClickLog) -> FalseAlarms:
         raise ValueError(f"clicks on documents that moved hardly differ between positions: {REMEDY}")
     rate = float(left.sum() / right.sum())
     error = float(np.sqrt(((left - rate * right) ** 2).sum()) / abs(right.sum()))
-    least = float(np.nanmin(look_rates(log)))  # an upper bound of the rate of false alarms
+    least = float(np.nanmin(examination_rates(log)))  # an upper bound of the rate of false alarms
     if rate - CERTAIN * error > least:
         raise ValueError(
             f"the estimated rate of false alarms is {rate:.2f} ± {error:.2f}, but one position was recorded as "
