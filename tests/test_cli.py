@@ -156,7 +156,7 @@ def test_an_unknown_method_or_option_is_refused_before_any_work(clicks, tmp_path
 
 def test_a_killed_training_run_goes_on_to_the_same_weights(clicks, tmp_path):
     def command(out):
-        options = "--set steps=200 --set validate_every=5 --set hidden=16 --quiet --validate world:tiny --out"
+        options = "--set steps=60 --set validate_every=5 --set hidden=16 --quiet --validate world:tiny --out"
         return [*UNSKEW, "train", str(clicks), *options.split(), str(out)]
 
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -171,8 +171,11 @@ def test_an_ending_survives_json_and_models_of_0_2_have_none():
 # -- what is held out
 
 
+QUICK = {"hidden": (4,), "learning_rate": 0.05}  # random clicks are soon learned by heart
+
+
 def click_log(n_queries, seed=0):
-    """Clicks at random on lists of three documents: training soon ends."""
+    """Clicks at random on lists of three documents."""
     rng = np.random.default_rng(seed)
     X, clicks = rng.normal(size=(3 * n_queries, 2)), rng.random(3 * n_queries) < 0.4
     return ClickLog.from_arrays(X, clicks, [3] * n_queries)
@@ -223,13 +226,13 @@ def test_steps_hold_nothing_out():
 
 
 def test_without_steps_held_out_clicks_say_when_to_end():
-    model = fit(Recipe.of("naive", hidden=(4,)), click_log(120))
+    model = fit(Recipe.of("naive", **QUICK), click_log(120))
     assert model.trained_on["validation"] == "click likelihood"
     assert model.history.ending.reason == "learned"
     assert model.history.ending.best_step == model.history.best_step
     assert model.history.settings["batch_size"] == 1_024  # one session per list
     assert model.history.passes == model.history.ending.steps  # 108 lists are one batch
-    again = fit(Recipe.of("naive", hidden=(4,)), click_log(120))
+    again = fit(Recipe.of("naive", **QUICK), click_log(120))
     for name, value in model.method.state_dict().items():
         assert torch.equal(again.method.state_dict()[name], value)
 
@@ -244,7 +247,7 @@ def test_few_queries_take_fifty_passes():
 def test_a_killed_fit_without_steps_goes_on_to_the_same_weights(tmp_path, monkeypatch):
     from unskew.methods.bias.two_tower import TwoTower
 
-    log, recipe = click_log(120), Recipe.of("two_tower", hidden=(4,), dropout=0.2)
+    log, recipe = click_log(120), Recipe.of("two_tower", dropout=0.2, **QUICK)
     whole = fit(recipe, log)
     steps, loss = iter(range(200)), TwoTower.loss
 

@@ -532,7 +532,7 @@ def test_decay_of_adamw_is_a_share_of_the_weight_whatever_the_gradient():
     assert method.first.weight.item() == pytest.approx(8 * (1 - 0.005 * 3) ** 2)
 
 
-@pytest.mark.parametrize(("queries", "decay"), [(1, 40), (400, 20), (4_000, 2), (400_000, 0.1)])
+@pytest.mark.parametrize(("queries", "decay"), [(1, 40), (400, 20), (4_000, 2), (100_000, 0.1)])
 def test_the_fewer_queries_the_stronger_the_decay(queries, decay):
     log = ClickLog.from_arrays(np.ones((queries, 1)), clicks=np.ones(queries), group=np.ones(queries, int))
     assert settings_for({"clicks": log}, Settings()).weight_decay == decay
