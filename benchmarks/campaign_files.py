@@ -30,7 +30,7 @@ from unskew.data.judged.letor import read_letor
 from unskew.data.judged.tables import read_judged_table
 from unskew.ingestion.settings import read_columns
 from unskew.papers.experiment_files import experiment_text, load_experiment
-from unskew.serving.export import export_model
+from unskew.serving.exports import export_model
 from unskew.serving.model_files import load_model, save_model
 from unskew.serving.onnx_file import OnnxRanker
 from unskew.simulation.simulate import simulate

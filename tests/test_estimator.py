@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, GroupKFold
 
 from unskew import UnbiasedRanker, load_model, save_model
-from unskew.serving.export import export_model
+from unskew.serving.exports import export_model
 from unskew.serving.rankings import rank_table
 from unskew.serving.saved_ranker import open_ranker
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import unskew
-from unskew.public.demonstration import Demonstration
+from unskew.comparison.demonstration import Demonstration
 from unskew.simulation.policies import Mixed, NoisyOracle
 
 QUIET: dict[str, Any] = {"progress": False}

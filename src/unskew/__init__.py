@@ -11,34 +11,38 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unskew.comparison.automatic import auto
+    from unskew.comparison.demonstration import demo
     from unskew.comparison.own_log import compare
     from unskew.data.clicks.click_log import ClickLog
     from unskew.data.clicks.forgetting import forget
     from unskew.data.clicks.shard_batches import ClickSource
     from unskew.data.clicks.storage import open_log, read_log, write_log
-    from unskew.data.judged.catalogue import load
+    from unskew.data.judged.catalogue import data_sets, load
     from unskew.data.judged.judged_set import JudgedSet
     from unskew.data.judged.letor import read_letor
     from unskew.data.judged.metrics import METRICS, metric
     from unskew.diagnosis.page import diagnose
     from unskew.estimator import UnbiasedRanker
     from unskew.evaluation.differences import paired_differences
+    from unskew.ingestion.event_table import events
+    from unskew.ingestion.preview import preview_ingest
+    from unskew.ingestion.run import ingest
+    from unskew.learning import fit, weights
     from unskew.methods import METHODS
     from unskew.monitoring.changes import drift
     from unskew.monitoring.online_test import readout
     from unskew.monitoring.tuning import tune
     from unskew.papers.reproduce import reproduce
     from unskew.propensities.estimate import estimate_propensities
-    from unskew.public.demonstration import demo
-    from unskew.public.learning import fit, weights
-    from unskew.public.logs import data_sets, events, ingest, preview_ingest, shop
-    from unskew.public.ranking import evaluate, export, rank
     from unskew.serving.explanation import explain
+    from unskew.serving.exports import export
     from unskew.serving.model_files import load_model, save_model
     from unskew.serving.ratings import judgements
+    from unskew.serving.scoring import evaluate, rank
     from unskew.serving.side_by_side import look
     from unskew.simulation.fresh import FreshClicks
     from unskew.simulation.policies import POLICIES
+    from unskew.simulation.shop_log import shop
     from unskew.simulation.simulate import simulate
     from unskew.simulation.users import USERS
     from unskew.training.model import Model

@@ -61,6 +61,15 @@ class Screen:
         return [f"… and {more:,} more rows; to_table() returns all of them"] if more > 0 else []
 
 
+def cell(value: Any) -> str:
+    """A value as a table shows it."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
 class OnScreen:
     """A result that describes itself on one screen, as text and in notebooks."""
 

@@ -21,7 +21,7 @@ from unskew.data.inputs import LogOrPlace, as_log
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.raw_columns import missing_in_training
 from unskew.evaluation.evaluate import evaluate_scorer, score_documents
-from unskew.public.learning import AUTO, DEFAULT_METHOD, choose_and_fit, fit, warn_unless_better
+from unskew.learning import AUTO, DEFAULT_METHOD, choose_and_fit, fit, warn_unless_better
 from unskew.reporting.terminal import Follow
 from unskew.simulation.truth import Simulation
 from unskew.training.model import Model

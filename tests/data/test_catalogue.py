@@ -212,7 +212,7 @@ def test_the_folder_is_the_users_unless_the_environment_names_one(folder, monkey
 def test_the_listing_says_what_is_here(folder):
     for part in range(1, 6):
         put(folder, f"mq2008/S{part}.txt", "0 qid:1 1:1\n")
-    rows = {row.name: row for row in catalogue.listing()}
+    rows = {row.name: row for row in catalogue.data_sets().rows}
     assert rows["mq2008/3"].present
     assert rows["world:small"].present
     assert not rows["istella-s"].present

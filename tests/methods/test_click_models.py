@@ -21,7 +21,7 @@ from unskew.methods import METHODS
 from unskew.methods.click_models.click_model import ClickModel
 from unskew.networks.registry import Problem
 from unskew.options import options_of
-from unskew.serving.export import export_model
+from unskew.serving.exports import export_model
 from unskew.serving.model_files import load_model, save_model
 from unskew.serving.saved_ranker import SavedRanker, ranks_by_ids
 from unskew.simulation.browsing import Shown

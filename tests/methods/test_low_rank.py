@@ -19,7 +19,7 @@ from unskew.methods.line_search import LENGTHS
 from unskew.methods.losses import log_shares
 from unskew.networks.documents import Ranker
 from unskew.networks.registry import Network, Problem
-from unskew.serving.export import export_model
+from unskew.serving.exports import export_model
 from unskew.serving.onnx_file import OnnxRanker
 from unskew.training.settings import Settings
 from unskew.training.train import train

@@ -9,7 +9,7 @@ from unskew import ClickLog, Recipe, fit, load_model, save_model
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.monitoring.tuning import tune
 from unskew.serving.distillation import export_trees
-from unskew.serving.export import export_model
+from unskew.serving.exports import export_model
 from unskew.serving.onnx_file import OnnxRanker
 from unskew.training.model import average_models
 

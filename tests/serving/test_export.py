@@ -18,9 +18,9 @@ from torch.testing import assert_close
 from unskew import ClickLog, Recipe, fit, save_model
 from unskew.data.fitted_transforms import TRANSFORMS, fit_transform
 from unskew.methods import METHODS
-from unskew.serving import export
+from unskew.serving import exports
 from unskew.serving.engine_json import LinearScores, to_json
-from unskew.serving.export import export_model, sample_lists, undo
+from unskew.serving.exports import export_model, sample_lists, undo
 from unskew.serving.onnx_file import METADATA, OnnxRanker, depends_on
 from unskew.training.model import ModelRanker
 
@@ -132,7 +132,7 @@ def test_lists_for_the_check_lie_where_the_transform_works():
 
 
 def test_a_file_that_scores_otherwise_is_not_written(naive, named_log, onnx_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(export, "to_onnx", lambda *_: onnx_file.read_bytes())
+    monkeypatch.setattr(exports, "to_onnx", lambda *_: onnx_file.read_bytes())
     other = fit(Recipe.of("naive", **FAST, seed=1), named_log)
     with pytest.raises(ValueError, match=r"was not written, .* largest difference from torch"):
         export_model(other, tmp_path / "model.onnx")
@@ -145,8 +145,8 @@ def test_a_file_that_gives_nan_for_a_list_of_padding_is_not_written(naive, onnx_
             count = mask.sum(-1, keepdim=True)
             return super().__call__(features, mask) * count / count
 
-    monkeypatch.setattr(export, "to_onnx", lambda *_: onnx_file.read_bytes())
-    monkeypatch.setattr(export, "OnnxRanker", Dividing)
+    monkeypatch.setattr(exports, "to_onnx", lambda *_: onnx_file.read_bytes())
+    monkeypatch.setattr(exports, "OnnxRanker", Dividing)
     with pytest.raises(ValueError, match=r"largest difference from torch nan"):
         export_model(naive, tmp_path / "model.onnx")
 

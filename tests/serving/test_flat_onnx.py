@@ -14,7 +14,7 @@ import torch
 from torch.testing import assert_close
 
 from unskew import ClickLog, Recipe, fit, save_model
-from unskew.serving.export import export_model
+from unskew.serving.exports import export_model
 from unskew.serving.onnx_file import OnnxRanker
 
 NAMES = ("bm25", "price", "views")

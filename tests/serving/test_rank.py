@@ -16,7 +16,7 @@ import unskew
 from unskew.cli import app
 from unskew.serving import candidates as candidates_module
 from unskew.serving.candidates import Candidates, is_table, open_candidates
-from unskew.serving.export import export_model
+from unskew.serving.exports import export_model
 from unskew.serving.rankings import rank_table
 from unskew.serving.saved_ranker import SavedRanker, open_ranker
 
@@ -69,7 +69,7 @@ def test_columns_are_found_by_name_and_ids_stay_as_they_are(tmp_path):
     done, ranking = rank(TABLE, tmp_path)
     assert ranking.to_pydict() == RANKED
     assert ranking.schema.field("document").type == pa.int64()
-    assert (done.documents, done.queries) == (5, 2)
+    assert (done.n_documents, done.n_queries) == (5, 2)
     assert not list(tmp_path.glob(".*"))
 
 

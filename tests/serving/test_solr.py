@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from unskew import ClickLog, Recipe, fit
-from unskew.serving.export import export_model
+from unskew.serving.exports import export_model
 
 NAMES = ("bm25", "price", "same")
 PLAIN = {"steps": 3, "hidden": (4, 3), "batch_size": 16, "transform": "standard", "norm": False, "activation": "relu"}

@@ -74,7 +74,7 @@ def test_an_executor_ranks_whole_queries_as_one_machine_does(exported, table, tm
     (tmp_path / "there").mkdir()
     batches = rows.drop(["row"]).to_batches(max_chunksize=7)  # queries of ten documents go on from batch to batch
     found = spark_rank._rank(batches, shipped, candidates, str(tmp_path / "there"), 3, strict=False)
-    assert (found["documents"], found["queries"]) == (here.documents, here.queries) == (400, 40)
+    assert (found["documents"], found["queries"]) == (here.n_documents, here.n_queries) == (400, 40)
     assert [path.name for path in (tmp_path / "there").iterdir()] == ["part-00003.parquet"]
     assert_same_rows(pq.read_table(tmp_path / "there"), pq.read_table(tmp_path / "here.parquet"))
     assert sum(found["missing"]) == sum(here.filled.values())

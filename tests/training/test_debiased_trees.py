@@ -9,7 +9,7 @@ import torch
 from unskew import ClickLog, Recipe, evaluate, fit, load_model, save_model
 from unskew.data.clicks.storage import write_log
 from unskew.serving.distillation import export_trees
-from unskew.serving.export import export_model
+from unskew.serving.exports import export_model
 from unskew.serving.onnx_file import OnnxRanker
 from unskew.training.boosting import boost_debiased, examined_documents
 

@@ -172,7 +172,7 @@ INGEST = {
 }
 
 COMMANDS = {
-    "demo": Command("public.demonstration:demo", "/ data out seed", run="commands.listings:demo"),
+    "demo": Command("comparison.demonstration:demo", "/ data out seed", run="commands.listings:demo"),
     "simulate": Command(
         "simulation.simulate:simulate",
         "data / out policy user sessions coupling intervene policy_set user_set n_shown joint drop_clickless record "
@@ -203,7 +203,7 @@ COMMANDS = {
         end="Written to {out}",
     ),
     "shop": Command(
-        "public.logs:shop",
+        "simulation.shop_log:shop",
         "/ out sessions seed overwrite json",
         {
             "out": Option(
@@ -217,11 +217,11 @@ COMMANDS = {
         end="Written to {out}",
     ),
     "events": Command(
-        "public.logs:events",
+        "ingestion.event_table:events",
         "log / out features seed overwrite json",
     ),
     "ingest": Command(
-        "public.logs:ingest",
+        "ingestion.run:ingest",
         f"source / {' '.join(name for name in INGEST if name != 'source')} overwrite json quiet",
         INGEST,
         run="commands.logs:ingest",
@@ -279,7 +279,7 @@ COMMANDS = {
         run="commands.training:auto",
     ),
     "train": Command(
-        "public.learning:fit",
+        "learning:fit",
         "log / out method ranker validate judged interventions stream start since until half_life time grade "
         "sum_grades set allow_code memory seed overwrite json quiet",
         {
@@ -344,7 +344,7 @@ COMMANDS = {
         run="commands.logs:readout",
     ),
     "evaluate": Command(
-        "public.ranking:evaluate",
+        "serving.scoring:evaluate",
         "model data / metrics undefined max_grade shown out strict allow_code json",
         {
             "model": Option(RANKER, kind=Path, to="ranker"),
@@ -359,14 +359,14 @@ COMMANDS = {
         run="commands.rankers:evaluate",
     ),
     "export": Command(
-        "public.ranking:export",
+        "serving.exports:export",
         "model / to form flat input_name output_name log missing trees leaves least_agreement judged overwrite "
         "allow_code",
         {
             "model": Option("A saved model."),
             "to": Option("Output file: model.onnx, .json, .txt or .ubj."),
             "form": Option(
-                "Format: {serving.export:FORMS}, {serving.tree_files:FORMS}. Default: onnx for .onnx, linear for "
+                "Format: {serving.exports:FORMS}, {serving.tree_files:FORMS}. Default: onnx for .onnx, linear for "
                 ".json.",
                 flag="--as",
             ),
@@ -417,7 +417,7 @@ COMMANDS = {
         end="Open {out} in a browser.",
     ),
     "rank": Command(
-        "public.ranking:rank",
+        "serving.scoring:rank",
         "model data / out query document sort memory strict engine spark_master overwrite allow_code json quiet",
         {
             "model": Option(RANKER, kind=Path, to="ranker"),
@@ -432,7 +432,7 @@ COMMANDS = {
         files={"ranking": "out"},
     ),
     "weights": Command(
-        "public.learning:weights",
+        "learning:weights",
         "log / out method grade sum_grades set seed overwrite memory quiet",
         {"out": Option("Output parquet file.", NEEDED)},
     ),
@@ -478,7 +478,7 @@ COMMANDS = {
         run="commands.listings:methods",
     ),
     "data": Command(
-        "public.logs:data_sets",
+        "data.judged.catalogue:data_sets",
         "/ json",
     ),
 }

@@ -52,8 +52,8 @@ def train(given: Given) -> None:
     """Train with `auto` or by a recipe, in one process or several, and write the model."""
     from unskew.comparison.automatic import SAFE
     from unskew.data.clicks.windows import window
+    from unskew.learning import AUTO, DEFAULT_METHOD
     from unskew.processes import is_first
-    from unskew.public.learning import AUTO, DEFAULT_METHOD
     from unskew.serving.model_files import ABOUT
     from unskew.training.distributed import joined
 

@@ -44,7 +44,7 @@ from unskew.evaluation.production import LatestRanker, latest_ranker, production
 from unskew.methods import METHODS, hyper_parameters
 from unskew.reporting.sheets import signed
 from unskew.reporting.terminal import Follow, counting_progress, followed
-from unskew.serving.inputs import as_model
+from unskew.serving.saved_ranker import as_model
 from unskew.training.fitting import fit_recipe
 from unskew.training.history import History
 from unskew.training.model import Model, average_models

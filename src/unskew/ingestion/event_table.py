@@ -6,8 +6,10 @@ This is the reverse of `unskew ingest`, which turns the table into the same log 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +18,58 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
-from unskew.data.files import new_file
+from unskew.data.files import check_place, new_file
+from unskew.data.inputs import LogOrPlace, Place, as_log
+from unskew.display import OnScreen, Screen
 
 SESSIONS_AT_ONCE = 50_000
 START = np.datetime64("2024-01-01T00:00:00", "us")  # for logs without times
 SECONDS_A_SESSION = 10
+
+
+@dataclass(frozen=True, repr=False)
+class EventFiles(OnScreen):
+    """The files of an event table."""
+
+    events: Path
+    impressions: int
+    features: Path | None = None
+    documents: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return vars(self)
+
+    def screen(self) -> Screen:
+        beside = "" if self.features is None else f"; features of {self.documents:,} documents in {self.features}"
+        return Screen(f"{self.impressions:,} impressions in {self.events}{beside}")
+
+
+def events(
+    log: LogOrPlace, out: Place, *, features: Place | None = None, seed: int = 0, overwrite: bool = False
+) -> EventFiles:
+    """Write a click log as an event table, one row per impression, which `ingest` can read.
+
+    Args:
+        out: parquet file for the events.
+        features: parquet file for document features.
+        seed: for the order of sessions, which a log of counts does not store.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> unskew.events(log, "events.parquet").impressions == int(log.by_position()[0].sum())
+    True
+    """
+    places = [Path(place) for place in (out, features) if place is not None]
+    for place in places:
+        check_place(place, overwrite=overwrite)
+    clicks = as_log(log)
+    n_rows = write_event_table(clicks, places[0], np.random.default_rng(seed))
+    if features is None:
+        return EventFiles(places[0], n_rows)
+    table = feature_table(clicks)
+    with new_file(places[1]) as scratch:
+        pq.write_table(table, scratch, compression="zstd")
+    return EventFiles(places[0], n_rows, places[1], table.num_rows)
 
 
 def write_event_table(log: ClickLog, path: str | Path, rng: np.random.Generator) -> int:

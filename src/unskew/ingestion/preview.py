@@ -12,12 +12,13 @@ from typing import Any
 import ibis.expr.types as ir
 import pyarrow as pa
 
+from unskew.data.inputs import Place
 from unskew.display import Displayed, Screen, rows_table
 from unskew.ingestion.columns import FORMS, Columns
 from unskew.ingestion.engines import Engine
 from unskew.ingestion.opening import Listed, Opened, open_tables, running_engine
 from unskew.ingestion.report import Dropped, left_out
-from unskew.ingestion.run import count_lists, report_of
+from unskew.ingestion.run import arguments, count_lists, report_of
 from unskew.ingestion.settings import Options, Tables
 
 HEAD = 5
@@ -79,6 +80,28 @@ class Preview(Displayed):
             "remarks": list(self.remarks),
             "other_kinds": dict(self.other_kinds),
         }
+
+
+def preview_ingest(
+    events: Any,
+    *,
+    features: Any = None,
+    queries: Any = None,
+    clicks: Any = None,
+    columns: Columns | Mapping[str, Any] | Place | None = None,
+    **options: Any,
+) -> Preview:
+    """What `ingest` would read: columns with their roles, the first rows, and counts. Nothing is written.
+
+    >>> import pyarrow as pa
+    >>> import unskew
+    >>> rows = {"session": [1, 1], "query": ["q", "q"], "document": ["a", "b"], "pos": [1, 2], "click": [0, 1]}
+    >>> found = unskew.preview_ingest(pa.table(rows | {"price": [1.0, 2.0]}))
+    >>> [column for role, column, _ in found.roles if role == "position"], list(found.features)
+    (['pos'], ['price'])
+    """
+    with arguments(events, features, queries, clicks, columns, options) as settings:
+        return preview(*settings)
 
 
 def preview(tables: Tables, columns: Columns, options: Options) -> Preview:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import ibis.expr.types as ir
+import pyarrow as pa
 
 from unskew.data.clicks import ABOUT
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.storage import read_log
 from unskew.data.files import check_folder
+from unskew.data.inputs import Place, as_file
+from unskew.data.public_logs.forms import CLICKS
+from unskew.display import Displayed, Screen
 from unskew.ingestion.columns import Columns
 from unskew.ingestion.counted import Counted, Progress, Steps
 from unskew.ingestion.engines import Engine
@@ -23,13 +33,123 @@ from unskew.ingestion.opening import (
     read_impressions,
     running_engine,
 )
-from unskew.ingestion.report import Dropped, Ingested
+from unskew.ingestion.report import REASONS, Dropped, Ingested, left_out
 from unskew.ingestion.schema import KEYS
-from unskew.ingestion.settings import Options, Tables
+from unskew.ingestion.settings import Options, Tables, settings
 from unskew.ingestion.shards import Schema, level_names
 from unskew.ingestion.users import salt_of
+from unskew.reporting.terminal import Follow, counting_progress, followed
 
 MAX_LEVELS = 10_000  # of a bias column; more are ids
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ingestion(Displayed):
+    """An ingested log, and what was left out."""
+
+    report: Ingested
+    out: Path | None  # folder of the log; None: it is in memory only
+    kept: ClickLog | None = None
+
+    @cached_property
+    def log(self) -> ClickLog:
+        """The log, read from its folder on first use."""
+        if self.kept is not None:
+            return self.kept
+        assert self.out is not None
+        return read_log(self.out)
+
+    def to_table(self) -> pa.Table:
+        """What was left out: one row per reason."""
+        dropped, examples = self.report.dropped, self.report.examples
+        return pa.table(
+            {
+                "reason": pa.array(list(dropped), pa.string()),
+                "text": pa.array([REASONS[key].text for key in dropped], pa.string()),
+                "example": pa.array([examples.get(key, "") for key in dropped], pa.string()),
+                "count": pa.array(list(dropped.values()), pa.int64()),
+            }
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return self.report.to_json()
+
+    def screen(self) -> Screen:
+        done = self.report
+        title = (
+            f"{done.sessions:,} sessions of {done.queries:,} queries in {done.lists:,} lists "
+            f"({done.sessions / max(done.lists, 1):,.1f} sessions per list), {done.clicks:,} clicks, "
+            f"{done.documents:,} documents, {done.features} features"
+        )
+        return Screen(title, notes=done.remarks, more=left_out(done.dropped, done.examples, done.other_kinds))
+
+
+def ingest(
+    events: Any,
+    out: Place | None = None,
+    *,
+    features: Any = None,
+    queries: Any = None,
+    clicks: Any = None,
+    columns: Columns | Mapping[str, Any] | Place | None = None,
+    overwrite: bool = False,
+    progress: Follow = True,
+    **options: Any,
+) -> Ingestion:
+    """Turn event tables into a click log. Rows that cannot be used are counted and reported.
+
+    `ClickLog.from_table` takes a clean table in memory; `ingest` takes any table of any size and reports what it did.
+    `preview_ingest` reads and checks without writing.
+
+    Args:
+        events: a table (pandas, polars, pyarrow, Ibis), or a path: parquet, CSV or JSON lines (file, folder or glob),
+            a DuckDB file, or a database URL.
+        out: folder for the log; None: keep the log in memory.
+        features: a second table with features, by query and document.
+        queries: the query table of User Behavior Insights.
+        clicks: a table of clicks, if the events contain only impressions.
+        columns: column names by role, or a TOML file with them; you can also pass single ones as options.
+        progress: False for no bar, or a function that receives the number of finished and of all rows.
+        options: `form` says what the events are (`impressions`, `events`, `ubi`, or a public log: see
+            `unskew.data.public_logs.forms`); names of columns by role (`session="sid"`, `feature=["f_*"]`), and how
+            the log is made (`n_positions=10`, `joint=True`, …): the fields of `Columns`, `Options` and `Tables` in
+            `unskew.ingestion`.
+
+    >>> events = {"session": [1, 1, 2, 2], "query": list("aabb"), "document": [1, 2, 3, 4], "position": [1, 2, 1, 2]}
+    >>> table = pa.table(events | {"click": [0, 1, 1, 0], "price": [2.0, 1.0, 3.0, 4.0]})
+    >>> ingest(table, progress=False).log
+    ClickLog(2 sessions in 2 counted lists, 2 clicks, 4 documents, 1 features, 2 positions)
+    """
+    with (
+        arguments(events, features, queries, clicks, columns, options) as (places, chosen, how),
+        followed(progress, counting_progress, "ingest", "rows: read, count, write") as report,
+        tempfile.TemporaryDirectory(prefix="unskew-") as scratch,
+    ):
+        if out is None and how.keep_users:
+            raise ValueError("a log in memory keeps no users: pass out, a folder for the log")
+        target = Path(scratch) / "log" if out is None else Path(out)
+        done = ingest_tables(places, target, chosen, how, overwrite=overwrite, progress=report)
+        return Ingestion(done, None if out is None else target, read_log(target) if out is None else None)
+
+
+@contextmanager
+def arguments(
+    events: Any, features: Any, queries: Any, clicks: Any, columns: Any, options: Mapping[str, Any]
+) -> Iterator[tuple[Tables, Columns, Options]]:
+    """What `ingest` was given, as it is used: tables in memory are temporary files, public logs name their columns."""
+    form, named = options.get("form"), dict(options)
+    if form in CLICKS:
+        if features is not None:
+            raise ValueError(f"a {form} log has its own features: leave out the table of features")
+        log = CLICKS[form](Path(events))
+        given = {name: value for name, value in options.items() if value and name != "form"}
+        events, features, named = log.events, log.features, {**log.columns, **given}
+    names, roles, how = settings(columns, named)
+    with ExitStack() as files:
+        shown, described, asked, clicked = (
+            files.enter_context(as_file(table)) for table in (events, features, queries, clicks)
+        )
+        yield Tables(shown, described, asked, clicks=clicked, **names), roles, how
 
 
 def ingest_tables(

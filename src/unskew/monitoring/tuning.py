@@ -30,7 +30,7 @@ from unskew.monitoring.trials import Curve, Trials
 from unskew.networks.documents import Ranker
 from unskew.networks.registry import Problem
 from unskew.reporting.terminal import Follow, counting_progress, followed
-from unskew.serving.inputs import as_model
+from unskew.serving.saved_ranker import as_model
 from unskew.training.model import Model
 from unskew.training.settings import Settings
 from unskew.training.train import train

@@ -51,15 +51,6 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     console.print(table)
 
 
-def cell(value: Any) -> str:
-    """A value as a table shows it."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
 def show_json(data: Any) -> None:
     """One JSON document on standard output."""
     sys.stdout.write(json.dumps(data, indent=2, default=str) + "\n")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,15 +19,21 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from unskew.data.clicks.lineage import with_lineage
+from unskew.data.clicks.lineage import lineage_line, with_lineage
+from unskew.data.columns import listed
 from unskew.data.files import new_file, scratch_folder
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.display import MOST_ROWS, Displayed, Screen
 from unskew.evaluation.evaluate import score_documents
 from unskew.serving.candidates import Candidates, Part, open_candidates
 from unskew.serving.query_order import database, find_apart, sort_by_query
 from unskew.serving.saved_ranker import SavedRanker, ScoredIds, UnknownCounts
 
 MEMORY = "1GB"
+UNKNOWN = (
+    "{} documents are not in the log that the model learned from: they are ranked by their URL and query where the "
+    "model knows these, otherwise as average documents"
+)
 Progress = Callable[[int, int], None]
 
 
@@ -153,20 +160,59 @@ def _refuse_spaces(table: pa.Table, name: str) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Ranked:
-    """The counts of a ranking."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Ranking(Displayed):
+    """Documents of queries with scores and ranks."""
 
-    documents: int
-    queries: int
-    unknown: int = 0  # documents that a ranker of ids does not know
+    n_documents: int
+    n_queries: int
+    n_unknown: int = 0  # documents that a ranker of ids does not know
     filled: Mapping[str, int] = field(default_factory=dict)  # missing values, by column that had none in training
     unseen: Mapping[str, int] = field(default_factory=dict)  # values that training never saw, by categorical column
     ignored: tuple[str, ...] = ()  # columns that the ranker does not know
     lineage: Mapping[str, Any] = field(default_factory=dict)  # digests of the model and its log
+    out: Path | None = None  # file of the ranking; None: it is in memory only
+    kept: pa.Table | None = None
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        if self.kept is not None:
+            return self.kept
+        if self.out is None or self.out.suffix != ".parquet":
+            raise ValueError(
+                f"{self.out} is a file for other programs: to get a table, rank to a .parquet file or leave out=None"
+            )
+        return pq.read_table(self.out)
+
+    def to_table(self) -> pa.Table:
+        """One row per document: query, document, score, rank (1 = best), best first within each query."""
+        return self._table
+
+    def to_json(self) -> dict[str, Any]:
+        counts = {"documents": self.n_documents, "queries": self.n_queries, "unknown": self.n_unknown}
+        unlike_training = {"filled": dict(self.filled), "unseen": dict(self.unseen), "ignored": list(self.ignored)}
+        return {**counts, **unlike_training, "lineage": dict(self.lineage)}
+
+    def screen(self) -> Screen:
+        place = "" if self.out is None else f" in {self.out}"
+        title = f"{self.n_documents:,} documents of {self.n_queries:,} queries ranked{place}"
+        notes = [f"{lineage_line(self.lineage)}."] if self.lineage else []
+        notes += [UNKNOWN.format(f"{self.n_unknown:,}")] if self.n_unknown else []
+        if self.ignored:
+            notes.append(f"Ignored, because the model does not use them: {listed(self.ignored)}")
+        notes += [f"'{name}' has {count:,} values that training never saw" for name, count in self.unseen.items()]
+        notes += [
+            f"'{name}' has {count:,} missing values, which were filled: it had none in training (strict refuses them)"
+            for name, count in self.filled.items()
+        ]
+        if self.kept is None:
+            return Screen(title, notes=notes)
+        head = self.kept.slice(0, MOST_ROWS).to_pylist()
+        rows = [[str(row["query"]), str(row["document"]), f"{row['score']:.4f}", str(row["rank"])] for row in head]
+        return Screen(title, ("query", "document", "score", "rank"), rows, notes, left=2, n_rows=self.kept.num_rows)
 
 
-def rank_judged(ranker: SavedRanker, judged: JudgedSet, out: str | Path, *, strict: bool = False) -> Ranked:
+def rank_judged(ranker: SavedRanker, judged: JudgedSet, out: str | Path, *, strict: bool = False) -> Ranking:
     """Write the ranking of a judged set; `strict` refuses missing values in columns that had none in training."""
     check_ending(out)
     counts = UnknownCounts(ranker, strict=strict)
@@ -174,7 +220,7 @@ def rank_judged(ranker: SavedRanker, judged: JudgedSet, out: str | Path, *, stri
     counts.add(judged.features)
     write_ranking(judged, found.scores, out, ranker.name, ranker.lineage)
     filled, unseen = counts.filled(), counts.unseen()
-    return Ranked(judged.n_documents, judged.n_queries, found.unknown, filled, unseen, (), ranker.lineage)
+    return Ranking(judged.n_documents, judged.n_queries, found.unknown, filled, unseen, (), ranker.lineage)
 
 
 def rank_table(
@@ -188,7 +234,7 @@ def rank_table(
     memory: str = MEMORY,
     strict: bool = False,
     progress: Progress | None = None,
-) -> Ranked:
+) -> Ranking:
     """Rank candidates of parquet files, which may be larger than memory; the ranking is written part by part.
 
     Documents of a query must be adjacent, because they are scored together.
@@ -229,7 +275,7 @@ def score_part(ranker: SavedRanker, part: Part) -> ScoredIds:
 
 def _rank_parts(
     ranker: SavedRanker, candidates: Candidates, target: Path, counts: UnknownCounts, progress: Progress | None
-) -> Ranked:
+) -> Ranking:
     total, documents, queries, unknown = sum(candidates.sizes), 0, 0, 0
     with ranking_file(target, ranker.name, ranker.lineage) as file:
         for part in candidates.parts():
@@ -241,4 +287,4 @@ def _rank_parts(
             queries += len(part.offsets) - 1
             if progress is not None:
                 progress(documents, total)
-    return Ranked(documents, queries, unknown, counts.filled(), counts.unseen(), candidates.ignored, ranker.lineage)
+    return Ranking(documents, queries, unknown, counts.filled(), counts.unseen(), candidates.ignored, ranker.lineage)

@@ -35,10 +35,9 @@ from unskew.propensities.curve import NotIdentified
 from unskew.propensities.estimate import estimate_propensities
 from unskew.reporting.drawing import Drawn, line_figure
 from unskew.reporting.sheets import write_page
-from unskew.serving.inputs import as_ranker
 from unskew.serving.model_files import load_model
 from unskew.serving.ratings import judgements
-from unskew.serving.saved_ranker import SavedRanker
+from unskew.serving.saved_ranker import SavedRanker, as_ranker
 from unskew.training.model import Model
 
 CUTOFF = 10

@@ -21,10 +21,10 @@ from unskew.data.object_storage import fetched
 from unskew.ingestion.engine_errors import named_errors
 from unskew.ingestion.spark import executor_files, found_by_executors, shared_folder, spark_session
 from unskew.serving.candidates import Candidates, feature_columns, whole_queries
-from unskew.serving.export import onnx_bytes
+from unskew.serving.exports import onnx_bytes
 from unskew.serving.model_files import load_model
 from unskew.serving.onnx_file import OnnxRanker
-from unskew.serving.rankings import Ranked, ranking_table, score_part
+from unskew.serving.rankings import Ranking, ranking_table, score_part
 from unskew.serving.saved_ranker import TREE_ENDINGS, SavedRanker, UnknownCounts, ranker_of_onnx, ranks_by_ids
 from unskew.training.model import Model
 
@@ -42,7 +42,7 @@ def rank_on_spark(
     strict: bool = False,
     overwrite: bool = False,
     master: str | None = None,
-) -> Ranked:
+) -> Ranking:
     """Rank candidates in parquet files, in any order, and write a folder of parquet files.
 
     Args:
@@ -71,7 +71,7 @@ def rank_on_spark(
         counts.missing += np.array(entry["missing"], dtype=np.int64)
         counts.new += np.array(entry["new"], dtype=np.int64)
     filled, unseen, lineage = counts.filled(), counts.unseen(), opened(shipped).lineage
-    return Ranked(total["documents"], total["queries"], 0, filled, unseen, ignored, lineage)
+    return Ranking(total["documents"], total["queries"], 0, filled, unseen, ignored, lineage)
 
 
 def ship(ranker: Model | str | Path) -> bytes:

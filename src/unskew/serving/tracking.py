@@ -21,7 +21,7 @@ import numpy as np
 
 from unskew.display import Displayed
 from unskew.serving.card import card_json, card_markdown, model_card
-from unskew.serving.export import export_model
+from unskew.serving.exports import export_model
 from unskew.serving.model_files import save_model
 from unskew.serving.onnx_file import INPUT, OUTPUT
 from unskew.serving.pyfunc import QUERY

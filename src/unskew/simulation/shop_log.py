@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from unskew.data.files import new_folder
+from unskew.data.files import check_folder, new_folder
+from unskew.data.inputs import Place
 from unskew.display import OnScreen, Screen
 from unskew.simulation.shop import (
     CANDIDATES,
@@ -90,12 +91,7 @@ class _Sessions:
 
 
 def make_shop(sessions: int = 5_000, seed: int = 0) -> Shop:
-    """A shop with this many searches, each with 10 or 20 impressions; the same arguments give the same shop.
-
-    >>> shop = make_shop(sessions=50)
-    >>> shop.events["position"].to_pylist()[:3]
-    [1, 2, 3]
-    """
+    """A shop with this many searches, each with 10 or 20 impressions; the same arguments give the same shop."""
     if sessions < 1:
         raise ValueError(f"sessions must be at least 1, got {sessions}")
     law_seed, *seeds = np.random.SeedSequence(seed).spawn(5)
@@ -117,6 +113,24 @@ def make_shop(sessions: int = 5_000, seed: int = 0) -> Shop:
         "robots": [f"robot{number}" for number in range(N_ROBOTS)],
     }
     return Shop(pa.concat_tables(tables), judged, truth)
+
+
+def shop(out: Place | None = None, *, sessions: int = 5_000, seed: int = 0, overwrite: bool = False) -> Shop:
+    """Simulate the messy event table of a shop, with judged queries, for `ingest`.
+
+    Args:
+        out: folder for the tables and the truth; None: keep them in memory.
+        sessions: number of searches, with 12 impressions each on average.
+
+    >>> shop(sessions=50).events.num_rows > 50
+    True
+    """
+    if out is not None:
+        check_folder(Path(out), TRUTH, overwrite=overwrite)
+    made = make_shop(sessions, seed)
+    if out is not None:
+        write_shop(made, out, overwrite=overwrite)
+    return made
 
 
 def write_shop(shop: Shop, out: str | Path, *, overwrite: bool = False) -> None:

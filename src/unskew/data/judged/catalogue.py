@@ -20,9 +20,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import platformdirs
+import pyarrow as pa
 
 from unskew.data.judged import world
 from unskew.data.judged.catalogue_entries import CATALOGUE, SPLITS, Entry, Split
@@ -30,7 +31,7 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.letor import read_letor
 from unskew.data.judged.tables import is_table, read_judged_table
 from unskew.data.public_logs.forms import is_judged_form, read_judged_form
-from unskew.display import OnScreen, Screen
+from unskew.display import Displayed, OnScreen, Screen, cell
 
 WORLD = "world"
 WORLD_NAME = re.compile(
@@ -88,6 +89,24 @@ class ListingRow(NamedTuple):
     grades: str
     present: bool  # its files are available here
     licence: str
+
+
+@dataclass(frozen=True, repr=False)
+class DataSets(Displayed):
+    """The catalogue of data sets, and which are available here."""
+
+    rows: tuple[ListingRow, ...]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [row._asdict() for row in self.rows]
+
+    def to_table(self) -> pa.Table:
+        """One row per data set."""
+        return pa.Table.from_pylist(self.to_json())
+
+    def screen(self) -> Screen:
+        columns = ListingRow._fields
+        return Screen("Data sets", columns, [[cell(value) for value in row] for row in self.rows])
 
 
 def load(name: str | Mapping[str, str | Path]) -> Dataset:
@@ -169,8 +188,13 @@ def is_known(name: str) -> bool:
     return name in CATALOGUE or name.split(":")[0] == WORLD
 
 
-def listing() -> list[ListingRow]:
-    """All data sets, the built-in worlds first."""
+def data_sets() -> DataSets:
+    """List the data sets of the catalogue, the built-in worlds first, and which are available here; `load` reads one.
+
+    >>> import unskew
+    >>> "world:tiny" in unskew.data_sets().to_table()["name"].to_pylist()
+    True
+    """
     worlds = [
         ListingRow(f"{WORLD}:{size}", sum(queries.values()), None, world.N_FEATURES, "0-4", True, "built in")
         for size, queries in world.SIZES.items()
@@ -179,7 +203,7 @@ def listing() -> list[ListingRow]:
         ListingRow(name, entry.queries, entry.documents, entry.features, entry.grades, is_present(name), entry.licence)
         for name, entry in CATALOGUE.items()
     ]
-    return worlds + entries
+    return DataSets((*worlds, *entries))
 
 
 def is_present(name: str) -> bool:

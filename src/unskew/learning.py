@@ -25,8 +25,8 @@ from unskew.display import MOST_ROWS, Displayed, Screen
 from unskew.methods import Method
 from unskew.processes import is_first
 from unskew.reporting.terminal import Follow, followed, training_progress
-from unskew.serving.inputs import as_model
 from unskew.serving.ratings import debiased_rows, rows_of_shards, scale_of, write_rows
+from unskew.serving.saved_ranker import as_model
 from unskew.training import fitting
 from unskew.training.ending import seconds_of
 from unskew.training.model import Model

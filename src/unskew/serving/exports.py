@@ -17,16 +17,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from unskew.data.files import check_place, write_file
+from unskew.data.inputs import Judged, LogOrPlace, Place, as_judged, as_log
 from unskew.data.raw_columns import RawColumns, missing_in_training
 from unskew.data.transforms import Chain, HeavyTailLog, MinMax, Reciprocal, SignedLog, Standard, Transform
 from unskew.display import OnScreen, Screen
 from unskew.networks.trees import TreesRanker
+from unskew.serving.distillation import ExportedTrees, export_trees
 from unskew.serving.engine_json import linear_scores, solr_network, to_json
 from unskew.serving.onnx_file import (
     FLAT_FORMAT,
@@ -41,7 +44,8 @@ from unskew.serving.onnx_file import (
     to_flat_onnx,
     to_onnx,
 )
-from unskew.serving.saved_ranker import check_features_alone
+from unskew.serving.saved_ranker import as_model, check_features_alone
+from unskew.serving.tree_files import FORMS as TREE_FORMS
 from unskew.training.model import Model, ModelRanker
 
 FORMS = {"onnx": ".onnx", "linear": ".json", "solr": ".json"}
@@ -76,6 +80,44 @@ class Content:
     note: str
     snippet: str = ""
     missing: bool = True  # whether it takes missing values
+
+
+def export(
+    model: Model | Place,
+    to: Place,
+    *,
+    form: str | None = None,
+    log: LogOrPlace | None = None,
+    judged: Judged | None = None,
+    overwrite: bool = False,
+    seed: int = 0,
+    **options: Any,
+) -> Exported | ExportedTrees:
+    """Export a model to a file for serving; its scores are checked against torch.
+
+    `save_model` saves it for Python.
+
+    Args:
+        model: a model, a fitted `UnbiasedRanker`, or the path of a saved model.
+        to: the output file; its extension decides the format unless `form` does.
+        form: the format, see `unskew export --help`; `lightgbm` and `xgboost` are trees.
+        log: the log with the documents that trees learn from.
+        judged: judged queries to evaluate the model and the trees.
+        seed: for the random lists on which the file is compared with torch.
+        options: options of the format, see `serving.export.export_model` and `serving.distillation.export_trees`.
+
+    >>> import unskew
+    >>> log = unskew.simulate("world:tiny", sessions=4, seed=1, progress=False).log
+    >>> model = unskew.fit("naive", log, network="linear", transform="standard", steps=3, progress=False)
+    >>> unskew.export(model, "model.json", form="linear").path.name
+    'model.json'
+    """
+    fitted = as_model(model)
+    if form not in TREE_FORMS:
+        return export_model(fitted, to, form=form, overwrite=overwrite, seed=seed, **options)
+    clicks = None if log is None else as_log(log)
+    queries = None if judged is None else as_judged(judged, "test")
+    return export_trees(fitted, to, clicks, kind=form, judged=queries, overwrite=overwrite, seed=seed, **options)
 
 
 def export_model(
