@@ -43,7 +43,7 @@ def random_lists(n_lists: int, n_docs: int, n_features: int) -> ClickedLists:
 
 
 def training(method: LBD, lists: ClickedLists) -> Callable[[], None]:
-    optimizer = Settings().new_optimizer([{"params": method.parameters()}])
+    optimizer = Settings(weight_decay=1.0).new_optimizer([{"params": method.parameters()}])
 
     def step() -> None:
         optimizer.zero_grad()

@@ -41,7 +41,7 @@ def _overhead() -> Row:
     problem = Problem(N_FEATURES, log.n_docs, network=REFERENCE)
     batch = ClickBatches(log, BATCH)(0)
     bare = Naive(problem)
-    settings = Settings(steps=STEPS, batch_size=BATCH)
+    settings = Settings(steps=STEPS, batch_size=BATCH, weight_decay=1.0)
     optimizer = settings.new_optimizer([{"params": bare.parameters()}])
 
     def bare_steps() -> None:

@@ -72,6 +72,7 @@ CALLS: dict[str, Any] = {
     "fit": lambda made, model, place: model,
     "ingest": lambda made, model, place: unskew.ingest(pa.table(EVENTS | {"price": [1.0, 2.0]}), **QUIET),
     "judgements": lambda made, model, place: unskew.judgements(made.log, curve=np.ones(10)),
+    "look": lambda made, model, place: unskew.look(model, made.log, place / "look.html"),
     "load": lambda made, model, place: unskew.load("world:tiny"),
     "load_model": lambda made, model, place: unskew.load_model(unskew.save_model(model, place / "model")),
     "open_log": lambda made, model, place: unskew.open_log(unskew.write_log(made.log, place / "opened")),

@@ -66,7 +66,7 @@ def test_an_executor_ranks_whole_queries_as_one_machine_does(exported, table, tm
     here = rank_table(open_ranker(exported), table, tmp_path / "here.parquet", sort=True)
     shipped = spark_rank.ship(exported)
     ranker = spark_rank.opened(shipped)
-    candidates = Candidates((), "query", "document", ranker.feature_names, ranker.categories, sorted=True)
+    candidates = Candidates((), "query", "document", *[ranker.feature_names] * 2, ranker.categories, sorted=True)
     rows = pq.read_table(table, columns=candidates.columns)
     rows = rows.append_column("row", pa.array(range(rows.num_rows))).sort_by(
         [("query", "ascending"), ("row", "ascending")]
@@ -84,7 +84,7 @@ def test_an_executor_ranks_whole_queries_as_one_machine_does(exported, table, tm
 def test_an_executor_that_does_not_see_the_folder_says_what_to_do(exported, table, tmp_path):
     shipped = spark_rank.ship(exported)
     ranker = spark_rank.opened(shipped)
-    candidates = Candidates((), "query", "document", ranker.feature_names, ranker.categories, sorted=True)
+    candidates = Candidates((), "query", "document", *[ranker.feature_names] * 2, ranker.categories, sorted=True)
     with pytest.raises(ValueError, match=r"cannot see .*: write to a folder that all machines share"):
         spark_rank._rank([], shipped, candidates, str(tmp_path / "elsewhere"), 0, strict=False)
 

@@ -112,7 +112,7 @@ def lists_of_rows(n_rows: int, group: Any, query: Any) -> tuple[NDArray, NDArray
         )
     if group is None:
         ids, lists = number_ids(
-            query if isinstance(query, pa.Array | pa.ChunkedArray) else np.asarray(query).reshape(-1)
+            query if isinstance(query, pa.Array | pa.ChunkedArray | list) else np.asarray(query).reshape(-1)
         )
         if len(lists) != n_rows:
             raise ValueError(f"query has {len(lists)} values, but there are {n_rows} rows: give one per row")
