@@ -128,25 +128,6 @@ def test_a_damaged_entry_is_rebuilt(source, folder, parsed, caplog, damage, file
     assert len(parsed) == 2  # what was rebuilt is good
 
 
-def test_a_half_written_entry_is_not_used(source, folder, parsed):
-    """A process that was killed while writing leaves a draft without a manifest."""
-    read_letor(source, cache=folder)
-    entry = entry_of(folder)
-    (entry / "manifest.json").unlink()
-    entry.rename(entry.with_name(".draft-killed"))
-    np.testing.assert_array_equal(read_letor(source, cache=folder).features, FEATURES)
-    assert len(parsed) == 2
-
-
-def test_drafts_of_yesterday_are_removed(source, folder):
-    old, young = folder / "arrays" / ".draft-old", folder / "arrays" / ".draft-young"
-    for draft in (old, young):
-        draft.mkdir(parents=True)
-    os.utime(old, (0, 0))
-    read_letor(source, cache=folder)
-    assert (old.exists(), young.exists()) == (False, True)
-
-
 def test_a_copied_cache_is_checked_and_used(source, folder, parsed, tmp_path):
     read_letor(source, cache=folder)
     copy = shutil.copytree(folder, tmp_path / "copy")
@@ -154,10 +135,10 @@ def test_a_copied_cache_is_checked_and_used(source, folder, parsed, tmp_path):
     assert len(parsed) == 1
 
 
-def test_damaged_notes_about_sources_are_ignored(source, folder, parsed):
+def test_damaged_notes_of_stamps_are_ignored(source, folder, parsed):
     read_letor(source, cache=folder)
-    for note in (folder / "sources").iterdir():
-        note.write_text('{"content": {}, "seal": ""}')
+    for note in (folder / "stamps").iterdir():
+        note.write_text("{}")
     np.testing.assert_array_equal(read_letor(source, cache=folder).features, FEATURES)
     assert len(parsed) == 1
 
