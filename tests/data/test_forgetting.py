@@ -1,10 +1,15 @@
 """Users who are to be forgotten."""
 
+import gzip
+import json
+
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import unskew
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.kept_users import numbers_of
 
 ROWS = [  # session, query, document, price, click, user
     ("s1", "hats", "a", 1.0, 1, "ann"),
@@ -66,3 +71,74 @@ def test_a_log_without_users_says_what_to_do(tmp_path):
     unskew.write_log(ClickLog.from_arrays([[1.0], [2.0]], clicks=[1, 0], group=[2]), tmp_path / "log")
     with pytest.raises(ValueError, match=r"holds nobody.* --keep-users"):
         unskew.forget(tmp_path / "log", ["ann"])
+
+
+def trained(log, place, **options):
+    return unskew.save_model(unskew.fit("naive", log, steps=2, progress=False), place, **options)
+
+
+def test_what_was_made_from_the_log_is_named_with_what_to_do(tmp_path):
+    place = written(tmp_path / "log")
+    log = unskew.read_log(place)
+    old = trained(log, tmp_path / "old")
+    about = json.loads((old / "model.json").read_text())
+    del about["trained_on"]["log"]  # as 0.2 wrote it
+    (old / "model.json").write_text(json.dumps(about))
+    for name in ("README.md", "card.json"):
+        (old / name).unlink()
+    trained(log, tmp_path / "model")
+    unskew.export(tmp_path / "model", tmp_path / "model.onnx")
+    unskew.fit("naive", log, steps=2, progress=False, checkpoint=tmp_path / ".model.checkpoint")
+    unskew.diagnose(place, tmp_path / "report.html", quick=True, progress=False)
+    part = unskew.write_log(log.select([0]), tmp_path / "part")
+    trained(unskew.read_log(part), tmp_path / "of part")
+    other = unskew.write_log(ClickLog.from_arrays([[1.0], [2.0]], clicks=[1, 0], group=[2]), tmp_path / "other")
+    trained(unskew.read_log(other), tmp_path / "of other")
+    done = unskew.forget(place, ["bob"])
+    assert {(one.kind, one.place.rpartition("/")[2]) for one in done.made} == {
+        ("model", "model"),
+        ("model", "of part"),
+        ("model without lineage", "old"),
+        ("exported model", "model.onnx"),
+        ("checkpoint", ".model.checkpoint"),
+        ("report", "report.html"),
+        ("copy of the log", "part"),
+    }
+    assert unskew.forget(place, ["bob"]).made == done.made, "a second call names them too"
+    trained(unskew.read_log(place), tmp_path / "model", overwrite=True)
+    assert str(tmp_path / "model") not in {one.place for one in unskew.forget(place, ["bob"]).made}
+
+
+def test_check_finds_an_id_in_every_format_and_nothing_where_there_is_none(tmp_path):
+    (tmp_path / "site").mkdir()
+    place = written(tmp_path / "site" / "log")
+    (tmp_path / "users.txt").write_text("bob\n")
+    site = place.parent
+    (site / "bobby.txt").write_text("bobby, and bob-cat")
+    unskew.forget(place, tmp_path / "users.txt")
+    check = unskew.forget(site, tmp_path / "users.txt", check=True)
+    assert (check.found, check.unread) == ([], [])
+    assert check.files == len([file for file in site.rglob("*") if file.is_file()])
+    (site / "log.salt").write_text("secret")
+    number = numbers_of(["bob"], "secret")
+    hidden = {
+        "cells.parquet": lambda file: pq.write_table(pa.table({"query": ["gift for bob"], "n": [1]}), file),
+        "lists.parquet": lambda file: pq.write_table(pa.table({"who": pa.array([["x", "bob"]])}), file),
+        "numbers.parquet": lambda file: pq.write_table(pa.table({"user": number}), file),
+        "page.html": lambda file: file.write_text("<b>bob</b>"),
+        ".zipped.csv.gz": lambda file: file.write_bytes(gzip.compress(b"a,bob\n")),
+        "bob.json": lambda file: file.write_text("{}"),
+    }
+    for name, write in hidden.items():
+        write(site / name)
+    (site / "base.duckdb").write_bytes(b"?")
+    check = unskew.forget(site, ["bob"], check=True)
+    assert check.found == [
+        (".zipped.csv.gz", "its text"),
+        ("bob.json", "its name"),
+        ("cells.parquet", "column query"),
+        ("lists.parquet", "column who"),
+        ("numbers.parquet", "column user"),
+        ("page.html", "its text"),
+    ]
+    assert check.unread == ["base.duckdb (its format is not known)"]

@@ -1,5 +1,8 @@
 """Users: a role that is read for a cap and for forgetting, and leaves nothing else behind."""
 
+import hashlib
+import json
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -8,6 +11,7 @@ import pytest
 
 import unskew
 from unskew.data.clicks.kept_users import numbers_of, salt_file
+from unskew.ingestion import users as personal
 
 # A robot with five sessions, a person with two, and one session of nobody; two documents in each.
 USERS = ["robot"] * 5 + ["ann"] * 2 + [None]
@@ -64,6 +68,7 @@ def many(seed=0):
     sessions = np.repeat(np.arange(300), 3)
     users = rng.choice([*(f"person-{number}" for number in range(9)), None], 300)
     user = users[sessions]
+    own = {"person-3": "her watch"}  # names of levels and categories that one of them alone had
     orders = np.concatenate([[(0, 1, 2), (1, 0, 2)][rng.integers(2)] for _ in range(300)])
     query = rng.integers(0, 4, 300)
     query[users == "person-3"] = np.where(rng.random((users == "person-3").sum()) < 0.5, 9, 1)
@@ -76,8 +81,13 @@ def many(seed=0):
         "buy": rng.integers(0, 2, 900),
         "looked": rng.choice([0.0, 1.0, np.nan], 300)[sessions],
         "user_id": user,
-        "device": rng.choice(["phone", "desk"], 300)[sessions],
-        "member": rng.choice(["yes", "no"], 300)[sessions],
+        "device": [
+            own.get(who, each) for who, each in zip(user, rng.choice(["phone", "desk"], 300)[sessions], strict=True)
+        ],
+        "member": [
+            own.get(who, each) for who, each in zip(user, rng.choice(["yes", "no"], 300)[sessions], strict=True)
+        ],
+        "brand": [own.get(who, "acme" if number else "zeta") for who, number in zip(user, orders, strict=True)],
         "policy_score": rng.random(900),
         "display_probability": rng.uniform(0.1, 1.0, 900),
         "timestamp": 1_700_000_000 + rng.integers(0, 10**7, 300)[sessions],
@@ -93,7 +103,7 @@ ROLES = {
     "seen": "looked",
     "grades": {"click": 1.0, "buy": 2.0},
     "period": "month",
-    "feature": ["price"],
+    "feature": ["price", "brand"],
 }
 
 
@@ -142,3 +152,49 @@ def test_users_of_events_belong_to_their_impressions(tmp_path):
     for place in ("events", "rows"):
         unskew.forget(tmp_path / place, ["person-5"])
     assert unskew.read_log(tmp_path / "events").digest == unskew.read_log(tmp_path / "rows").digest
+
+
+def with_devices(devices):
+    """One page of two documents per session, each with the device of its session."""
+    n = len(devices)
+    rows = {"session": range(n), "query": ["boots"] * n, "position": [1] * n, "price": [1.0] * n}
+    rows = {name: [value for value in values for _ in range(2)] for name, values in rows.items()}
+    places = {"document": ["a", "b"] * n, "position": [1, 2] * n, "click": [1, 0] * n}
+    return pa.table({**rows, **places, "device": [device for device in devices for _ in range(2)]})
+
+
+def test_levels_with_few_sessions_are_merged_and_counted(monkeypatch):
+    monkeypatch.setattr(personal, "LEAST_SESSIONS", 20)
+    done = ingested(with_devices(["phone"] * 30 + ["desk"] * 20 + ["watch"] * 19 + ["tv"]), bias=["device"])
+    column = done.log.bias["device"]
+    assert column.levels == ("desk", "other", "phone")
+    assert dict(zip(column.levels, np.bincount(column.values, done.log.sessions), strict=True)) == {
+        "desk": 20,
+        "other": 20,
+        "phone": 30,
+    }
+    text = "Bias column device: 2 of 4 levels have fewer than 20 sessions: merged into 'other', 20 sessions."
+    assert text in done.report.remarks
+
+
+def test_a_bias_column_of_ids_is_refused(monkeypatch):
+    monkeypatch.setattr(personal, "LEAST_SESSIONS", 20)
+    people = [f"person {number // 3}" for number in range(75)] + ["office"] * 60
+    with pytest.raises(ValueError, match=r"looks like an id: 25 of its 26 values .* pass --user"):
+        ingested(with_devices(people), bias=["device"])
+    assert ingested(with_devices([*people, *["office"] * 15]), bias=["device"]).log.bias["device"].levels == (
+        "office",
+        "other",
+    ), "half of the sessions have a level of their own"
+
+
+def test_queries_are_stored_as_digests_on_request(tmp_path):
+    features = pa.table({"query": ["boots", "boots"], "document": ["a", "b"], "weight": [3.0, 4.0]})
+    done = ingested(TABLE, tmp_path / "log", hash_queries=True, features=features, user="user_number")
+    salt = salt_file(tmp_path / "log").read_text().strip()
+    assert done.log.query_ids.tolist() == [hashlib.sha256(f"{salt}boots".encode()).hexdigest()[:16]]
+    assert done.log.features[:, 0].tolist() == [3, 4]
+    assert not unskew.forget(tmp_path / "log", ["boots"], check=True).found
+    assert "users" not in json.loads((tmp_path / "log" / "log.json").read_text())["shards"][0]["digests"]
+    with pytest.raises(ValueError, match="pass out"):
+        ingested(hash_queries=True)

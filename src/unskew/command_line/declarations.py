@@ -129,6 +129,7 @@ INGEST = {
         metavar="COLUMN[=N]",
     ),
     "keep_users": Option("Keep what unskew forget needs, in a file of its own.", False, bool),
+    "hash_queries": Option("Store digests of queries, with the secret in OUT.salt, not their texts.", False, bool),
     "policy_score": _column("score by which the document was ranked"),
     "display_probability": _column("probability that a stochastic ranker shows the document there"),
     "intervention": _column("intervention that changed the order"),
@@ -445,12 +446,12 @@ COMMANDS = {
     ),
     "forget": Command(
         "data.clicks.forgetting:forget",
-        "log / users column json",
+        "log / users column below check json",
         {
-            "log": Option("A click log with users as a bias column."),
+            "log": Option("A click log that keeps users; with --check, any folder."),
             "users": Option("A text file with one user per line.", kind=Path),
         },
-        files={"log": "log"},
+        run="commands.logs:forget",
     ),
     "reproduce": Command(
         "papers.reproduce:reproduce",

@@ -1,8 +1,10 @@
-"""Commands that make and compare logs: `simulate`, `ingest`, `drift` and `readout`."""
+"""Commands that make and compare logs: `simulate`, `ingest`, `forget`, `drift` and `readout`."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import typer
 
 import unskew
 from unskew.command_line.declarations import INGEST, options_of
@@ -14,6 +16,7 @@ from unskew.ingestion.settings import Tables, parse_window
 from unskew.ingestion.settings import settings as settings_of
 
 TABLES = ("features", "queries", "clicks")
+STILL_THERE = 3  # exit code: a user who was to be forgotten is in a file
 NOT_SETTINGS = ("source", "out", "columns", "dry_run", *TABLES)
 
 
@@ -46,6 +49,13 @@ def ingest(given: Given) -> Any:
         print_result(preview, given, "Nothing was written. Run it without --dry-run to write the log.")
         return None
     return call("ingest", given, **settings)
+
+
+def forget(given: Given) -> None:
+    done = call("forget", given)
+    print_result(done, given, files={"log": given["log"]})
+    if given["check"] and done.found:
+        raise typer.Exit(STILL_THERE)
 
 
 def drift(given: Given) -> Any:

@@ -37,7 +37,7 @@ from unskew.ingestion.report import REASONS, Dropped, Ingested, left_out
 from unskew.ingestion.schema import KEYS
 from unskew.ingestion.settings import Options, Tables, settings
 from unskew.ingestion.shards import Schema, level_names
-from unskew.ingestion.users import salt_of
+from unskew.ingestion.users import hashed_queries, merged_levels, salt_of
 from unskew.reporting.terminal import Follow, counting_progress, followed
 
 MAX_LEVELS = 10_000  # of a bias column; more are ids
@@ -125,8 +125,8 @@ def ingest(
         followed(progress, counting_progress, "ingest", "rows: read, count, write") as report,
         tempfile.TemporaryDirectory(prefix="unskew-") as scratch,
     ):
-        if out is None and how.keep_users:
-            raise ValueError("a log in memory keeps no users: pass out, a folder for the log")
+        if out is None and (how.keep_users or how.hash_queries):
+            raise ValueError("a log in memory has no secret beside it: pass out, a folder for the log")
         target = Path(scratch) / "log" if out is None else Path(out)
         done = ingest_tables(places, target, chosen, how, overwrite=overwrite, progress=report)
         return Ingestion(done, None if out is None else target, read_log(target) if out is None else None)
@@ -168,7 +168,7 @@ def ingest_tables(
     columns = columns or Columns()
     if options.keep_users and columns.user is None:
         raise ValueError("--keep-users needs the column with the user: pass --user COLUMN")
-    salt = salt_of(target) if options.keep_users else None
+    salt = salt_of(target) if options.keep_users or options.hash_queries else None
     with running_engine(options, tables, target) as engine:
         opened = open_tables(engine, tables, columns, options)
         logs, shown, n_rows = count_lists(engine, opened, options, dropped, progress, salt)
@@ -206,7 +206,11 @@ def count_lists(
     salt: str | None = None,
 ) -> tuple[Counted, ReadImpressions, int]:
     """Lists ready to be written as shards, the impressions they consist of, and the number of rows read."""
-    shown, n_rows = read_impressions(engine, opened, options, dropped, salt)
+    shown, n_rows = read_impressions(engine, opened, options, dropped, salt if options.keep_users else None)
+    shown = replace(shown, impressions=merged_levels(engine, shown.impressions, shown.shape, dropped))
+    if options.hash_queries and salt is not None:
+        described = shown.features and replace(shown.features, rows=hashed_queries(shown.features.rows, salt))
+        shown = replace(shown, impressions=hashed_queries(shown.impressions, salt), features=described)
     steps = Steps(progress, total=3 * n_rows)
     shown, documents, queries = _documents(engine, shown, options, dropped)
     steps.add(n_rows)

@@ -42,6 +42,7 @@ class Options:
 
     n_positions: int | None = None  # None: all
     keep_users: bool = False  # keep what `forget` needs, in a file of its own
+    hash_queries: bool = False  # store digests of queries in place of their texts
     fill: float | None = None  # replaces missing features; None: they stay missing in the log
     joint: bool = False  # keep which documents were clicked together
     strict: bool = False  # fail instead of leaving rows out

@@ -1,4 +1,4 @@
-"""Users: a column that is read to cap heavy users and robots, and then dropped; a log counts sessions, not people.
+"""Personal data: users are read to cap heavy ones and robots, and then dropped; rare levels of bias columns are merged.
 
 The sessions that a capped user keeps are chosen at random but the same in every run. Only if users are kept does an
 opaque number take the place of the id: a digest of the id and of a secret salt, which lies beside the log.
@@ -18,9 +18,12 @@ from unskew.data.files import write_text
 from unskew.data.object_storage import remote
 from unskew.ingestion.columns import Columns
 from unskew.ingestion.engines import Engine
+from unskew.ingestion.impressions import Shape
 from unskew.ingestion.report import Dropped
 
 SALT_BYTES = 16
+LEAST_SESSIONS = 20  # of a level of a bias column; rarer ones are merged
+OTHER = "other"  # the level that they are merged into
 
 
 def users_read(engine: Engine, rows: ir.Table, columns: Columns, salt: str | None, dropped: Dropped) -> ir.Table:
@@ -50,6 +53,40 @@ def salt_of(target: Path) -> str:
     salt = secrets.token_hex(SALT_BYTES)
     write_text(place, salt + "\n", private=True)
     return salt
+
+
+def hashed_queries(table: ir.Table, salt: str) -> ir.Table:
+    """Opaque numbers in place of queries, if the table has them."""
+    return table.mutate(query=_opaque(table.query, salt)) if "query" in table.columns else table
+
+
+def merged_levels(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped) -> ir.Table:
+    """Rows with rare levels of bias columns merged into one; columns in which most levels are rare are refused."""
+    for number, (name, is_level) in enumerate(shape.bias):
+        if not is_level:
+            continue
+        column = f"bias_{number}"
+        levels = rows.group_by(column).aggregate(sessions=rows.session.nunique())
+        levels = engine.keep(f"levels_{number}", levels.mutate(rare=levels.sessions < LEAST_SESSIONS))
+        found = engine.arrow(levels.group_by("rare").aggregate(levels=levels.count(), sessions=levels.sessions.sum()))
+        by_kind = {row["rare"]: row for row in found.to_pylist()}
+        if True not in by_kind:
+            continue
+        n_rare, sessions = by_kind[True]["levels"], by_kind[True]["sessions"]
+        n_levels = n_rare + by_kind.get(False, {"levels": 0})["levels"]
+        if n_levels >= LEAST_SESSIONS and sessions > by_kind.get(False, {"sessions": 0})["sessions"]:
+            raise ValueError(
+                f"bias column '{name}' looks like an id: {n_rare:,} of its {n_levels:,} values have fewer than "
+                f"{LEAST_SESSIONS} sessions. A model would learn a curve for each and store it: leave the column out; "
+                "if it is the user, pass --user"
+            )
+        text = f"{n_rare:,} of {n_levels:,} levels have fewer than {LEAST_SESSIONS} sessions: merged into '{OTHER}'"
+        dropped.remarks.append(f"Bias column {name}: {text}, {sessions:,} sessions.")
+        kept = engine.arrow(levels.filter(~levels.rare).select(column))[column].to_pylist()
+        rows = rows.mutate(
+            **{column: rows[column].isin(kept).ifelse(rows[column], OTHER) if kept else ibis.literal(OTHER)}
+        )
+    return rows
 
 
 def _one_user_each(engine: Engine, rows: ir.Table, dropped: Dropped) -> ir.Table:

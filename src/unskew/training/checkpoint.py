@@ -84,7 +84,7 @@ def load_checkpoint(
         raise ValueError(f"checkpoint {path} is damaged (its digests do not match): delete it to start over")
     saved = about.get("fingerprint")
     saved = saved if isinstance(saved, dict) else {}
-    differing = [key for key in fingerprint if saved.get(key) != fingerprint[key]]
+    differing = [key for key in fingerprint if key != "lineage" and saved.get(key) != fingerprint[key]]
     if "data" in differing:
         raise ValueError(
             f"checkpoint {path} belongs to other data: the log, or the judged data, has changed since. Delete the "

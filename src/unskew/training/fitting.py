@@ -118,6 +118,8 @@ def fit_recipe(
     held_out = None if held_out is None else feedback.of(held_out)
     criterion = _criterion(recipe, logs.get("validation"), held_out, transform, vocabulary, start)
     same = {"hyper_parameters": json.loads(json.dumps(hyper)), "features": _checksum(logs)}
+    if log is not None:
+        same["lineage"] = (log.lineage if steps is None else Lineage(steps.digest)).to_json()
     if start is not None:
         same["start"] = array_digest([tensor.cpu().numpy() for tensor in start.method.state_dict().values()])
     settings = recipe.settings if start is None else recipe.settings.restarted()
