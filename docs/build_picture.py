@@ -1,7 +1,8 @@
 """The picture in the README: clicks before and after correction for examination, on simulated clicks.
 
-Run it from the top of the repository. It writes `docs/figures/before_after.svg` and logs the numbers of the caption.
-Every grade of the data is drawn: none is picked. Rare grades are noisy, mostly where they were seldom shown.
+Run it from the top of the repository. It writes `docs/figures/before_after.svg` and a narrow form for phones, and logs
+the numbers of the caption. Every grade of the data is drawn: none is picked. Rare grades are noisy, mostly where they
+were seldom shown.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ def main() -> None:
     curve = models["dla"].examination()
     assert curve is not None
     grades = np.unique(world.train.grades)[::-1]
-    write(draw({int(grade): rates(log, world.train.grades, grade) for grade in grades}, curve))
+    by_grade = {int(grade): rates(log, world.train.grades, grade) for grade in grades}
+    write(draw(by_grade, curve), PLACE)
+    write(draw(by_grade, curve, narrow=True), PLACE.with_stem(f"{PLACE.stem}_narrow"))
 
 
 def rates(log: unskew.ClickLog, grades: np.ndarray, grade: float) -> tuple[np.ndarray, np.ndarray]:
@@ -45,10 +48,10 @@ def rates(log: unskew.ClickLog, grades: np.ndarray, grade: float) -> tuple[np.nd
     return rate, 1.96 * np.sqrt(rate * (1 - rate) / shown)
 
 
-def draw(by_grade: dict[int, tuple[np.ndarray, np.ndarray]], curve: np.ndarray) -> Figure:
+def draw(by_grade: dict[int, tuple[np.ndarray, np.ndarray]], curve: np.ndarray, *, narrow: bool = False) -> Figure:
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(9, 3.4), layout="constrained")
-        before, after = figure.subplots(1, 2, sharey=True)
+        figure = Figure(figsize=(4.2, 6.2) if narrow else (9, 3.4), layout="constrained")
+        before, after = figure.subplots(2, 1) if narrow else figure.subplots(1, 2, sharey=True)
         places = np.arange(1, len(curve) + 1)
         for number, (grade, (values, half)) in enumerate(by_grade.items()):
             label, style = f"grade {grade}" + NAMES.get(grade, ""), line_style(number)
@@ -69,8 +72,8 @@ def draw(by_grade: dict[int, tuple[np.ndarray, np.ndarray]], curve: np.ndarray) 
     return figure
 
 
-def write(figure: Figure) -> None:
-    with matplotlib.rc_context(STYLE), new_file(PLACE) as scratch:
+def write(figure: Figure, place: Path) -> None:
+    with matplotlib.rc_context(STYLE), new_file(place) as scratch:
         figure.savefig(scratch, format="svg", metadata={"Date": None})
 
 

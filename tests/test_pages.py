@@ -29,6 +29,7 @@ RUN_BY = {
     "propensities.md": "test_readme.py",
     "diagnose.md": "test_readme.py",
     "attention.md": "test_readme.py",
+    "peers.md": "test_readme.py",
     "guide.md": "test_guide.py",
     "CONTRIBUTING.md": "test_contributing.py",
     "serving.md": "serving/test_export.py",
@@ -194,3 +195,9 @@ def test_the_example_on_the_page_of_a_method_runs(name):
     names = {}
     exec(compile(code.replace("steps=200", "steps=2").replace("sessions=128", "sessions=16"), name, "exec"), names)
     assert names["model"].recipe.method == name
+
+
+def test_the_reference_lists_every_public_name_once():
+    hooks = site_hooks()
+    listed = [name for group in hooks.GROUPS.values() for name in group.split()]
+    assert sorted(listed) == sorted(hooks.public_names())

@@ -13,7 +13,14 @@ from unskew.cli import app
 ROOT = Path(__file__).parent.parent
 # Each page runs by itself, in a folder of its own.
 # Others: tests/test_guide.py, tests/test_pages.py.
-PAGES = ["README.md", "docs/quickstart.md", "docs/propensities.md", "docs/diagnose.md", "docs/attention.md"]
+PAGES = [
+    "README.md",
+    "docs/quickstart.md",
+    "docs/propensities.md",
+    "docs/diagnose.md",
+    "docs/attention.md",
+    "docs/peers.md",
+]
 
 
 def blocks(page):

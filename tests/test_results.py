@@ -106,7 +106,7 @@ def test_every_public_function_is_called_here() -> None:
 
 def test_the_result_of_the_demo_is_a_table_of_rankers(model: Any) -> None:
     found = Demonstration({name: unskew.evaluate(model, "world:tiny") for name in ("naive", "dla")})
-    assert "over naive" in repr(found)
+    assert "over raw clicks" in repr(found)
     assert set(found.to_table()["ranker"].to_pylist()) == {"naive", "dla"}
 
 

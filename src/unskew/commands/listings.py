@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import webbrowser
+from pathlib import Path
+
 from unskew.commands.app import Given, call
-from unskew.reporting.terminal import show_json, show_table
+from unskew.reporting.terminal import console, show_json, show_table
 
 
 def demo(given: Given) -> None:
     call("demo", given)  # it prints step by step
+    if console.is_terminal and (sys.platform != "linux" or {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ)):
+        webbrowser.open(Path(given["out"]).resolve().as_uri())
 
 
 def methods(given: Given) -> None:
