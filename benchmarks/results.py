@@ -35,10 +35,9 @@ from results_cells import (
     waiting,
 )
 from row_file import append_row, mend
-from unskew.comparison.claims import Claims
 from unskew.comparison.code_digest import code_digest
 from unskew.comparison.plan import Run
-from unskew.comparison.rows import Outcome
+from unskew.comparison.rows import Claims, Outcome
 from unskew.comparison.tasks import perform
 from unskew.papers.tasks import PAPER_TASKS
 

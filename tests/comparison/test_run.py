@@ -220,6 +220,34 @@ def test_a_killed_experiment_goes_on_where_it_was_and_leaves_no_process(tmp_path
     assert (done, results.found, len(results.results)) == (["2", "3"], 2, 4)
 
 
+CLAIM = """
+import sys, time
+from pathlib import Path
+from unskew.comparison.rows import Claims
+with Claims(Path(sys.argv[1])) as claims:
+    print(claims.take(sys.argv[2]), flush=True)
+    time.sleep(120)
+"""
+
+
+def test_a_run_of_another_process_is_waited_for_and_not_done_again(tmp_path, monkeypatch):
+    groups = [make_group("theirs"), make_group("mine")]
+    theirs, done = groups[0].candidates[0], []
+    other = subprocess.Popen([sys.executable, "-c", CLAIM, str(tmp_path), theirs.key], stdout=subprocess.PIPE)
+    assert other.stdout.readline().strip() == b"True"
+
+    def end_of_the_other(seconds):
+        write_row(tmp_path, theirs.key, theirs.record, outcome())
+        other.kill()  # which releases its claim
+        other.communicate()
+
+    monkeypatch.setattr("unskew.comparison.run.time.sleep", end_of_the_other)
+    results = run_here(groups, tmp_path, lambda definition: done.append(definition["label"]) or outcome())
+    assert done == ["mine"]
+    assert [result.run.label for result in results.results] == ["theirs", "mine"]
+    assert {path.suffix for path in tmp_path.iterdir()} == {".parquet"}
+
+
 @pytest.mark.slow
 def test_a_run_whose_process_dies_fails_alone(tmp_path):
     script = tmp_path / "slow.py"

@@ -14,7 +14,7 @@ from pathlib import Path
 # Code that decides a number in a row.
 DECIDES = (
     "lists",
-    "parts",
+    "extensions",
     "processes",
     "data",
     "simulation",
@@ -57,8 +57,6 @@ def program_of(source: str) -> str:
     """
     tree = ast.parse(source)
     for node in list(ast.walk(tree)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            _silence_named_messages(node)
         _silence(node)
     return ast.unparse(tree)
 
@@ -67,36 +65,11 @@ def _silence(node: ast.AST) -> None:
     """Remove texts for people from one node, but keep the class of an error."""
     if isinstance(node, WITH_DOCSTRING):
         first = node.body[0] if node.body else None
-        if isinstance(first, ast.Expr) and _is_text(first.value):
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
             node.body = node.body[1:] or [ast.Pass()]
     elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
         node.exc.args, node.exc.keywords = [], []
     elif isinstance(node, ast.Assert):
         node.msg = None
-    elif _is_told(node):
-        assert isinstance(node, ast.Call)
-        node.args = node.args[1:]
-
-
-def _is_told(node: ast.AST) -> bool:
-    """Whether a call shows people a message, such as `warnings.warn(text)` and `logger.info(text)`."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TELLS
-
-
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
-
-
-def _silence_named_messages(function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-    """Empty the texts of variables that are used only in messages or errors: `text = "…"; warnings.warn(text)`."""
-    blocks = [function.body, *(part.body for part in function.body if isinstance(part, ast.If | ast.For | ast.With))]
-    texts = [part for block in blocks for part in block if isinstance(part, ast.Assign) and _is_text(part.value)]
-    if not texts:
-        return
-    nodes = list(ast.walk(function))
-    told = {id(name) for node in nodes if isinstance(node, ast.Raise) or _is_told(node) for name in ast.walk(node)}
-    names = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
-    only_told = {node.id for node in names if id(node) in told} - {node.id for node in names if id(node) not in told}
-    for text in texts:
-        if all(isinstance(target, ast.Name) and target.id in only_told for target in text.targets):
-            text.value = ast.Constant("")
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TELLS:
+        node.args = node.args[1:]  # `warnings.warn(text)`, `logger.info(text)`

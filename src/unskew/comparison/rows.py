@@ -1,7 +1,7 @@
 """Rows on disk: one parquet file per finished run, written atomically.
 
 OUT/runs/KEY.parquet    one line per test query, one column per metric; the rest of the result is in its metadata
-OUT/runs/KEY.claim      who is doing a run, see `claims`
+OUT/runs/.KEY.lock      who is doing a run: several processes may share the runs of one folder
 OUT/runs/KEY.error.txt  the error of a failed run, which is tried again next time
 """
 
@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from unskew.comparison.code_digest import code_digest
-from unskew.data.files import array_digest, new_file, write_text
+from unskew.data.files import array_digest, new_file, sole_writer, write_text
 
 RESULT, DIGEST = b"unskew-result", b"unskew-digest"
 DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException)
@@ -34,6 +34,34 @@ class Outcome:
     per_query: dict[str, NDArray[np.float64]] = field(default_factory=dict)  # metric -> [queries]; NaN: left out
     query_ids: NDArray | None = None  # [queries]
     about: dict[str, Any] = field(default_factory=dict)  # JSON
+
+
+class Claims:
+    """The runs that this process is doing: each belongs to one process until it is released, or the process ends.
+
+    If the file system has no locks, a run may be done twice; its row is the same, and written atomically.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.held: dict[str, ExitStack] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for key in list(self.held):
+            self.release(key)
+
+    def take(self, key: str) -> bool:
+        """Claim a run; False if another process has it."""
+        with ExitStack() as lock, suppress(FileExistsError):
+            lock.enter_context(sole_writer(self.folder / key))
+            self.held[key] = lock.pop_all()
+        return key in self.held
+
+    def release(self, key: str) -> None:
+        self.held.pop(key, ExitStack()).close()
 
 
 def row_path(folder: Path, key: str) -> Path:

@@ -1,6 +1,6 @@
 """Run a plan: independent runs in parallel processes, each a row on disk as soon as it is finished.
 
-Processes that work on one folder share its runs (see `claims`). Hyper-parameters are chosen first, on the first
+Processes that work on one folder share its runs. Hyper-parameters are chosen first, on the first
 repetition and on validation queries only; then the chosen ones are run on the other repetitions. Finished rows are not
 run again, so an interrupted experiment resumes. A run that fails leaves its traceback and does not stop the others; a
 run whose process dies is tried once more, alone.
@@ -25,10 +25,10 @@ from pathlib import Path
 import torch
 from threadpoolctl import threadpool_limits
 
-from unskew.comparison.claims import Claims
 from unskew.comparison.code_digest import code_digest
 from unskew.comparison.plan import Group, Run
 from unskew.comparison.rows import (
+    Claims,
     Outcome,
     error_path,
     families_in,
@@ -106,7 +106,8 @@ class _Board:
     tasks: Mapping[str, Task]
     claims: Claims
     watch: Watch | None
-    begun: float  # by the clock of the file system
+    fresh: Fresh
+    stale: dict[str, int] = field(default_factory=dict)  # when the rows to be replaced were written
     elsewhere: dict[str, Run] = field(default_factory=dict)  # runs of other processes
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     failed: dict[str, tuple[Run, str]] = field(default_factory=dict)
@@ -133,8 +134,8 @@ class _Board:
         if not self.claims.take(run.key):
             self.elsewhere[run.key] = run
             return False
-        path = row_path(self.folder, run.key)
-        row = read_row(self.folder, run.key) if path.is_file() and path.stat().st_mtime >= self.begun else None
+        new = _written_at(row_path(self.folder, run.key)) != self.stale[run.key]
+        row = read_row(self.folder, run.key) if new else None
         self.elsewhere.pop(run.key, None)
         if row is None:
             return True
@@ -167,30 +168,20 @@ def run_plan(
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")
     folder.mkdir(parents=True, exist_ok=True)
+    n_runs = sum(len(group.candidates) + len(group.again(group.candidates[0])) for group in groups)
     with Claims(folder) as claims:
-        return _run_plan(groups, folder, metric_name, tasks, jobs, fresh, progress, claims, watch)
+        return _run_plan(groups, _Board(folder, n_runs, jobs, progress, tasks, claims, watch, fresh), metric_name)
 
 
-def _run_plan(
-    groups: Sequence[Group],
-    folder: Path,
-    metric_name: str,
-    tasks: Mapping[str, Task],
-    jobs: int,
-    fresh: Fresh,
-    progress: Progress | None,
-    claims: Claims,
-    watch: Watch | None,
-) -> Results:
+def _run_plan(groups: Sequence[Group], board: _Board, metric_name: str) -> Results:
     first = [run for group in groups for run in group.candidates]
-    n_later = sum(len(group.again(group.candidates[0])) for group in groups)
-    board = _Board(folder, len(first) + n_later, jobs, progress, tasks, claims, watch, claims.now())
-    _run_all(first, board, fresh)
+    _run_all(first, board)
     chosen = [run for group in groups if (run := best_candidate(group, board.outcomes, metric_name)) is not None]
     again = {id(run): group.again for group in groups for run in group.candidates}
     later = [run for candidate in chosen for run in again[id(candidate)](candidate)]
     board.total = len(first) + len(later)
-    _run_all(_by_repetition(later), board, fresh)
+    # Runs that share a log are adjacent.
+    _run_all(sorted(later, key=lambda run: (run.repetition.number, run.setting)), board)
     return Results(
         results=tuple(_finished([*chosen, *later], board)),
         tried=tuple(_finished(first, board)),
@@ -216,15 +207,15 @@ def _finished(runs: Iterable[Run], board: _Board) -> Iterator[Result]:
             yield Result(run, board.outcomes[run.key])
 
 
-def _by_repetition(runs: Iterable[Run]) -> list[Run]:
-    """Runs ordered so that those that share a log are adjacent."""
-    return sorted(runs, key=lambda run: (run.repetition.number, run.setting))
+def _written_at(row: Path) -> int:
+    return row.stat().st_mtime_ns if row.is_file() else 0
 
 
-def _run_all(runs: Iterable[Run], board: _Board, fresh: Fresh) -> None:
+def _run_all(runs: Iterable[Run], board: _Board) -> None:
     waiting: dict[str, Run] = {}
     for run in runs:
-        anew = fresh if isinstance(fresh, bool) else run.label in fresh
+        board.stale[run.key] = _written_at(row_path(board.folder, run.key))
+        anew = board.fresh if isinstance(board.fresh, bool) else run.label in board.fresh
         row = None if anew or run.key in board.outcomes else read_row(board.folder, run.key)
         if row is not None:
             board.outcomes[run.key] = row
