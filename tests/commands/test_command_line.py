@@ -12,7 +12,6 @@ import typer
 from unskew.cli import COMMANDS, command_of
 from unskew.command_line.declarations import Option, options_of
 from unskew.command_line.repeating import command_line
-from unskew.command_line.signatures import parameters
 from unskew.command_line.values import DATA, FILES, FOLDS, FRESH, GRADES, GRIDS, NAMES, PAIRS, SHARE
 
 SAMPLES: dict[Any, Any] = {bool: True, int: 3, float: 0.25, str: "two words", Path: Path("a b")}
@@ -64,14 +63,3 @@ def test_a_printed_command_may_be_given_by_the_parameters_of_its_function(name: 
 
 def test_only_what_differs_from_the_defaults_is_printed() -> None:
     assert command_line("diagnose", {"log": "log", "quick": False, "seed": 0, "cap": None}) == "unskew diagnose log"
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_that_differs_from_its_function_is_used(name: str) -> None:
-    command = COMMANDS[name]
-    assert set(command.own) <= set(command.names.replace("/", " ").split())
-    assert all(option.help for option in options_of(name).values())
-    assert command.summary
-    renamed = {option.to for option in command.own.values() if option.to}
-    known = set(parameters(command.function)) if renamed else set()
-    assert not renamed - known or name == "ingest"  # whose settings are three dataclasses

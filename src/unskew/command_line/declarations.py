@@ -1,30 +1,49 @@
-"""The commands: the function that each one calls, its options in the order of its help, and where they differ from it.
+"""The commands: the function that each one calls, and its options in the order of its help, where they need a word.
 
-An option without an entry here has the name, the default and the text (under `Args:`) of the function's parameter.
-To add a command, write its function in `unskew` and one entry here.
+An option that is only named has the name, the default and the text (under `Args:`) of the function's parameter. To add
+a command, write its function in `unskew` and an entry in `TEXT`:
+
+    NAME ARGUMENT … = module:function
+        @from, @run, @files, @end, @help    dataclasses with further parameters, and what `Command` says
+        OPTION SPEC … OPTION SPEC …
+        OPTION SPEC …  the text of its help, after two spaces
+
+A spec says `!` (needed), `=X` (the default), `:kind`, `--flag`, `>name` (of the parameter), `~FORM` (of `values`), `^N`
+(at least), `%` (in the panel of columns), or the metavar in capitals. `{module:NAME}` stands for a constant.
 """
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from unskew.command_line import values
 from unskew.command_line.signatures import NEEDED, Parameter, constant, parameters, summary
-from unskew.command_line.values import DATA, FILES, FOLDS, FRESH, GRADES, GRIDS, NAMES, PAIRS, SHARE, Form
+from unskew.command_line.values import FOLDS, Form
 
 AS_IN_FUNCTION = object()  # the default of an option whose function has it
-KINDS = {"bool": bool, "int": int, "float": float, "str": str, "Judged": str}
-KINDS |= dict.fromkeys(("Path", "Place", "LogOrPlace", "str | Path", "Model | Place"), Path)
+DATA = "A data set of the catalogue (NAME or NAME@split), a LETOR file, or a table."
+RANKER = "A saved model, an exported .onnx file (run by onnxruntime), or exported trees (.txt, .json)."
+KINDS: dict[str, Any] = {
+    "str": str,
+    "Judged": str,
+    "float": float,
+    "int": int,
+    "bool": bool,
+    "Path": Path,
+    "list": list[str],
+}
 
 
 @dataclass(frozen=True)
 class Option:
     """An option or an argument of a command; what is empty comes from the function."""
 
-    help: str = ""  # {module:NAME} stands for a constant
+    help: str = ""
     default: Any = AS_IN_FUNCTION
     kind: Any = None
     flag: str = ""
@@ -40,480 +59,376 @@ class Command:
     """A command: what it calls, and its options by name."""
 
     function: str  # module:function; empty: `run` does it all
-    names: str  # arguments / options
-    own: Mapping[str, Option] = field(default_factory=dict)
+    arguments: list[str]
+    options: Mapping[str, Option]  # arguments first
+    sources: tuple[str, ...] = ()  # dataclasses with further parameters
     help: str = ""  # empty: the first paragraph of the function's docstring
     run: str = ""  # what a terminal does instead of calling the function alone; `commands.module:function`
     files: Mapping[str, str] = field(default_factory=dict)  # names in JSON -> options that hold paths
     end: str = ""  # last line on the screen
 
     @property
-    def arguments(self) -> list[str]:
-        return self.names.partition("/")[0].split()
-
-    @property
     def summary(self) -> str:
         return self.help or summary(self.function)
 
 
-DATA_HELP = "A data set of the catalogue (NAME or NAME@split), a LETOR file, or a table."
-RANKER = "A saved model, an exported .onnx file (run by onnxruntime), or exported trees (.txt, .json)."
-COMMON = {
-    "log": Option("A click log.", kind=Path, default=NEEDED),
-    "json": Option("Print one JSON document instead of a table.", False, bool),
-    "quiet": Option("Hide the progress display.", False, bool),
-    "seed": Option("Random seed; the same seed gives the same result.", 0, int),
-    "overwrite": Option("Overwrite existing output.", False, bool, "--overwrite/--no-overwrite"),
-    "stream": Option("Read the log shard by shard; it may be larger than memory.", False, bool),
-    "strict": Option("Refuse missing values in columns that had none in training."),
-    "since": Option("Use lists shown from this day on, e.g. 2026-11-10.", None, str),
-    "until": Option("Use lists shown before this day.", None, str),
-    "allow_code": Option("Allow module:Class to import and run your own code.", False, bool),
-    "fresh": Option("Run this method again, by label; 'all' for everything. Repeatable.", form=FRESH),
-    "set": Option("Set an option, e.g. steps=500. Repeatable.", None, form=PAIRS, to="options", metavar="NAME=VALUE"),
-    "grade": Option(
-        "Event weights for training, e.g. click=1,add_to_cart=3,purchase=5. Default: the weights set at ingest; "
-        "click=1 uses only clicks.",
-        None,
-        str,
-        form=GRADES,
-        metavar="KIND=WEIGHT,…",
-    ),
-    "sum_grades": Option("Add up the weights of all events on an impression.", False, bool),
-    "memory": Option(
-        "Memory for what is held of the log, such as 16GB; of a larger log, a random sample of its queries."
-    ),
-    "production": Option(metavar="WHICH"),
-    "start": Option(flag="--from"),
-}
-
-
-def _column(role: str) -> Option:
-    return Option(f"Column with the {role}.", None, str, panel="Columns")
-
-
-def _several(text: str) -> Option:
-    return Option(f"{text} Repeatable.", None, list[str], panel="Columns")
-
-
-def _size(of: str) -> Option:
-    return Option(f"Positions per {of}. Default: the largest number observed.", None, int, least=1, panel="Columns")
-
-
-def _table(text: str) -> Option:
-    return Option(text, None, str)
-
-
-INGEST = {
-    "source": Option(
-        "Parquet, CSV or JSON lines (file, folder or glob), a DuckDB file, or a database URL.", NEEDED, str, to="events"
-    ),
-    "out": Option("Output folder for the log; not needed with --dry-run."),
-    "features": _table("A table of features, by query and document."),
-    "clicks": _table("A table of clicks, if the events contain only impressions."),
-    "queries": _table("The query table of User Behavior Insights."),
-    "columns": Option("TOML file with column names.", None, Path),
-    "form": Option("{ingestion.columns:FORMS}, {data.public_logs.forms:CLICKS}.", None, str, panel="Columns"),
-    "session": _column("session, which distinguishes one showing of a query from the next"),
-    "query": _column("query"),
-    "document": _column("document"),
-    "position": _column("position"),
-    "row": _column("row of a result grid, if positions restart in each row"),
-    "page": _column("page number, if positions restart on each page; none: there are no pages"),
-    "row_size": _size("row"),
-    "page_size": _size("page"),
-    "click": _column("click"),
-    "time": _column("time; none: use no time"),
-    "user": replace(
-        _column("user, which is read and then dropped; COLUMN=N keeps at most N sessions per user"),
-        metavar="COLUMN[=N]",
-    ),
-    "keep_users": Option("Keep what unskew forget needs, in a file of its own.", False, bool),
-    "hash_queries": Option("Store digests of queries, with the secret in OUT.salt, not their texts.", False, bool),
-    "policy_score": _column("score by which the document was ranked"),
-    "display_probability": _column("probability that a stochastic ranker shows the document there"),
-    "intervention": _column("intervention that changed the order"),
-    "shuffled": _several("Intervention that shuffles lists: NAME, or NAME=10 for the top 10."),
-    "bias": _several("Column that may change examination."),
-    "context": _several("Feature of the user, session or moment, with one value per result page."),
-    "seen": _column("recorded examination: 0 or 1, or seconds in the viewport; empty: not recorded"),
-    "feature": _several("Feature, or a pattern: 'f_*'. Default: numbers, categories."),
-    "grade": Option(
-        "Feedback to keep, by column or event type, with its weight in training: click=1,add_to_cart=3,purchase=5.",
-        None,
-        str,
-        form=GRADES,
-        to="grades",
-        metavar="KIND=WEIGHT,…",
-        panel="Columns",
-    ),
-    "event": _column("event type"),
-    "impression_event": replace(_several("Event type that is an impression."), to="impression_events"),
-    "click_event": replace(_several("Event type that is a click."), to="click_events"),
-    "seen_event": replace(_several("Event type that records examination."), to="seen_events"),
-    "features_document": _column("document in the feature table, if it has another name"),
-    "first_position": Option("Index of the first position.", None, int, panel="Columns"),
-    "table": replace(_table("Table of events in a database."), to="events_table"),
-    "features_table": _table("Table of features in a database."),
-    "clicks_table": _table("Table of clicks in a database."),
-    "queries_table": _table("Table of queries in a database."),
-    "encoding": _table("Encoding of CSV files, e.g. latin-1. Default: utf-8."),
-    "n_positions": Option("Number of positions to keep, from the top.", None, int, least=1),
-    "where": Option("Rows to keep, e.g. 'not is_sponsored and price > 0'.", None, str, metavar="CONDITION"),
-    "period": _table("Count lists per hour, day, week or month, to select time windows later."),
-    "window": Option("How long events count after their impression: 30m, 12h, 7d.", None, str, metavar="TIME"),
-    "fill": Option("Value for missing features. Default: keep them missing.", None, float),
-    "joint": Option("Keep which documents were clicked together.", False, bool),
-    "strict": Option("Fail instead of leaving rows out.", False, bool),
-    "dry_run": Option("Show columns, rows and counts; write nothing.", False, bool),
-    "engine": Option("duckdb, or spark for logs too large for one machine.", "duckdb", str),
-    "memory": Option("Memory limit of DuckDB; the rest spills to disk.", "2GB", str),
-    "threads": Option("Number of threads. Default: one per core.", None, int, least=1),
-    "spark_master": Option("URL of the Spark cluster, e.g. local[4].", None, str, to="master"),
-}
-
-COMMANDS = {
-    "demo": Command("comparison.demonstration:demo", "/ data out seed", run="commands.listings:demo"),
-    "simulate": Command(
-        "simulation.simulate:simulate",
-        "data / out policy user sessions coupling intervene policy_set user_set n_shown joint drop_clickless record "
-        "display_probabilities allow_code seed overwrite json quiet",
-        {
-            "data": Option(f"{DATA_HELP} Default split: train.", to="judged"),
-            "out": Option("Output folder for the log; the truth is written next to it.", NEEDED),
-            "policy": Option("The logging policy: {simulation.policies:POLICIES}.", kind=str),
-            "user": Option("The user model: {simulation.users:USERS}.", kind=str),
-            "sessions": Option(kind=int),
-            "coupling": Option("How much examination depends on the document.", None, float),
-            "intervene": Option(
-                "Randomize a share of sessions: {simulation.display:INTERVENTIONS}.",
-                form=PAIRS,
-                to="interventions",
-                metavar="NAME=SHARE",
-            ),
-            "policy_set": Option("Set an option of the policy.", None, form=PAIRS, metavar="NAME=VALUE"),
-            "user_set": Option("Set an option of the user.", None, form=PAIRS, metavar="NAME=VALUE"),
-            "record": Option(
-                "Record examination: share=1 for all sessions; misses, false_alarms, interest, on_click.",
-                form=PAIRS,
-                metavar="NAME=VALUE",
-            ),
-        },
-        run="commands.logs:simulate",
-        files={"log": "out"},
-        end="Written to {out}",
-    ),
-    "shop": Command(
-        "simulation.shop_log:shop",
-        "/ out sessions seed overwrite json",
-        {
-            "out": Option(
-                "Output folder for {simulation.shop_log:EVENTS}, {simulation.shop_log:JUDGED} and "
-                "{simulation.shop_log:TRUTH}.",
-                NEEDED,
-            ),
-            "sessions": Option("Number of searches, with 12 impressions each on average.", least=1),
-        },
-        files={"shop": "out"},
-        end="Written to {out}",
-    ),
-    "events": Command(
-        "ingestion.event_table:events",
-        "log / out features seed overwrite json",
-    ),
-    "ingest": Command(
-        "ingestion.run:ingest",
-        f"source / {' '.join(name for name in INGEST if name != 'source')} overwrite json quiet",
-        INGEST,
-        run="commands.logs:ingest",
-        files={"log": "out"},
-        end="Written to {out}",
-    ),
-    "diagnose": Command(
-        "diagnosis.page:diagnose",
-        "log / out quick users cap memory seed json quiet",
-        {
-            "out": Option(default=Path("report.html")),
-            "cap": Option("Maximum number of sessions per user; needs --users."),
-        },
-        files={"log": "log", "report": "out"},
-        end="Report with plots, tables and reasons: {out}",
-    ),
-    "compare": Command(
-        "comparison.own_log:compare",
-        "log / methods scores validate test judged grid grade sum_grades set metric criterion production held_out "
-        "baseline seeds jobs out fresh memory allow_code json quiet",
-        {
-            "methods": Option(
-                "Methods, comma-separated; the first is the baseline. METHOD+trees trains trees on debiased targets; "
-                "lightgbm and lightgbm_position run LightGBM itself. Default: what `diagnose` recommends and, if "
-                "LightGBM is installed, its rows and two_tower+trees.",
-                kind=str,
-                form=NAMES,
-            ),
-            "scores": Option(
-                "Another ranker: parquet with query, document, score. Repeatable.", form=FILES, metavar="NAME=FILE"
-            ),
-            "validate": Option(f"Data for early stopping and tuning. {DATA_HELP} Default: held-out clicks.", kind=str),
-            "test": Option(f"Test data. {DATA_HELP} Default: held-out clicks.", kind=str),
-            "judged": Option(f"Judged data for `labelled`. {DATA_HELP}", kind=str),
-            "grid": Option(
-                "Values to try; validation chooses one.", form=GRIDS, to="grids", metavar="METHOD.NAME=VALUE,…"
-            ),
-            "criterion": Option(
-                "The criterion without judged data: {evaluation.criteria:CRITERIA}. Default: "
-                "{evaluation.criteria:DEFAULT_CRITERION}."
-            ),
-            "out": Option(kind=Path),
-        },
-        run="commands.experiments:compare",
-    ),
-    "auto": Command(
-        "comparison.automatic:auto",
-        "log / out force production start grade sum_grades set memory seed overwrite json quiet",
-        {
-            "out": Option("Output folder for the model; the report is OUT.html.", NEEDED, Path),
-            "force": Option("Write the model even if production is better.", False, bool),
-            "start": Option("A previous model: the final training starts from it if possible.", flag="--from"),
-        },
-        "Train a ranker without labels and test it against production. Exit code 3: production is better.",
-        run="commands.training:auto",
-    ),
-    "train": Command(
-        "learning:fit",
-        "log / out method ranker validate judged interventions stream start since until half_life time grade "
-        "sum_grades set allow_code memory seed overwrite json quiet",
-        {
-            "out": Option("Output folder for the model.", NEEDED, Path),
-            "method": Option(
-                "A method; `unskew methods` lists them. Default: auto, as in unskew auto --force; with --from, the "
-                "model's own method; dla if you pass an option that auto cannot use.",
-                None,
-                str,
-            ),
-            "ranker": Option(
-                "network, or trees: LightGBM on the debiased targets of the method (unskew\\[trees]). Default: "
-                "network; with --from, the model's own.",
-                None,
-                str,
-            ),
-            "validate": Option(
-                f"Validation data. {DATA_HELP} Or a share of queries to hold out, e.g. 0.2.", kind=str, form=SHARE
-            ),
-            "judged": Option(f"Judged data to learn from. {DATA_HELP}"),
-            "half_life": Option("Days after which the weight of a list halves.", None, float),
-            "time": Option("Stop after this time, e.g. 10m, and keep what was learned.", kind=str),
-        },
-        "Train a ranker on a click log. An interrupted run resumes when you repeat the command.",
-        run="commands.training:train",
-    ),
-    "tune": Command(
-        "monitoring.tuning:tune",
-        "model / judged out metric steps folds seed overwrite json quiet",
-        {
-            "model": Option("A saved model."),
-            "judged": Option(f"Judged queries to learn from. {DATA_HELP} Default split: valid."),
-            "out": Option("Output folder for the tuned model.", NEEDED, Path),
-            "metric": Option("The metric of cross-validation.", "{monitoring.tuning:Plan.metric}", str),
-            "steps": Option("The largest number of steps to try.", "{monitoring.tuning:Plan.steps}", int),
-            "folds": Option("Folds of inner and outer cross-validation.", "{monitoring.tuning:Plan.folds}", int),
-        },
-        run="commands.training:tune",
-        files={"model": "out"},
-        end="Written to {out}",
-    ),
-    "drift": Command(
-        "monitoring.changes:drift",
-        "log_a log_b / stream json",
-        {
-            "log_a": Option("The earlier click log.", to="a"),
-            "log_b": Option("The later click log, of the same site.", to="b"),
-            "stream": Option("Read the logs in parts; they may be larger than memory.", False, bool),
-        },
-        run="commands.logs:drift",
-    ),
-    "readout": Command(
-        "monitoring.online_test:readout",
-        "log / arm team baseline curve grade since until stream json",
-        {
-            "log": Option("A click log with the arm or team as a bias column."),
-            "curve": Option("A model whose examination curve corrects for position.", kind=Path),
-            "grade": Option(
-                "Weight of an event type. Repeatable.", None, form=PAIRS, to="grades", metavar="KIND=WEIGHT"
-            ),
-        },
-        run="commands.logs:readout",
-    ),
-    "evaluate": Command(
-        "serving.scoring:evaluate",
-        "model data / metrics undefined max_grade shown out strict allow_code json",
-        {
-            "model": Option(RANKER, kind=Path, to="ranker"),
-            "data": Option(f"{DATA_HELP} Default split: test. Or a click log of held-out sessions.", to="judged"),
-            "metrics": Option("Comma-separated.", "ndcg@1,ndcg@3,ndcg@5,ndcg@10,err@10,arp", str, form=NAMES),
-            "shown": Option(
-                "Click log: report its queries separately; ndcg@10:shown uses the documents it shows.", kind=Path
-            ),
-            "out": Option("Parquet file for the values per query.", None, Path),
-        },
-        "Evaluate a model on judged data, or by how well it predicts the clicks of a log.",
-        run="commands.rankers:evaluate",
-    ),
-    "export": Command(
-        "serving.exports:export",
-        "model / to form flat input_name output_name log missing trees leaves least_agreement judged overwrite "
-        "allow_code",
-        {
-            "model": Option("A saved model."),
-            "to": Option("Output file: model.onnx, .json, .txt or .ubj."),
-            "form": Option(
-                "Format: {serving.exports:FORMS}, {serving.tree_files:FORMS}. Default: onnx for .onnx, linear for "
-                ".json.",
-                flag="--as",
-            ),
-            "flat": Option("ONNX with one row per document and no mask, for Vespa and Triton.", False, bool),
-            "input_name": Option("Name of the flat file's input.", "{serving.onnx_file:INPUT}", str),
-            "output_name": Option("Name of the flat file's output.", "{serving.onnx_file:OUTPUT}", str),
-            "log": Option("Trees: the click log with the documents to learn from.", None),
-            "missing": Option(
-                "Trees: the engine's value for a missing feature. Default: 0 for XGBoost's .json, else nan.",
-                None,
-                float,
-            ),
-            "trees": Option("Trees: number of trees.", "{training.boosting:Boosting.trees}", int),
-            "leaves": Option("Trees: leaves per tree.", "{training.boosting:Boosting.leaves}", int),
-            "least_agreement": Option(
-                "Trees: minimum Kendall's τ with the model; below it nothing is written.",
-                "{serving.distillation:LEAST_AGREEMENT}",
-                float,
-            ),
-            "judged": Option(f"Trees: judged data to evaluate trees and model on. {DATA_HELP}"),
-        },
-        run="commands.rankers:export",
-    ),
-    "explain": Command(
-        "serving.explanation:explain",
-        "model data / query documents metric by_order repeats queries out seed json",
-        {
-            "model": Option(RANKER, NEEDED, Path, to="ranker"),
-            "data": Option(f"{DATA_HELP} Default split: test. Or parquet files with candidates.", NEEDED, str),
-            "query": Option("The query of two documents to compare.", None, str),
-            "documents": Option("Two documents of the query, comma-separated.", None, str, form=NAMES),
-            "metric": Option("The metric whose loss measures importance."),
-            "by_order": Option("Measure the change of order instead of a metric; needs no labels.", False, bool),
-            "queries": Option("Maximum number of queries, drawn at random.", 500, int),
-            "out": Option("Output folder for a figure and JSON.", None, Path),
-        },
-        "Explain a ranker: which features matter, or which decided between two documents.",
-        run="commands.rankers:explain",
-    ),
-    "look": Command(
-        "serving.side_by_side:look",
-        "model log / out production queries memory overwrite json",
-        {
-            "model": Option(RANKER, NEEDED, Path, to="ranker"),
-            "out": Option("Output file, .html.", Path("look.html")),
-        },
-        files={"page": "out"},
-        end="Open {out} in a browser.",
-    ),
-    "rank": Command(
-        "serving.scoring:rank",
-        "model data / out query document sort memory strict engine spark_master overwrite allow_code json quiet",
-        {
-            "model": Option(RANKER, kind=Path, to="ranker"),
-            "data": Option(
-                f"Parquet files with candidates (file, folder or glob): ids and features. Or judged data. {DATA_HELP} "
-                "Default split: test.",
-                kind=str,
-            ),
-            "out": Option("Output file: ranking.parquet, .csv, or .trec for a TREC run.", NEEDED),
-        },
-        run="commands.rankers:rank",
-        files={"ranking": "out"},
-    ),
-    "weights": Command(
-        "learning:weights",
-        "log / out method grade sum_grades set seed overwrite memory quiet",
-        {"out": Option("Output parquet file.", NEEDED)},
-    ),
-    "judgements": Command(
-        "serving.ratings:judgements",
-        "log / out overwrite json",
-        {"out": Option("Output file: .csv, or .json for OpenSearch's Search Relevance Workbench.", NEEDED)},
-        files={"judgements": "out"},
-        end="Written to {out}",
-    ),
-    "forget": Command(
-        "data.clicks.forgetting:forget",
-        "log / users column below check json",
-        {
-            "log": Option("A click log that keeps users; with --check, any folder."),
-            "users": Option("A text file with one user per line.", kind=Path),
-        },
-        run="commands.logs:forget",
-    ),
-    "reproduce": Command(
-        "papers.reproduce:reproduce",
-        "name / list_all show data seeds folds jobs out variant set fresh shard merge allow_code json quiet",
-        {
-            "name": Option("An experiment from --list, or your own TOML file.", None, str),
-            "list_all": Option("List the experiments.", False, bool, "--list"),
-            "show": Option(
-                "Print the TOML of an experiment, as a start for your own: --show > mine.toml.", False, bool
-            ),
-            "data": Option(
-                "Data sets of the catalogue, comma-separated, or files. Default: those of the experiment.",
-                kind=str,
-                form=DATA,
-            ),
-            "folds": Option("Folds to run, e.g. 1,2. Default: all.", kind=str, form=FOLDS),
-            "merge": Option("Merge the finished runs of this folder. Repeatable.", kind=list[Path]),
-        },
-        run="commands.experiments:reproduce",
-    ),
-    "methods": Command(
-        "",
-        "/ json",
-        help="List the methods with their papers, assumptions and hyper-parameters.",
-        run="commands.listings:methods",
-    ),
-    "data": Command(
-        "data.judged.catalogue:data_sets",
-        "/ json",
-    ),
-}
+COMMON_TEXT = r"""
+    log ! :Path  A click log.
+    json =False :bool  Print one JSON document instead of a table.
+    quiet =False :bool  Hide the progress display.
+    seed =0 :int  Random seed; the same seed gives the same result.
+    overwrite =False :bool --overwrite/--no-overwrite  Overwrite existing output.
+    stream =False :bool  Read the log shard by shard; it may be larger than memory.
+    strict  Refuse missing values in columns that had none in training.
+    since =None :str  Use lists shown from this day on, e.g. 2026-11-10.
+    until =None :str  Use lists shown before this day.
+    allow_code =False :bool  Allow module:Class to import and run your own code.
+    fresh ~FRESH  Run this method again, by label; 'all' for everything. Repeatable.
+    set >options =None ~PAIRS NAME=VALUE  Set an option, e.g. steps=500. Repeatable.
+    grade =None ~GRADES KIND=WEIGHT,…  Event weights for training, e.g. click=1,add_to_cart=3,purchase=5. Default: the
+        weights set at ingest; click=1 uses only clicks.
+    sum_grades =False :bool  Add up the weights of all events on an impression.
+    memory  Memory for what is held of the log, such as 16GB; of a larger log, a random sample of its queries.
+    production WHICH start --from
+"""
+TEXT = r"""
+demo = comparison.demonstration:demo
+    @run commands.listings:demo
+    data out seed
+simulate data = simulation.simulate:simulate
+    @run commands.logs:simulate
+    @files log=out
+    @end Written to {out}
+    data >judged  {DATA} Default split: train.
+    out !  Output folder for the log; the truth is written next to it.
+    policy  The logging policy: {simulation.policies:POLICIES}.
+    user  The user model: {simulation.users:USERS}.
+    sessions
+    coupling =None :float  How much examination depends on the document.
+    intervene >interventions ~PAIRS NAME=SHARE  Randomize a share of sessions: {simulation.display:INTERVENTIONS}.
+    policy_set =None ~PAIRS NAME=VALUE  Set an option of the policy.
+    user_set =None ~PAIRS NAME=VALUE  Set an option of the user.
+    n_shown joint drop_clickless
+    record ~PAIRS NAME=VALUE  Record examination: share=1 for all sessions; misses, false_alarms, interest, on_click.
+    display_probabilities allow_code seed overwrite json quiet
+shop = simulation.shop_log:shop
+    @files shop=out
+    @end Written to {out}
+    out !  Output folder for {simulation.shop_log:EVENTS}, {simulation.shop_log:JUDGED} and
+        {simulation.shop_log:TRUTH}.
+    sessions ^1 seed overwrite json
+events log = ingestion.event_table:events
+    out features seed overwrite json
+ingest source = ingestion.run:ingest
+    @from ingestion.settings:Tables ingestion.columns:Columns ingestion.settings:Options
+    @run commands.logs:ingest
+    @files log=out
+    @end Written to {out}
+    source >events ! :str  Parquet, CSV or JSON lines (file, folder or glob), a DuckDB file, or a database URL.
+    out  Output folder for the log; not needed with --dry-run.
+    features :str  A table of features, by query and document.
+    clicks :str queries :str
+    columns  TOML file with column names.
+    form %  {ingestion.columns:FORMS}, {data.public_logs.forms:CLICKS}.
+    session %  Column with the session, which distinguishes one showing of a query from the next.
+    query %  Column with the query.
+    document %  Column with the document.
+    position %  Column with the position.
+    row %  Column with the row of a result grid, if positions restart in each row.
+    page %  Column with the page number, if positions restart on each page; none: there are no pages.
+    row_size ^1 %  Positions per row. Default: the largest number observed.
+    page_size ^1 %  Positions per page. Default: the largest number observed.
+    click %  Column with the click.
+    time %  Column with the time; none: use no time.
+    user % COLUMN[=N]  Column with the user, which is read and then dropped; COLUMN=N keeps at most N sessions per
+        user.
+    keep_users  Keep what unskew forget needs, in a file of its own.
+    hash_queries  Store digests of queries, with the secret in OUT.salt, not their texts.
+    policy_score %  Column with the score by which the document was ranked.
+    display_probability %  Column with the probability that a stochastic ranker shows the document there.
+    intervention %  Column with the intervention that changed the order.
+    shuffled %  Intervention that shuffles lists: NAME, or NAME=10 for the top 10. Repeatable.
+    bias %  Column that may change examination. Repeatable.
+    context %  Feature of the user, session or moment, with one value per result page. Repeatable.
+    seen %  Column with the recorded examination: 0 or 1, or seconds in the viewport; empty: not recorded.
+    feature =None :list %  Feature, or a pattern: 'f_*'. Default: numbers, categories. Repeatable.
+    grade >grades ~GRADES % KIND=WEIGHT,…  Feedback to keep, by column or event type, with its weight in training:
+        click=1,add_to_cart=3,purchase=5.
+    event %  Column with the event type.
+    impression_event >impression_events %  Event type that is an impression. Repeatable.
+    click_event >click_events %  Event type that is a click. Repeatable.
+    seen_event >seen_events %  Event type that records examination. Repeatable.
+    features_document %  Column with the document in the feature table, if it has another name.
+    first_position %  Index of the first position.
+    table >events_table  Table of events in a database.
+    features_table  Table of features in a database.
+    clicks_table  Table of clicks in a database.
+    queries_table  Table of queries in a database.
+    encoding  Encoding of CSV files, e.g. latin-1. Default: utf-8.
+    n_positions ^1  Number of positions to keep, from the top.
+    where CONDITION  Rows to keep, e.g. 'not is_sponsored and price > 0'.
+    period  Count lists per hour, day, week or month, to select time windows later.
+    window :str TIME  How long events count after their impression: 30m, 12h, 7d.
+    fill  Value for missing features. Default: keep them missing.
+    joint  Keep which documents were clicked together.
+    strict  Fail instead of leaving rows out.
+    dry_run =False :bool  Show columns, rows and counts; write nothing.
+    engine  duckdb, or spark for logs too large for one machine.
+    memory  Memory limit of DuckDB; the rest spills to disk.
+    threads ^1  Number of threads. Default: one per core.
+    spark_master >master  URL of the Spark cluster, e.g. local[4].
+    overwrite json quiet
+diagnose log = diagnosis.page:diagnose
+    @files log=log report=out
+    @end Report with plots, tables and reasons: {out}
+    out =report.html :Path quick users
+    cap  Maximum number of sessions per user; needs --users.
+    memory seed json quiet
+compare log = comparison.own_log:compare
+    @run commands.experiments:compare
+    methods ~NAMES  Methods, comma-separated; the first is the baseline. METHOD+trees trains trees on debiased targets;
+        lightgbm and lightgbm_position run LightGBM itself. Default: what `diagnose` recommends and, if LightGBM is
+        installed, its rows and two_tower+trees.
+    scores ~FILES NAME=FILE  Another ranker: parquet with query, document, score. Repeatable.
+    validate :str  Data for early stopping and tuning. {DATA} Default: held-out clicks.
+    test :str  Test data. {DATA} Default: held-out clicks.
+    judged :str  Judged data for `labelled`. {DATA}
+    grid >grids ~GRIDS METHOD.NAME=VALUE,…  Values to try; validation chooses one.
+    grade sum_grades set metric
+    criterion  The criterion without judged data: {evaluation.criteria:CRITERIA}. Default:
+        {evaluation.criteria:DEFAULT_CRITERION}.
+    production held_out baseline seeds jobs out fresh memory allow_code json quiet
+auto log = comparison.automatic:auto
+    @run commands.training:auto
+    @help Train a ranker without labels and test it against production. Exit code 3: production is better.
+    out ! :Path  Output folder for the model; the report is OUT.html.
+    force =False :bool  Write the model even if production is better.
+    production
+    start --from  A previous model: the final training starts from it if possible.
+    grade sum_grades set memory seed overwrite json quiet
+train log = learning:fit
+    @run commands.training:train
+    @help Train a ranker on a click log. An interrupted run resumes when you repeat the command.
+    out ! :Path  Output folder for the model.
+    method =None  A method; `unskew methods` lists them. Default: auto, as in unskew auto --force; with --from, the
+        model's own method; dla if you pass an option that auto cannot use.
+    ranker =None :str  network, or trees: LightGBM on the debiased targets of the method (unskew\[trees]). Default:
+        network; with --from, the model's own.
+    validate ~SHARE  Validation data. {DATA} Or a share of queries to hold out, e.g. 0.2.
+    judged  Judged data to learn from. {DATA}
+    interventions stream start since until
+    half_life =None :float  Days after which the weight of a list halves.
+    time  Stop after this time, e.g. 10m, and keep what was learned.
+    grade sum_grades set allow_code memory seed overwrite json quiet
+tune model = monitoring.tuning:tune
+    @from monitoring.tuning:Plan
+    @run commands.training:tune
+    @files model=out
+    @end Written to {out}
+    model  A saved model.
+    judged  Judged queries to learn from. {DATA} Default split: valid.
+    out ! :Path  Output folder for the tuned model.
+    metric  The metric of cross-validation.
+    steps  The largest number of steps to try.
+    folds  Folds of inner and outer cross-validation.
+    seed overwrite json quiet
+drift log_a log_b = monitoring.changes:drift
+    @run commands.logs:drift
+    log_a >a  The earlier click log.
+    log_b >b  The later click log, of the same site.
+    stream =False :bool  Read the logs in parts; they may be larger than memory.
+    json
+readout log = monitoring.online_test:readout
+    @run commands.logs:readout
+    log  A click log with the arm or team as a bias column.
+    arm team baseline
+    curve :Path  A model whose examination curve corrects for position.
+    grade >grades ~PAIRS KIND=WEIGHT  Weight of an event type. Repeatable.
+    since until stream json
+evaluate model data = serving.scoring:evaluate
+    @run commands.rankers:evaluate
+    @help Evaluate a model on judged data, or by how well it predicts the clicks of a log.
+    model >ranker  {RANKER}
+    data >judged  {DATA} Default split: test. Or a click log of held-out sessions.
+    metrics =ndcg@1,ndcg@3,ndcg@5,ndcg@10,err@10,arp ~NAMES  Comma-separated.
+    undefined max_grade
+    shown  Click log: report its queries separately; ndcg@10:shown uses the documents it shows.
+    out =None :Path  Parquet file for the values per query.
+    strict allow_code json
+export model = serving.exports:export
+    @from training.boosting:Boosting
+    @run commands.rankers:export
+    model  A saved model.
+    to  Output file: model.onnx, .json, .txt or .ubj.
+    form --as  Format: {serving.exports:FORMS}, {serving.tree_files:FORMS}. Default: onnx for .onnx, linear for .json.
+    flat =False :bool  ONNX with one row per document and no mask, for Vespa and Triton.
+    input_name ={serving.onnx_file:INPUT} :str  Name of the flat file's input.
+    output_name ={serving.onnx_file:OUTPUT} :str  Name of the flat file's output.
+    log  Trees: the click log with the documents to learn from.
+    missing =None :float  Trees: the engine's value for a missing feature. Default: 0 for XGBoost's .json, else nan.
+    trees  Trees: number of trees.
+    leaves  Trees: leaves per tree.
+    least_agreement ={serving.distillation:LEAST_AGREEMENT} :float  Trees: minimum Kendall's τ with the model; below it
+        nothing is written.
+    judged  Trees: judged data to evaluate trees and model on. {DATA}
+    overwrite allow_code
+explain model data = serving.explanation:explain
+    @run commands.rankers:explain
+    @help Explain a ranker: which features matter, or which decided between two documents.
+    model >ranker ! :Path  {RANKER}
+    data ! :str  {DATA} Default split: test. Or parquet files with candidates.
+    query =None :str  The query of two documents to compare.
+    documents =None ~NAMES  Two documents of the query, comma-separated.
+    metric  The metric whose loss measures importance.
+    by_order =False :bool  Measure the change of order instead of a metric; needs no labels.
+    repeats
+    queries =500 :int  Maximum number of queries, drawn at random.
+    out =None :Path  Output folder for a figure and JSON.
+    seed json
+look model log = serving.side_by_side:look
+    @files page=out
+    @end Open {out} in a browser.
+    model >ranker ! :Path  {RANKER}
+    out =look.html :Path  Output file, .html.
+    production queries memory overwrite json
+rank model data = serving.scoring:rank
+    @run commands.rankers:rank
+    @files ranking=out
+    model >ranker  {RANKER}
+    data :str  Parquet files with candidates (file, folder or glob): ids and features. Or judged data. {DATA} Default
+        split: test.
+    out !  Output file: ranking.parquet, .csv, or .trec for a TREC run.
+    query document sort memory strict engine spark_master overwrite allow_code json quiet
+weights log = learning:weights
+    out !  Output parquet file.
+    method grade sum_grades set seed overwrite memory quiet
+judgements log = serving.ratings:judgements
+    @files judgements=out
+    @end Written to {out}
+    out !  Output file: .csv, or .json for OpenSearch's Search Relevance Workbench.
+    overwrite json
+forget log = data.clicks.forgetting:forget
+    @run commands.logs:forget
+    log  A click log that keeps users; with --check, any folder.
+    users  A text file with one user per line.
+    column below check json
+reproduce name = papers.reproduce:reproduce
+    @run commands.experiments:reproduce
+    name =None  An experiment from --list, or your own TOML file.
+    list_all =False :bool --list  List the experiments.
+    show =False :bool  Print the TOML of an experiment, as a start for your own: --show > mine.toml.
+    data ~DATA  Data sets of the catalogue, comma-separated, or files. Default: those of the experiment.
+    seeds
+    folds ~FOLDS  Folds to run, e.g. 1,2. Default: all.
+    jobs out variant set fresh shard
+    merge  Merge the finished runs of this folder. Repeatable.
+    allow_code json quiet
+methods =
+    @run commands.listings:methods
+    @help List the methods with their papers, assumptions and hyper-parameters.
+    json
+data = data.judged.catalogue:data_sets
+    json
+"""
 
 
 def options_of(name: str) -> dict[str, Option]:
     """The arguments and options of a command, with everything that the source of its function says."""
     command = COMMANDS[name]
-    known = parameters(command.function) if command.function else {}
-    return {word: _whole(word, command.own.get(word), known) for word in command.names.replace("/", " ").split()}
+    known: dict[str, Parameter] = {}
+    for source in (*command.sources[::-1], command.function):
+        known |= parameters(source) if source else {}
+    return {word: _whole(word, option, known) for word, option in command.options.items()}
 
 
-def _whole(name: str, own: Option | None, known: Mapping[str, Parameter]) -> Option:
+def _whole(name: str, own: Option, known: Mapping[str, Parameter]) -> Option:
     """An option with the text, kind and default of the parameter that it sets; common texts come second."""
     common = COMMON.get(name, Option())
-    option = common if own is None else replace(own, help=own.help or common.help)
+    option = common if own == Option() else replace(own, help=own.help or common.help)
     source = known.get(option.to or name, Parameter("", AS_IN_FUNCTION, ""))
     default = source.default if option.default is AS_IN_FUNCTION else option.default
     default = constant(default[1:-1]) if isinstance(default, str) and default.startswith("{") else default
     if default is AS_IN_FUNCTION:
         raise LookupError(f"--{name} has no default: declare one, or add the parameter to the function")
-    repeated = option.form is not None and option.form.repeated
-    kind = option.kind or (list[str] if repeated else KINDS.get(source.kind.removesuffix(" | None")))
+    kind = option.kind or _kind(option.form, source.kind)
     if kind is None:
         raise LookupError(f"--{name}: declare the kind of '{source.kind}'")
-    if repeated or kind in (list[str], list[Path]) or option.form is FOLDS:
+    if kind in (list[str], list[Path]) or option.form is FOLDS:
         default = None if default is not NEEDED else default
     text = re.sub(r"\{([\w.]+:[\w.]+)\}", lambda match: _listed(constant(match[1])), option.help or source.help)
-    return replace(option, help=text, default=default, kind=kind, to=option.to or name, flag=option.flag or _flag(name))
+    flag = option.flag or f"--{name.replace('_', '-')}"
+    return replace(option, help=text, default=default, kind=kind, to=option.to or name, flag=flag)
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+def _kind(form: Form | None, annotation: str) -> Any:
+    """What is typed for a parameter: a path where one may be given, otherwise the simplest of its types."""
+    if form is not None:
+        return list[str] if form.repeated else str
+    words = set(re.findall(r"\w+", annotation))
+    is_path = bool(words & {"Path", "Place", "LogOrPlace"})
+    if "Sequence" in words:
+        return list[Path] if is_path else list[str]
+    return Path if is_path else next((KINDS[word] for word in KINDS if word in words), None)
 
 
 def _listed(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _parsed(lines: str) -> Iterator[tuple[str, Option]]:
+    """The options of some lines, by name."""
+    for line in re.sub(r"\n {8,}", " ", lines).splitlines():
+        spec, _, text = line.strip().partition("  ")
+        for each in re.split(r" (?=[a-z_]+(?: |$))", spec) if spec else ():
+            name, *words = each.split()
+            yield name, _option(words, text.strip())
+
+
+def _option(words: list[str], text: str) -> Option:
+    found: dict[str, Any] = {"help": text.replace("{DATA}", DATA).replace("{RANKER}", RANKER)}
+    for word in words:
+        first, rest = word[0], word[1:]
+        if first == "!":
+            found["default"] = NEEDED
+        elif first == "=":
+            found["default"] = _literal(rest)
+        elif first == ":":
+            found["kind"] = {**KINDS, "Path": Path, "list": list[str]}[rest]
+        elif first == "-":
+            found["flag"] = word
+        elif first == ">":
+            found["to"] = rest
+        elif first == "~":
+            found["form"] = getattr(values, rest)
+        elif first == "^":
+            found["least"] = int(rest)
+        elif first == "%":
+            found["panel"] = "Columns"
+        else:
+            found["metavar"] = word
+    if found.get("kind") is Path and isinstance(found.get("default"), str):
+        found["default"] = Path(found["default"])
+    return Option(**found)
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _command(head: str, body: str) -> Command:
+    said = dict(line.split(" ", 1) for line in re.findall(r"^ +@(.*)$", body, re.MULTILINE))
+    left, _, function = head.partition(" =")
+    sources = tuple(said.pop("from", "").split())
+    files = dict(word.split("=") for word in said.pop("files", "").split())
+    options = dict(_parsed(re.sub(r"^ +@.*\n?", "", body, flags=re.MULTILINE)))
+    arguments = left.split()[1:]
+    options = {name: options.get(name, Option()) for name in arguments} | options
+    return Command(function.strip(), arguments, options, sources, files=files, **said)
+
+
+COMMON = dict(_parsed(COMMON_TEXT))
+_BLOCKS = (block.partition("\n") for block in re.split(r"\n(?=\w)", TEXT.strip()))
+COMMANDS = {head.split()[0]: _command(head, body) for head, _, body in _BLOCKS}

@@ -31,14 +31,18 @@ def parameters(place: str) -> dict[str, Parameter]:
     if isinstance(owner, ast.ClassDef):
         fields = [node for node in owner.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)]
         rows: list[tuple[str, ast.expr | None, ast.expr | None]]
-        rows = [(ast.unparse(node.target), node.annotation, node.value) for node in fields]
+        fields = [node for node in fields if "ClassVar" not in ast.unparse(node.annotation)]
+        rows = [(ast.unparse(node.target), node.annotation, _default(node.value)) for node in fields]
+        bases = [ast.unparse(base) for base in owner.bases]
+        inherited = {name: each for base in bases for name, each in parameters(f"{module}:{base}").items()}
     else:
+        inherited = {}
         given = owner.args
         places = [*given.posonlyargs, *given.args]
         defaults = [*[None] * (len(places) - len(given.defaults)), *given.defaults, *given.kw_defaults]
         pairs = zip([*places, *given.kwonlyargs], defaults, strict=True)
         rows = [(entry.arg, entry.annotation, default) for entry, default in pairs]
-    return {
+    return inherited | {
         name: Parameter(
             ast.unparse(kind) if kind else "",
             NEEDED if default is None else _value(module, default),
@@ -46,6 +50,11 @@ def parameters(place: str) -> dict[str, Parameter]:
         )
         for name, kind, default in rows
     }
+
+
+def _default(value: ast.expr | None) -> ast.expr | None:
+    """The default of a field of a dataclass; None for what a function makes."""
+    return ast.Constant(None) if isinstance(value, ast.Call) else value
 
 
 def summary(place: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 import unskew
-from unskew.command_line.declarations import INGEST, options_of
+from unskew.command_line.declarations import options_of
 from unskew.command_line.signatures import constant
 from unskew.commands.app import Given, call, print_result
 from unskew.extensions import load_part
@@ -17,7 +17,7 @@ from unskew.ingestion.settings import settings as settings_of
 
 TABLES = ("features", "queries", "clicks")
 STILL_THERE = 3  # exit code: a user who was to be forgotten is in a file
-NOT_SETTINGS = ("source", "out", "columns", "dry_run", *TABLES)
+NOT_SETTINGS = ("source", "out", "columns", "dry_run", "overwrite", "json", "quiet", *TABLES)
 
 
 def simulate(given: Given) -> Any:
@@ -37,7 +37,7 @@ def ingest(given: Given) -> Any:
     """Wrong names are answered before anything slow is imported."""
     tables = {name: given[name] for name in TABLES}
     options = options_of("ingest")
-    settings = {options[name].to: given[name] for name in INGEST if name not in NOT_SETTINGS}
+    settings = {options[name].to: given[name] for name in options if name not in NOT_SETTINGS}
     settings["window"] = None if given["window"] is None else parse_window(given["window"])
     if given["out"] is None and not given["dry_run"]:
         raise ValueError("pass --out FOLDER to write the log, or --dry-run to preview it")
