@@ -83,6 +83,7 @@ STUDIES = {
     "campaign": "--seconds 1 --most 1 --part mutations",
     "click_models_ranking": "--worlds 300 --size tiny --steps 3 --out OUT/rows.jsonl",
     "never_shown": "OUT world:tiny:documents=12 --logger stochastic --cases 0 --steps 3 --sessions 4",
+    "papers_pilot": "--plan",
     "peers": "--plan",
     "quality": "--plan",
     "results": "--plan",
