@@ -26,6 +26,10 @@ def rows(n_queries, n_documents=4, n_features=2, seed=0):
     return X, clicks, [n_documents] * n_queries
 
 
+def shown(group):
+    return np.concatenate([np.arange(size) for size in group])
+
+
 @pytest.fixture
 def trainings(monkeypatch):
     """Methods that were trained, in their order."""
@@ -47,7 +51,7 @@ def test_the_default_is_auto_and_survives_a_clone():
 def test_few_queries_train_the_safe_method_once_and_say_so(trainings):
     X, clicks, group = rows(3)
     with pytest.warns(RuntimeWarning, match="dla: it is the safe choice.*3 queries are too few"):
-        ranker = unskew.UnbiasedRanker(**SMALL).fit(X, clicks, group, progress=False)
+        ranker = unskew.UnbiasedRanker(**SMALL).fit(X, clicks, group, shown(group), progress=False)
     assert trainings == ["dla"]
     assert ranker.verdict_.production == "unknown"
     assert ranker.predict(X).shape == (12,)
@@ -65,7 +69,7 @@ def test_a_choice_costs_at_most_six_trainings(monkeypatch):
     monkeypatch.setattr(automatic, "fit_recipe", counted)
     X, clicks, group = rows(60)
     with pytest.warns(RuntimeWarning):
-        ranker = unskew.UnbiasedRanker(**{**SMALL, "steps": 10}).fit(X, clicks, group, progress=False)
+        ranker = unskew.UnbiasedRanker(**{**SMALL, "steps": 10}).fit(X, clicks, group, shown(group), progress=False)
     tried, final = steps[: -len(ranker.verdict_.members)], steps[-len(ranker.verdict_.members) :]
     assert set(tried) == {7}  # on seven tenths of the queries
     assert set(final) == {10}
@@ -87,7 +91,7 @@ def test_odd_features_give_a_ranker_too(spoil, n_queries):
     X, clicks, group = rows(n_queries)
     table = spoil(X)
     with pytest.warns(RuntimeWarning):
-        ranker = unskew.UnbiasedRanker(**SMALL).fit(table, clicks, group, progress=False)
+        ranker = unskew.UnbiasedRanker(**SMALL).fit(table, clicks, group, shown(group), progress=False)
     assert np.isfinite(ranker.predict(table)).all()
 
 
@@ -96,20 +100,22 @@ def test_odd_features_give_a_ranker_too(spoil, n_queries):
 def test_one_document_per_list_gives_a_ranker_too(n_queries):
     X, clicks, group = rows(n_queries, n_documents=1)
     with pytest.warns(RuntimeWarning, match="naive: "):
-        ranker = unskew.UnbiasedRanker(**SMALL).fit(X, clicks, group, progress=False)
+        ranker = unskew.UnbiasedRanker(**SMALL).fit(X, clicks, group, shown(group), progress=False)
     assert ranker.model_.recipe.method == "naive"
 
 
 def test_without_a_click_there_is_nothing_to_learn():
     X, clicks, group = rows(5)
     with pytest.raises(ValueError, match="the log has no clicks"):
-        unskew.UnbiasedRanker(**SMALL).fit(X, 0 * clicks, group)
+        unskew.UnbiasedRanker(**SMALL).fit(X, 0 * clicks, group, shown(group))
 
 
 def test_what_auto_has_no_use_for_trains_the_safe_method():
     X, clicks, group = rows(60)
     with pytest.warns(RuntimeWarning, match="auto cannot use validate"):
-        ranker = unskew.UnbiasedRanker(**SMALL).fit(X, clicks, group, eval_set=(X, clicks, group), progress=False)
+        ranker = unskew.UnbiasedRanker(**SMALL).fit(
+            X, clicks, group, shown(group), eval_set=(X, clicks, group), progress=False
+        )
     assert ranker.model_.recipe.method == "dla"
     assert ranker.history_.best_value is not None
 
@@ -117,8 +123,8 @@ def test_what_auto_has_no_use_for_trains_the_safe_method():
 def test_options_of_one_method_need_its_name():
     X, clicks, group = rows(5)
     with pytest.raises(ValueError, match=r"'max_weight' is an option of .*dla.*: name such a method"):
-        unskew.UnbiasedRanker(max_weight=3.0).fit(X, clicks, group)
-    named = unskew.UnbiasedRanker("dla", max_weight=3.0, **SMALL).fit(X, clicks, group, progress=False)
+        unskew.UnbiasedRanker(max_weight=3.0).fit(X, clicks, group, shown(group))
+    named = unskew.UnbiasedRanker("dla", max_weight=3.0, **SMALL).fit(X, clicks, group, shown(group), progress=False)
     assert not hasattr(named, "verdict_")
 
 

@@ -3,6 +3,7 @@
 import json
 import pickle
 
+import lightgbm
 import numpy as np
 import onnxruntime
 import pandas as pd
@@ -13,7 +14,8 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.utils.estimator_checks import check_estimator
 
 from unskew import UnbiasedRanker, load_model, save_model
 from unskew.serving.exports import export_model
@@ -21,6 +23,7 @@ from unskew.serving.rankings import rank_table
 from unskew.serving.saved_ranker import open_ranker
 
 FAST = {"steps": 20, "hidden": (8,)}
+EXACT = {"steps": 200, "hidden": (8,), "weight_decay": 0.0}  # few queries would be held back otherwise
 
 
 @pytest.fixture
@@ -38,13 +41,160 @@ def test_a_clone_keeps_the_hyper_parameters():
     assert clone(ranker).get_params() == {"method": "dla", "seed": 3, "max_weight": 7.0, "hidden": (8,)}
 
 
-def test_an_unknown_option_names_the_known_ones(rows):
-    X, clicks, group, _ = rows
-    with pytest.raises(
-        ValueError,
-        match=r"unknown option .maximal_weight. for dla .did you mean .max_weight.*options of the method.*steps",
+def test_a_name_that_no_method_knows_is_refused_at_once_and_one_that_the_method_lacks_in_fit(rows):
+    for build in (UnbiasedRanker, UnbiasedRanker("dla").set_params):
+        with pytest.raises(ValueError, match=r"parameter 'maximal_weight' \(did you mean 'max_weight'\?\)"):
+            build(maximal_weight=3)
+    X, clicks, group, position = rows
+    with pytest.raises(ValueError, match=r"unknown option 'max_weight' for naive.*options of the method.*steps"):
+        UnbiasedRanker("naive", max_weight=3).fit(X, clicks, group, position)
+
+
+def test_names_of_lightgbm_xgboost_and_scikit_learn_have_one_meaning(rows):
+    ranker = UnbiasedRanker("naive", random_state=3, early_stopping_rounds=5)
+    assert ranker.get_params() == {"method": "naive", "seed": 3, "patience": 5}
+    assert ranker.set_params(random_state=None).seed == 0
+    with pytest.raises(ValueError, match="'random_state' and 'seed' are the same parameter"):
+        ranker.set_params(random_state=1, seed=1)
+    X, clicks, group, position = rows
+    qid = np.repeat(np.arange(30), 4)
+    ranker = UnbiasedRanker("naive", **FAST).fit(X, y=clicks, qid=qid, position=position)
+    np.testing.assert_array_equal(
+        ranker.predict(X, qid=qid), UnbiasedRanker("naive", **FAST).fit(X, clicks, group, position).predict(X)
+    )
+    with pytest.raises(ValueError, match="query and qid are two names of the same argument"):
+        ranker.predict(X, qid=qid, query=qid)
+
+
+def test_callbacks_of_lightgbm_set_patience_and_others_see_every_step(rows):
+    X, clicks, group, position = rows
+    steps = []
+    stop, show = lightgbm.early_stopping(1, verbose=False), lightgbm.log_evaluation(10)
+    judged = {"eval_set": [(X, clicks)], "eval_qid": [np.repeat(np.arange(30), 4)], "eval_at": [3]}
+    callbacks = [stop, show, lambda report: steps.append(report.step)]
+    ranker = UnbiasedRanker("naive", steps=400, validate_every=10, hidden=(8,))
+    ranker.fit(X, clicks, group, position, **judged, callbacks=callbacks, progress=False)
+    assert ranker.model_.recipe.settings.patience == 1
+    assert ranker.model_.recipe.settings.metric == "ndcg@3"
+    assert 0 < max(steps) < 400  # ended early
+    with pytest.raises(ValueError, match="_RecordEvaluationCallback of LightGBM has no meaning here"):
+        ranker.fit(X, clicks, group, position, callbacks=[lightgbm.record_evaluation({})])
+
+
+def test_what_fit_assumes_is_a_warning(rows):
+    X, clicks, group, position = rows
+    ranker = UnbiasedRanker("naive", **FAST)
+    expected = ranker.fit(X, clicks, group, position).predict(X)
+    for arguments, text in (
+        ({}, "position was not passed: .* in the order shown"),
+        ({"position": position + 1}, "no position is 0: positions count from 1"),
     ):
-        UnbiasedRanker("dla", maximal_weight=3).fit(X, clicks, group)
+        with pytest.warns(RuntimeWarning, match=text):
+            np.testing.assert_array_equal(ranker.fit(X, clicks, group, **arguments).predict(X), expected)
+    with pytest.warns(RuntimeWarning, match="neither group nor query was passed: all 120 rows are one list"):
+        ranker.fit(X, clicks, position=np.arange(120))
+    with pytest.raises(ValueError, match="pass either group"):  # no page shows so many documents
+        ranker.fit(np.tile(X, (9, 1)), np.tile(clicks, 9), position=np.tile(position, 9))
+
+
+def test_graded_feedback_trains_by_its_grades():
+    X, purchases = np.tile(np.eye(3), (40, 1)), np.tile([0, 1, 5], 40)
+    arguments = {"group": [3] * 40, "position": np.tile([0, 1, 2], 40)}
+    ranker = UnbiasedRanker("naive", **EXACT)
+    with pytest.warns(RuntimeWarning, match="y is graded feedback, not counts of clicks"):
+        scores = ranker.fit(X, purchases, **arguments, progress=False).predict(np.eye(3))
+    np.testing.assert_allclose(np.exp(scores[2] - scores[1]), 5, rtol=0.3)  # softmax shares of 5 and 1
+
+
+@pytest.mark.parametrize("per_list", [True, False])
+def test_sample_weights_are_those_of_lists_or_multiply_the_feedback_of_rows(per_list):
+    X, clicks = np.tile(np.eye(2), (60, 1)), np.tile([1, 0, 0, 1], 30)  # either document is clicked in every other list
+    weights = np.tile([3.0, 1.0], 30) if per_list else np.tile([3.0, 9.0, 9.0, 1.0], 30)
+    ranker = UnbiasedRanker("naive", **EXACT)
+    ranker.fit(X, clicks, [2] * 60, np.tile([0, 1], 60), sample_weight=weights, progress=False)
+    scores = ranker.predict(np.eye(2))
+    np.testing.assert_allclose(np.exp(scores[0] - scores[1]), 3, rtol=0.2)  # clicks of weight 3 against 1
+
+
+def test_a_grid_over_methods_and_their_parameters_works_in_any_order(rows):
+    X, clicks, _, position = rows
+    table = pd.DataFrame(X, columns=list("abc")).assign(qid=np.repeat(np.arange(30), 4), position=position)
+    grid = [{"method": ["naive"]}, {"max_weight": [2.0, 10.0], "method": ["dla"]}]
+    search = GridSearchCV(UnbiasedRanker("naive", **FAST), grid, cv=GroupKFold(3), error_score="raise")
+    search.fit(table, clicks, groups=table["qid"])
+    assert len(search.cv_results_["params"]) == 3
+    assert list(search.best_estimator_.feature_names_in_) == ["a", "b", "c"]
+    values = cross_val_score(search.best_estimator_, table, clicks, groups=table["qid"], cv=GroupKFold(3))
+    np.testing.assert_allclose(values.mean(), search.best_score_)
+    with pytest.raises(ValueError, match="position and X's column 'position' are two names"):
+        UnbiasedRanker("naive", **FAST).fit(table, clicks, position=position)
+
+
+def test_optuna_searches_with_the_folds_of_scikit_learn(rows):
+    optuna = pytest.importorskip("optuna")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    X, clicks, _, position = rows
+    table = pd.DataFrame(X, columns=list("abc")).assign(qid=np.repeat(np.arange(30), 4), position=position)
+
+    def value(trial):
+        ranker = UnbiasedRanker("dla", max_weight=trial.suggest_float("max_weight", 2, 20), **FAST)
+        return cross_val_score(ranker, table, clicks, groups=table["qid"], cv=GroupKFold(2)).mean()
+
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(value, n_trials=2)
+    assert study.best_value == max(trial.value for trial in study.trials) > 0
+
+
+def test_text_in_a_numpy_array_is_a_category():
+    brands = np.array(["acme", "bolt", None] * 40, dtype=object)
+    X, clicks = np.column_stack([brands, np.arange(120) % 7]), (brands == "acme").astype(int)
+    ranker = UnbiasedRanker("naive", **EXACT)
+    ranker.fit(X, clicks, [3] * 40, np.tile([0, 1, 2], 40), progress=False)
+    assert ranker.model_.categories == {"feature_0": ("acme", "bolt")}
+    assert not hasattr(ranker, "feature_names_in_")
+    scores = ranker.predict(X)
+    assert scores[clicks == 1].min() > scores[clicks == 0].max()
+    with pytest.raises(ValueError, match="holds double, but the ranker was fitted on text, such as 'acme'"):
+        ranker.predict(np.ones((2, 2)))
+
+
+def test_the_feature_that_decides_is_the_most_important(rows):
+    X, _, group, position = rows
+    first = (X[:, 0].reshape(30, 4) == X[:, 0].reshape(30, 4).max(1, keepdims=True)).reshape(-1).astype(int)
+    ranker = UnbiasedRanker("naive", **EXACT).fit(X, first, group, position, progress=False)
+    importances = ranker.feature_importances_
+    assert importances.argmax() == 0
+    assert (importances[0] > 3 * importances[1:]).all()
+    found = ranker.explain(X, first, group, repeats=2)
+    assert found.measure == "ndcg@10"
+    assert found.features[0].low > 0
+
+
+def test_shap_explains_predict(rows):
+    shap = pytest.importorskip("shap")
+    X, clicks, group, position = rows
+    ranker = UnbiasedRanker("naive", **FAST).fit(pd.DataFrame(X, columns=list("abc")), clicks, group, position)
+    shares = shap.Explainer(ranker.predict, pd.DataFrame(X, columns=list("abc")))(
+        pd.DataFrame(X, columns=list("abc"))[:3]
+    )
+    np.testing.assert_allclose(shares.values.sum(1) + shares.base_values, ranker.predict(X[:3]), atol=1e-4)
+
+
+# What scikit-learn checks and a ranker of clicks cannot pass, with the reason.
+NOT_PASSED = {
+    "check_no_attributes_set_in_init": "parameters of all methods are passed by keyword, so the signature has no names",
+    "check_do_not_raise_errors_in_init_or_set_params": "a name that no method knows is refused at once",
+    "check_sample_weight_equivalence_on_dense_data": "a list without weight is refused: leave out its rows",
+    "check_sample_weight_equivalence_on_sparse_data": "a list without weight is refused: leave out its rows",
+}
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+def test_all_checks_of_scikit_learn_pass_but_those_listed():
+    results = check_estimator(UnbiasedRanker("naive", steps=2, hidden=(4,)), on_fail=None, on_skip=None)
+    assert {found["check_name"] for found in results if found["status"] == "failed"} == set(NOT_PASSED)
+    assert sum(found["status"] == "passed" for found in results) >= 44
 
 
 def test_rows_of_a_list_may_come_in_any_order(rows):
@@ -66,10 +216,12 @@ def test_query_ids_say_the_same_as_group_sizes(rows):
 
 def test_counts_with_sessions_equal_repeated_sessions():
     X = np.array([[1.0], [0.0]])
-    same = FAST | {"weight_decay": 1.0}  # the usual one depends on the number of queries
-    repeated = UnbiasedRanker("naive", **same).fit(np.tile(X, (4, 1)), [1, 0, 1, 0, 0, 1, 0, 0], group=[2, 2, 2, 2])
-    counted = UnbiasedRanker("naive", **same).fit(X, [2, 1], group=[2], sessions=[4])
-    np.testing.assert_allclose(np.diff(repeated.predict(X)), np.diff(counted.predict(X)), atol=1e-5)
+    repeated = UnbiasedRanker("naive", **EXACT).fit(
+        np.tile(X, (4, 1)), [1, 0, 1, 0, 0, 1, 0, 0], [2, 2, 2, 2], [0, 1] * 4
+    )
+    counted = UnbiasedRanker("naive", **EXACT).fit(X, [2, 1], [2], [0, 1], sessions=[4])
+    # A constant changes no softmax.
+    np.testing.assert_allclose(np.diff(repeated.predict(X)), np.diff(counted.predict(X)), atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +259,7 @@ def test_the_learnt_curve_is_relative_to_the_top(rows):
     ranker = UnbiasedRanker("two_tower", **FAST).fit(X, clicks, group, position)
     assert ranker.examination_.shape == (4,)
     assert ranker.examination_[0] == 1
-    assert UnbiasedRanker("naive", **FAST).fit(X, clicks, group).examination_ is None
+    assert UnbiasedRanker("naive", **FAST).fit(X, clicks, group, position).examination_ is None
 
 
 def test_an_eval_set_chooses_the_best_state(rows):
@@ -131,16 +283,15 @@ def test_a_click_log_goes_in(log, world):
     [
         ({"group": ["a"] * 120}, "the number of rows of each list"),
         ({"group": [4] * 29}, "group sizes add up to 116, but X has 120 rows"),
-        ({}, "pass either group .* or query"),
-        ({"group": [4] * 30, "position": np.tile([1, 2, 3, 4], 30)}, "does the log count from 1"),
+        ({"group": [4] * 30, "position": np.tile([2, 3, 4, 5], 30)}, "does the log count from 2"),
         ({"group": [4] * 30, "position": np.zeros(120)}, "two documents at position 0"),
         ({"group": [4] * 30, "sessions": [1] * 7}, "one per list .30. or one per row .120."),
     ],
 )
 def test_wrong_input_says_what_to_do(rows, arguments, message):
-    X, clicks, _, _ = rows
+    X, clicks, _, position = rows
     with pytest.raises(ValueError, match=message):
-        UnbiasedRanker(**FAST).fit(X, clicks, **arguments)
+        UnbiasedRanker(**FAST).fit(X, clicks, **{"position": position, **arguments})
 
 
 TABLES = {
@@ -181,20 +332,20 @@ def test_names_of_columns_survive_to_model_onnx_and_ranking(rows, kind, tmp_path
     ],
 )
 def test_missing_and_extra_columns_are_told_apart_by_name(rows, change, message):
-    X, clicks, group, _ = rows
+    X, clicks, group, position = rows
     table = pd.DataFrame(X, columns=list("abc"))
-    ranker = UnbiasedRanker("naive", **FAST).fit(table, clicks, group)
+    ranker = UnbiasedRanker("naive", **FAST).fit(table, clicks, group, position)
     with pytest.raises(ValueError, match=message):
         ranker.predict(change(table))
     with pytest.raises(ValueError, match=message):
-        UnbiasedRanker("naive", **FAST).fit(table, clicks, group, eval_set=(change(table), clicks, group))
+        UnbiasedRanker("naive", **FAST).fit(table, clicks, group, position, eval_set=(change(table), clicks, group))
 
 
 def test_text_in_columns_without_names_is_refused(rows):
-    X, clicks, group, _ = rows
+    X, clicks, group, position = rows
     table = pd.DataFrame(X).assign(**{"3": "x"}).rename(columns={"3": 3})
     with pytest.raises(ValueError, match="column '3' of X holds text: use text as column names"):
-        UnbiasedRanker(**FAST).fit(table, clicks, group)
+        UnbiasedRanker(**FAST).fit(table, clicks, group, position)
 
 
 def test_an_eval_set_as_lightgbm_takes_it(rows):
@@ -204,7 +355,7 @@ def test_an_eval_set_as_lightgbm_takes_it(rows):
     theirs = UnbiasedRanker("dla", **FAST).fit(X, clicks, group, position, eval_set=[(X, grades)], eval_group=[group])
     assert theirs.history_.best_value == ours.history_.best_value is not None
     with pytest.raises(ValueError, match="must be one set of judged queries"):
-        UnbiasedRanker("dla", **FAST).fit(X, clicks, group, eval_set=[(X, grades, group)] * 2)
+        UnbiasedRanker("dla", **FAST).fit(X, clicks, group, position, eval_set=[(X, grades, group)] * 2)
 
 
 def test_a_fitted_ranker_can_be_pickled(rows):
@@ -238,18 +389,18 @@ def test_what_a_method_lacks_is_said_with_what_to_do(rows):
 
 
 def test_infinite_features_are_refused_with_row_and_column(rows):
-    X, clicks, group, _ = rows
+    X, clicks, group, position = rows
     X = X.copy()
     X[17, 2] = np.inf
     with pytest.raises(ValueError, match="feature number 2 of row 17 is inf"):
-        UnbiasedRanker(**FAST).fit(X, clicks, group)
+        UnbiasedRanker(**FAST).fit(X, clicks, group, position)
 
 
 def test_missing_features_are_filled_and_those_that_are_new_are_counted(rows):
-    X, clicks, group, _ = rows
+    X, clicks, group, position = rows
     X = X.copy()
     X[::5, 2] = np.nan
-    ranker = UnbiasedRanker("naive", **FAST).fit(X, clicks, group)
+    ranker = UnbiasedRanker("naive", **FAST).fit(X, clicks, group, position)
     assert np.isfinite(ranker.predict(X, group)).all()
     X[3, 0] = np.nan
     with pytest.warns(RuntimeWarning, match=r"columns that had none in training: number 0 \(1\)"):
@@ -257,9 +408,9 @@ def test_missing_features_are_filled_and_those_that_are_new_are_counted(rows):
 
 
 def test_predicting_with_other_features_is_refused(rows):
-    X, clicks, group, _ = rows
-    ranker = UnbiasedRanker("naive", **FAST).fit(X, clicks, group)
-    with pytest.raises(ValueError, match="X has 2 features, but the ranker was fitted on 3"):
+    X, clicks, group, position = rows
+    ranker = UnbiasedRanker("naive", **FAST).fit(X, clicks, group, position)
+    with pytest.raises(ValueError, match="X has 2 features, but UnbiasedRanker is expecting 3"):
         ranker.predict(X[:, :2])
     assert ranker.predict(X[:0]).shape == (0,)
 
@@ -331,7 +482,7 @@ def brands(frame):
 @pytest.mark.parametrize("frame", [lambda table: table, pa.Table.from_pandas, pl.from_pandas])
 def test_text_categories_and_booleans_of_a_table_are_features_as_they_are(frame):
     X, clicks = brands(frame)
-    ranker = UnbiasedRanker("naive", steps=100, hidden=(4,)).fit(X, clicks, group=[3] * 60, progress=False)
+    ranker = UnbiasedRanker("naive", **EXACT).fit(X, clicks, group=[3] * 60, position=[0, 1, 2] * 60, progress=False)
     assert ranker.model_.categories == {"brand": ("acme", "bolt"), "size": ("l", "s")}
     scores = ranker.predict(X)
     assert scores[clicks == 1].min() > scores[clicks == 0].max()
@@ -342,7 +493,9 @@ def test_text_categories_and_booleans_of_a_table_are_features_as_they_are(frame)
 
 def test_a_new_brand_is_ranked_and_numbers_in_place_of_text_are_refused():
     X, clicks = brands(lambda table: table)
-    ranker = UnbiasedRanker("naive", steps=2, hidden=(4,)).fit(X, clicks, group=[3] * 60, progress=False)
+    ranker = UnbiasedRanker("naive", steps=2, hidden=(4,)).fit(
+        X, clicks, group=[3] * 60, position=[0, 1, 2] * 60, progress=False
+    )
     assert np.isfinite(ranker.predict(X.assign(brand="zenith"))).all()
     with pytest.raises(ValueError, match="'brand' holds double, but the ranker was fitted on text, such as 'acme'"):
         ranker.predict(X.assign(brand=1.5))
@@ -352,5 +505,7 @@ def test_judged_queries_to_validate_on_may_hold_text():
     X, clicks = brands(lambda table: table)
     one_brand = X.assign(brand="bolt")  # whose number must be that of the log
     ranker = UnbiasedRanker("naive", steps=2, validate_every=1, hidden=(4,))
-    ranker.fit(X, clicks, group=[3] * 60, eval_set=(one_brand, clicks, [3] * 60), progress=False)
+    ranker.fit(
+        X, clicks, group=[3] * 60, position=[0, 1, 2] * 60, eval_set=(one_brand, clicks, [3] * 60), progress=False
+    )
     assert len(ranker.history_.column("validation")) == 2

@@ -15,8 +15,8 @@ def test_a_category_of_polars_goes_through_a_file():
     assert written == {"colour": ["red", None, "blue"], "price": [1.0, 2.0, None]}
 
 
-def test_an_estimator_says_that_its_positions_count_from_0():
+def test_an_estimator_says_that_nothing_is_at_the_top():
     with pytest.raises(ValueError, match=r"column 'position': nothing is at position 0.*If so, subtract it"):
         UnbiasedRanker().fit(
-            [[1.0], [2.0]], [1, 0], query=[1, 1], document=[1, 2], position=[1, 2], session=[1, 1], progress=False
+            [[1.0], [2.0]], [1, 0], query=[1, 1], document=[1, 2], position=[2, 3], session=[1, 1], progress=False
         )

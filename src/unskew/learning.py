@@ -30,7 +30,7 @@ from unskew.serving.saved_ranker import as_model
 from unskew.training import fitting
 from unskew.training.ending import seconds_of
 from unskew.training.model import Model
-from unskew.training.recipe import Recipe, check_has_curve, find_method
+from unskew.training.recipe import Recipe, check_has_curve, find_method, with_trees
 from unskew.training.watching import Watch
 
 AUTO = "auto"
@@ -136,6 +136,7 @@ def choose_and_fit(
     Args:
         only_named: arguments of `fit` that only a named method can use; None for those not given.
     """
+    options = with_trees(options)
     given = [name for name, value in only_named.items() if value is not None]
     given += ["ranker='trees'"] if options.get("ranker") == "trees" else []
     given += ["lists that are drawn at every step"] if isinstance(log, ClickSource) else []

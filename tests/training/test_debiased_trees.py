@@ -8,6 +8,7 @@ import torch
 
 from unskew import ClickLog, Recipe, evaluate, fit, load_model, save_model
 from unskew.data.clicks.storage import write_log
+from unskew.serving.card import model_card
 from unskew.serving.distillation import export_trees
 from unskew.serving.exports import export_model
 from unskew.serving.onnx_file import OnnxRanker
@@ -126,3 +127,21 @@ def test_a_category_that_training_never_saw_goes_where_unknown_ones_go():
     known, other, new = booster.predict([[1.0, 0.0], [0.0, 0.0], [9.0, 0.0]])
     assert known - other > np.log(5)
     assert other == pytest.approx(new, abs=0.05)
+
+
+def test_trees_can_imitate_the_scores_of_the_network_and_keep_their_sizes(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((90, 2)).astype(np.float32)
+    small = ClickLog.from_arrays(rows, (rows[:, 0] > 0).astype(int), group=[3] * 30)
+    sizes = {"trees": 200, "leaves": 4, "rows_in_leaf": 1}
+    recipe = Recipe.of("naive", network="trees", tree_targets="scores", steps=20, **sizes)
+    assert recipe.tree_options() == {"trees": 200, "leaves": 4, "rows_in_leaf": 1, "tree_targets": "scores"}
+    model = fit(recipe, small)
+    network = fit(Recipe.of("naive", steps=20), small).ranker()
+    features, mask = torch.from_numpy(rows).unsqueeze(0), torch.ones(1, 90, dtype=torch.bool)
+    scores = network(features, mask)
+    assert float((model.ranker()(features, mask) - scores).abs().max()) < 0.05 * float(scores.std())
+    again = load_model(save_model(model, tmp_path / "model"))
+    assert again.recipe.tree_options() == recipe.tree_options()
+    assert "--ranker trees" in model_card(again)["command"]
+    assert "--set trees=200" in model_card(again)["command"]

@@ -329,7 +329,7 @@ def recipe_definition(recipe: Recipe) -> OptionTable:
         "settings": recipe.settings.to_json(),
         "network": recipe.network.to_json() | ({"kind": recipe.network.outside} if recipe.network.outside else {}),
         "transform": recipe.transform,
-        **({} if recipe.ranker == "network" else {"ranker": recipe.ranker}),
+        **({} if recipe.ranker == "network" else {"ranker": recipe.ranker, **recipe.tree_options()}),
     }
 
 

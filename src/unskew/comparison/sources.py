@@ -26,7 +26,7 @@ from unskew.simulation.policies import Policy, make_policy
 from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Simulation
 from unskew.simulation.users import make_user
-from unskew.training.recipe import Recipe, find_method
+from unskew.training.recipe import TREE_NAMES, Recipe, find_method
 from unskew.training.settings import Settings
 
 P = ParamSpec("P")
@@ -59,9 +59,9 @@ def remembered(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
 def recipe_of(data: Definition) -> Recipe:
     settings, network = Settings.from_json(data["settings"]), Network.from_json(data["network"])
     name, outside = name_of(METHODS, data["method"]), find_method(data["method"])
-    return Recipe(
-        name, data["hyper_parameters"], settings, network, data["transform"], data.get("ranker", "network"), outside
-    )
+    trees = Recipe.of("dla", **{key: value for key, value in data.items() if key in (*TREE_NAMES, "tree_targets")})
+    ranker = data.get("ranker", "network"), trees.boosting, trees.tree_targets
+    return Recipe(name, data["hyper_parameters"], settings, network, data["transform"], *ranker, outside)
 
 
 def as_method(definition: Definition, method: str) -> Definition:

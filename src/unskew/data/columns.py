@@ -243,13 +243,16 @@ def as_features(X: Any, known: Mapping[str, tuple[str, ...]] | None = None) -> F
     dense = X.toarray() if hasattr(X, "toarray") else X
     if hasattr(dense, "detach"):  # a tensor, of any device
         dense = dense.detach().cpu().numpy()
+    if np.iscomplexobj(dense):
+        raise ValueError("Complex data not supported: pass real and imaginary parts as two features")
     try:
         with np.errstate(over="ignore"):  # values too large for float32 become infinite, which the caller refuses
             matrix = np.ascontiguousarray(dense, dtype=np.float32)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"X must hold only numbers ({error}): pass text and categories in a table") from error
+        raise type(error)(f"X must hold only numbers ({error}): pass text and categories in a table") from error
     if matrix.ndim != 2:
-        raise ValueError(f"X must be a matrix [rows, features], got shape {matrix.shape}")
+        shape = matrix.shape
+        raise ValueError(f"X must be a matrix [rows, features], got shape {shape}. Reshape your data: X.reshape(1, -1)")
     return matrix, (), {}
 
 

@@ -106,6 +106,7 @@ def training_command(model: Model) -> str:
         for name, own in NETWORK_NAMES.items()
         if getattr(recipe.network, own) != getattr(default if own != "kind" else Network(), own)
     }
+    options |= recipe.tree_options()
     if recipe.transform != "automatic":
         options["transform"] = recipe.transform
     words = ["unskew", "train", "LOG", "--method", recipe.method, "--seed", str(recipe.settings.seed)]

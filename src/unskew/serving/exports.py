@@ -232,7 +232,10 @@ def _feature_names(model: Model) -> tuple[str, ...]:
 
 
 def _copy_on_cpu(model: Model) -> ModelRanker:
-    return copy.deepcopy(model.ranker()).cpu().eval()
+    ranker = copy.deepcopy(model.ranker()).cpu().eval()
+    if isinstance(ranker.ranker, TreesRanker):
+        ranker.ranker.booster = None  # the operations of torch are exported, not those of LightGBM
+    return ranker
 
 
 @dataclass(frozen=True)

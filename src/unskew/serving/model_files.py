@@ -16,6 +16,7 @@ import json
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from unskew.methods import METHODS, Method
 from unskew.networks.registry import RANKERS, Problem
 from unskew.networks.trees import from_lightgbm
 from unskew.serving.card import card_json, card_markdown, model_card
+from unskew.training.boosting import SETTINGS, Boosting
 from unskew.training.history import History
 from unskew.training.model import Member, Model, member_name
 from unskew.training.recipe import Recipe
@@ -189,6 +191,8 @@ def _built(
         problem.network,
         about["transform"]["name"],
         about.get("ranker", "network"),
+        Boosting(**about["boosting"]) if "boosting" in about else SETTINGS,
+        about.get("tree_targets", "clicks"),
         method_class,
     ).resolved()
     _check_sizes(path, part, lambda: method_class(problem, **recipe.hyper_parameters), tensors)
@@ -297,6 +301,7 @@ def _about(model: Model) -> dict[str, Any]:
         "version": VERSION,
         **_method_entries(model),
         "ranker": model.recipe.ranker,
+        **_trees_about(model.recipe),
         "transform": {"name": model.recipe.transform, "spec": model.transform.spec()},
         "feature_names": list(model.feature_names),
         "categories": {name: list(values) for name, values in model.categories.items()},
@@ -313,6 +318,12 @@ def _about(model: Model) -> dict[str, Any]:
         },
         **(average if model.others else {}),
     }
+
+
+def _trees_about(recipe: Recipe) -> dict[str, Any]:
+    return (
+        {} if recipe.ranker == "network" else {"boosting": asdict(recipe.boosting), "tree_targets": recipe.tree_targets}
+    )
 
 
 def _method_entries(model: Model | Member) -> dict[str, Any]:

@@ -164,7 +164,7 @@ def open_ranker(path: str | Path) -> SavedRanker:
     place = Path(path)
     if place.suffix in TREE_ENDINGS:
         forest = read_trees(place)
-        trees = TreesRanker(forest).eval()
+        trees = TreesRanker(forest, place.read_text() if place.suffix == ".txt" else None).eval()
         unnamed = forest.feature_names == tuple(f"f{number}" for number in range(trees.n_features))
         names = () if unnamed else forest.feature_names  # a log without names gives numbered names in the file
         lineage = {"model": file_digest(place)}

@@ -160,6 +160,7 @@ def _parameters(model: Model) -> dict[str, Any]:
     return {
         "method": recipe.method,
         "ranker": recipe.ranker,
+        **recipe.tree_options(),
         "network": recipe.network.kind,
         "hidden": recipe.network.hidden,
         "transform": recipe.transform,

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation.held_out import HeldOut
+from unskew.networks.documents import Ranker
 
 MODULES = {"lightgbm": "lightgbm", "xgboost": "xgboost"}
 FORBIDDEN = set('[]{}<>,:"\\')  # characters that LightGBM, XGBoost or JSON cannot have in feature names
@@ -165,3 +166,26 @@ def boost_debiased(
     )
     # A score is the sum of the leaves: engines would not read this objective, or would take an exponential of the sum.
     return str(booster.model_to_string(num_iteration=-1)).replace("\nobjective=poisson\n", "\nobjective=regression\n")
+
+
+def boost_scores(
+    log: ClickLog,
+    ranker: Ranker,
+    names: Sequence[str],
+    categorical: Sequence[str] = (),
+    settings: Boosting = SETTINGS,
+    seed: int = 0,
+) -> str:
+    """Trees that imitate the scores of a ranker on the shown documents, in LightGBM's text format."""
+    if not ranker.pointwise:
+        raise ValueError(
+            "trees see one document at a time, but this ranker scores it together with the others of its list: "
+            "choose tree_targets=clicks, or another network"
+        )
+    features, *_ = examined_documents(log, np.ones(log.n_positions))
+    names = names or [f"f{number}" for number in range(features.shape[1])]
+    check_names(names)
+    with torch.inference_mode():
+        scores = ranker(torch.from_numpy(features)[None], torch.ones(1, len(features), dtype=torch.bool))[0].numpy()
+    booster = boost_lightgbm(features, scores, names, settings, categorical=categorical, seed=seed)
+    return str(booster.model_to_string(num_iteration=-1))

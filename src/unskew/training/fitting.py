@@ -41,9 +41,9 @@ from unskew.networks.registry import Network, Problem
 from unskew.processes import alone, is_first, once
 from unskew.propensities.curve import NotIdentified
 from unskew.propensities.estimate import estimate_by, estimate_propensities, propensity_matrix
-from unskew.training.boosting import boost_debiased
+from unskew.training.boosting import boost_debiased, boost_scores
 from unskew.training.ending import part_held_out, share_held_out
-from unskew.training.model import Model
+from unskew.training.model import Model, ModelRanker
 from unskew.training.plan import Source, queries_of
 from unskew.training.recipe import Recipe
 from unskew.training.settings import usual_batch
@@ -126,7 +126,7 @@ def fit_recipe(
     history = train(method, logs, settings, criterion, progress, checkpoint, same, watch, time_limit)
     once(lambda: _finish(method, logs), method)
     method.to("cpu")  # the transform is there, and models are saved from there
-    trees = _trees(recipe, method, learning, names, feedback) if recipe.ranker == "trees" else None
+    trees = _trees(recipe, method, transform, learning, names, feedback) if recipe.ranker == "trees" else None
     model = Model(
         recipe=replace(recipe, hyper_parameters=hyper).resolved(),
         problem=problem,
@@ -197,13 +197,20 @@ def feedback_for(recipe: Recipe, log: Log) -> Feedback:
     return feedback_of(log, settings.grade, add_up=settings.sum_grades, only_clicks=why)
 
 
-def _trees(recipe: Recipe, method: Method, log: Log | None, names: tuple[str, ...], feedback: Feedback) -> str:
+def _trees(
+    recipe: Recipe, method: Method, transform: Transform, log: Log | None, names: tuple[str, ...], feedback: Feedback
+) -> str:
     assert log is not None
+    more: dict[str, Any] = {"settings": recipe.boosting, "seed": recipe.settings.seed}
+    if recipe.tree_targets == "scores":
+        whole = log.whole().with_context_as_features()
+        ranker = ModelRanker(transform, method.ranker()).eval()
+        return boost_scores(whole, ranker, names, list(whole.categories), **more)
     curve = method.examination()
     assert curve is not None
     examination = curve.detach().cpu().numpy().astype(np.float64)
     log = feedback.of(log.whole())
-    return boost_debiased(log, examination, names, categorical=list(log.categories), seed=recipe.settings.seed)
+    return boost_debiased(log, examination, names, list(log.categories), **more)
 
 
 def _split(

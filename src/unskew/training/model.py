@@ -132,7 +132,7 @@ class Model(Displayed):
     @cached_property
     def _trees_ranker(self) -> ModelRanker:
         assert self.trees is not None
-        return ModelRanker(Identity(), TreesRanker(from_lightgbm(self.trees))).eval()
+        return ModelRanker(Identity(), TreesRanker(from_lightgbm(self.trees), self.trees)).eval()
 
     @property
     def n_features(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from unskew.extensions import find, name_of
 from unskew.methods import METHODS, Method, hyper_parameters
 from unskew.networks.registry import BY_KIND, Network
 from unskew.options import check, check_choice, near, unknown_name
+from unskew.training.boosting import SETTINGS, Boosting
 from unskew.training.settings import Settings
 
 NETWORK_NAMES = {
@@ -18,6 +19,8 @@ NETWORK_NAMES = {
     **{entry.name: entry.name for entry in fields(Network) if entry.name not in ("kind", "outside")},
 }
 RANKERS = ("network", "trees")
+TREE_NAMES = {"trees": "trees", "leaves": "leaves", "tree_rate": "learning_rate", "rows_in_leaf": "rows_in_leaf"}
+TREE_TARGETS = ("clicks", "scores")
 SETTING_NAMES = tuple(entry.name for entry in fields(Settings))
 
 
@@ -36,7 +39,9 @@ class Recipe:
     settings: Settings = field(default_factory=Settings)
     network: Network = field(default_factory=Network)
     transform: str = "automatic"
-    ranker: str = "network"  # or "trees": boosted trees on the method's debiased targets
+    ranker: str = "network"  # or "trees": boosted trees that use what the method learned
+    boosting: Boosting = SETTINGS  # their sizes
+    tree_targets: str = "clicks"  # given the method's examination; or "scores", those of the method's network
     outside: type[Method] | None = field(default=None, repr=False)  # the class, if it is not in METHODS
 
     def __post_init__(self) -> None:
@@ -51,7 +56,8 @@ class Recipe:
         object.__setattr__(self, "hyper_parameters", checked)
         check_choice(self.transform, TRANSFORMS, "feature transform")
         check_choice(self.ranker, RANKERS, "ranker")
-        if self.ranker == "trees":
+        check_choice(self.tree_targets, TREE_TARGETS, "kind of targets of trees")
+        if self.ranker == "trees" and self.tree_targets == "clicks":
             check_has_curve(found)
 
     @property
@@ -68,15 +74,27 @@ class Recipe:
         """
         found = find_method(method)
         known = hyper_parameters(found)
+        options = with_trees(options)
         own = {name: value for name, value in options.items() if name in known}
         rest = {name: value for name, value in options.items() if name not in known}
         transform = rest.pop("transform", "automatic")
         ranker = rest.pop("ranker", "network")
+        boosting = replace(SETTINGS, **{own: rest.pop(name) for name, own in TREE_NAMES.items() if name in rest})
+        targets = rest.pop("tree_targets", TREE_TARGETS[0])
         network = {NETWORK_NAMES[name]: rest.pop(name) for name in list(rest) if name in NETWORK_NAMES}
         settings = {name: rest.pop(name) for name in list(rest) if name in SETTING_NAMES}
         if rest:
             raise ValueError(_unknown(next(iter(rest)), found))
-        return cls(name_of(METHODS, method), own, Settings(**settings), Network(**network), transform, ranker, found)
+        parts = Settings(**settings), Network(**network), transform, ranker, boosting, targets
+        return cls(name_of(METHODS, method), own, *parts, found)
+
+    def tree_options(self) -> dict[str, Any]:
+        """The options of trees that differ from the defaults; none for a network."""
+        if self.ranker == "network":
+            return {}
+        sizes = {name: getattr(self.boosting, own) for name, own in TREE_NAMES.items()}
+        changed = {name: value for name, value in sizes.items() if value != getattr(SETTINGS, TREE_NAMES[name])}
+        return changed | ({} if self.tree_targets == TREE_TARGETS[0] else {"tree_targets": self.tree_targets})
 
     def resolved(self) -> Recipe:
         """The recipe with the method's defaults written out."""
@@ -95,6 +113,7 @@ class Recipe:
             network = {name: value for name, value in network.items() if name not in BY_KIND}
         settings = {name: getattr(self.settings, name) for name in SETTING_NAMES}
         kept = {**network, **settings, **self.hyper_parameters, "transform": self.transform, "ranker": self.ranker}
+        kept |= self.tree_options()
         found = Recipe.of(self.outside or self.method, **{**kept, **options})
         return replace(found, network=self.network) if self.network.outside else found
 
@@ -116,11 +135,29 @@ def check_has_curve(method: str | type[Method]) -> None:
         )
 
 
+def option_names(methods: Iterable[type[Method]]) -> list[str]:
+    """The options of these methods, of training and of networks."""
+    own = [name for method in methods for name in hyper_parameters(method)]
+    return list(
+        dict.fromkeys([*own, *SETTING_NAMES, *NETWORK_NAMES, "transform", "ranker", *TREE_NAMES, "tree_targets"])
+    )
+
+
+def with_trees(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with `ranker="trees"` if they say so by `network="trees"` or by an option of trees."""
+    asks = options.get("network") == "trees" or any(name in options for name in (*TREE_NAMES, "tree_targets"))
+    if not asks:
+        return dict(options)
+    return {name: value for name, value in options.items() if (name, value) != ("network", "trees")} | {
+        "ranker": options.get("ranker", "trees")
+    }
+
+
 def _unknown(name: str, method: type[Method]) -> str:
     own = list(hyper_parameters(method))
-    hint = near(name, [*own, *SETTING_NAMES, *NETWORK_NAMES, "transform", "ranker"])
+    hint = near(name, option_names([method]))
     return (
         f"unknown option '{name}' for {name_of(METHODS, method)}{hint}; options of the method: "
         f"{', '.join(own) or 'none'}; of training: {', '.join(SETTING_NAMES)}; of the network: "
-        f"{', '.join(NETWORK_NAMES)}; also transform, ranker"
+        f"{', '.join(NETWORK_NAMES)}; of trees: {', '.join(TREE_NAMES)}, tree_targets; also transform, ranker"
     )
