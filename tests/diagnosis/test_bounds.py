@@ -6,15 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from unskew.diagnosis.bounds import (
-    MODEL,
-    TRUTH,
-    greatest_beta,
-    greatest_cancel,
-    least_beta,
-    least_cancel,
-    pair_bounds,
-)
+from unskew.diagnosis.bounds import greatest_beta, greatest_cancel, least_beta, least_cancel, pair_bounds
 
 CURVE = np.array([0.68, 0.61, 0.48, 0.34, 0.28, 0.20, 0.11, 0.10, 0.08, 0.06])
 
@@ -184,19 +176,17 @@ def test_the_paper_s_own_setting_never_satisfies_theorems_3_and_4_together():
 # -- a pair
 
 
-def test_all_bounds_of_a_pair_say_what_they_are_conditional_on():
+def test_all_bounds_of_a_pair_by_hand():
     def observation(points):
         return np.tile([0.5, 0.25], (len(points), 1))
 
     bounds = pair_bounds([3.0, 4.0], [0.0, 0.0], (0.8, 0.2), observation, alpha=0.0)
-    assert bounds.given == MODEL
     assert_allclose(bounds.least_beta, 0.0, atol=1e-12)
     assert_allclose(bounds.greatest_beta, 3 * 0.5 / 5)  # gap 3, factor 1, the integral of 1 / .5 over 5
     assert_allclose([bounds.least_cancel, bounds.greatest_cancel], [0.25, 0.5])
     assert bounds.lipschitz_possible
     assert bounds.bernoulli_possible
-    known = pair_bounds([1.0], [0.0], (0.3, 0.2), constant(0.5), line(0.3, 0.3), alpha=0.0, given=TRUTH)
-    assert known.given == TRUTH
+    known = pair_bounds([1.0], [0.0], (0.3, 0.2), constant(0.5), line(0.3, 0.3), alpha=0.0)
     assert_allclose(known.greatest_beta, 0.5 / (0.5 / 0.3) * 0.5)  # gap .5, factor .5 / .3, integral 1 / .5
     assert_allclose([known.least_cancel, known.greatest_cancel], [2 / 3, 1.0])
 

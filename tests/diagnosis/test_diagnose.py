@@ -9,9 +9,8 @@ import pytest
 
 import unskew.diagnosis.fitted as fitted
 from unskew.data.clicks.click_log import ClickLog
-from unskew.diagnosis.advice import CANNOT, DOUBTFUL, TRAIN, TRY, WORDS, advise, facts
+from unskew.diagnosis.advice import CANNOT, DOUBTFUL, TRAIN, TRY, WORDS, advise, facts, how_to_link, verdict
 from unskew.diagnosis.page import diagnose, write_diagnosis
-from unskew.diagnosis.verdict import how_to_link, verdict
 from unskew.methods import METHODS
 from unskew.propensities.curve import Curve
 from unskew.reporting.answers import BAD, GOOD, Refusal
@@ -238,7 +237,6 @@ def test_fitted_parts_are_told_with_their_condition(linked, monkeypatch):
     assert (curve.low <= curve.values).all()
     assert (curve.values <= curve.high).all()
     bounds = fitted.model_bounds(linked.log)
-    assert bounds.given == "a fitted model"
     assert bounds.n_pairs == 20
     assert 0 <= bounds.lipschitz_possible <= 1
     assert bounds.least_cancel > 0

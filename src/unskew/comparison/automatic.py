@@ -36,8 +36,8 @@ from unskew.data.clicks.within_memory import MEMORY
 from unskew.data.inputs import LogOrPlace, Place, as_part
 from unskew.diagnosis.advice import Advice, scalar_violated, worth_comparing
 from unskew.diagnosis.advice import facts as facts_of
+from unskew.diagnosis.advice import verdict as verdict_of
 from unskew.diagnosis.page import diagnose
-from unskew.diagnosis.verdict import verdict as verdict_of
 from unskew.display import Displayed, Screen
 from unskew.evaluation.criteria import CRITERIA, Contender, Evidence, measure_all
 from unskew.evaluation.production import LatestRanker, latest_ranker, production_of_log

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from unskew.data.clicks.click_log import ClickLog
+from unskew.diagnosis.advice import Verdict, verdict
 from unskew.diagnosis.click_rank import ClickRank, Trust
 from unskew.diagnosis.click_rates import ClickRates, PairCauses
 from unskew.diagnosis.connectivity import Connectivity
@@ -21,7 +22,6 @@ from unskew.diagnosis.logging_policy import LoggerStrength, ShuffledClicks
 from unskew.diagnosis.parts import PARTS, narrowest
 from unskew.diagnosis.recorded import Looks
 from unskew.diagnosis.traffic import CappedUsers, Traffic
-from unskew.diagnosis.verdict import Verdict, verdict
 from unskew.display import Displayed, Screen, new_axes
 from unskew.evaluation.production import LatestRanker
 from unskew.propensities.curve import Curve, draw_curves

@@ -15,10 +15,9 @@ Corrections to the paper:
 * Theorem 3 names the documents in the opposite order of Theorem 1. Here it is always `high` and `low`.
 
 The theorems need the true observation, its constant $\alpha$ and absolute rates, which are known in a simulation. For a
-real log they are unknown: there the numbers are conditional on a fitted, normalized model, and `PairBounds.given` says
-so. The conditions need not be compatible: in the paper's own experiments a pair requires at least $t \ge .1$ (Theorem
-3: relevance goes from .1 to 1) and allows $t \le .06/.68 = .088$ (Theorem 4 without coupling), so no pair satisfies
-both.
+real log they are unknown: there the numbers are conditional on a fitted, normalized model. The conditions need not be
+compatible: in the paper's own experiments a pair requires at least $t \ge .1$ (Theorem 3: relevance goes from .1 to 1)
+and allows $t \le .06/.68 = .088$ (Theorem 4 without coupling), so no pair satisfies both.
 """
 
 from __future__ import annotations
@@ -33,14 +32,12 @@ Vector = NDArray[np.float64]
 Observation = Callable[[Vector], ArrayLike]  # documents [n, features] -> [n, positions], or [n] for one position
 
 N_NODES = 64  # of the Gauss-Legendre rule on the line between two documents
-MODEL, TRUTH = "a fitted model", "the truth of a simulation"
 
 
 @dataclass(frozen=True)
 class PairBounds:
     """The conditions of the theorems for one pair of documents."""
 
-    given: str  # the stand-in for the true observation; if it is a fitted model, every number is conditional on it
     least_beta: float  # Theorem 2: below it, no model fits the clicks of the two
     greatest_beta: float  # Theorem 1: up to it, their order is right; negative: for no beta
     least_cancel: float  # Theorem 3: from it on, their order is right
@@ -77,9 +74,9 @@ def greatest_beta(
         observation: the true $o$.
         estimate: the model's $\hat o$.
     """
-    parts = _line_integrals(high, low, observation, estimate)
+    factor, per_beta, per_alpha = _line_integrals(high, low, observation, estimate)
     with np.errstate(divide="ignore"):  # documents with the same features: any beta
-        return float(((_gap(relevance) / parts.factor - alpha * parts.per_alpha) / parts.per_beta).max())
+        return float(((_gap(relevance) / factor - alpha * per_alpha) / per_beta).max())
 
 
 def least_beta(one: ArrayLike, other: ArrayLike, clicks_of_one: ArrayLike, clicks_of_other: ArrayLike) -> float:
@@ -130,21 +127,18 @@ def pair_bounds(
     estimate: Observation | None = None,
     *,
     alpha: float,
-    given: str = MODEL,
 ) -> PairBounds:
     r"""All four theorems for one pair.
 
     Args:
-        observation: the true $o$ in a simulation (pass `given=TRUTH`), otherwise a fitted, normalized model of it.
+        observation: the true $o$ in a simulation, otherwise a fitted, normalized model of it.
         estimate: the model's $\hat o$; default: `observation`.
         alpha: Lipschitz constant of `observation`, e.g. the `beta` of a certified model.
-        given: the stand-in for the truth.
     """
     estimate = observation if estimate is None else estimate
     points = np.stack([_point(high), _point(low)])
     seen = _rates(_by_position(observation, points), "observation")
     return PairBounds(
-        given=given,
         least_beta=least_beta(high, low, relevance[0] * seen[0], relevance[1] * seen[1]),
         greatest_beta=greatest_beta(high, low, relevance, observation, estimate, alpha=alpha),
         least_cancel=least_cancel(high, low, relevance, seen[0], alpha=alpha),
@@ -152,16 +146,10 @@ def pair_bounds(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _LineIntegrals:
-    """The parts of Theorem 1 at each position."""
-
-    factor: Vector  # o(low) / estimate(low)
-    per_beta: Vector  # integral of 1 / o
-    per_alpha: Vector  # integral of estimate / o^2
-
-
-def _line_integrals(high: ArrayLike, low: ArrayLike, observation: Observation, estimate: Observation) -> _LineIntegrals:
+def _line_integrals(
+    high: ArrayLike, low: ArrayLike, observation: Observation, estimate: Observation
+) -> tuple[Vector, Vector, Vector]:
+    """The parts of Theorem 1 at each position: o / estimate at `low`, the integrals of 1 / o and of estimate / o^2."""
     start, end = _point(low), _point(high)
     nodes, weights = np.polynomial.legendre.leggauss(N_NODES)
     steps = np.concatenate([[0.0], (nodes + 1) / 2])  # the less relevant document itself comes first
@@ -169,11 +157,7 @@ def _line_integrals(high: ArrayLike, low: ArrayLike, observation: Observation, e
     seen = _rates(_by_position(observation, points), "observation")
     model = _rates(_by_position(estimate, points), "the estimate of observation")
     lengths = weights[:, None] / 2 * _distance(high, low)
-    return _LineIntegrals(
-        factor=seen[0] / model[0],
-        per_beta=(lengths / seen[1:]).sum(axis=0),
-        per_alpha=(lengths * model[1:] / seen[1:] ** 2).sum(axis=0),
-    )
+    return seen[0] / model[0], (lengths / seen[1:]).sum(axis=0), (lengths * model[1:] / seen[1:] ** 2).sum(axis=0)
 
 
 def _by_position(function: Observation, points: Vector) -> Vector:

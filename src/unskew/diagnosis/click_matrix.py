@@ -19,6 +19,7 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.display import Displayed, Screen, new_axes
 from unskew.propensities.curve import NotIdentified
 from unskew.propensities.position_pairs import counted_impressions
+from unskew.reporting.drawing import heatmap
 
 Matrix = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -73,12 +74,7 @@ class ClickMatrix(Displayed):
     def plot(self, ax: Any = None) -> Any:
         """Plot the rates; darker cells have more clicks."""
         axes = new_axes(ax)
-        axes.imshow(np.sqrt(self.rates), cmap="Blues", aspect="auto", vmin=0.0)
-        for (row, column), rate in np.ndenumerate(self.rates):
-            dark = np.sqrt(rate) > 0.6 * np.sqrt(self.rates.max())
-            axes.text(column, row, f"{rate:.3f}", ha="center", va="center", color="white" if dark else "black")
-        axes.set_xticks(range(len(self.positions)), [str(position + 1) for position in self.positions])
-        axes.set_yticks(range(len(self.kinds)), self.kinds)
+        heatmap(axes, self.rates, [str(position + 1) for position in self.positions], list(self.kinds), 3)
         axes.set_xlabel("position")
         return axes
 

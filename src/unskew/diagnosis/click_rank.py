@@ -41,6 +41,7 @@ from unskew.reporting.answers import BAD, GOOD
 Matrix = NDArray[np.float64]
 
 SMALLEST_RATE = 1e-6
+COLUMNS = (("singular_value", "values"), ("low", "low"), ("high", "high"), ("share", "shares"), ("p", "p_values"))
 Vector = NDArray[np.float64]
 
 
@@ -54,6 +55,12 @@ class Spectrum:
     shares: Matrix  # [dimensions], of the sum of squares
     p_values: Matrix  # [dimensions], that the rank is d = 1, 2, …; NaN for the full rank, which cannot be rejected
     rank: int  # the smallest that is not rejected
+
+    def cells(self, number: int) -> list[str]:
+        """Value, interval, share and p of one dimension."""
+        p = self.p_values[number]
+        interval = f"{self.low[number]:.3f} to {self.high[number]:.3f}"
+        return [f"{self.values[number]:.3f}", interval, f"{self.shares[number]:.2%}", "" if np.isnan(p) else f"{p:.3f}"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,31 +96,24 @@ class ClickRank(Displayed):
             "scalar_is_enough": self.scalar_is_enough,
             "dimensions": self.dimensions,
             "rank": self.rates.rank,
-            "spectrum": self.rows(),
+            "spectrum": self.to_table().to_pylist(),
             "matrix": self.matrix.rows(),
         }
 
-    def rows(self) -> list[dict[str, Any]]:
-        """One row per dimension, for tables and files."""
-        return [
-            {"dimension": number + 1, **_row("rate", self.rates, number), **_row("log", self.log_rates, number)}
-            for number in range(len(self.rates.values))
-        ]
-
     def to_table(self) -> pa.Table:
         """One row per dimension, of both spectra."""
-        return pa.Table.from_pylist(self.rows())
+        spectra = {"rate": self.rates, "log": self.log_rates}
+        columns = {f"{of}_{name}": getattr(each, field) for of, each in spectra.items() for name, field in COLUMNS}
+        return pa.table({"dimension": np.arange(1, len(self.rates.values) + 1), **columns})
 
     def screen(self) -> Screen:
         interval = f"{self.level:.0%} interval"
         columns = ("dimension", "of rates", interval, "share", "p", "of log rates", interval, "share", "p")
         rows = [
-            [str(number + 1), *_cells(self.rates, number), *_cells(self.log_rates, number)]
+            [str(number + 1), *self.rates.cells(number), *self.log_rates.cells(number)]
             for number in range(len(self.rates.values))
         ]
-        return Screen(
-            "Singular values of click rates and of (weighted) log click rates", columns, rows, [self.summary()]
-        )
+        return Screen("Singular values of click rates and of weighted log click rates", columns, rows, [self.summary()])
 
     def summary(self) -> str:
         """The verdict in words."""
@@ -199,25 +199,6 @@ def _drawn_values(matrix: ClickMatrix, space: _Space, rates: Matrix, n_draws: in
     """Singular values `[draws, dimensions]` of rates that could have been counted if these were the true ones."""
     drawn = matrix.draw(np.clip(rates, SMALLEST_RATE, 1.0), n_draws, rng)
     return np.asarray(np.linalg.svd(space.of_rates(drawn), compute_uv=False), dtype=np.float64)
-
-
-def _row(prefix: str, spectrum: Spectrum, number: int) -> dict[str, float]:
-    columns = {
-        "singular_value": spectrum.values,
-        "low": spectrum.low,
-        "high": spectrum.high,
-        "share": spectrum.shares,
-        "p": spectrum.p_values,
-    }
-    return {f"{prefix}_{name}": float(column[number]) for name, column in columns.items()}
-
-
-def _cells(spectrum: Spectrum, number: int) -> list[str]:
-    """Value, interval, share and p of one dimension."""
-    interval = f"{spectrum.low[number]:.3f} to {spectrum.high[number]:.3f}"
-    p = spectrum.p_values[number]
-    share = f"{spectrum.shares[number]:.2%}"
-    return [f"{spectrum.values[number]:.3f}", interval, share, "" if np.isnan(p) else f"{p:.3f}"]
 
 
 TRUST, NONE, REVERSED = "trust", "none seen", "reversed"

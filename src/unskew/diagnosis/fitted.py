@@ -59,7 +59,6 @@ class LearntCurve:
 class ModelBounds:
     """The conditions of the theorems for pairs of documents of one list, if a fitted model were the truth."""
 
-    given: str
     n_pairs: int
     slope: float  # Lipschitz constant of the fitted observation
     lipschitz_possible: float  # share of the pairs with a beta that satisfies Theorems 1 and 2
@@ -136,7 +135,6 @@ def model_bounds(log: ClickLog, *, seed: int = 0) -> ModelBounds:
 
 def _summary(found: list[PairBounds]) -> ModelBounds:
     return ModelBounds(
-        given=found[0].given,
         n_pairs=len(found),
         slope=SLOPE,
         **{name: float(np.mean([getattr(pair, name) for pair in found])) for name in SHARES},

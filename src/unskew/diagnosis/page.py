@@ -243,11 +243,8 @@ def _matrix_section(diagnosis: Diagnosis) -> Iterator[Section]:
     n = min(len(matrix.positions), MOST_IN_MATRIX)
     columns = [str(position + 1) for position in matrix.positions[:n]]
     figure = _matrix_figure(matrix.rates[:, :n], columns, list(matrix.kinds), "group of documents", 3)
-    rows = [
-        [str(row["dimension"]), f"{row['rate_singular_value']:.3f}", f"{row['rate_share']:.2%}", _p(row["rate_p"])]
-        for row in rank.rows()
-    ]
-    sheet = _sheet("rank", "Singular values of the click matrix", ("dimension", "value", "share", "p"), rows)
+    table = rank.screen()
+    sheet = _sheet("rank", table.title, table.columns, table.rows)
     text = (
         "Documents shown at several positions, grouped by click rate in one half of the sessions; rates are from "
         "the other half. If clicks were a product of a document factor and a position factor, the rows would be "
@@ -255,7 +252,7 @@ def _matrix_section(diagnosis: Diagnosis) -> Iterator[Section]:
     )
     summary = rank.summary()
     if rank.scalar_is_enough:  # as far as this matrix can show: groups differ in click rate, not in features
-        summary = f"The rates do not contradict this (p = {_p(rank.rates.p_values[0])}). This test ignores features."
+        summary = f"The rates do not contradict this (p = {rank.rates.p_values[0]:.3f}). This test ignores features."
     drawn = Drawn("click-matrix", "Clicks per impression by group of documents and position", figure)
     yield Section("The click matrix", [text, summary], sheets=[sheet], figures=[drawn])
 
@@ -290,7 +287,3 @@ def _matrix_figure(values: np.ndarray, columns: list[str], rows: list[str], y_la
 
 def _sheet(name: str, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Sheet:
     return Sheet(name, title, tuple(columns), tuple(map(text_fields, rows)), note)
-
-
-def _p(value: float) -> str:
-    return "–" if np.isnan(value) else f"{value:.3f}"
