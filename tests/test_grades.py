@@ -82,10 +82,6 @@ class TestTraining:
         folder = unskew.open_log(tmp_path / "log")
         assert prefers_what_is_bought(unskew.fit("naive", folder, steps=30, progress=False))
 
-    def test_the_estimator_takes_weights(self):
-        ranker = unskew.UnbiasedRanker("naive", steps=30, grade=WEIGHTS).fit(bought(), progress=False)
-        assert prefers_what_is_bought(ranker.model_)
-
     def test_without_any_of_the_events_there_is_nothing_to_learn(self):
         log = replace(bought(), events={"purchase": np.zeros((60, 2))})
         with pytest.raises(ValueError, match="the log has no such event"):

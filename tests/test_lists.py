@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from unskew.lists import ClickedLists, Distinct, JudgedLists, Lists, shared_tensor
+from unskew.lists import ClickedLists, Distinct, Lists, shared_tensor
 
 
 def one_clicked_list():
@@ -16,11 +16,6 @@ def one_clicked_list():
         sessions=torch.tensor([5.0]),
         bias={"device": torch.tensor([[1, 0]])},
     )
-
-
-def test_lists_know_how_many_and_how_wide_they_are():
-    lists = Lists(features=torch.zeros(4, 7, 2), mask=torch.ones(4, 7, dtype=torch.bool))
-    assert (lists.n_lists, lists.n_docs) == (4, 7)
 
 
 def test_moving_lists_moves_every_tensor_and_keeps_what_is_absent_absent():
@@ -77,11 +72,6 @@ def test_changed_features_are_no_longer_shared():
     assert kept.distinct is lists.distinct
     assert changed.distinct is None
     assert changed.apply(Doubled())[1].tolist() == [6.0, 4.0, 4.0]
-
-
-def test_judged_lists_have_no_clicks_and_clicked_lists_no_grades():
-    assert not hasattr(one_clicked_list(), "grades")
-    assert "clicks" not in JudgedLists.__dataclass_fields__
 
 
 def test_a_tensor_of_a_writable_array_shares_its_memory():

@@ -66,13 +66,6 @@ def test_a_class_of_ones_own_trains_like_a_method_by_name(world, log):
         Recipe.of(dict)
 
 
-def test_the_estimator_takes_a_class_and_can_be_cloned(world, log):
-    from sklearn.base import clone
-
-    ranker = clone(unskew.UnbiasedRanker(Own, factor=3.0, **FAST)).fit(log)
-    assert isinstance(ranker.model_.method, Own)
-
-
 def test_a_saved_model_of_an_outside_method_loads_only_with_its_class(world, log, tmp_path):
     model = fit_recipe(Recipe.of(Own, network=tiny_network, **FAST), log)
     save_model(model, tmp_path / "m")

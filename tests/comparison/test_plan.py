@@ -70,6 +70,8 @@ def test_folds_and_seeds_are_kept_apart():
     found = [(repetition.data, repetition.seed) for repetition in repetitions_of("mq2008", 2, folds=[1, 4])]
     assert found == [("mq2008/1", 0), ("mq2008/4", 0), ("mq2008/1", 1), ("mq2008/4", 1)]
     assert len(repetitions_of("mq2008")) == 5  # one seed of each fold
+    assert [repetition.draw for repetition in repetitions_of("mq2008", 2)] == list(range(10))  # each another logger
+    assert [repetition.draw for repetition in repetitions_of("mq2008", 1, folds=[4])] == [3]  # as among all folds
     assert [repetition.seed for repetition in repetitions_of("world:tiny")] == [0, 1, 2, 3, 4]
     worlds = repetitions_of("world:small:100-102", 2)
     assert [repetition.data for repetition in worlds[:3]] == ["world:small:100", "world:small:101", "world:small:102"]
@@ -127,12 +129,6 @@ def test_users_are_told_the_grades_of_the_data(monkeypatch):
         assert run.definition["max_grade"] == highest
     real = replace(EXPERIMENT, simulation=SimulationSettings(user={"name": "real_click"}))
     assert plan(real, "mq2008/1", 1)[0].candidates[0].definition["simulation"]["user"]["rows"] == [0, 2, 4]
-
-
-def test_every_fold_draws_another_logger():
-    found = repetitions_of("mq2008", 2)
-    assert [repetition.draw for repetition in found] == list(range(10))
-    assert [repetition.draw for repetition in repetitions_of("mq2008", 1, folds=[4])] == [3]  # as among all folds
 
 
 def test_labels_of_the_shown_ten_need_the_logger():

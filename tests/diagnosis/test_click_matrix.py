@@ -83,16 +83,6 @@ def test_kinds_with_an_empty_cell_are_left_out_and_named():
     assert matrix.left_out == ("grade 2",)
 
 
-def test_a_matrix_of_one_kind_is_refused():
-    with pytest.raises(NotIdentified, match="two kinds"):
-        click_matrix(TWO_LISTS, [1, 1, 1, 1])
-
-
-def test_grades_of_the_wrong_length_are_refused():
-    with pytest.raises(ValueError, match="the log has 4 documents"):
-        click_matrix(TWO_LISTS, [0, 1])
-
-
 def test_only_counted_impressions_count():
     log = log_of([[0, 1], [1, 0], [0, 1]], [[6, 1], [4, 2], [9, 9]], [10, 10, 10])
     counted = np.array([[True, True], [True, True], [False, False]])
@@ -179,6 +169,10 @@ def test_positions_between_which_nothing_moved_are_named():
 def test_one_kind_and_graded_feedback_are_refused():
     with pytest.raises(ValueError, match="at least 2"):
         click_matrix_without_grades(TWO_LISTS, n_kinds=1)
+    with pytest.raises(NotIdentified, match="two kinds"):
+        click_matrix(TWO_LISTS, [1, 1, 1, 1])
+    with pytest.raises(ValueError, match="the log has 4 documents"):
+        click_matrix(TWO_LISTS, [0, 1])
     graded = ClickLog(**{**vars(TWO_LISTS), "graded": True})
     for count in (lambda: click_matrix(graded, [0, 1, 0, 1]), lambda: click_matrix_without_grades(graded)):
         with pytest.raises(ValueError, match="graded"):

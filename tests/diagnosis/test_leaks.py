@@ -68,11 +68,6 @@ def test_the_ceiling_is_near_one_with_many_sessions_and_low_with_few(world):
     assert many > 0.97
 
 
-def test_names_of_features_are_used(log):
-    names = tuple(f"column_{number}" for number in range(log.n_features))
-    assert position_leaks(replace(log, feature_names=names)).closest.feature.startswith("column_")
-
-
 def test_documents_shown_once_cannot_tell_luck_from_a_leak(world):
     log = simulate(world.train, "svm", "position_based", sessions=1, seed=1).log
     with pytest.raises(NotIdentified, match="shown twice"):

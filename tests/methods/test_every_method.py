@@ -1,10 +1,5 @@
 """What holds of every method, whatever it does: run over all of METHODS, exceptions named with their reason."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -155,43 +150,6 @@ def test_what_is_given_is_not_learnt(case):
     given = {name: value for name, value in state(method).items() if name in {"propensities", "alpha", "beta"}}
     train(method, SOURCES, SETTINGS)
     assert_equal_states(given, {name: value for name, value in state(method).items() if name in given})
-
-
-KILLED = {"case": "regression_em sampled", "settings": replace(SETTINGS, steps=40, validate_every=1)}
-
-
-def run_slowly(checkpoint, n_threads):
-    """What the process does that is killed: train, with time to be killed in."""
-    torch.set_num_threads(n_threads)
-    method = new_method(KILLED["case"], dropout=0.2)
-    train(method, SOURCES, KILLED["settings"], progress=lambda _: time.sleep(0.1), checkpoint=checkpoint)
-
-
-@pytest.mark.long
-def test_a_killed_process_can_be_resumed_to_the_same_weights(tmp_path):
-    checkpoint = tmp_path / "run"
-    code = f"import runpy; runpy.run_path({__file__!r})['run_slowly']({str(checkpoint)!r}, {torch.get_num_threads()})"
-    process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"})
-    deadline = time.monotonic() + 120
-    while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.1)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-
-    first_steps = []
-    resumed = new_method(KILLED["case"], seed=5, dropout=0.2)
-    train(
-        resumed,
-        SOURCES,
-        KILLED["settings"],
-        progress=lambda report: first_steps.append(report.first_step),
-        checkpoint=checkpoint,
-    )
-    whole = new_method(KILLED["case"], dropout=0.2)
-    train(whole, SOURCES, KILLED["settings"])
-    assert 0 < first_steps[0] < KILLED["settings"].steps
-    assert_equal_states(state(whole), state(resumed))
 
 
 # -- nothing is learned from nothing

@@ -375,12 +375,6 @@ def test_a_flat_observation_has_no_penalty_and_no_nan():
     assert any(bool(gradient.any()) for gradient in only("dependence", learnt).values())  # clicks can still move it
 
 
-def test_what_stands_in_padding_changes_nothing():
-    method, lists = new_lbd(exact=True, cancel=0.0), clicked_lists()
-    garbage = torch.where(lists.mask.unsqueeze(-1), lists.features, 1e3)
-    assert_close(method.loss(replace(lists, features=garbage)), method.loss(lists), rtol=1e-12, atol=1e-12)
-
-
 # -- architectures
 
 

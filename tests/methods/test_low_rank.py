@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from unskew import Recipe, UnbiasedRanker, fit, load_model, save_model
+from unskew import Recipe, fit, load_model, save_model
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.judged.judged_set import JudgedSet
@@ -514,12 +514,6 @@ def test_the_chosen_number_is_saved_with_the_model_and_goes_into_onnx(log, world
     onnx = OnnxRanker(export_model(loaded, tmp_path / "model.onnx").path.read_bytes())
     exported = torch.as_tensor(onnx(lists.features, lists.mask))
     assert_close(exported[lists.mask], expected[lists.mask], rtol=1e-4, atol=1e-4)
-
-
-def test_the_estimator_takes_judged_queries_to_choose_on(log, world):
-    ranker = UnbiasedRanker("low_rank", choose="judged", **FAST).fit(log, eval_set=world.valid)
-    assert len(ranker.examination_) == log.n_positions
-    assert len(ranker.predict(world.test.features[:5])) == 5
 
 
 # -- refusals

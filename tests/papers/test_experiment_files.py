@@ -18,24 +18,6 @@ paper = "p"
 question = "q"
 metrics = ["ndcg@10"]
 """
-NAMES = [
-    "lbd-table1",
-    "lbd-fig3a",
-    "lbd-fig3b",
-    "lbd-fig3c",
-    "lbd-fig4",
-    "vectorization-table1",
-    "vectorization-table2",
-    "vectorization-table3",
-    "vectorization-fig1",
-    "vectorization-fig4",
-    "vectorization-fig5",
-    "cdla-table1",
-    "cdla-table2",
-    "cdla-table3",
-    "cdla-fig2",
-    "data-statistics",
-]
 
 
 @pytest.mark.parametrize(
@@ -125,10 +107,6 @@ def test_an_experiment_of_ones_own_is_a_file(tmp_path):
         load_experiment(str(tmp_path / "other.toml"))
 
 
-def test_all_experiments_of_the_papers_are_shipped():
-    assert set(NAMES) <= set(shipped())
-
-
 @pytest.mark.parametrize("name", list(shipped()))
 def test_every_shipped_experiment_can_be_planned_with_the_methods_and_options_there_are(name):
     experiment = load_experiment(name)
@@ -136,6 +114,8 @@ def test_every_shipped_experiment_can_be_planned_with_the_methods_and_options_th
     if missing:
         pytest.skip(f"{missing[0]} is not a method yet")
     for variant in ("", *experiment.variants):
+        named = experiment.variants[variant] if variant else None
+        assert named is None or {*named.methods, *named.grids} <= {entry.label for entry in experiment.methods}
         groups = plan(experiment.varied(variant), "world:tiny", 2)
         keys = [run.key for group in groups for run in group.candidates]
         assert len(set(keys)) >= 1 or not experiment.methods
@@ -160,22 +140,6 @@ def test_code_of_ones_own_is_imported_where_it_is_allowed():
 
 
 PAPERS = [name for name in shipped() if "paper" in load_experiment(name).variants]
-
-
-@pytest.mark.parametrize("name", PAPERS)
-def test_the_papers_own_settings_can_be_planned(name):
-    experiment = load_experiment(name)
-    for variant in experiment.variants:
-        varied = experiment.varied(variant)
-        strangers = {*experiment.variants[variant].methods, *experiment.variants[variant].grids}
-        assert strangers <= {entry.label for entry in experiment.methods}
-        groups = plan(varied, "world:tiny", 1)
-        recipes = [
-            run.definition["recipe"] for group in groups for run in group.candidates if "recipe" in run.definition
-        ]
-        assert recipes
-        if not name.startswith("cdla"):
-            assert {recipe["settings"]["weight_decay"] for recipe in recipes} <= {0.0, 0.001}
 
 
 ALL = ()  # methods

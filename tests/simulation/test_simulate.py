@@ -91,26 +91,6 @@ def test_without_coupling_the_log_is_the_position_based_one(name, joint):
     same(plain, simulate(judged, NoisyOracle(), trusting, **settings))
 
 
-def test_a_shuffled_log_tells_the_examination_curve():
-    judged = judged_set(40, low=10)
-    log = simulate(judged, Random(orders_per_query=500), "position_based", sessions=1_000_000).log
-    rates = log.clicks.sum(axis=0) / log.n_sessions
-    np.testing.assert_allclose(rates[0] / rates, 0.68 / THETA, rtol=0.04)
-
-
-def test_counted_and_joint_logs_have_the_same_distribution():
-    judged = judged_set(30, low=10)
-    for name in ("position_based", "trust", "page_context"):
-        counted = simulate(judged, NoisyOracle(), name, sessions=4_000, seed=1).log
-        joint = simulate(judged, NoisyOracle(), name, sessions=4_000, seed=2, joint=True).log
-        np.testing.assert_array_equal(counted.documents, joint.documents)
-        both = counted.clicks + joint.clicks
-        enough = both >= 20
-        difference = (counted.clicks - joint.clicks)[enough]
-        p = both[enough] / 8_000
-        assert chi2.sf((difference**2 / (8_000 * p * (1 - p))).sum(), enough.sum()) > 1e-3
-
-
 def test_patterns_add_up_to_the_counts():
     log = simulate(judged_set(), NoisyOracle(), "ubm", sessions=500).log
     for number in range(log.n_lists):

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chi2
 
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.simulation.browsing import EYE_TRACKING, Shown, count_sessions
+from unskew.simulation.browsing import Shown, count_sessions
 from unskew.simulation.independent import REAL_CLICKS, neighbours_mean
 from unskew.simulation.users import USERS, make_user
 
@@ -227,24 +227,11 @@ def test_positions_below_the_tenth_reuse_the_last_value():
     np.testing.assert_allclose(real[9:], 0.002286)
 
 
-def test_the_eye_tracking_curve_is_the_default():
-    np.testing.assert_array_equal(make_user("position_based").position_curve(10), THETA)
-    np.testing.assert_array_equal(EYE_TRACKING, THETA)
-
-
 def test_relevance_follows_the_grades():
     shown = lists_of([[0, 1, 2, 3, 4]])
     np.testing.assert_allclose(make_user("position_based").expect(shown).attraction[0], [0.1, 0.16, 0.28, 0.52, 1.0])
     three = make_user("position_based", max_grade=2, noise=0.0).expect(lists_of([[0, 1, 2]]))
     np.testing.assert_allclose(three.attraction[0], [0, 1 / 3, 1])
-
-
-def test_trust_without_trust_is_position_based():
-    shown = some_lists()
-    blind = make_user("trust", clicks_if_relevant=[1.0], clicks_if_not=[0.0], noise=0.1)
-    plain = make_user("position_based")
-    np.testing.assert_array_equal(blind.expect(shown).clicks, plain.expect(shown).clicks)
-    np.testing.assert_array_equal(draw(blind, shown, 500), draw(plain, shown, 500))
 
 
 @pytest.mark.parametrize(
@@ -270,11 +257,6 @@ def test_without_its_peculiarity_a_user_is_position_based(name, hyper):
 )
 def test_there_is_no_position_curve_where_more_than_position_counts(name):
     assert make_user(name).position_curve(10) is None
-
-
-def test_the_click_matrix_has_the_published_singular_values():
-    values = np.linalg.svd(REAL_CLICKS, compute_uv=False)
-    np.testing.assert_allclose(values, [1.399, 0.151, 0.069, 0.057, 0.033], atol=5e-4)
 
 
 def test_three_grades_use_the_rows_asked_for():

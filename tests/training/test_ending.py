@@ -163,7 +163,8 @@ def test_a_time_limit_without_validation_keeps_the_last_state():
 
 
 def test_an_ending_survives_json_and_models_of_0_2_have_none():
-    history = History(ending=Ending(464, 300, "learned"), passes=2.5)
+    rows = [{"step": 1, "stage": "train", "seconds": 2.5, "clicks": 0.5}]
+    history = History(rows, ["careful"], 1, 0.5, ending=Ending(464, 300, "learned"), passes=2.5)
     assert History.from_json(history.to_json()) == history
     assert History.from_json({"rows": [], "warnings": [], "best_step": None, "best_value": None}).ended == ""
 
