@@ -12,6 +12,7 @@ import typer
 from unskew.cli import COMMANDS, command_of
 from unskew.command_line.declarations import Option, options_of
 from unskew.command_line.repeating import command_line
+from unskew.command_line.signatures import parameters
 from unskew.command_line.values import DATA, FILES, FOLDS, FRESH, GRADES, GRIDS, NAMES, PAIRS, SHARE
 
 SAMPLES: dict[Any, Any] = {bool: True, int: 3, float: 0.25, str: "two words", Path: Path("a b")}
@@ -63,3 +64,12 @@ def test_a_printed_command_may_be_given_by_the_parameters_of_its_function(name: 
 
 def test_only_what_differs_from_the_defaults_is_printed() -> None:
     assert command_line("diagnose", {"log": "log", "quick": False, "seed": 0, "cap": None}) == "unskew diagnose log"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_a_text_and_a_parameter(name: str) -> None:
+    command = COMMANDS[name]
+    assert command.summary
+    assert all(option.help for option in options_of(name).values())
+    renamed = {option.to for option in command.options.values() if option.to}
+    assert renamed <= {known for place in (command.function, *command.sources) if place for known in parameters(place)}

@@ -76,37 +76,54 @@ OHSUMED_FILES = {
     "test": "Fold{fold}/testset.txt",
 }
 
-MICROSOFT_LETOR = (
-    "Microsoft Research, LETOR: "
-    "https://www.microsoft.com/en-us/research/project/letor-learning-rank-information-retrieval/"
-)
-MICROSOFT_MSLR = (
-    "Microsoft Research, Microsoft Learning to Rank Datasets: https://www.microsoft.com/en-us/research/project/mslr/"
-)
-YAHOO = "Yahoo! Webscope, data set C14 (Learning to Rank Challenge), on request: https://webscope.sandbox.yahoo.com"
-ISTELLA = "Istella, 'Istella-S LETOR', after accepting its licence: https://istella.ai"
-MICROSOFT_LICENCE = "Microsoft Research agreement"
-YAHOO_LICENCE = "Yahoo! Webscope agreement, research only"
+MICROSOFT = "https://www.microsoft.com/en-us/research/project/"
+LETOR = f"Microsoft Research, LETOR: {MICROSOFT}letor-learning-rank-information-retrieval/"
+MSLR = f"Microsoft Research, Microsoft Learning to Rank Datasets: {MICROSOFT}mslr/"
+OF_YAHOO: dict[str, Any] = {  # features of both sets together: 519 of them occur in set 1, 596 in set 2
+    "folders": ("yahoo", "ltrc_yahoo"),
+    "features": 700,
+    "grades": "0-4",
+    "transform": "minmax",
+    "licence": "Yahoo! Webscope agreement, research only",
+    "source": "Yahoo! Webscope, data set C14 (Learning to Rank Challenge), on request: https://webscope.sandbox.yahoo.com",
+}
+OF_LETOR = {"grades": "0-2", "transform": "minmax", "licence": "Microsoft Research agreement"}
+OF_MSLR = {**OF_LETOR, "features": 136, "grades": "0-4", "transform": "log1p"}
 
 
-def _fold_splits(fold: int, parts: list[Counts], n_documents: int, files: str | dict[str, str]) -> dict[str, Split]:
-    """The splits of a fold counted from 1, with the sums of the counts of their parts.
+def _entry(*splits: Split, **about: Any) -> Entry:
+    """An entry of three splits, with the sums of their counts."""
+    counts = {
+        "queries": sum(split.queries or 0 for split in splits),
+        "documents": sum(s.documents or 0 for s in splits),
+    }
+    return Entry(splits=dict(zip(SPLITS, splits, strict=True)), **{**counts, **about})
+
+
+def _five_folds(
+    name: str, parts: list[Counts], n_documents: int, files: str | dict[str, str], *folders: str, **about: Any
+) -> dict[str, Entry]:
+    """Entries of five folds.
 
     Args:
         files: of each part, or of each split, with one file in the folder of the fold.
     """
-    around = [(fold - 1 + number) % 5 for number in range(5)]
-    splits = {}
-    for split, chosen in zip(SPLITS, (around[:3], around[3:4], around[4:]), strict=True):
-        if isinstance(files, dict):
-            names: tuple[str, ...] = (files[split].format(fold=fold),)
-        else:
-            names = tuple(files.format(part=number + 1) for number in chosen)
-        documents, others = ([parts[n][1] for n in numbers] for numbers in (chosen, set(around) - set(chosen)))
+
+    def split(fold: int, name: str, first: int, n: int) -> Split:
+        chosen = [(fold - 1 + first + number) % 5 for number in range(n)]
+        names = [files.format(part=part + 1) for part in chosen] if isinstance(files, str) else [files[name]]
+        documents, others = ([parts[at][1] for at in numbers] for numbers in (chosen, set(range(5)) - set(chosen)))
         count, rest = _sum(documents), _sum(others)
         count = n_documents - rest if count is None and rest is not None else count
-        splits[split] = Split(names, sum(parts[n][0] for n in chosen), count)
-    return splits
+        return Split(tuple(each.format(fold=fold) for each in names), sum(parts[at][0] for at in chosen), count)
+
+    common = {**about, "folders": folders, "queries": sum(queries for queries, _ in parts), "documents": n_documents}
+    return {
+        f"{name}/{fold}": _entry(
+            split(fold, "train", 0, 3), split(fold, "valid", 3, 1), split(fold, "test", 4, 1), **common
+        )
+        for fold in FOLDS
+    }
 
 
 def _sum(counts: list[int | None]) -> int | None:
@@ -115,152 +132,76 @@ def _sum(counts: list[int | None]) -> int | None:
     return sum(known) if len(known) == len(counts) else None
 
 
-def _five_folds(
-    name: str, parts: list[Counts], n_documents: int, files: str | dict[str, str], **about: Any
-) -> dict[str, Entry]:
-    """Entries of five folds; the licence is that of Microsoft."""
-    common: dict[str, Any] = {
-        "queries": sum(queries for queries, _ in parts),
-        "documents": n_documents,
-        "licence": MICROSOFT_LICENCE,
-    }
-    return {
-        f"{name}/{fold}": Entry(splits=_fold_splits(fold, parts, n_documents, files), **common, **about)
-        for fold in FOLDS
-    }
-
-
 CATALOGUE: dict[str, Entry] = {
-    "yahoo-set1": Entry(
-        folders=("yahoo", "ltrc_yahoo"),
-        splits={
-            "train": Split(("set1.train.txt",), 19_944, 473_134),
-            "valid": Split(("set1.valid.txt",), 2_994, 71_083),
-            "test": Split(("set1.test.txt",), 6_983, 165_660),
-        },
-        queries=29_921,
-        documents=709_877,
-        features=700,  # of both sets together: 519 of them occur in set 1, 596 in set 2
-        grades="0-4",
-        transform="minmax",
-        licence=YAHOO_LICENCE,
-        source=YAHOO,
+    "yahoo-set1": _entry(
+        Split(("set1.train.txt",), 19_944, 473_134),
+        Split(("set1.valid.txt",), 2_994, 71_083),
+        Split(("set1.test.txt",), 6_983, 165_660),
+        **OF_YAHOO,
     ),
-    "yahoo-set2": Entry(
-        folders=("yahoo", "ltrc_yahoo"),
-        splits={
-            "train": Split(("set2.train.txt",), 1_266, 34_815),
-            "valid": Split(("set2.valid.txt",), 1_266, 34_881),
-            "test": Split(("set2.test.txt",), 3_798, 103_174),
-        },
-        queries=6_330,
-        documents=172_870,
-        features=700,
-        grades="0-4",
-        transform="minmax",
-        licence=YAHOO_LICENCE,
-        source=YAHOO,
+    "yahoo-set2": _entry(
+        Split(("set2.train.txt",), 1_266, 34_815),
+        Split(("set2.valid.txt",), 1_266, 34_881),
+        Split(("set2.test.txt",), 3_798, 103_174),
+        **OF_YAHOO,
     ),
-    "istella-s": Entry(
+    "istella-s": _entry(
+        Split(("train.txt",), 19_245, 2_043_304),
+        Split(("vali.txt",), 7_211, 684_076),
+        Split(("test.txt",), 6_562, 681_250),
         folders=("istella-s", "istella-s/sample", "istella-s-letor", "istella-s-letor/sample"),
-        splits={
-            "train": Split(("train.txt",), 19_245, 2_043_304),
-            "valid": Split(("vali.txt",), 7_211, 684_076),
-            "test": Split(("test.txt",), 6_562, 681_250),
-        },
-        queries=33_018,
-        documents=3_408_630,
         features=220,
         grades="0-4",
         transform="log1p",
         licence="Istella LETOR licence, non-commercial",
-        source=ISTELLA,
+        source="Istella, 'Istella-S LETOR', after accepting its licence: https://istella.ai",
         prepare=infinite_as_zero,
     ),
     **_five_folds(
-        "mslr-web10k",
-        WEB10K_PARTS,
-        1_200_192,
-        WEB_FILES,
-        folders=("mslr-web10k", "MSLR-WEB10K"),
-        features=136,
-        grades="0-4",
-        transform="log1p",
-        source=f"{MICROSOFT_MSLR} (MSLR-WEB10K)",
+        *("mslr-web10k", WEB10K_PARTS, 1_200_192, WEB_FILES, "mslr-web10k", "MSLR-WEB10K"),
+        **OF_MSLR,
+        source=f"{MSLR} (MSLR-WEB10K)",
     ),
     **_five_folds(
-        "mslr-web30k",
-        WEB30K_PARTS,
-        3_771_125,
-        WEB_FILES,
-        folders=("mslr-web30k", "MSLR-WEB30K"),
-        features=136,
-        grades="0-4",
-        transform="log1p",
-        source=f"{MICROSOFT_MSLR} (MSLR-WEB30K)",
+        *("mslr-web30k", WEB30K_PARTS, 3_771_125, WEB_FILES, "mslr-web30k", "MSLR-WEB30K"),
+        **OF_MSLR,
+        source=f"{MSLR} (MSLR-WEB30K)",
     ),
     **_five_folds(
-        "mq2007",
-        MQ2007_PARTS,
-        69_623,
-        PART_FILES,
-        folders=("mq2007", "MQ2007"),
+        *("mq2007", MQ2007_PARTS, 69_623, PART_FILES, "mq2007", "MQ2007"),
+        **OF_LETOR,
         features=46,
-        grades="0-2",
-        transform="minmax",
-        source=f"{MICROSOFT_LETOR} (LETOR 4.0, MQ2007)",
+        source=f"{LETOR} (LETOR 4.0, MQ2007)",
     ),
     **_five_folds(
-        "mq2008",
-        MQ2008_PARTS,
-        15_211,
-        PART_FILES,
-        folders=("mq2008", "MQ2008"),
+        *("mq2008", MQ2008_PARTS, 15_211, PART_FILES, "mq2008", "MQ2008"),
+        **OF_LETOR,
         features=46,
-        grades="0-2",
-        transform="minmax",
-        source=f"{MICROSOFT_LETOR} (LETOR 4.0, MQ2008)",
+        source=f"{LETOR} (LETOR 4.0, MQ2008)",
     ),
     **_five_folds(
-        "ohsumed",
-        OHSUMED_PARTS,
-        16_140,
-        OHSUMED_FILES,
-        folders=("ohsumed", "OHSUMED/QueryLevelNorm", "ohsumed/QueryLevelNorm"),
+        *("ohsumed", OHSUMED_PARTS, 16_140, OHSUMED_FILES),
+        *("ohsumed", "OHSUMED/QueryLevelNorm", "ohsumed/QueryLevelNorm"),
+        **OF_LETOR,
         features=45,
-        grades="0-2",
-        transform="minmax",
-        source=f"{MICROSOFT_LETOR} (LETOR 3.0, OHSUMED, QueryLevelNorm)",
+        source=f"{LETOR} (LETOR 3.0, OHSUMED, QueryLevelNorm)",
     ),
-    "mq2007-agg": Entry(
+    "mq2007-agg": _entry(
+        Split(("A1.txt", "A2.txt", "A3.txt"), 1_017, 42_158),
+        Split(("A4.txt",), 339, 13_813),
+        Split(("A5.txt",), 336, 13_652),
+        **OF_LETOR,
         folders=("mq2007-agg", "MQ2007-agg"),
-        splits={
-            "train": Split(("A1.txt", "A2.txt", "A3.txt"), 1_017, 42_158),
-            "valid": Split(("A4.txt",), 339, 13_813),
-            "test": Split(("A5.txt",), 336, 13_652),
-        },
-        queries=1_692,
-        documents=69_623,
         features=21,
-        grades="0-2",
-        transform="minmax",
-        licence=MICROSOFT_LICENCE,
-        source=f"{MICROSOFT_LETOR} (LETOR 4.0, MQ2007-agg; name its five parts A1.txt to A5.txt)",
+        source=f"{LETOR} (LETOR 4.0, MQ2007-agg; name its five parts A1.txt to A5.txt)",
         prepare=reciprocal_ranks,
     ),
-    "mslr-sample": Entry(
+    "mslr-sample": _entry(  # each file ends in the middle of a query, which is left out
+        Split(("train.txt",), 32, 3_356, (0, -11)),
+        Split(("train.txt",), 10, 1_599, (-11, -1)),
+        Split(("test.txt",), 42, 4_974, (0, -1)),
+        **OF_MSLR | {"licence": "CC BY 4.0"},
         folders=("mslr-sample",),
-        splits={  # each file ends in the middle of a query, which is left out
-            "train": Split(("train.txt",), 32, 3_356, (0, -11)),
-            "valid": Split(("train.txt",), 10, 1_599, (-11, -1)),
-            "test": Split(("test.txt",), 42, 4_974, (0, -1)),
-        },
-        queries=84,
-        documents=9_929,
-        features=136,
-        grades="0-4",
-        transform="log1p",
-        licence="CC BY 4.0",
-        source=f"{MICROSOFT_MSLR} (the first 5,000 lines of Fold1/train.txt and Fold1/test.txt)",
+        source=f"{MSLR} (the first 5,000 lines of Fold1/train.txt and Fold1/test.txt)",
     ),
 }
