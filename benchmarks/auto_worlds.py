@@ -18,8 +18,8 @@ import numpy as np
 from default_worlds import Person as Who
 from default_worlds import RandomDirection, user_of
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn
-from unskew.data.clicks.joined import join_logs
+from unskew.data.clicks.row_fields import BiasColumn
+from unskew.data.clicks.shards import join_logs
 from unskew.data.fitted_transforms import fit_transform
 from unskew.data.judged.catalogue import load_split
 from unskew.data.judged.judged_set import JudgedSet

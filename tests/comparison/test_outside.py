@@ -12,7 +12,7 @@ from unskew.comparison import held_out
 from unskew.comparison.outside import click_grades, read_scores, shown_places
 from unskew.comparison.own_log import compare
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.row_fields import BiasColumn
 from unskew.data.clicks.storage import write_log
 from unskew.evaluation import offline
 from unskew.evaluation.held_out import HeldOut

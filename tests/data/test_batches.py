@@ -12,7 +12,7 @@ import torch
 
 from unskew.data.clicks.batches import ClickBatches, JudgedBatches
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.row_fields import BiasColumn
 from unskew.data.clicks.shard_batches import ShardBatches
 from unskew.data.clicks.storage import open_log, write_log
 from unskew.data.judged.judged_set import JudgedSet

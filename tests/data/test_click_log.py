@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn, Patterns
+from unskew.data.clicks.row_fields import BiasColumn, Patterns
 
 
 def small_log(**changes):

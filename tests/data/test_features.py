@@ -15,11 +15,10 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from unskew.data import transforms
-from unskew.data.fitted_transforms import TRANSFORMS, fit_transform
+from unskew.data.fitted_transforms import TRANSFORMS, fit_transform, moments
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.letor import read_letor
 from unskew.data.judged.world import make_world
-from unskew.data.moments import moments
 from unskew.data.raw_columns import KINDS, describe_columns, from_spec
 from unskew.data.transforms import Reciprocal, Transform
 

@@ -3,15 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.data.clicks.impressions import (
-    BiasColumn,
-    add_showings,
-    compact_counts,
-    count_patterns,
-    first_rows,
-    pad,
-    shown_order,
-)
+from unskew.data.clicks.build import add_showings, compact_counts, count_patterns, first_rows, pad, shown_order
+from unskew.data.clicks.row_fields import BiasColumn
 
 
 def test_rows_in_any_order_are_padded_into_lists_top_first():

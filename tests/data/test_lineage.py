@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 import unskew
 from unskew.cli import app
-from unskew.data.clicks.joined import join_logs
 from unskew.data.clicks.lineage import joined, lineage_line
+from unskew.data.clicks.shards import join_logs
 from unskew.data.clicks.windows import window
 from unskew.data.files import json_digest
 

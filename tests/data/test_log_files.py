@@ -14,8 +14,8 @@ import pytest
 from unskew.data import files
 from unskew.data.clicks import shards
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn
-from unskew.data.clicks.joined import join_logs
+from unskew.data.clicks.row_fields import BiasColumn
+from unskew.data.clicks.shards import join_logs
 from unskew.data.clicks.storage import open_log, read_log, write_log, write_shards
 
 DOCS = Path(__file__).parents[2] / "docs" / "click_log.md"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.row_fields import BiasColumn
 from unskew.diagnosis.connectivity import connectivity, connectivity_by
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import unskew
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.row_fields import BiasColumn
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate_scorer
 from unskew.evaluation.production import production_of_judged, production_of_log

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.row_fields import BiasColumn
 from unskew.data.clicks.windows import DAY
 from unskew.evaluation.held_out import NotMeasured
 from unskew.evaluation.production import latest_ranker

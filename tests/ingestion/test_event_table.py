@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.row_fields import BiasColumn
 from unskew.data.clicks.storage import read_log
 from unskew.ingestion.columns import Columns
 from unskew.ingestion.event_table import event_tables, feature_table, single_sessions, write_event_table

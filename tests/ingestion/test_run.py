@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.joined import join_logs
+from unskew.data.clicks.shards import join_logs
 from unskew.data.clicks.storage import open_log, read_log
 from unskew.ingestion.columns import Columns
 from unskew.ingestion.run import ingest_tables

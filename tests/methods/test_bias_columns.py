@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.row_fields import BiasColumn
 from unskew.methods import METHODS
 from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Network, Problem

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from unskew.data.clicks.build import count_patterns
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import count_patterns
 from unskew.methods import METHODS
 from unskew.networks.registry import Network, Problem
 from unskew.training.settings import Settings

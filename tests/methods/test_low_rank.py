@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from unskew import Recipe, fit, load_model, save_model
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.row_fields import BiasColumn
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.evaluation.evaluate import evaluate_scorer
 from unskew.lists import ClickedLists

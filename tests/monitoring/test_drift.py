@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from unskew import drift, open_log, simulate, write_log
-from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.row_fields import BiasColumn
 from unskew.monitoring.estimates import of_difference, of_ratio
 from unskew.simulation.policies import NoisyOracle, PlackettLuce
 from unskew.simulation.users import make_user

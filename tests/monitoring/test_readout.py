@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from unskew import ClickLog, open_log, readout, simulate, write_log
-from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.row_fields import BiasColumn
 from unskew.simulation.policies import Mixed, NoisyOracle, TeamDraft
 
 WEAK, STRONG = NoisyOracle(strength=0.3), NoisyOracle(strength=0.7)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from unskew import Recipe, fit, open_log, write_log
-from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.row_fields import BiasColumn
 from unskew.data.clicks.windows import DAY, window
 from unskew.evaluation.evaluate import score_documents
 from unskew.training.settings import Settings

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import approx_fprime
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.row_fields import BiasColumn
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis.click_rates import PairCauses, pair_causes
 from unskew.propensities import position_pairs

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import Log, LogFolder
-from unskew.data.fitted_transforms import fit_transform
+from unskew.data.fitted_transforms import Matrices, Parts, fit_transform, moments
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.data.moments import Matrices, Parts, moments
 from unskew.data.raw_columns import RawColumns
 from unskew.data.transforms import Transform
 

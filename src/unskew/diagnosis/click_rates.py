@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.data.clicks.build import compact_counts
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import compact_counts
 from unskew.propensities.curve import Curve
 from unskew.propensities.position_pairs import Index, counted_impressions, pairs_of_documents
 from unskew.reporting.answers import BAD, GOOD, UNKNOWN, Finding

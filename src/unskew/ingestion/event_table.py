@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.row_fields import BiasColumn
 from unskew.data.files import check_place, new_file
 from unskew.data.inputs import LogOrPlace, Place, as_log
 from unskew.display import OnScreen, Screen

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.data.clicks.build import Documents, Impressions, log_fields
+from unskew.data.clicks.build import Documents, Impressions, first_rows, log_fields
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn, first_rows
 from unskew.data.clicks.kept_users import UserLog, numbers_from_digits, users_table
+from unskew.data.clicks.row_fields import BiasColumn
 from unskew.data.grouping import plain_ids
 from unskew.ingestion.group import POSITION_BITS
 from unskew.ingestion.impressions import NO_INTERVENTION, Shape

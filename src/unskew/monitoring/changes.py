@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.row_fields import BiasColumn
 from unskew.data.inputs import LogOrPlace, as_log_or_folder
 from unskew.display import Displayed, Screen, rows_table
 from unskew.evaluation.differences import holm

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.joined import join_logs
+from unskew.data.clicks.shards import join_logs
 from unskew.data.clicks.storage import Log
 from unskew.data.grouping import number_ids
 

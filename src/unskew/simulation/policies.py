@@ -18,7 +18,7 @@ import torch
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.row_fields import BiasColumn
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.extensions import name_of
 from unskew.options import Count, Positive, Probability, Share, check_fields

@@ -20,8 +20,9 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.data.checks import check_features
+from unskew.data.clicks.build import compact_counts
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn, Patterns, compact_counts
+from unskew.data.clicks.row_fields import BiasColumn, Patterns
 from unskew.data.inputs import Judged, Place, as_judged
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.reporting.terminal import Follow, counting_progress, followed

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unskew.data.clicks.batches import ClickBatches
+from unskew.data.clicks.build import count_patterns
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn, count_patterns
+from unskew.data.clicks.row_fields import BiasColumn
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.lists import ClickedLists, JudgedLists
 from unskew.methods.method import Method

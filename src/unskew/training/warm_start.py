@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn
+from unskew.data.clicks.row_fields import BiasColumn
 from unskew.data.clicks.storage import Log
 from unskew.data.transformed import feature_names
 from unskew.methods import Method

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn
-from unskew.data.clicks.row_fields import FIELDS
+from unskew.data.clicks.row_fields import FIELDS, BiasColumn
 from unskew.data.grouping import unique_rows
 from unskew.data.judged.judged_set import JudgedSet, ragged_rows
 from unskew.lists import ClickedLists, Distinct, JudgedLists, shared_tensor

@@ -17,8 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn
 from unskew.data.clicks.kept_users import UserLog, numbers_of, recounted, salt_beside
+from unskew.data.clicks.row_fields import BiasColumn
 from unskew.data.clicks.shards import USERS as KEPT
 from unskew.data.clicks.shards import read_table
 from unskew.data.clicks.storage import LogFolder, open_log, write_shards

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.build import Documents, Impressions, log_fields
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.impressions import BiasColumn
-from unskew.data.clicks.row_fields import FIELDS, Field
+from unskew.data.clicks.row_fields import FIELDS, BiasColumn, Field
 from unskew.data.object_storage import remote
 
 NOBODY = 0  # the number of sessions without a user

@@ -9,8 +9,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.data.checks import check_features, check_places, check_values
-from unskew.data.clicks.build import Documents, Impressions, log_fields
-from unskew.data.clicks.impressions import shown_order
+from unskew.data.clicks.build import Documents, Impressions, log_fields, shown_order
 from unskew.data.columns import as_features
 from unskew.data.grouping import number_ids
 

@@ -15,11 +15,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.checks import PROBABLE, ROUNDING
-from unskew.data.clicks.impressions import BiasColumn
 
 # A place is a document in a list: [lists, docs], 0 in padding. A bias column has one value per list or per place.
 Level = Literal["query", "document", "version", "list", "place", "list or place"]
 Merge = Literal["same", "sum", "mean", "harmonic mean", "earliest"]
+
+
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """Distinct click patterns of lists, sorted by list."""
+
+    lists: NDArray[np.int64]  # [patterns], row of the log's lists
+    clicks: NDArray[np.float32]  # [patterns, docs], of one session
+    sessions: NDArray  # [patterns], number of sessions with this pattern
+
+
+@dataclass(frozen=True, eq=False)
+class BiasColumn:
+    """Something besides position that may change examination: a device, a result type, a numeric context."""
+
+    values: NDArray  # [lists] or [lists, docs]; numbers of levels, or float32
+    levels: tuple[str, ...] | None = None  # names of the levels; None: the values are numbers
+
+    def per_document(self, n_docs: int) -> NDArray:
+        """Values as `[lists, docs]`."""
+        return self.values if self.values.ndim == 2 else np.repeat(self.values[:, None], n_docs, axis=1)
+
+    def select(self, lists: NDArray) -> BiasColumn:
+        """The column of these lists."""
+        return replace(self, values=self.values[lists])
 
 
 @dataclass(frozen=True)

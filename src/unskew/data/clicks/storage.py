@@ -26,10 +26,9 @@ import numpy as np
 
 from unskew.data.clicks import ABOUT
 from unskew.data.clicks.click_log import ClickLog, names_of_inputs
-from unskew.data.clicks.joined import join_logs
 from unskew.data.clicks.kept_users import UserLog
 from unskew.data.clicks.lineage import Lineage
-from unskew.data.clicks.shards import COUNTS, TABLES, USERS, LogSchema, read_shard, shard_file, write_shard
+from unskew.data.clicks.shards import COUNTS, TABLES, USERS, LogSchema, join_logs, read_shard, shard_file, write_shard
 from unskew.data.files import json_digest, new_folder, restore
 from unskew.data.memory import new_map
 from unskew.data.object_storage import remote

@@ -11,10 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.data.checks import check_columns, check_places, check_same, check_values
-from unskew.data.clicks.build import Documents, Impressions, log_fields
+from unskew.data.clicks.build import Documents, Impressions, first_rows, log_fields
 from unskew.data.clicks.column_names import TableColumns
-from unskew.data.clicks.impressions import BiasColumn, first_rows
-from unskew.data.clicks.row_fields import FIELDS, Column, Field, in_tables
+from unskew.data.clicks.row_fields import FIELDS, BiasColumn, Column, Field, in_tables
 from unskew.data.columns import (
     as_arrow,
     begin_of_period,

@@ -87,17 +87,22 @@ OF_YAHOO: dict[str, Any] = {  # features of both sets together: 519 of them occu
     "licence": "Yahoo! Webscope agreement, research only",
     "source": "Yahoo! Webscope, data set C14 (Learning to Rank Challenge), on request: https://webscope.sandbox.yahoo.com",
 }
-OF_LETOR = {"grades": "0-2", "transform": "minmax", "licence": "Microsoft Research agreement"}
-OF_MSLR = {**OF_LETOR, "features": 136, "grades": "0-4", "transform": "log1p"}
+OF_LETOR: dict[str, Any] = {"grades": "0-2", "transform": "minmax", "source": LETOR}
+OF_LETOR["licence"] = "Microsoft Research agreement"
+OF_MSLR = {**OF_LETOR, "features": 136, "grades": "0-4", "transform": "log1p", "source": MSLR}
+OF_46, OF_OHSUMED = {**OF_LETOR, "features": 46}, {**OF_LETOR, "features": 45}
+OHSUMED = "LETOR 3.0, OHSUMED, QueryLevelNorm"
+OHSUMED_FOLDERS = ("ohsumed", "OHSUMED/QueryLevelNorm", "ohsumed/QueryLevelNorm")
 
 
 def _entry(*splits: Split, **about: Any) -> Entry:
-    """An entry of three splits, with the sums of their counts."""
+    """An entry of three splits, with the sums of their counts; `of` says which data of the source."""
     counts = {
         "queries": sum(split.queries or 0 for split in splits),
         "documents": sum(s.documents or 0 for s in splits),
     }
-    return Entry(splits=dict(zip(SPLITS, splits, strict=True)), **{**counts, **about})
+    source = f"{about.pop('source')} ({about.pop('of')})" if "of" in about else about.pop("source")
+    return Entry(splits=dict(zip(SPLITS, splits, strict=True)), source=source, **{**counts, **about})
 
 
 def _five_folds(
@@ -158,34 +163,14 @@ CATALOGUE: dict[str, Entry] = {
         prepare=infinite_as_zero,
     ),
     **_five_folds(
-        *("mslr-web10k", WEB10K_PARTS, 1_200_192, WEB_FILES, "mslr-web10k", "MSLR-WEB10K"),
-        **OF_MSLR,
-        source=f"{MSLR} (MSLR-WEB10K)",
+        "mslr-web10k", WEB10K_PARTS, 1_200_192, WEB_FILES, "mslr-web10k", "MSLR-WEB10K", **OF_MSLR, of="MSLR-WEB10K"
     ),
     **_five_folds(
-        *("mslr-web30k", WEB30K_PARTS, 3_771_125, WEB_FILES, "mslr-web30k", "MSLR-WEB30K"),
-        **OF_MSLR,
-        source=f"{MSLR} (MSLR-WEB30K)",
+        "mslr-web30k", WEB30K_PARTS, 3_771_125, WEB_FILES, "mslr-web30k", "MSLR-WEB30K", **OF_MSLR, of="MSLR-WEB30K"
     ),
-    **_five_folds(
-        *("mq2007", MQ2007_PARTS, 69_623, PART_FILES, "mq2007", "MQ2007"),
-        **OF_LETOR,
-        features=46,
-        source=f"{LETOR} (LETOR 4.0, MQ2007)",
-    ),
-    **_five_folds(
-        *("mq2008", MQ2008_PARTS, 15_211, PART_FILES, "mq2008", "MQ2008"),
-        **OF_LETOR,
-        features=46,
-        source=f"{LETOR} (LETOR 4.0, MQ2008)",
-    ),
-    **_five_folds(
-        *("ohsumed", OHSUMED_PARTS, 16_140, OHSUMED_FILES),
-        *("ohsumed", "OHSUMED/QueryLevelNorm", "ohsumed/QueryLevelNorm"),
-        **OF_LETOR,
-        features=45,
-        source=f"{LETOR} (LETOR 3.0, OHSUMED, QueryLevelNorm)",
-    ),
+    **_five_folds("mq2007", MQ2007_PARTS, 69_623, PART_FILES, "mq2007", "MQ2007", **OF_46, of="LETOR 4.0, MQ2007"),
+    **_five_folds("mq2008", MQ2008_PARTS, 15_211, PART_FILES, "mq2008", "MQ2008", **OF_46, of="LETOR 4.0, MQ2008"),
+    **_five_folds("ohsumed", OHSUMED_PARTS, 16_140, OHSUMED_FILES, *OHSUMED_FOLDERS, **OF_OHSUMED, of=OHSUMED),
     "mq2007-agg": _entry(
         Split(("A1.txt", "A2.txt", "A3.txt"), 1_017, 42_158),
         Split(("A4.txt",), 339, 13_813),
@@ -193,7 +178,7 @@ CATALOGUE: dict[str, Entry] = {
         **OF_LETOR,
         folders=("mq2007-agg", "MQ2007-agg"),
         features=21,
-        source=f"{LETOR} (LETOR 4.0, MQ2007-agg; name its five parts A1.txt to A5.txt)",
+        of="LETOR 4.0, MQ2007-agg; name its five parts A1.txt to A5.txt",
         prepare=reciprocal_ranks,
     ),
     "mslr-sample": _entry(  # each file ends in the middle of a query, which is left out
@@ -202,6 +187,6 @@ CATALOGUE: dict[str, Entry] = {
         Split(("test.txt",), 42, 4_974, (0, -1)),
         **OF_MSLR | {"licence": "CC BY 4.0"},
         folders=("mslr-sample",),
-        source=f"{MSLR} (the first 5,000 lines of Fold1/train.txt and Fold1/test.txt)",
+        of="the first 5,000 lines of Fold1/train.txt and Fold1/test.txt",
     ),
 }
