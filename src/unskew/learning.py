@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 
 from unskew.comparison import automatic
 from unskew.comparison.automatic import Chosen
-from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.shard_batches import ClickSource
-from unskew.data.clicks.storage import LogFolder
+from unskew.data.clicks.storage import Log
 from unskew.data.clicks.within_memory import MEMORY, folder_of, part_within
 from unskew.data.files import check_place
 from unskew.data.inputs import Judged, LogOrPlace, Place, as_judged, as_log, as_log_or_folder, as_part
@@ -35,7 +34,7 @@ from unskew.training.watching import Watch
 
 AUTO = "auto"
 DEFAULT_METHOD = AUTO  # of `fit`, `UnbiasedRanker` and `unskew train`; or the name of a method
-Source = ClickLog | LogFolder | ClickSource | None
+Source = Log | ClickSource | None
 HELD_OUT_FOR_CURVE = 0.1  # share of the queries that chooses the state of a click model
 
 
@@ -111,14 +110,13 @@ def fit(
 
 def _within(method: type[Method], log: Source, memory: str | None) -> Source:
     """The log; if a method needs more of a log on disk in advance than fits into memory, with a sample for that."""
-    if not isinstance(log, LogFolder) or (method.prepare is Method.prepare and not method.estimated):
-        return log
-    part = part_within(log, memory)
+    in_advance = method.prepare is not Method.prepare or bool(method.estimated)
+    part = None if log is None or isinstance(log, ClickSource) or not in_advance else part_within(log, memory)
     if part is None:
         return log
     if is_first():
         warnings.warn(f"{part.note}. Training reads every shard", RuntimeWarning, stacklevel=3)
-    return log.sampled(part.whole())
+    return part.source.sampled(part.whole())
 
 
 def choose_and_fit(

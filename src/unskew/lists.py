@@ -135,14 +135,14 @@ class Lists:
 
     def _changed(self, change: Callable[[str, Tensor], Tensor]) -> dict[str, Any]:
         """All tensors but the features, changed."""
-        found: dict[str, Any] = {}
+        tensors: dict[str, Any] = {}
         for name in (entry.name for entry in fields(self) if entry.name not in ("features", "distinct")):
             value = getattr(self, name)
             if isinstance(value, Tensor):
-                found[name] = change(name, value)
+                tensors[name] = change(name, value)
             elif isinstance(value, Mapping):
-                found[name] = {key: change(name, tensor) for key, tensor in value.items()}
-        return found
+                tensors[name] = {key: change(name, tensor) for key, tensor in value.items()}
+        return tensors
 
 
 @dataclass(frozen=True, eq=False)

@@ -96,8 +96,8 @@ def unknown_name(given: Iterable[str], known: Iterable[str]) -> str | None:
 
 def near(name: str, known: Iterable[str]) -> str:
     """A "did you mean" hint to end a sentence with; empty if no name is similar."""
-    found = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean '{found[0]}'?)" if found else ""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean '{close[0]}'?)" if close else ""
 
 
 def check_choice(name: str, known: Iterable[str], what: str) -> None:

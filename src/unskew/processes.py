@@ -118,9 +118,9 @@ def largest(value: int) -> int:
     """The maximum over all processes."""
     if not several():
         return value
-    found = torch.tensor(value)
-    talk(lambda: distributed.all_reduce(found, distributed.ReduceOp.MAX))
-    return int(found)
+    most = torch.tensor(value)
+    talk(lambda: distributed.all_reduce(most, distributed.ReduceOp.MAX))
+    return int(most)
 
 
 def from_first(values: Tensor) -> Tensor:

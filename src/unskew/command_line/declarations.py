@@ -93,7 +93,7 @@ COMMON_TEXT = r"""
 """
 TEXT = r"""
 demo = comparison.demonstration:demo
-    @run commands.listings:demo
+    @run commands.experiments:demo
     data out seed
 simulate data = simulation.simulate:simulate
     @run commands.logs:simulate
@@ -324,7 +324,7 @@ reproduce name = papers.reproduce:reproduce
     merge  Merge the finished runs of this folder. Repeatable.
     allow_code json quiet
 methods =
-    @run commands.listings:methods
+    @run commands.experiments:methods
     @help List the methods with their papers, assumptions and hyper-parameters.
     json
 data = data.judged.catalogue:data_sets
@@ -385,30 +385,30 @@ def _parsed(lines: str) -> Iterator[tuple[str, Option]]:
 
 
 def _option(words: list[str], text: str) -> Option:
-    found: dict[str, Any] = {"help": text.replace("{DATA}", DATA).replace("{RANKER}", RANKER)}
+    said: dict[str, Any] = {"help": text.replace("{DATA}", DATA).replace("{RANKER}", RANKER)}
     for word in words:
         first, rest = word[0], word[1:]
         if first == "!":
-            found["default"] = NEEDED
+            said["default"] = NEEDED
         elif first == "=":
-            found["default"] = _literal(rest)
+            said["default"] = _literal(rest)
         elif first == ":":
-            found["kind"] = {**KINDS, "Path": Path, "list": list[str]}[rest]
+            said["kind"] = {**KINDS, "Path": Path, "list": list[str]}[rest]
         elif first == "-":
-            found["flag"] = word
+            said["flag"] = word
         elif first == ">":
-            found["to"] = rest
+            said["to"] = rest
         elif first == "~":
-            found["form"] = getattr(values, rest)
+            said["form"] = getattr(values, rest)
         elif first == "^":
-            found["least"] = int(rest)
+            said["least"] = int(rest)
         elif first == "%":
-            found["panel"] = "Columns"
+            said["panel"] = "Columns"
         else:
-            found["metavar"] = word
-    if found.get("kind") is Path and isinstance(found.get("default"), str):
-        found["default"] = Path(found["default"])
-    return Option(**found)
+            said["metavar"] = word
+    if said.get("kind") is Path and isinstance(said.get("default"), str):
+        said["default"] = Path(said["default"])
+    return Option(**said)
 
 
 def _literal(text: str) -> Any:

@@ -60,8 +60,8 @@ def _default(value: ast.expr | None) -> ast.expr | None:
 def summary(place: str) -> str:
     """The first paragraph of a docstring, as one line; the source need not be parsed for it."""
     module, _, name = place.partition(":")
-    found = re.search(rf'^def {name}\(.*?"""(.*?)(?:\n\n|""")', _source(module), re.MULTILINE | re.DOTALL)
-    return " ".join(found[1].split()) if found else ""
+    docstring = re.search(rf'^def {name}\(.*?"""(.*?)(?:\n\n|""")', _source(module), re.MULTILINE | re.DOTALL)
+    return " ".join(docstring[1].split()) if docstring else ""
 
 
 def constant(place: str) -> Any:
@@ -127,9 +127,9 @@ def _imports(module: str) -> dict[str, str]:
 def _helps(documentation: str) -> dict[str, str]:
     """The texts under `Args:`, by name, as sentences."""
     section = re.search(r"^Args:\n((?:    .*\n?|\n)*)", inspect.cleandoc(documentation), re.MULTILINE)
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for entry in re.split(r"\n(?=    \w)", section[1].rstrip() if section else ""):
         names, _, text = entry.strip().partition(":")
         words = " ".join(text.split())
-        found |= {name.strip(): words[:1].upper() + words[1:] for name in names.split(",")}
-    return found
+        texts |= {name.strip(): words[:1].upper() + words[1:] for name in names.split(",")}
+    return texts

@@ -1,19 +1,22 @@
-"""Commands that run many trainings: `compare` and `reproduce`."""
+"""Commands that run many trainings, `compare`, `reproduce` and `demo`; and `methods`, which lists them."""
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import TYPE_CHECKING
+import webbrowser
+from pathlib import Path
 
 import typer
 from rich.markup import escape
 
 from unskew.commands.app import Given, call, print_result
+from unskew.comparison.outputs import Finished
 from unskew.extensions import load_part
-from unskew.reporting.terminal import errors, show_json, show_table
-
-if TYPE_CHECKING:
-    from unskew.comparison.outputs import Finished
+from unskew.methods import METHODS, hyper_parameters
+from unskew.papers.experiment_files import experiment_text
+from unskew.papers.reproduce import descriptions
+from unskew.reporting.terminal import console, errors, show_json, show_table
 
 
 def compare(given: Given) -> None:
@@ -25,19 +28,34 @@ def compare(given: Given) -> None:
 def reproduce(given: Given) -> None:
     name = given["name"]
     if given["list_all"] or name is None:
-        from unskew.papers.reproduce import descriptions
-
         rows = descriptions()
         if given["json"]:
             show_json([dict(zip(("name", "title", "paper"), row, strict=True)) for row in rows])
         else:
             show_table("Experiments", ("name", "what it shows", "paper"), rows, left=3)
     elif given["show"]:
-        from unskew.papers.experiment_files import experiment_text
-
         sys.stdout.write(experiment_text(name))
     else:
         _show(call("reproduce", given), given)
+
+
+def demo(given: Given) -> None:
+    call("demo", given)  # it prints step by step
+    if console.is_terminal and (sys.platform != "linux" or {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ)):
+        webbrowser.open(Path(given["out"]).resolve().as_uri())
+
+
+def methods(given: Given) -> None:
+    defaults = {name: {key: o.default for key, o in hyper_parameters(m).items()} for name, m in METHODS.items()}
+    if given["json"]:
+        about = {name: {"paper": m.paper, "assumes": m.assumes, "needs": m.detail} for name, m in METHODS.items()}
+        show_json({name: {**about[name], "hyper_parameters": defaults[name]} for name in METHODS})
+        return
+    rows = [
+        (name, method.paper, method.assumes, "\n".join(f"{key}={value}" for key, value in defaults[name].items()))
+        for name, method in METHODS.items()
+    ]
+    show_table("Methods", ("name", "paper", "assumes", "hyper-parameters (--set)"), rows, left=4)
 
 
 def _show(done: Finished, given: Given) -> None:

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 import unskew
+from unskew.command_line.signatures import constant
 from unskew.commands.app import Given, call, print_result
 from unskew.data.clicks.lineage import SHORT, lineage_line
+from unskew.data.clicks.storage import is_log
 from unskew.data.files import check_place
+from unskew.data.judged.catalogue import load_split
+from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.judged.metrics import AMONG
+from unskew.data.public_logs.id_pages import is_public_log, read_pages
+from unskew.evaluation.evaluate import Evaluation
 from unskew.extensions import load_part
-
-if TYPE_CHECKING:
-    from unskew.data.judged.judged_set import JudgedSet
-    from unskew.evaluation.evaluate import Evaluation
-    from unskew.serving.explanation import Decision
-    from unskew.serving.saved_ranker import SavedRanker
+from unskew.serving.candidates import is_table, open_candidates
+from unskew.serving.distillation import FEATURES
+from unskew.serving.explanation import Decision, decide, save_explanation
+from unskew.serving.model_files import ABOUT, load_model, needed_parts
+from unskew.serving.ratings import write_rows
+from unskew.serving.saved_ranker import SavedRanker, open_ranker
+from unskew.training.boosting import Boosting
 
 
 def evaluate(given: Given) -> Any:
-    from unskew.data.clicks.storage import is_log
-    from unskew.data.judged.metrics import AMONG
-    from unskew.serving.ratings import write_rows
-
     out, allowed = given["out"], given["allow_code"]
     if out is not None:
         check_place(out, overwrite=True)
@@ -42,10 +48,6 @@ def evaluate(given: Given) -> Any:
 
 
 def export(given: Given) -> None:
-    from unskew.command_line.signatures import constant
-    from unskew.serving.distillation import FEATURES
-    from unskew.training.boosting import Boosting
-
     own: dict[str, Any] = {"flat": given["flat"], "names": (given["input_name"], given["output_name"])}
     if given["form"] in constant("serving.tree_files:FORMS"):
         boosting = Boosting(given["trees"], given["leaves"], features=FEATURES)
@@ -57,11 +59,6 @@ def export(given: Given) -> None:
 
 
 def explain(given: Given) -> None:
-    import numpy as np
-
-    from unskew.serving.explanation import save_explanation
-    from unskew.serving.saved_ranker import open_ranker
-
     ranker, out = open_ranker(given["model"]), given["out"]
     judged, labelled = _read(ranker, given["data"])
     names = ranker.feature_names or tuple(f"feature {number}" for number in range(ranker.n_features))
@@ -83,8 +80,6 @@ def rank(given: Given) -> Any:
 
 def with_code(model: Path, *, allow_code: bool) -> Any:
     """The model with its own code if that is allowed, otherwise the path."""
-    from unskew.serving.model_files import ABOUT, load_model, needed_parts
-
     if not allow_code or not (model / ABOUT).is_file():
         return model
     return load_model(model, [load_part(name, allow_code=True) for name in needed_parts(model)])
@@ -108,25 +103,18 @@ def _predict_clicks(given: Given) -> None:
 
 def _grades(model: Any, data: str, metrics: list[str]) -> Evaluation | None:
     """Metrics on grades, if the public log has grades and the model can rank."""
-    from unskew.data.public_logs.id_pages import is_public_log, read_pages
-
     judged = read_pages(data).judged() if is_public_log(data) else None
     return None if judged is None or not model.method.has_ranker else unskew.evaluate(model, judged, metrics)
 
 
 def _read(ranker: SavedRanker, data: str) -> tuple[JudgedSet, bool]:
     """The data, and whether they have relevance labels."""
-    import numpy as np
-
-    from unskew.data.judged.catalogue import load_split
-    from unskew.serving.candidates import is_table, open_candidates
-
     if not is_table(data):
         judged = load_split(data, "test")
         ranker.for_judged(judged)
         return judged, True
     part = next(open_candidates(data, ranker).parts())
-    return unskew.JudgedSet(
+    return JudgedSet(
         features=part.features,
         grades=np.zeros(len(part.features), dtype=np.float32),
         offsets=part.offsets,
@@ -137,10 +125,6 @@ def _read(ranker: SavedRanker, data: str) -> tuple[JudgedSet, bool]:
 
 def _decided(ranker: SavedRanker, judged: JudgedSet, names: tuple[str, ...], given: Given) -> Decision:
     """Why one of two documents of a query is scored above the other."""
-    import numpy as np
-
-    from unskew.serving.explanation import decide
-
     query, documents = given["query"], given["documents"] or []
     if len(documents) != 2:
         raise ValueError("name two documents to compare: --documents FIRST,SECOND")

@@ -12,10 +12,17 @@ import typer
 import unskew
 from unskew.command_line.repeating import command_line
 from unskew.commands.app import Given, call, grading, print_result, shows_progress
+from unskew.comparison.auto_page import write_auto
+from unskew.comparison.automatic import NOT_BETTER, SAFE
+from unskew.data.clicks.windows import window
 from unskew.data.files import check_folder
 from unskew.data.object_storage import remote
 from unskew.extensions import load_part
+from unskew.learning import AUTO, DEFAULT_METHOD
+from unskew.processes import is_first
 from unskew.reporting.terminal import errors
+from unskew.serving.model_files import ABOUT
+from unskew.training.distributed import joined
 
 NOTHING_BETTER = 3  # exit code: production is better, and no model was written
 
@@ -26,10 +33,6 @@ def auto(given: Given, log: Any = None) -> None:
     Args:
         log: the part of the log to learn from; default: all of it.
     """
-    from unskew.comparison.auto_page import write_auto
-    from unskew.comparison.automatic import NOT_BETTER
-    from unskew.serving.model_files import ABOUT
-
     out: Path = given["out"]
     check_folder(out, ABOUT, overwrite=given["overwrite"])
     scratch = out.with_name(f".{out.name}.auto")
@@ -50,13 +53,6 @@ def auto(given: Given, log: Any = None) -> None:
 
 def train(given: Given) -> None:
     """Train with `auto` or by a recipe, in one process or several, and write the model."""
-    from unskew.comparison.automatic import SAFE
-    from unskew.data.clicks.windows import window
-    from unskew.learning import AUTO, DEFAULT_METHOD
-    from unskew.processes import is_first
-    from unskew.serving.model_files import ABOUT
-    from unskew.training.distributed import joined
-
     out, method, place = given["out"], given["method"], given["start"]
     days = [given[name] for name in ("since", "until", "half_life")]
     check_folder(out, ABOUT, overwrite=given["overwrite"])
@@ -90,8 +86,6 @@ def train(given: Given) -> None:
 
 
 def tune(given: Given) -> Any:
-    from unskew.serving.model_files import ABOUT
-
     out: Path = given["out"]
     check_folder(out, ABOUT, overwrite=given["overwrite"])
     checkpoint = out.with_name(f".{out.name}.tuning")

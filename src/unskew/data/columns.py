@@ -92,8 +92,8 @@ def feature_column(table: pa.Table, name: str) -> tuple[NDArray[np.float32], tup
 def category_codes(column: pa.ChunkedArray | pa.Array, vocabulary: Sequence[str]) -> NDArray[np.float32]:
     """The number of each value in a vocabulary: -1 for an unknown value, NaN for a missing one."""
     values = as_text(decoded(as_array(column)))
-    found = pc.fill_null(pc.index_in(values, value_set=pa.array(list(vocabulary), values.type)), -1)
-    codes = found.to_numpy(zero_copy_only=False).astype(np.float32)
+    numbers = pc.fill_null(pc.index_in(values, value_set=pa.array(list(vocabulary), values.type)), -1)
+    codes = numbers.to_numpy(zero_copy_only=False).astype(np.float32)
     codes[values.is_null().to_numpy(zero_copy_only=False)] = np.nan
     return codes
 
@@ -158,13 +158,13 @@ def is_set(kind: pa.DataType) -> bool:
 def _memberships(column: pa.ChunkedArray, values: Sequence[str]) -> NDArray[np.float32]:
     """For each set and value, 1 if the set has it, 0 if it does not, NaN if there is no set."""
     sets = as_array(column)
-    found = np.zeros((len(sets), len(values)), dtype=np.float32)
+    members = np.zeros((len(sets), len(values)), dtype=np.float32)
     entries = pc.list_flatten(sets)
     place = pc.index_in(entries, value_set=pa.array(values, entries.type))
     known = place.is_valid().to_numpy(zero_copy_only=False)
-    found[pc.list_parent_indices(sets).to_numpy()[known], place.drop_null().to_numpy()] = 1.0
-    found[sets.is_null().to_numpy(zero_copy_only=False)] = np.nan
-    return found
+    members[pc.list_parent_indices(sets).to_numpy()[known], place.drop_null().to_numpy()] = 1.0
+    members[sets.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    return members
 
 
 PERIODS = {"hour": "h", "day": "D", "week": "W", "month": "M"}  # numpy units; weeks begin on Thursdays there

@@ -110,16 +110,16 @@ def moments(blocks: Iterable[NDArray]) -> Moments:
     return _joined(Moments.of_block(block) for block in blocks if len(block))
 
 
-def moments_of_parts(parts: Iterable[tuple[int, Iterable[NDArray]]], n_parts: int, n_columns: int) -> Moments:
+def rawof_parts(parts: Iterable[tuple[int, Iterable[NDArray]]], n_parts: int, n_columns: int) -> Moments:
     """Moments of all rows of all parts; each process passes the blocks of its own parts, with their numbers."""
-    found = torch.zeros(n_parts, 5 * n_columns + 1, dtype=torch.float64)
+    packed = torch.zeros(n_parts, 5 * n_columns + 1, dtype=torch.float64)
     for number, blocks in parts:
         filled = [Moments.of_block(block) for block in blocks if len(block)]
         if filled:
             part = _joined(filled)
             values = np.concatenate([part.count, part.mean, part.squares, part.least, part.greatest])
-            found[number] = torch.from_numpy(np.append(values, part.n_rows))
-    rows = total(found).numpy()
+            packed[number] = torch.from_numpy(np.append(values, part.n_rows))
+    rows = total(packed).numpy()
     return _joined(_unpacked(row) for row in rows if row[-1])
 
 
@@ -177,13 +177,13 @@ class Blocks:
     @cached_property
     def moments(self) -> Moments:
         """Moments of each column."""
-        return self.moments_after(lambda block: block)
+        return self.rawafter(lambda block: block)
 
-    def moments_after(self, change: Callable[[NDArray], NDArray]) -> Moments:
+    def rawafter(self, change: Callable[[NDArray], NDArray]) -> Moments:
         """Moments of each column after a change of the blocks; one pass."""
         n_columns = self.parts.n_columns if self.numbers is None else len(self.numbers)
         parts = ((number, map(change, blocks)) for number, blocks in self)
-        return moments_of_parts(parts, self.parts.n_parts, n_columns)
+        return rawof_parts(parts, self.parts.n_parts, n_columns)
 
     def __iter__(self) -> Iterator[tuple[int, Iterator[NDArray]]]:
         """The blocks of each part of this process, with the number of the part."""
@@ -214,15 +214,15 @@ Fit = Callable[[Blocks], Transform]
 
 def fit_standard(blocks: Blocks) -> Transform:
     """Columns with mean 0 and standard deviation 1."""
-    found = blocks.moments
-    return Standard.of(mean=found.mean, inverse_deviation=_inverse(found.deviation))
+    raw = blocks.moments
+    return Standard.of(mean=raw.mean, inverse_deviation=_inverse(raw.deviation))
 
 
 def fit_minmax(blocks: Blocks) -> Transform:
     """Columns from -1 to 1."""
-    found = blocks.moments
-    radius = (found.greatest - found.least) / 2
-    return MinMax.of(centre=found.least + radius, inverse_radius=_inverse(radius))
+    raw = blocks.moments
+    radius = (raw.greatest - raw.least) / 2
+    return MinMax.of(centre=raw.least + radius, inverse_radius=_inverse(radius))
 
 
 def fit_automatic(blocks: Blocks) -> Transform:
@@ -233,10 +233,10 @@ def fit_automatic(blocks: Blocks) -> Transform:
     or the typical size of the column (geometric mean of its nonzero values) if that is less.
     """
     raw = blocks.moments
-    typical_size = np.exp(blocks.moments_after(_log_sizes).mean)
+    typical_size = np.exp(blocks.rawafter(_log_sizes).mean)
     unit = np.clip(typical_size, 1e-9, 1.0)
     bend = HeavyTailLog.of(heavy=np.ones(len(unit), bool), unit=unit)
-    bent = blocks.moments_after(bend.apply_to)
+    bent = blocks.rawafter(bend.apply_to)
     heavy = (raw.tail > 8.0) & (bent.tail < raw.tail / 2)
     standard = Standard.of(
         mean=np.where(heavy, bent.mean, raw.mean),
@@ -291,29 +291,29 @@ def fit_transform(
         raise TypeError("offsets belong to the rows of one matrix: leave them out, or pass a matrix instead of blocks")
     vocabularies = {list(columns).index(column): len(values) for column, values in (categories or {}).items()}
     blocks = Blocks(features if isinstance(features, Parts) else one_part(features), offsets, columns)
-    found = blocks.moments
-    numbers = np.setdiff1d(np.arange(len(found.count)), list(vocabularies))
+    raw = blocks.moments
+    numbers = np.setdiff1d(np.arange(len(raw.count)), list(vocabularies))
     fitted: list[Transform] = []
     for fit in TRANSFORMS[name]:
         fitted.append(fit(blocks.after(numbers, fitted)))
     inner = fitted[0] if len(fitted) == 1 else Chain(fitted)
     places = _places(blocks, vocabularies)
-    return _raw_columns(inner, found, numbers, places)
+    return _raw_columns(inner, raw, numbers, places)
 
 
 def _raw_columns(
-    inner: Transform, found: Moments, numbers: NDArray, places: Mapping[int, NDArray[np.int64]]
+    inner: Transform, raw: Moments, numbers: NDArray, places: Mapping[int, NDArray[np.int64]]
 ) -> RawColumns:
     """The transform of numbers, wrapped with fill values, missing-value indicators and places of categories."""
-    share = 1 - found.count[numbers] / found.n_rows
+    share = 1 - raw.count[numbers] / raw.n_rows
     flagged = np.flatnonzero((share > 0) & (share < 1))
     deviation = np.sqrt(share * (1 - share))[flagged]
     sizes = [int(table.max(initial=MISSING_PLACE)) + 1 for table in places.values()]
     codes = [len(table) - N_SPECIAL for table in places.values()]
-    transform = RawColumns(inner, len(found.count), len(flagged), codes, sizes)
+    transform = RawColumns(inner, len(raw.count), len(flagged), codes, sizes)
     for name, values in {
         "numbers": numbers,
-        "fill": _typical(inner, found.mean[numbers]),
+        "fill": _typical(inner, raw.mean[numbers]),
         "flagged": flagged,
         "flag_mean": share[flagged],
         "flag_scale": np.minimum(_inverse(deviation), LARGEST_FLAG),

@@ -44,6 +44,11 @@ def as_log(log: LogOrPlace) -> ClickLog:
     raise TypeError(f"pass a click log or the path of its folder, got {type(log).__name__}{hint}")
 
 
+def is_log(value: object) -> bool:
+    """Whether this is a log, or stands for one."""
+    return isinstance(value, ClickLog | LogFolder | str | Path) or isinstance(getattr(value, "log", None), ClickLog)
+
+
 def as_part(log: LogOrPlace, memory: str | None, more: str = "") -> tuple[ClickLog, PartOfFolder | None]:
     """A log in memory, and the part of its folder that it is if the whole log needs more than `memory`; it warns."""
     if not isinstance(log, LogFolder | str | Path):

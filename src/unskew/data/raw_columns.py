@@ -194,8 +194,8 @@ def grouped(columns: Sequence[Column]) -> list[tuple[str, str, str]]:
     for column in columns:
         names.setdefault(column.became, []).append(column.name)
     return [
-        (became, str(len(found)), ", ".join(found[:MOST_NAMES]) + (", …" if len(found) > MOST_NAMES else ""))
-        for became, found in names.items()
+        (became, str(len(members)), ", ".join(members[:MOST_NAMES]) + (", …" if len(members) > MOST_NAMES else ""))
+        for became, members in names.items()
     ]
 
 

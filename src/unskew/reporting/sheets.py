@@ -154,7 +154,7 @@ def _escaped(text: str) -> str:
 
 def _printed(text: str) -> str:
     """Metrics as papers print them: nDCG@10."""
-    return METRIC.sub(lambda found: PRINTED[found[1].lower()], text)
+    return METRIC.sub(lambda name: PRINTED[name[1].lower()], text)
 
 
 VERDICTS = HOLDS, FAILS, UNDECIDED, UNTESTED = "holds", "fails", "undecided", "cannot be tested here"

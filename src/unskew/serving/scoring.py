@@ -12,10 +12,8 @@ from typing import Any
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
-from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.storage import LogFolder
 from unskew.data.files import check_place
-from unskew.data.inputs import Judged, LogOrPlace, Place, as_file, as_judged, as_log
+from unskew.data.inputs import Judged, LogOrPlace, Place, as_file, as_judged, as_log, is_log
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.metrics import Metric
 from unskew.evaluation.evaluate import (
@@ -31,7 +29,6 @@ from unskew.serving.candidates import is_table
 from unskew.serving.rankings import MEMORY, Ranking, check_ending, rank_judged, rank_table
 from unskew.serving.saved_ranker import SavedRanker, UnknownCounts, as_model, as_ranker
 from unskew.serving.spark_rank import rank_on_spark
-from unskew.simulation.truth import Simulation
 from unskew.training.model import Model
 
 
@@ -75,8 +72,8 @@ def evaluate(
         for name, count in counts.filled().items():
             warnings.warn(f"column '{name}' has {count:,} missing values, none in training: filled", stacklevel=2)
     metrics, log, flags, lineage = list(metrics), None, shown, saved.lineage if known else {}
-    if isinstance(shown, ClickLog | LogFolder | Simulation | str | Path):
-        log, flags = as_log(shown), None
+    if is_log(shown):
+        log, flags = as_log(shown), None  # type: ignore[arg-type]
         if any(str(name).endswith("shown") for name in metrics):
             flags = shown_documents(queries, log)
     how: Any = {"undefined": undefined, "max_grade": max_grade, "shown": flags}

@@ -268,13 +268,13 @@ class ClickLog(RowFields, Displayed):
         unshown[self.versions[self.mask]] = False
         none = np.flatnonzero(unshown) * (len(contexts) + 1) + len(contexts)
         pairs, place = np.unique(np.concatenate([number[self.mask], none]), return_inverse=True)
-        version, found = np.divmod(pairs, len(contexts) + 1)
+        version, context_row = np.divmod(pairs, len(contexts) + 1)
         values = np.concatenate([self.context[contexts], np.full((1, self.context.shape[1]), np.nan, np.float32)])
         versions = np.zeros_like(self.versions)
         versions[self.mask] = place[: len(place) - len(none)]
         return replace(
             self,
-            features=np.concatenate([self.features[version], values[found]], axis=1),
+            features=np.concatenate([self.features[version], values[context_row]], axis=1),
             versions=versions,
             version_documents=self.version_documents[version],
             feature_names=self.input_names,

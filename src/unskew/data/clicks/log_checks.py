@@ -33,12 +33,12 @@ def _check_shapes(log: ClickLog) -> None:
         raise ValueError(f"versions must be a matrix [lists, docs], got shape {log.versions.shape}")
     shape = log.versions.shape
     for column in columns_of(log):
-        per, found = column.field.per, column.values.shape
+        per, own_shape = column.field.per, column.values.shape
         if per == "place" or (per == "list or place" and column.values.ndim != 1):
-            if found != shape:
-                raise ValueError(f"{column} has shape {found}, versions has {shape}: they must agree")
-        elif column.field.in_lists and column.field.name != "context" and found != shape[:1]:
-            raise ValueError(f"{column} has shape {found}, but must have one value per list, {shape[:1]}")
+            if own_shape != shape:
+                raise ValueError(f"{column} has shape {own_shape}, versions has {shape}: they must agree")
+        elif column.field.in_lists and column.field.name != "context" and own_shape != shape[:1]:
+            raise ValueError(f"{column} has shape {own_shape}, but must have one value per list, {shape[:1]}")
     if log.feature_names and len(log.feature_names) != log.n_features:
         raise ValueError(f"{len(log.feature_names)} feature names, but {log.n_features} features: name each or none")
     if log.context.shape != (shape[0], len(log.context_names)):

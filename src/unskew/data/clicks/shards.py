@@ -60,10 +60,10 @@ def read_shard(stem: Path, about: Mapping[str, Any], counts: Mapping[str, Any], 
         log = _log(tables["versions"], tables["lists"], tables.get("patterns"), about)
     except (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError, pa.ArrowException) as error:
         raise ValueError(f"{stem}.*.parquet do not fit together ({error}): write the log again") from error
-    for name, found in log_counts(log).items():
-        if counts.get(name) != found:
+    for name, count in log_counts(log).items():
+        if counts.get(name) != count:
             raise ValueError(
-                f"{stem}.*.parquet have {found} {name}, but log.json says {counts.get(name)}: files of two logs are "
+                f"{stem}.*.parquet have {count} {name}, but log.json says {counts.get(name)}: files of two logs are "
                 "mixed; write the log again"
             )
     return log
@@ -339,10 +339,10 @@ def _check_apart(query_ids: NDArray, sizes: Sequence[int]) -> None:
 
 
 def _join_patterns(logs: Sequence[ClickLog]) -> Patterns:
-    found = [log.patterns for log in logs if log.patterns is not None]
+    patterns = [log.patterns for log in logs if log.patterns is not None]
     starts = _starts([log.n_lists for log in logs])
     return Patterns(
-        np.concatenate([part.lists + start for part, start in zip(found, starts, strict=True)]),
-        _stack([part.clicks for part in found], max(log.n_docs for log in logs)),
-        np.concatenate([part.sessions for part in found]),
+        np.concatenate([part.lists + start for part, start in zip(patterns, starts, strict=True)]),
+        _stack([part.clicks for part in patterns], max(log.n_docs for log in logs)),
+        np.concatenate([part.sessions for part in patterns]),
     )

@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.data.checks import check_places, check_same, check_values
+from unskew.data.clicks.build import first_rows, shown_order
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.log_from_arrays import lists_of_rows, vector
 from unskew.data.columns import as_arrow, as_features, is_table

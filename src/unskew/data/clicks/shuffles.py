@@ -22,13 +22,13 @@ def parse_shuffled(names: Sequence[str]) -> dict[str, int]:
     >>> parse_shuffled(["shuffle_top10", "mix=5", "explore"])
     {'shuffle_top10': 10, 'mix': 5, 'explore': 32767}
     """
-    found = {}
+    reach = {}
     for entry in names:
         name, _, top = entry.rpartition("=") if "=" in entry else (entry, "", "")
         if not name or (top and (not top.isdecimal() or int(top) < 2)):
             raise ValueError(f"'{entry}' is not an intervention: write NAME, or NAME=10 if the top 10 are shuffled")
-        found[name] = int(top) if top else _reach(name)
-    return found
+        reach[name] = int(top) if top else _reach(name)
+    return reach
 
 
 def shuffled_positions(log: ClickLog, intervention: str | None = None) -> NDArray[np.int64]:
@@ -50,5 +50,5 @@ def shuffled_positions(log: ClickLog, intervention: str | None = None) -> NDArra
 
 
 def _reach(name: str) -> int:
-    found = TOP.search(name.lower())
-    return int(found[1]) if found else WHOLE_LIST
+    match = TOP.search(name.lower())
+    return int(match[1]) if match else WHOLE_LIST

@@ -326,9 +326,9 @@ def open_log(folder: str | Path) -> LogFolder:
         about = json.loads(about_path.read_text(encoding="utf-8") if place is None else place.read(ABOUT))
     except ValueError as error:
         raise ValueError(f"{about_path} is damaged ({error}): write the log again") from error
-    found = about.get("format") if isinstance(about, dict) else None
-    if found != FORMAT:
-        raise ValueError(f"{about_path}: the format is {found!r}, not {FORMAT!r}: pass the folder of a click log")
+    form = about.get("format") if isinstance(about, dict) else None
+    if form != FORMAT:
+        raise ValueError(f"{about_path}: the format is {form!r}, not {FORMAT!r}: pass the folder of a click log")
     if about.get("version") != VERSION:
         raise ValueError(
             f"{path} has version {about.get('version')} of the format, but this release reads version {VERSION}: make "

@@ -61,13 +61,13 @@ def fields_from_table(table: Any, columns: TableColumns) -> dict[str, Any]:
     places = whole_numbers(data, roles["position"]) - columns.first_position
     check_places(places, roles["position"], columns.first_position, "If so, pass first_position=1")
     clicks, shown_times = _feedback(data, ids, columns)
-    found = _versions(data, features, ids)
+    versions = _versions(data, features, ids)
     context, levels = _context(data, columns.context, ids)
     times = _first_times(data, ids, columns.time)
     shown = Impressions(
         showings=ids.showings,
         positions=places,
-        versions=found.versions,
+        versions=versions.versions,
         clicks=clicks,
         sessions=shown_times,
         counted=columns.sessions is not None,
@@ -83,13 +83,13 @@ def fields_from_table(table: Any, columns: TableColumns) -> dict[str, Any]:
         position_name=roles["position"],
     )
     documents = Documents(
-        features=found.features,
+        features=versions.features,
         feature_names=tuple(features),
         document_ids=ids.document_ids,
         document_queries=ids.document_queries,
         query_ids=ids.query_ids,
-        version_documents=found.documents,
-        categories=found.categories | levels,
+        version_documents=versions.documents,
+        categories=versions.categories | levels,
     )
     return log_fields(shown, documents, joint=columns.joint)[0]
 
@@ -171,13 +171,13 @@ def _numbers_of_rows(data: pa.Table, columns: TableColumns) -> dict[str, Any]:
         check_values(values, entry.allowed(values), name, entry.rule)
         return values
 
-    found: dict[str, Any] = {}
+    numbers_of: dict[str, Any] = {}
     for entry in (entry for entry in FIELDS if entry.allowed is not None):
         named = getattr(columns, entry.column or entry.name)
         if named is not None:
             several = not isinstance(named, str)
-            found[entry.name] = {name: of(entry, name) for name in named} if several else of(entry, named)
-    return found
+            numbers_of[entry.name] = {name: of(entry, name) for name in named} if several else of(entry, named)
+    return numbers_of
 
 
 def _feedback(data: pa.Table, ids: _Ids, columns: TableColumns) -> tuple[NDArray, NDArray]:

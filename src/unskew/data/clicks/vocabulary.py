@@ -88,5 +88,5 @@ class Vocabulary:
 
 def _index(values: ArrayLike, known: pa.Array) -> NDArray[np.int64]:
     """Numbers from 1; 0 for unknown values."""
-    found = pc.index_in(as_text(as_array(values)), known)
-    return pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
+    numbers = pc.index_in(as_text(as_array(values)), known)
+    return pc.fill_null(numbers, -1).to_numpy(zero_copy_only=False).astype(np.int64) + 1

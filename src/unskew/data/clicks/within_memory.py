@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.storage import MAPPED_BEYOND, FolderView, LogFolder, open_log, read_log
+from unskew.data.clicks.storage import MAPPED_BEYOND, FolderView, Log, LogFolder, open_log, read_log
 from unskew.data.memory import parse_memory
 from unskew.data.public_logs.id_pages import is_public_log
 
@@ -48,16 +48,16 @@ class PartOfFolder(FolderView):
         return f"{text}. Use --memory {_twice(self.memory)} (in Python memory=…) to read more"
 
 
-def part_within(folder: LogFolder, memory: str | None) -> PartOfFolder | None:
-    """The part of a log to hold in memory; None: all of it. At least one shard is read.
+def part_within(log: Log, memory: str | None) -> PartOfFolder | None:
+    """The part of a log on disk to hold in memory; None: all of it. At least one shard is read.
 
     Args:
         memory: such as 4GB; None: no limit.
     """
-    if memory is None:
+    if memory is None or isinstance(log, ClickLog) or log.n_shards == 1:
         return None
-    limit = parse_memory(memory)
-    if folder.n_shards == 1 or bytes_in_memory(folder, range(folder.n_shards), folder.n_positions)[-1] <= limit:
+    folder, limit = log, parse_memory(memory)
+    if bytes_in_memory(folder, range(folder.n_shards), folder.n_positions)[-1] <= limit:
         return None
     order = np.random.default_rng(0).permutation(folder.n_shards).tolist()
     n_docs = folder.shard(order[0]).n_docs  # a shard may have many more positions than a list has documents

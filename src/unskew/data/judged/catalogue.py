@@ -151,14 +151,16 @@ def own_files(name: str) -> dict[str, str]:
     folder = Path(name)
     if not folder.is_dir():
         return {}
-    found = {split: [path for path in sorted(folder.iterdir()) if path.name.split(".")[0] == split] for split in SPLITS}
-    if not any(found.values()):  # a folder of something else, such as a click log
+    by_split = {
+        split: [path for path in sorted(folder.iterdir()) if path.name.split(".")[0] == split] for split in SPLITS
+    }
+    if not any(by_split.values()):  # a folder of something else, such as a click log
         return {}
-    wrong = [split for split, files in found.items() if len(files) != 1]
+    wrong = [split for split, files in by_split.items() if len(files) != 1]
     if wrong:
-        names = ", ".join(path.name for path in found[wrong[0]]) or "none"
+        names = ", ".join(path.name for path in by_split[wrong[0]]) or "none"
         raise MissingDataError(f"{folder} must hold one file called {wrong[0]}.* (LETOR or a table), found {names}")
-    return {split: str(files[0]) for split, files in found.items()}
+    return {split: str(files[0]) for split, files in by_split.items()}
 
 
 def load_split(spec: str, default: str) -> JudgedSet:
@@ -239,15 +241,15 @@ def _dataset(name: str) -> Dataset:
 
 def _parse_world(name: str) -> tuple[str, int, int, int | None]:
     """Size, seed, features and documents per query in `world:SIZE[:SEED][:features=N][:documents=N]`."""
-    found = WORLD_NAME.fullmatch(name)
-    if found is None or found["size"] not in world.SIZES:
+    match = WORLD_NAME.fullmatch(name)
+    if match is None or match["size"] not in world.SIZES:
         sizes = ", ".join(f"{WORLD}:{size}" for size in world.SIZES)
         raise UnknownDataError(
             f"unknown world '{name}': choose {sizes}, with a seed as in {WORLD}:small:7, a number of features as in "
             f"{WORLD}:small:features=5, or of documents per query as in {WORLD}:small:documents=100"
         )
-    documents = None if found["documents"] is None else int(found["documents"])
-    return found["size"], int(found["seed"] or 0), int(found["features"] or world.N_FEATURES), documents
+    documents = None if match["documents"] is None else int(match["documents"])
+    return match["size"], int(match["seed"] or 0), int(match["features"] or world.N_FEATURES), documents
 
 
 def _read_split(name: str, split: str) -> JudgedSet:
@@ -262,13 +264,13 @@ def _read_split(name: str, split: str) -> JudgedSet:
 
 
 def _check_counts(judged: JudgedSet, wanted: Split, files: list[Path]) -> None:
-    for what, found, expected in (
+    for what, count, expected in (
         ("queries", judged.n_queries, wanted.queries),
         ("documents", judged.n_documents, wanted.documents),
     ):
-        if expected is not None and found != expected:
+        if expected is not None and count != expected:
             raise ValueError(
-                f"{judged.name} must have {expected:,} {what}, but {', '.join(map(str, files))} has {found:,}: "
+                f"{judged.name} must have {expected:,} {what}, but {', '.join(map(str, files))} has {count:,}: "
                 "download the complete files again, or read your own files with read_letor"
             )
 
@@ -277,11 +279,11 @@ def _find_files(name: str, splits: tuple[str, ...]) -> list[Path]:
     """Paths of the files of these splits; an error that names all missing files."""
     entry = CATALOGUE[name]
     names = list(dict.fromkeys(file for split in splits for file in entry.splits[split].files))
-    found = {file: _find(entry, file) for file in names}
-    missing = [file for file, path in found.items() if path is None]
+    places = {file: _find(entry, file) for file in names}
+    missing = [file for file, path in places.items() if path is None]
     if missing:
         raise MissingDataError(_missing(name, entry, missing))
-    return [path for path in found.values() if path is not None]
+    return [path for path in places.values() if path is not None]
 
 
 def _find(entry: Entry, file: str) -> Path | None:

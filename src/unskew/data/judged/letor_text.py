@@ -109,7 +109,7 @@ def parse_lines(lines: Iterable[bytes]) -> Documents:
         pairs.append(fields[2] if len(fields) == 3 else b"")
     counts = np.fromiter((text.count(b":") for text in pairs), dtype=np.int64, count=len(pairs))
     features, values = _parse_pairs(b"\n".join(pairs))
-    document_ids = [found[1] if (found := DOCUMENT_ID.search(comment)) else b"" for comment in comments]
+    document_ids = [match[1] if (match := DOCUMENT_ID.search(comment)) else b"" for comment in comments]
     return Documents(
         grades=_parse_grades(grades),
         queries=[(query, sum(1 for _ in run)) for query, run in groupby(queries)],

@@ -229,8 +229,8 @@ def _ndcg(gain: Callable[[Tensor], Tensor]) -> Compute:
     dcg = _dcg(gain)
 
     def compute(ranking: RankedGrades, metric: Metric) -> Tensor:
-        found = dcg(ranking, metric)
-        return _divide(found, gain(ranking.ideal(metric.cutoff)) @ _discounts(ranking, metric.cutoff))
+        gains = dcg(ranking, metric)
+        return _divide(gains, gain(ranking.ideal(metric.cutoff)) @ _discounts(ranking, metric.cutoff))
 
     return compute
 
@@ -257,10 +257,10 @@ def _ap(ranking: RankedGrades, metric: Metric) -> Tensor:
         # One of the group's r relevant documents is at this rank with probability r / n; then each place above it
         # in the group holds another one with probability (r - 1) / (n - 1).
         here = relevant[ties.lists]
-        found = ties.total(here)
+        in_group = ties.total(here)
         above = (here.cumsum(-1) - here).gather(1, ties.first)
-        others = ties.offset * (found - 1) / (ties.size - 1).clamp(min=1)
-        return found / ties.size * (above + 1 + others) / ranking.ranks
+        others = ties.offset * (in_group - 1) / (ties.size - 1).clamp(min=1)
+        return in_group / ties.size * (above + 1 + others) / ranking.ranks
 
     precisions = ranking.expected(relevant * relevant.cumsum(-1) / ranking.ranks, in_ties)
     return _divide(precisions[:, : metric.cutoff].sum(-1), relevant.sum(-1))

@@ -91,16 +91,16 @@ def _read(path: str, needed: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
     except pa.ArrowException as error:
         raise ValueError(f"{path} cannot be read ({str(error).splitlines()[0]}): write it again") from error
     plain = {name.lower().replace("_", "").replace(" ", ""): name for name in reversed(table.column_names)}
-    found = {
+    columns = {
         role: next((plain[name.replace("_", "")] for name in NAMES[role] if name.replace("_", "") in plain), None)
         for role in needed
     }
-    for role, column in found.items():
+    for role, column in columns.items():
         if column is None:
             raise ValueError(
                 f"{path}: no column looks like the {role}: call it '{role}'. Found: {', '.join(table.column_names)}"
             )
-    roles = {role: column for role, column in found.items() if column is not None}
+    roles = {role: column for role, column in columns.items() if column is not None}
     for role, column in roles.items():
         if table[column].null_count and role != "grade":
             row = int(np.argmax(pc.is_null(table[column]).to_numpy()))
