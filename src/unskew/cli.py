@@ -5,13 +5,17 @@ A command is built when it is called, from the source of its function; nothing t
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections.abc import Callable
+from types import TracebackType
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from unskew.command_line.declarations import COMMANDS
+from unskew.texts import redacted, secrets_of, shown
 
 
 def command_of(name: str) -> Callable[..., None]:
@@ -19,6 +23,11 @@ def command_of(name: str) -> Callable[..., None]:
     from unskew.commands import app  # not needed for a list of commands
 
     return app.command_of(name)
+
+
+def _without_secrets(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
+    """The traceback of our own bug."""
+    sys.stderr.write(redacted("".join(traceback.format_exception(kind, error, where))))
 
 
 class LazyGroup(TyperGroup):
@@ -29,12 +38,24 @@ class LazyGroup(TyperGroup):
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Run a command. If there is too little memory to import it, report that in one line too."""
-        try:
-            return super().main(*args, **options)
-        except (MemoryError, ImportError) as error:
-            from unskew.commands.app import refuse
+        sys.excepthook = _without_secrets
+        typed = args[0] if args and args[0] is not None else options.get("args")
+        with secrets_of(sys.argv if typed is None else typed):
+            try:
+                return super().main(*args, **options)
+            except (MemoryError, ImportError) as error:
+                from unskew.commands.app import refuse
 
-            raise SystemExit(refuse(error)) from error
+                raise SystemExit(refuse(error)) from error
+
+    def invoke(self, ctx: Any) -> Any:
+        """Typing errors of an option, which repeat what was typed, without secrets."""
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            if isinstance(getattr(error, "message", None), str) and hasattr(error, "exit_code"):
+                error.message = shown(error.message)  # type: ignore[attr-defined]
+            raise
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         """A command as a list shows it, without options."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from html import escape
 from typing import TYPE_CHECKING, Any
+
+from unskew.texts import for_html, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,16 +32,16 @@ class Screen:
         table = [self.columns, *self.rows[:MOST_ROWS]] if self.columns else []
         widths = [max(len(row[place]) for row in table) for place in range(len(self.columns))]
         lines = ["  ".join(self._aligned(row, widths)).rstrip() for row in table]
-        return "\n".join([self.title, *lines, *self._left_out(), *self.notes])
+        return shown("\n".join([self.title, *lines, *self._left_out(), *self.notes]))
 
     def html(self) -> str:
         """The same as HTML."""
-        parts = [f"<strong>{escape(self.title)}</strong>"]
+        parts = [f"<strong>{for_html(self.title)}</strong>"]
         if self.columns:
             rows = [self._html_row("th", self.columns), *(self._html_row("td", row) for row in self.rows[:MOST_ROWS])]
             parts.append(f"<table>{''.join(rows)}</table>")
-        parts += [f"<div>{escape(text)}</div>" for text in self._left_out()]
-        parts += [*(part.html() for part in self.more), *(f"<div>{escape(note)}</div>" for note in self.notes)]
+        parts += [f"<div>{for_html(text)}</div>" for text in self._left_out()]
+        parts += [*(part.html() for part in self.more), *(f"<div>{for_html(note)}</div>" for note in self.notes)]
         return f"<div>{''.join(parts)}</div>"
 
     def _aligned(self, row: Sequence[str], widths: Sequence[int]) -> list[str]:
@@ -51,7 +52,7 @@ class Screen:
 
     def _html_row(self, tag: str, row: Sequence[str]) -> str:
         cells = [
-            f"<{tag} {CELL.format('left' if place < self.left else 'right')}>{escape(text)}</{tag}>"
+            f"<{tag} {CELL.format('left' if place < self.left else 'right')}>{for_html(text)}</{tag}>"
             for place, text in enumerate(row)
         ]
         return f"<tr>{''.join(cells)}</tr>"

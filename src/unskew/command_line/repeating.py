@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from unskew.command_line.declarations import COMMANDS, Option, options_of
+from unskew.texts import redacted
 
 
 def command_line(name: str, given: Mapping[str, Any]) -> str:
@@ -27,7 +28,7 @@ def command_line(name: str, given: Mapping[str, Any]) -> str:
         value = rest | extra if key == "set" else own[key]
         if key not in COMMANDS[name].arguments and value is not None and value != option.default:
             words += _words(option, value)
-    return shlex.join(["unskew", name, *words])
+    return redacted(shlex.join(["unskew", name, *words]))
 
 
 def _words(option: Option, value: Any) -> list[str]:

@@ -32,6 +32,7 @@ from unskew.display import Displayed, Screen, draw_intervals
 from unskew.options import near, unknown_name
 from unskew.reporting.drawing import Drawn
 from unskew.reporting.sheets import NOTHING, ClaimResult, Section, Sheet, latex, markdown, options_text, write_report
+from unskew.texts import file_name
 from unskew.training.watching import Watch
 
 DEFAULT_JOBS = 2
@@ -173,8 +174,8 @@ def run_experiment(
     write_provenance(experiment, data, groups, results, out)
     shown = present(experiment, results, data)
     for sheet in shown.sheets:
-        write_text(out / f"{sheet.name}.md", markdown(sheet))
-        write_text(out / f"{sheet.name}.tex", latex(sheet))
+        write_text(out / f"{file_name(sheet.name)}.md", markdown(sheet))
+        write_text(out / f"{file_name(sheet.name)}.tex", latex(sheet))
     for figure in shown.figures:
         figure.save(out)
     sections = _sections(experiment, data, results, shown, command, grid_points(groups))

@@ -270,8 +270,7 @@ def level_figures(results: Results) -> list[Drawn]:
         done.add(label)
         lines = {level: ([float(k + 1) for k in range(len(curve))], curve) for level, curve in curves.items()}
         figure = line_figure(lines, x_label="position", y_label="examination, relative to the top")
-        file = f"examination-{label.replace('+', '-')}"
-        drawn.append(Drawn(file, f"Examination by level, learned by {label}", figure))
+        drawn.append(Drawn(f"examination-{label}", f"Examination by level, learned by {label}", figure))
     return drawn
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from unskew.comparison.code_digest import code_digest
 from unskew.data.files import array_digest, new_file, sole_writer, write_text
+from unskew.texts import redacted
 
 RESULT, DIGEST = b"unskew-result", b"unskew-digest"
 DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException)
@@ -84,7 +85,7 @@ def write_row(folder: Path, key: str, definition: dict[str, Any], outcome: Outco
     for name, values in outcome.per_query.items():
         columns[name] = pa.array(values, from_pandas=True)
     result = {"definition": definition, "family": family, "about": {**outcome.about, "code": code_digest()}}
-    table, text = pa.table(columns), json.dumps(result, default=repr).encode()
+    table, text = pa.table(columns), redacted(json.dumps(result, default=repr)).encode()
     metadata = {RESULT: text, DIGEST: _digest(table, text)}
     target = row_path(folder, key)
     with new_file(target) as scratch:

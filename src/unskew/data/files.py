@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.object_storage import check_remote, remote, sent_folder
+from unskew.texts import redacted
 
 try:
     import fcntl
@@ -137,9 +138,9 @@ def write_file(target: str | Path, content: bytes) -> None:
 
 
 def write_text(target: str | Path, text: str, *, private: bool = False) -> None:
-    """Write a text file atomically."""
+    """Write a text file atomically, without secrets."""
     with new_file(target, private=private) as scratch:
-        scratch.write_text(text, encoding="utf-8")
+        scratch.write_text(redacted(text), encoding="utf-8")
 
 
 @contextmanager

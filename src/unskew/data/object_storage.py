@@ -19,6 +19,8 @@ from typing import Any
 
 from pyarrow import fs
 
+from unskew.texts import redacted
+
 SCHEMES = re.compile(r"^(s3|gs|gcs|abfs|abfss|hdfs):/+")  # a Path has lost the second slash
 
 
@@ -29,7 +31,7 @@ class RemotePlace:
     uri: str
 
     def __str__(self) -> str:
-        return self.uri
+        return redacted(self.uri)
 
     @cached_property
     def _opened(self) -> tuple[Any, str]:

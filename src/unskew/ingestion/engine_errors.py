@@ -11,6 +11,7 @@ import ibis
 from ibis.common.exceptions import TableNotFound
 
 from unskew.ingestion.sources import Source, unreadable_json
+from unskew.texts import redacted
 
 # Part of a message in lower case, and what to do about it; the first match counts.
 ADVICE = {
@@ -42,7 +43,7 @@ def named_errors(sources: Sequence[Source]) -> Iterator[None]:
 
 def first_line(error: Exception | str) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[0].strip().rstrip(".") if lines else type(error).__name__
+    return redacted(lines[0].strip().rstrip(".")) if lines else type(error).__name__
 
 
 def _explained(error: Exception, sources: Sequence[Source]) -> str:

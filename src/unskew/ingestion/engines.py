@@ -292,7 +292,7 @@ def _remote_table(source: Source, table: str | None) -> ir.Table:
         connection: Any = ibis.connect(source.files[0])
         tables = connection.list_tables()
     except Exception as error:  # drivers raise their own classes
-        reason = first_line(error).replace(source.files[0], source.name)  # which may hold a password
+        reason = first_line(error).replace(source.files[0], source.name)
         raise ValueError(
             f"{source.name}: {reason}: pass the URL of a running database whose driver is installed, such as "
             "postgres://host/shop (pip install 'ibis-framework[postgres]'), or copy the files to this machine"

@@ -39,6 +39,7 @@ from unskew.ingestion.settings import Options, Tables, settings
 from unskew.ingestion.shards import Schema, level_names
 from unskew.ingestion.users import hashed_queries, merged_levels, salt_of
 from unskew.reporting.terminal import Follow, counting_progress, followed
+from unskew.texts import redacted
 
 MAX_LEVELS = 10_000  # of a bias column; more are ids
 
@@ -173,7 +174,7 @@ def ingest_tables(
         opened = open_tables(engine, tables, columns, options)
         logs, shown, n_rows = count_lists(engine, opened, options, dropped, progress, salt)
         # Counts of what is left out grow while shards are written, so they are written last.
-        notes = {"source": opened.name, "rows": n_rows, "dropped": dropped.counts}
+        notes = {"source": redacted(opened.name), "rows": n_rows, "dropped": dropped.counts}
         logs.write(target, overwrite=overwrite, notes=notes)
     return report_of(opened, shown, n_rows, logs, dropped)
 

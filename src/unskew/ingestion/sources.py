@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.data.clicks import ABOUT
+from unskew.texts import redacted
 
 KINDS = {
     ".parquet": "parquet",
@@ -61,7 +62,7 @@ def find_source(place: str | Path) -> Source:
     """The source at a path, in a folder, behind a glob, or at a URL that Ibis can connect to."""
     text = str(place) or "."
     if "://" in text:
-        return Source(text.split("@")[-1], "address", (text,))  # no password in the name that messages show
+        return Source(redacted(text), "address", (text,))
     path = Path(text)
     if (path / ABOUT).is_file():
         raise ValueError(f"{path} is already a click log: train or diagnose it, or pass a table of events")

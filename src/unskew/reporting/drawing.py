@@ -8,7 +8,9 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from matplotlib.ticker import MaxNLocator
 
 from unskew.data.files import new_file
 from unskew.display import draw_intervals
+from unskew.texts import file_name, for_html, shown
 
 Line = tuple[Sequence[float], Sequence[float]]  # x and y, or low and high
 
@@ -39,6 +42,7 @@ STYLE: Any = {  # matplotlib wants its own kind of keys
     "grid.linewidth": 0.6,
     "legend.frameon": False,
     "svg.fonttype": "none",  # text stays text: it can be found, read aloud and restyled
+    "text.parse_math": False,  # a level may be named `$x`
     "svg.hashsalt": "unskew",  # the same figure gives the same file
 }
 WIDTH, HEIGHT = 6.4, 3.6
@@ -62,20 +66,28 @@ class Drawn:
 
     def svg(self) -> str:
         """The figure as an element to be put into a page."""
-        with matplotlib.rc_context(STYLE):
+        with _styled():
             buffer = io.StringIO()
             self.figure.savefig(buffer, format="svg", metadata={"Date": None})
-        return _for_page(buffer.getvalue(), self.title, self.file)
+        return _for_page(shown(buffer.getvalue()), self.title, self.file)
 
     def save(self, folder: Path) -> list[Path]:
         """SVG, PNG and PDF in this folder."""
-        paths = [folder / f"{self.file}.{kind}" for kind in UNDATED]
-        with matplotlib.rc_context(STYLE):
+        paths = [folder / f"{file_name(self.file)}.{kind}" for kind in UNDATED]
+        with _styled():
             for path in paths:
                 kind = path.suffix[1:]
                 with new_file(path) as scratch:
                     self.figure.savefig(scratch, format=kind, dpi=160, metadata=UNDATED[kind])
         return paths
+
+
+@contextmanager
+def _styled() -> Iterator[None]:
+    """Our style; letters that matplotlib's font lacks are drawn by the reader's."""
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")
+        yield
 
 
 def line_figure(
@@ -91,7 +103,7 @@ def line_figure(
         figure = Figure(figsize=(NARROW, HEIGHT), layout="constrained")
         axes = figure.add_subplot()
         for number, (label, (x, y)) in enumerate(lines.items()):
-            axes.plot(x, y, label=label, **line_style(number))
+            axes.plot(x, y, label=shown(label), **line_style(number))
             if bands and label in bands:
                 axes.fill_between(x, *bands[label], color=COLOURS[number % len(COLOURS)], alpha=0.15, linewidth=0)
         for number, (label, (x, y)) in enumerate((reference or {}).items()):
@@ -166,10 +178,9 @@ def _legend(figure: Figure, axes: Axes) -> None:
 def _for_page(svg: str, title: str, name: str) -> str:
     """An SVG document as an element: no prologue, ids of its own, scaled by the page, named for readers."""
     element = svg[svg.index("<svg") :]
-    stem = "".join(character if character.isalnum() else "-" for character in name)
+    stem = file_name(name)
     element = re.sub(r'\bid="([^"]+)"', rf'id="{stem}-\1"', element)
     element = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{stem}-", element)
     element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
     element = re.sub(r'<svg ([^>]*?)width="[^"]+" height="[^"]+"', r"<svg \1", element, count=1)
-    text = title.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
-    return element.replace("<svg ", f'<svg role="img" aria-label="{text}" ', 1)
+    return element.replace("<svg ", f'<svg role="img" aria-label="{for_html(title)}" ', 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from unskew.data.files import new_file
 from unskew.reporting.drawing import Drawn
+from unskew.texts import file_name, for_latex, for_markdown, shown
 
 NOTHING = "–"
-LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "–": "--", "±": r"$\pm$", "−": "$-$", "↑": "", "↓": ""}
-LATEX |= {"≥": r"$\ge$", "≤": r"$\le$", "<": "$<$", ">": "$>$", "×": r"$\times$", "·": r"$\cdot$", "…": r"\dots{}"}
-LATEX |= {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "^": r"\^{}", "~": r"\~{}"}
-GREEK = {"α": "alpha", "β": "beta", "γ": "gamma", "η": "eta", "θ": "theta", "λ": "lambda", "σ": "sigma", "τ": "tau"}
-LATEX |= {letter: rf"$\{name}$" for letter, name in GREEK.items()}
 MARKED = re.compile(r"(.*?)(?: ([+−]{1,2}))?", flags=re.DOTALL)
 PRINTED = {"ndcg": "nDCG", "dcg": "DCG", "err": "ERR", "arp": "ARP", "mrr": "MRR", "ap": "AP", "p": "P", "rbp": "RBP"}
 METRIC = re.compile(r"\b(ndcg|dcg|err|arp|mrr|rbp|ap(?=@)|p(?=@))\b")
@@ -82,13 +78,15 @@ class Sheet:
 def markdown(sheet: Sheet) -> str:
     """The table in Markdown."""
     lines = [
-        f"**{sheet.title}**",
+        f"**{for_markdown(sheet.title)}**",
         "",
-        _line(sheet.columns),
+        _line(map(for_markdown, sheet.columns)),
         _line(["---" if text else "---:" for text in sheet.is_text]),
     ]
-    lines += [_line([f"**{cell.text}**" if cell.best else cell.text for cell in row]) for row in sheet.rows]
-    return "\n".join([*lines, *(["", sheet.note] if sheet.note else [])]) + "\n"
+    for row in sheet.rows:
+        texts = (for_markdown(cell.text) for cell in row)
+        lines.append(_line(f"**{text}**" if cell.best else text for cell, text in zip(row, texts, strict=True)))
+    return "\n".join([*lines, *(["", for_markdown(sheet.note)] if sheet.note else [])]) + "\n"
 
 
 def latex(sheet: Sheet) -> str:
@@ -110,7 +108,7 @@ def latex(sheet: Sheet) -> str:
                 r"\bottomrule",
                 r"\end{tabular}",
                 rf"\caption{{{_escaped(_printed(' '.join([sheet.title + '.', sheet.note]).strip()))}}}",
-                rf"\label{{tab:{sheet.name}}}",
+                rf"\label{{tab:{file_name(sheet.name)}}}",
                 r"\end{table}",
             ]
         )
@@ -141,7 +139,7 @@ def options_text(options: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {text}" for name, text in texts.items())
 
 
-def _line(cells: Sequence[str]) -> str:
+def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
@@ -149,7 +147,7 @@ def _escaped(text: str) -> str:
     """Text as TeX takes it; a mark at its end becomes a superscript."""
     body, mark = MARKED.fullmatch(text).groups()  # type: ignore[union-attr]
     raised = f"$^{{{mark.replace('−', '-')}}}$" if mark else ""
-    return "".join(LATEX.get(character, character) for character in body).strip() + raised
+    return for_latex(body).strip() + raised
 
 
 def _printed(text: str) -> str:
@@ -205,6 +203,7 @@ def write_page(path: str | Path, template: str, **values: Any) -> Path:
     environment = Environment(
         loader=PackageLoader("unskew.reporting", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
+    environment.finalize = lambda value: shown(value) if type(value) is str else value
     page = environment.get_template(template).render(**values)
     with new_file(Path(path)) as scratch:
         scratch.write_text(page, encoding="utf-8")

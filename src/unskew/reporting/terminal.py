@@ -17,9 +17,18 @@ from rich.table import Table
 from rich.text import Text
 
 from unskew.display import Screen
+from unskew.texts import redacted, shown
 
-console = Console()
-errors = Console(stderr=True)
+
+class SafeConsole(Console):
+    """A console that shows text from data as text: without secrets, with control characters spelled out."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        super().print(*(shown(each) if isinstance(each, str) else each for each in objects), **how)
+
+
+console = SafeConsole()
+errors = SafeConsole(stderr=True)
 
 Show = Callable[[int, int, str], None]  # done, total, details
 Follow = bool | Callable[..., None]  # progress: a bar, none, or the caller's own function
@@ -45,15 +54,15 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     console.print(f"\n[bold]{escape(title)}[/]", highlight=False)
     table = Table(box=None, header_style="bold", pad_edge=False)
     for number, name in enumerate(columns):
-        table.add_column(Text(name), justify="left" if number < left else "right", overflow="fold")
+        table.add_column(Text(shown(name)), justify="left" if number < left else "right", overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))  # ids may look like markup
+        table.add_row(*(Text(shown(cell)) for cell in row))  # ids may look like markup
     console.print(table)
 
 
 def show_json(data: Any) -> None:
     """One JSON document on standard output."""
-    sys.stdout.write(json.dumps(data, indent=2, default=str) + "\n")
+    sys.stdout.write(redacted(json.dumps(data, indent=2, default=str)) + "\n")
 
 
 def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -144,7 +153,7 @@ def _bar(label: str, quiet: bool) -> Iterator[Show]:
     )
     with bar:
         task = bar.add_task(label, total=None, detail="")
-        yield lambda done, total, detail: bar.update(task, completed=done, total=total, detail=detail)
+        yield lambda done, total, detail: bar.update(task, completed=done, total=total, detail=shown(detail))
 
 
 def _notebook_line(label: str) -> Show:

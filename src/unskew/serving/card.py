@@ -7,6 +7,7 @@ for programs. A card contains only what the model contains.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,6 +17,7 @@ from typing import Any
 from unskew.data.clicks.lineage import lineage_line
 from unskew.methods import hyper_parameters
 from unskew.networks.registry import Network
+from unskew.texts import for_markdown, redacted, shown
 from unskew.training.model import MISSING, Model
 from unskew.training.recipe import NETWORK_NAMES
 from unskew.training.settings import Settings
@@ -138,7 +140,7 @@ def card_markdown(card: Card) -> str:
         "---",
         "library_name: unskew",
         "tags:",
-        *(f"- {tag}" for tag in ("learning-to-rank", "unbiased-learning-to-rank", card["method"])),
+        *(f"- {json.dumps(tag)}" for tag in ("learning-to-rank", "unbiased-learning-to-rank", card["method"])),
         "---",
         "",
         f"# Ranker learned from clicks by {card['method']}",
@@ -162,7 +164,7 @@ def card_markdown(card: Card) -> str:
         "",
         "## Limits",
         "",
-        *(f"* {text}" for text in card["limits"]),
+        *(f"* {for_markdown(text)}" for text in card["limits"]),
         "",
         "## Features",
         "",
@@ -179,17 +181,18 @@ def card_markdown(card: Card) -> str:
         rows = [(str(place), *(f"{value:.3f}" for value in values)) for place, values in enumerate(curves, start=1)]
         header = ("position", "examination", *by_level)
         parts += ["", "## Examination relative to the top", "", *_table(header, rows)]
-    parts += ["", "## Train it again", "", "```bash", card["command"], "```", ""]
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", card["command"])), default=0))
+    parts += ["", "## Train it again", "", f"{fence}bash", shown(card["command"]), fence, ""]
     return "\n".join(parts)
 
 
 def card_json(card: Card) -> str:
     """The card for programs."""
-    return json.dumps(card, indent=2, default=str) + "\n"
+    return redacted(json.dumps(card, indent=2, default=str)) + "\n"
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [[cell.replace("|", "\\|") for cell in row] for row in (header, *rows)]
+    lines = [[for_markdown(cell) for cell in row] for row in (header, *rows)]
     first, *rest = [f"| {' | '.join(line)} |" for line in lines]
     return [first, "|" + "---|" * len(header), *rest]
 

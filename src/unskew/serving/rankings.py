@@ -5,6 +5,7 @@ Files are written atomically: parts go to a temporary file, which is moved into 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ from unskew.evaluation.evaluate import score_documents
 from unskew.serving.candidates import Candidates, Part, open_candidates
 from unskew.serving.query_order import database, find_apart, sort_by_query
 from unskew.serving.saved_ranker import SavedRanker, ScoredIds, UnknownCounts
+from unskew.texts import for_spreadsheet
 
 MEMORY = "1GB"
 UNKNOWN = (
@@ -133,9 +135,35 @@ class TrecWriter:
         self.file.close()
 
 
+class CsvWriter:
+    """Rows of CSV; ids that a spreadsheet would compute get an apostrophe, and are counted."""
+
+    def __init__(self, path: Path, schema: pa.Schema):
+        self.file, self.changed, self.name = pa_csv.CSVWriter(path, schema), 0, path
+
+    def write_table(self, table: pa.Table) -> None:
+        for place, column in enumerate(table.schema):
+            if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+                texts = table[place].to_pylist()
+                safe = [text if text is None else for_spreadsheet(text) for text in texts]
+                self.changed += sum(text != old for text, old in zip(safe, texts, strict=True))
+                table = table.set_column(place, column, pa.array(safe, column.type))
+        self.file.write_table(table)
+
+    def close(self) -> None:
+        self.file.close()
+        if self.changed:
+            warnings.warn(
+                f"{self.changed:,} ids begin like formulas of a spreadsheet: an apostrophe was put before each; for "
+                "the ids as they are, write another format",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
 WRITERS: dict[str, Callable[[Path, pa.Schema, str], Writer]] = {
     ".parquet": lambda path, schema, _: pq.ParquetWriter(path, schema),
-    ".csv": lambda path, schema, _: pa_csv.CSVWriter(path, schema),
+    ".csv": lambda path, schema, _: CsvWriter(path, schema),
     ".trec": lambda path, _, tag: TrecWriter(path, tag),
 }
 

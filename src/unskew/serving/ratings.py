@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import gamma
@@ -34,6 +33,7 @@ from unskew.data.files import check_place, new_file
 from unskew.data.inputs import LogOrPlace, Place, as_log
 from unskew.display import MOST_ROWS, Displayed, Screen
 from unskew.propensities.estimate import estimate_propensities
+from unskew.serving.rankings import CsvWriter
 from unskew.training.fitting import feedback_for
 from unskew.training.model import Model
 from unskew.training.recipe import check_has_curve
@@ -143,7 +143,8 @@ def write_judgements(found: Judgements, path: str | Path, *, name: str = "unskew
         if Path(path).suffix == ".json":
             scratch.write_text(json.dumps(workbench(found, name), indent=1) + "\n", encoding="utf-8")
         else:
-            pyarrow.csv.write_csv(found.table, scratch)
+            with closing(CsvWriter(scratch, found.table.schema)) as file:
+                file.write_table(found.table)
 
 
 def workbench(found: Judgements, name: str) -> dict[str, Any]:
