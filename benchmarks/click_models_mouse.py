@@ -35,7 +35,7 @@ def fitted(name: str, learning: IdPages) -> tuple[Any, Vocabulary]:
     """A click model of these pages."""
     log = learning.log()
     vocabulary = Vocabulary.of([log])
-    method = METHODS[name](Problem(0, 10, {}, n_ids=vocabulary.sizes), **AS_IN_PAPERS.get(name, SPREADS))
+    method = METHODS[name](Problem(0, log.n_positions, {}, n_ids=vocabulary.sizes), **AS_IN_PAPERS.get(name, SPREADS))
     method.finish({"clicks": vocabulary.encode(log)})
     return method, vocabulary
 

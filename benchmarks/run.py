@@ -87,6 +87,7 @@ STUDIES = {
     "peers": "--plan",
     "quality": "--plan",
     "results": "--plan",
+    "ranklens": "--plan",
     "scale": "OUT 1000 ingest",
     "shop": "--sessions 100 --seeds 2 --out OUT",
 }
@@ -108,6 +109,7 @@ SHARED = (
     "quality_logs",
     "quality_runs",
     "quality_table",
+    "ranklens_logs",
     "results_cells",
     "row_file",
     "run",

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 
 from unskew.comparison.own_log import log_place
@@ -21,7 +20,7 @@ from unskew.data.clicks.storage import read_log, write_log
 from unskew.data.files import new_file
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.public_logs.forms import CLICKS, JUDGED, is_judged_form
-from unskew.data.public_logs.result_pages import JudgedQueries, complete_pages, split_pages
+from unskew.data.public_logs.result_pages import complete_pages, split_judged, split_pages
 from unskew.papers.settings import PaperExperiment
 
 BESIDE = "+"  # separates the files of clicks and of judged queries
@@ -50,7 +49,7 @@ def real_clicks(data: str, folder: Path) -> OptionTable:
         source = CLICKS[form](Path(clicks))
         pages = split_pages(complete_pages(source.events))[0]
         write_log(ClickLog.from_table(pages, bias=source.columns["bias"]), log)
-    parts = _parted(JUDGED[form](Path(judged or clicks)))
+    parts = split_judged(JUDGED[form](Path(judged or clicks)))
     names = tuple(read_log(log).feature_names)
     for path, part in zip((valid, test), parts, strict=True):
         _write_judged(path, part if part.feature_names else replace(part, feature_names=names))
@@ -61,12 +60,6 @@ def real_clicks(data: str, folder: Path) -> OptionTable:
         "test": str(test.resolve()),
         "max_grade": max(part.max_grade for part in parts),
     }
-
-
-def _parted(judged: JudgedSet) -> tuple[JudgedSet, JudgedSet]:
-    """Queries for validation and for testing; their frequency does not matter here."""
-    valid, test = JudgedQueries(judged, np.zeros(judged.n_queries, dtype=np.int64)).split()
-    return valid.judged, test.judged
 
 
 def _write_judged(path: Path, judged: JudgedSet) -> None:

@@ -12,18 +12,15 @@ judged query:
     click             list of 0 and 1    clicks only
     media_type        list of integers   optional, kind of each result, for a bias column; clicks only
     label             list of 0 to 4     grades; judged only
-    frequency_bucket  integer, 0 to 9    0 is the most frequent tenth of queries; judged only
     features          lists of numbers, or a number where it belongs to the query; see `HEURISTICS` for the names
 
 The paper on CDLA-LD keeps pages with ten consecutive documents and a click (`complete_pages`), splits them 80/10/10
-(`split_pages`), judged queries 20/80 (`JudgedQueries.split`), and evaluates frequent and rare queries separately
-(`slices`).
+(`split_pages`), and judged queries 20/80 (`split_judged`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +32,7 @@ from numpy.typing import NDArray
 from pyarrow import feather
 
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.data.public_logs.result_pages import JudgedQueries
+from unskew.data.public_logs.result_pages import LARGEST_GRADE, FilePath
 
 HEURISTICS = (
     "bm25",
@@ -56,8 +53,6 @@ HEURISTICS = (
 )
 DOCUMENT_COLUMNS = ("text_md5", "url_md5")
 TOLD_OF_DOCUMENTS = ("position", "click", "media_type", "label")
-LARGEST_GRADE = 4
-FilePath = str | PathLike[str]
 
 
 def read_baidu_clicks(path: FilePath, features: Sequence[str] | None = None) -> pa.Table:
@@ -83,17 +78,16 @@ def read_baidu_clicks(path: FilePath, features: Sequence[str] | None = None) -> 
     return pa.table(columns)
 
 
-def read_baidu_judged(path: FilePath, features: Sequence[str] | None = None) -> JudgedQueries:
+def read_baidu_judged(path: FilePath, features: Sequence[str] | None = None) -> JudgedSet:
     """Judged queries of a table file."""
     table = _read_table(path)
     names = _feature_columns(table, features, path)
     document = _document_column(table, path)
     lists = _flat(table, [document, "label", *names], "query_id", path)
-    _check_column(table, "frequency_bucket", path)
     grades = lists["label"].to_numpy()
     _check_each(grades, np.isin(grades, range(LARGEST_GRADE + 1)), lists, "label", "grades are 0 to 4", path)
     sizes = np.bincount(lists["row"].to_numpy(), minlength=table.num_rows)
-    judged = JudgedSet(
+    return JudgedSet(
         features=np.column_stack([lists[name].to_numpy() for name in names]).astype(np.float32),
         grades=grades.astype(np.float32),
         offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
@@ -101,7 +95,6 @@ def read_baidu_judged(path: FilePath, features: Sequence[str] | None = None) -> 
         document_ids=np.asarray(lists[document].to_pylist()),
         name="baidu-ultr",
     )
-    return JudgedQueries(judged, table["frequency_bucket"].to_numpy().astype(np.int64))
 
 
 def _read_table(path: FilePath) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Result pages of public click logs: which pages to keep, how to split them, and judged queries by frequency.
+"""Result pages of public click logs: what the readers share, which pages to keep, and how to split them.
 
 Pages are a pyarrow table with one row per shown document: `session` (a number per showing of a page), `query`,
 `document`, `position` (0 is the top), `click` (0 or 1), features, and other columns of the source.
@@ -25,9 +25,8 @@ PAGE_COLUMNS = ("session", "query", "document", "position", "click")
 N_POSITIONS = 10  # positions of the pages to keep
 CLICK_SHARES = (0.8, 0.1, 0.1)  # training, validation, test
 VALIDATION_SHARE = 0.2  # of judged queries; the rest is the test
-N_BUCKETS = 10
-# Buckets of query frequency, 0 the most frequent tenth.
-SLICES: Mapping[str, range] = {"head": range(3), "middle": range(3, 7), "tail": range(7, N_BUCKETS)}
+LARGEST_GRADE = 4
+FilePath = str | PathLike[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,47 +38,69 @@ class LogTables:
     columns: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Page:
+    """A page or judged query of a text file: its documents, their rows of features, and their clicks or grades."""
+
+    query: str
+    documents: Sequence[str]
+    rows: Sequence[int]
+    values: Sequence[float]
+    positions: Sequence[int]
+    kinds: Sequence[str] = ()
+
+
 @dataclass(frozen=True, eq=False)
-class JudgedQueries:
-    """Judged queries, and how often people ask them."""
+class TextFeatures:
+    """Features of documents, or of pairs of query and document."""
 
-    judged: JudgedSet
-    bucket: NDArray[np.int64]  # [queries]; 0 is the most frequent tenth, 9 the rarest
+    names: list[str]
+    rows: Mapping[Any, int]
+    values: NDArray[np.float32]  # [documents, features]
 
-    def __post_init__(self) -> None:
-        if self.bucket.shape != (self.judged.n_queries,):
-            raise ValueError(f"{self.judged.n_queries} queries, but buckets {self.bucket.shape}: pass one per query")
-        bad = (self.bucket < 0) | (self.bucket >= N_BUCKETS)
-        if bad.any():
-            query = int(np.argmax(bad))
-            raise ValueError(
-                f"query {self.judged.query_ids[query]} is in frequency bucket {self.bucket[query]}: buckets go from 0, "
-                f"the most frequent, to {N_BUCKETS - 1}"
-            )
-
-    def select(self, queries: NDArray) -> JudgedQueries:
-        """These queries only, by number or boolean mask."""
-        return JudgedQueries(self.judged.select(queries), self.bucket[queries])
-
-    def split(self, share: float = VALIDATION_SHARE, seed: int = 0) -> tuple[JudgedQueries, JudgedQueries]:
-        """Validation and test: a random share of the queries, and the others."""
-        n_queries = self.judged.n_queries
-        order = np.random.default_rng(seed).permutation(n_queries)
-        n_first = round(share * n_queries)
-        if not 0 < n_first < n_queries:
-            raise ValueError(f"a share of {share} of {n_queries} queries leaves one side empty: choose another share")
-        return self.select(np.sort(order[:n_first])), self.select(np.sort(order[n_first:]))
-
-    def slices(self) -> dict[str, JudgedSet]:
-        """Head, middle and tail queries; empty slices are left out."""
-        members = {name: np.isin(self.bucket, list(buckets)) for name, buckets in SLICES.items()}
-        return {name: self.judged.select(member) for name, member in members.items() if member.any()}
+    def row(self, key: Any, where: str, what: str) -> int:
+        """The row of a document, or an error that says where it occurs."""
+        if key not in self.rows:
+            raise ValueError(f"{where}: {what} has no features: it is not in the feature files")
+        return self.rows[key]
 
 
-def frequency_buckets(counts: NDArray) -> NDArray[np.int64]:
-    """Tenths of queries by how often they are asked, 0 the most frequent; equal counts share a bucket."""
-    rarer_than = np.searchsorted(np.sort(-counts), -counts, side="left")  # number of more frequent queries
-    return (rarer_than * N_BUCKETS // max(len(counts), 1)).astype(np.int64)
+def click_table(pages: Sequence[Page], features: TextFeatures) -> pa.Table:
+    """Pages as a table; a column `vtype` has the kind of each result, if it is known."""
+    rows = [row for page in pages for row in page.rows]
+    kinds = {"vtype": [kind for page in pages for kind in page.kinds]}
+    columns = {
+        "session": np.repeat(np.arange(len(pages)), [len(page.rows) for page in pages]),
+        "query": [page.query for page in pages for _ in page.rows],
+        "document": [document for page in pages for document in page.documents],
+        "position": [position for page in pages for position in page.positions],
+        "click": np.array([value for page in pages for value in page.values], dtype=np.int64),
+        **{name: values for name, values in kinds.items() if values},
+    }
+    return pa.table(columns | {name: features.values[rows, number] for number, name in enumerate(features.names)})
+
+
+def judged_pages(pages: Sequence[Page], features: TextFeatures, name: str) -> JudgedSet:
+    """Judged queries."""
+    return JudgedSet(
+        features=features.values[[row for page in pages for row in page.rows]],
+        grades=np.array([grade for page in pages for grade in page.values], dtype=np.float32),
+        offsets=np.concatenate([[0], np.cumsum([len(page.rows) for page in pages])]).astype(np.int64),
+        query_ids=np.array([page.query for page in pages]),
+        document_ids=np.array([document for page in pages for document in page.documents]),
+        name=name,
+    )
+
+
+def split_judged(judged: JudgedSet, share: float = VALIDATION_SHARE, seed: int = 0) -> tuple[JudgedSet, JudgedSet]:
+    """Validation and test: a random share of the queries, and the others."""
+    order = np.random.default_rng(seed).permutation(judged.n_queries)
+    n_first = round(share * judged.n_queries)
+    if not 0 < n_first < judged.n_queries:
+        raise ValueError(
+            f"a share of {share} of {judged.n_queries} queries leaves one side empty: choose another share"
+        )
+    return judged.select(np.sort(order[:n_first])), judged.select(np.sort(order[n_first:]))
 
 
 def complete_pages(pages: pa.Table, n_positions: int = N_POSITIONS) -> pa.Table:
@@ -115,7 +136,7 @@ def split_pages(pages: pa.Table, shares: Sequence[float] = CLICK_SHARES, seed: i
     return [pages.filter(pa.array(part == number)) for number in range(len(shares))]
 
 
-def numbered_lines(path: str | PathLike[str]) -> Iterator[tuple[str, str]]:
+def numbered_lines(path: FilePath) -> Iterator[tuple[str, str]]:
     """Lines of a plain or gzip text file that are not blank, each with its location."""
     file = Path(path)
     try:
