@@ -152,15 +152,16 @@ class Bench:
 
 def page_lists(pages: IdPages, vocabulary: Vocabulary) -> ClickedLists:
     """Every page as a list of one session."""
-    queries = np.repeat(pages.query_ids, N_POSITIONS)
-    numbers = vocabulary.numbers(queries, pages.document_ids.reshape(-1)).reshape(-1, N_POSITIONS, 3)
+    n_pages, n_positions = pages.document_ids.shape
+    queries = np.repeat(pages.query_ids, n_positions)
+    numbers = vocabulary.numbers(queries, pages.document_ids.reshape(-1)).reshape(n_pages, n_positions, 3)
     return ClickedLists(
-        features=torch.zeros(len(numbers), N_POSITIONS, 0),
-        mask=torch.ones(len(numbers), N_POSITIONS, dtype=torch.bool),
+        features=torch.zeros(n_pages, n_positions, 0),
+        mask=torch.ones(n_pages, n_positions, dtype=torch.bool),
         codes=torch.from_numpy(numbers),
-        positions=torch.arange(N_POSITIONS).expand(len(numbers), -1),
+        positions=torch.arange(n_positions).expand(n_pages, -1),
         clicks=torch.from_numpy(pages.clicks),
-        sessions=torch.ones(len(numbers)),
+        sessions=torch.ones(n_pages),
     )
 
 

@@ -1,7 +1,5 @@
 """Baidu-ULTR and ULTRE-2: generated files of their layout are read, files that differ are told how."""
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,8 +10,8 @@ import unskew
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.catalogue import load_split
 from unskew.data.public_logs.baidu_ultr import read_baidu_clicks, read_baidu_judged
-from unskew.data.public_logs.result_pages import complete_pages, split_pages
-from unskew.data.public_logs.ultre2 import read_features, read_ultre2_clicks, read_ultre2_judged
+from unskew.data.public_logs.result_pages import complete_pages, judged_pages, split_pages
+from unskew.data.public_logs.ultre2 import read_features, read_pages, read_ultre2_clicks
 
 # -- tables
 
@@ -29,7 +27,6 @@ CLICKS = {
 }
 JUDGED = {
     "query_id": ["7", "9"],
-    "frequency_bucket": [0, 8],
     "url_md5": [["a", "b"], ["e"]],
     "label": [[4, 0], [2]],
     "bm25": [[1.5, 2.5], [3.5]],
@@ -72,12 +69,11 @@ def test_features_can_be_named(tmp_path):
 
 def test_a_row_of_judgements_is_a_query(tmp_path):
     queries = read_baidu_judged(table_file(tmp_path, JUDGED))
-    assert queries.judged.query_ids.tolist() == ["7", "9"]
-    assert queries.judged.grades.tolist() == [4, 0, 2]
-    assert queries.judged.sizes.tolist() == [2, 1]
-    assert queries.judged.features.tolist() == [[1.5], [2.5], [3.5]]
-    assert queries.judged.document_ids.tolist() == ["a", "b", "e"]
-    assert queries.bucket.tolist() == [0, 8]
+    assert queries.query_ids.tolist() == ["7", "9"]
+    assert queries.grades.tolist() == [4, 0, 2]
+    assert queries.sizes.tolist() == [2, 1]
+    assert queries.features.tolist() == [[1.5], [2.5], [3.5]]
+    assert queries.document_ids.tolist() == ["a", "b", "e"]
 
 
 def without(columns, *names):
@@ -109,11 +105,9 @@ def test_a_table_that_differs_is_told_how(tmp_path, columns, message):
     assert str(path) in str(error.value)
 
 
-def test_grades_and_buckets_are_checked(tmp_path):
+def test_grades_are_checked(tmp_path):
     with pytest.raises(ValueError, match="column 'label', row 1: 5 is not allowed; grades are 0 to 4"):
         read_baidu_judged(table_file(tmp_path, {**JUDGED, "label": [[4, 0], [5]]}))
-    with pytest.raises(ValueError, match="no column 'frequency_bucket'"):
-        read_baidu_judged(table_file(tmp_path, without(JUDGED, "frequency_bucket")))
 
 
 def test_text_files_are_no_tables(tmp_path):
@@ -134,7 +128,6 @@ FILES = {
     "heuristic": "a 0:1.5 2:-2\nb 0:0.5 1:1\nc 1:3 \nd\n",
     "score": "a 10\nb 20\nc 30\nd 40\n",
     "policy": "a 0.3\nb 0.2\nc 0.1\nd 0.9\n",
-    "frequencies": json.dumps({"7": 0, "8": 9}),
 }
 
 
@@ -171,13 +164,13 @@ def test_scores_of_the_policy_come_along(tmp_path):
     assert train.num_rows + valid.num_rows + test.num_rows == 8
 
 
-def test_judged_lists_have_grades_and_a_frequency(tmp_path):
+def test_judged_lists_have_grades(tmp_path):
     paths = text_files(tmp_path)
-    queries = read_ultre2_judged(paths["lists"], paths["grades"], [paths["heuristic"]], paths["frequencies"])
-    assert queries.judged.grades.tolist() == [4, 0, 1, 1, 0, 0, 0, 3]
-    assert queries.judged.query_ids.tolist() == ["7", "7", "8"]
-    assert queries.judged.features[0].tolist() == [1.5, 0.0, -2.0]
-    assert queries.bucket.tolist() == [0, 0, 9]
+    known = read_features([paths["heuristic"]])
+    queries = judged_pages(read_pages(paths["lists"], paths["grades"], known, "grade", largest=4), known, "ultre-2")
+    assert queries.grades.tolist() == [4, 0, 1, 1, 0, 0, 0, 3]
+    assert queries.query_ids.tolist() == ["7", "7", "8"]
+    assert queries.features[0].tolist() == [1.5, 0.0, -2.0]
 
 
 @pytest.mark.parametrize(
@@ -207,20 +200,6 @@ def test_scores_of_several_features_are_refused(tmp_path):
     paths = text_files(tmp_path)
     with pytest.raises(ValueError, match="expected one score per document, found 3"):
         clicks_of(paths, scores=paths["heuristic"])
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('{"7": 0}', "lists, line 3: query '8' is not in"),
-        ('{"7": "often", "8": "rarely"}', "must map queries to frequency buckets"),
-        ("7 0", "is not JSON"),
-    ],
-)
-def test_frequencies_that_differ_are_told_how(tmp_path, content, message):
-    paths = text_files(tmp_path, frequencies=content)
-    with pytest.raises(ValueError, match=message):
-        read_ultre2_judged(paths["lists"], paths["grades"], [paths["score"]], paths["frequencies"])
 
 
 def test_without_feature_files_there_is_nothing_to_rank_by():

@@ -1,4 +1,4 @@
-"""Result pages: which are kept, how they are split, and judged queries by frequency."""
+"""Result pages: which are kept, and how they and judged queries are split."""
 
 import gzip
 
@@ -8,13 +8,7 @@ import pytest
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.data.public_logs.result_pages import (
-    JudgedQueries,
-    complete_pages,
-    frequency_buckets,
-    numbered_lines,
-    split_pages,
-)
+from unskew.data.public_logs.result_pages import complete_pages, numbered_lines, split_judged, split_pages
 
 
 def pages_of(*pages):
@@ -71,40 +65,13 @@ def test_shares_that_do_not_add_up_are_refused():
         split_pages(pages_of([(0, 1)]), shares=(0.5, 0.4))
 
 
-def judged_queries(bucket):
-    n_queries = len(bucket)
-    judged = JudgedSet.from_arrays(np.arange(2.0 * n_queries)[:, None], np.zeros(2 * n_queries), [2] * n_queries)
-    return JudgedQueries(judged, np.asarray(bucket))
-
-
 def test_judged_queries_are_split_twenty_to_eighty():
-    queries = judged_queries(np.arange(50) % 10)
-    valid, test = queries.split(seed=1)
-    assert (valid.judged.n_queries, test.judged.n_queries) == (10, 40)
-    assert sorted([*valid.judged.query_ids, *test.judged.query_ids]) == list(range(50))
-    assert (valid.bucket == valid.judged.query_ids % 10).all()
-
-
-def test_a_split_that_leaves_a_side_empty_is_refused():
+    judged = JudgedSet.from_arrays(np.arange(100.0)[:, None], np.zeros(100), [2] * 50)
+    valid, test = split_judged(judged, seed=1)
+    assert (valid.n_queries, test.n_queries) == (10, 40)
+    assert sorted([*valid.query_ids, *test.query_ids]) == list(range(50))
     with pytest.raises(ValueError, match="leaves one side empty"):
-        judged_queries([0, 1]).split(0.1)
-
-
-def test_slices_are_three_tenths_four_tenths_and_three_tenths():
-    slices = judged_queries(range(10)).slices()
-    members = {name: judged.query_ids.tolist() for name, judged in slices.items()}
-    assert members == {"head": [0, 1, 2], "middle": [3, 4, 5, 6], "tail": [7, 8, 9]}
-    assert set(judged_queries([1, 8]).slices()) == {"head", "tail"}
-
-
-def test_a_bucket_that_is_none_is_refused():
-    with pytest.raises(ValueError, match="query 1 is in frequency bucket 10"):
-        judged_queries([0, 10])
-
-
-def test_buckets_are_tenths_from_the_most_frequent():
-    assert frequency_buckets(np.array([1, 50, 3, 20, 7, 30, 2, 9, 40, 5])).tolist() == [9, 0, 7, 3, 5, 2, 8, 4, 1, 6]
-    assert frequency_buckets(np.array([5, 5, 1, 1])).tolist() == [0, 0, 5, 5]
+        split_judged(judged.select([0, 1]), 0.1)
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.public_logs.result_pages import complete_pages
+from unskew.data.public_logs.result_pages import click_table, complete_pages, judged_pages
 from unskew.data.public_logs.tiangong_st import read_tiangong_clicks, read_tiangong_features, read_tiangong_judged
 
 
@@ -43,7 +43,8 @@ def features(tmp_path, content=FEATURES):
 
 
 def pages_of(tmp_path, content=SESSIONS, **options):
-    return read_tiangong_clicks(written(tmp_path, "sessions.xml", content, **options), features(tmp_path))
+    known = features(tmp_path)
+    return click_table(read_tiangong_clicks(written(tmp_path, "sessions.xml", content, **options), known), known)
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -64,18 +65,12 @@ def test_complete_pages_become_a_log(tmp_path):
 
 
 def test_judged_samples_are_queries_of_sessions(tmp_path):
-    labels = written(tmp_path, "labels.txt", LABELS)
-    queries = read_tiangong_judged(labels, features(tmp_path), pages_of(tmp_path))
-    assert queries.judged.query_ids.tolist() == ["q1/2", "q2/1"]
-    assert queries.judged.grades.tolist() == [4, 0, 3]
-    assert queries.judged.features.tolist() == [[1.5, 10], [2.5, 20], [3.5, 30]]
-    assert queries.judged.document_ids.tolist() == ["d1", "d2", "d3"]
-    assert queries.bucket.tolist() == [0, 5]  # q1 was asked three times, q2 once: the first and second half
-
-
-def test_without_pages_all_queries_count_alike(tmp_path):
-    queries = read_tiangong_judged(written(tmp_path, "labels.txt", LABELS), features(tmp_path))
-    assert queries.bucket.tolist() == [0, 0]
+    known = features(tmp_path)
+    judged = judged_pages(read_tiangong_judged(written(tmp_path, "labels.txt", LABELS), known), known, "tiangong-st")
+    assert judged.query_ids.tolist() == ["q1/2", "q2/1"]
+    assert judged.grades.tolist() == [4, 0, 3]
+    assert judged.features.tolist() == [[1.5, 10], [2.5, 20], [3.5, 30]]
+    assert judged.document_ids.tolist() == ["d1", "d2", "d3"]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +82,7 @@ def test_without_pages_all_queries_count_alike(tmp_path):
         (SESSIONS.replace('rank="2"', 'rank="two"', 1), "session 1, interaction 1: the attribute rank .* found 'two'"),
         (
             SESSIONS.replace("<docid>d3</docid>", "<docid>d9</docid>"),
-            "document 'd9' of query 'q2' is not in the feature",
+            "document 'd9' of query 'q2' has no features",
         ),
         (sessions_file(""), "no <interaction> with a <result>"),
     ],
@@ -120,7 +115,7 @@ def test_features_that_differ_are_told_where(tmp_path, content, message):
         ("1 2 q1 d1 5\n", "line 1: grades must be whole numbers from 0 to 4, found '5'"),
         ("1 2 q1 d1 good\n", "line 1: the grade must be a number, found 'good'"),
         ("1 2 q1 d1 4\n1 2 q2 d3 4\n", "line 2: sample '1' has another session or query"),
-        ("1 2 q1 d9 4\n", "line 1: document 'd9' of query 'q1' is not in the feature file"),
+        ("1 2 q1 d9 4\n", "line 1: document 'd9' of query 'q1' has no features"),
         ("\n", "this file has no judgements"),
     ],
 )

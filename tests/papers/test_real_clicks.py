@@ -1,6 +1,5 @@
 """The papers' experiments on real clicks, from generated files of the two public logs' layouts."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -36,8 +35,6 @@ def ultre2_folder(folder):
     texts = {"lists": lists, "clicks": clicks, "grades": grades, "judged_lists": judged, "features": features}
     for name, lines in texts.items():
         (folder / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    buckets = json.dumps({str(query): 0 for query in range(N_QUERIES)})
-    (folder / "frequencies.json").write_text(buckets, encoding="utf-8")
     return f"ultre-2:{folder}"
 
 
@@ -56,7 +53,6 @@ def baidu_files(folder):
     }
     judged = {
         "query_id": queries,
-        "frequency_bucket": [0] * N_QUERIES,
         "url_md5": documents,
         "label": [[int(4 * value) for value in row] for row in values],
         "bm25": values,

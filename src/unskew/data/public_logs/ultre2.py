@@ -95,7 +95,7 @@ def read_pages(lists: FilePath, values: FilePath, features: TextFeatures, what: 
     """Lists with the clicks or grades of their documents."""
     listed, told = list(numbered_lines(lists)), list(numbered_lines(values))
     if len(listed) != len(told):
-        raise ValueError(f"{lists} has {len(listed)} lines, but {values} has {len(told)} lines: they must match")
+        raise ValueError(f"{lists} has {len(listed)} lists, but {values} has {len(told)} lines: they must match")
     if not listed:
         raise ValueError(f"{lists}: this file has no lists")
     pages, allowed = [], [str(value) for value in range(largest + 1)]
