@@ -43,11 +43,11 @@ class Page:
     """A page or judged query of a text file: its documents, their rows of features, and their clicks or grades."""
 
     query: str
-    documents: Sequence[str]
-    rows: Sequence[int]
-    values: Sequence[float]
-    positions: Sequence[int]
-    kinds: Sequence[str] = ()
+    documents: list[str]
+    rows: list[int]
+    values: list[float]
+    positions: list[int]
+    kinds: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)

@@ -110,9 +110,9 @@ def read_tiangong_judged(path: FilePath, features: TextFeatures) -> list[Page]:
         sample = samples.setdefault(number, Page(f"{query}/{session}", [], [], [], []))
         if sample.query != f"{query}/{session}":
             raise ValueError(f"{where}: sample '{number}' has another session or query than before")
-        row = features.row((query, document), where, _name(query, document))
-        for values, value in ((sample.documents, document), (sample.rows, row), (sample.values, grade)):
-            values.append(value)
+        sample.rows.append(features.row((query, document), where, _name(query, document)))
+        sample.documents.append(document)
+        sample.values.append(grade)
     if not samples:
         raise ValueError(f"{path}: this file has no judgements")
     return list(samples.values())

@@ -112,7 +112,7 @@ def read_pages(lists: FilePath, values: FilePath, features: TextFeatures, what: 
         if wrong:
             raise ValueError(f"{where_told}: a {what} must be one of {', '.join(allowed)}, found '{wrong[0]}'")
         rows = [features.row(document, where, f"document '{document}'") for document in documents]
-        pages.append(Page(session.partition("_")[0], documents, rows, [*map(int, texts)], range(len(rows))))
+        pages.append(Page(session.partition("_")[0], documents, rows, [*map(int, texts)], [*range(len(rows))]))
     return pages
 
 
