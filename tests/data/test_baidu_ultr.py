@@ -214,7 +214,7 @@ def test_clicks_of_a_public_form_are_ingested_and_judged_queries_go_by_name(tmp_
     place = table_file(tmp_path, CLICKS)
     made = unskew.ingest(place, form="baidu-ultr", progress=False)
     assert made.log.n_sessions == 3
-    assert made.log.bias["media_type"].levels == ("0", "1", "3")
+    assert list(made.log.bias) == ["media_type"]
     (tmp_path / "judged").mkdir()
     judged = table_file(tmp_path / "judged", JUDGED)
     assert load_split(f"baidu-ultr:{judged}", "test").grades.tolist() == [4.0, 0.0, 2.0]
