@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from sample_logs import log_of
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis.click_kinds import click_matrix_without_grades
@@ -15,19 +16,12 @@ from unskew.simulation.simulate import simulate
 CURVE = np.array([0.8, 0.5, 0.2])
 
 
-def log_of(documents, clicks, sessions, n_documents=4, **more):
-    documents = np.array(documents, dtype=np.int32)
-    return ClickLog(
-        features=np.zeros((n_documents, 1), dtype=np.float32),
-        versions=documents,
-        mask=np.ones(documents.shape, dtype=bool),
-        clicks=np.array(clicks, dtype=np.float64),
-        sessions=np.array(sessions, dtype=np.float64),
-        **{"document_queries": np.arange(n_documents) // 2, **more},
-    )
+def of_pairs(documents, clicks, sessions, **more):
+    """Four documents, two of each query."""
+    return log_of(documents, clicks, sessions, np.zeros((4, 1)), **{"document_queries": np.arange(4) // 2, **more})
 
 
-TWO_LISTS = log_of([[0, 1], [3, 2]], [[6, 1], [4, 2]], [10, 20])  # two queries of two documents
+TWO_LISTS = of_pairs([[0, 1], [3, 2]], [[6, 1], [4, 2]], [10, 20])  # two queries of two documents
 
 
 def rotated_log(attraction, sessions=1000.0, curve=CURVE):
@@ -58,7 +52,7 @@ def test_rates_are_clicks_an_impression_of_each_grade_at_each_position():
 
 def test_grades_are_joined_by_query_and_document_id():
     ids = {"query_ids": np.array(["a", "b"]), "document_ids": np.array(["x", "y", "x", "y"])}
-    log = log_of([[0, 1], [3, 2]], [[6, 1], [4, 2]], [10, 20], **ids)
+    log = of_pairs([[0, 1], [3, 2]], [[6, 1], [4, 2]], [10, 20], **ids)
     judged = JudgedSet(
         features=np.zeros((5, 1), dtype=np.float32),
         grades=np.array([0, 9, 1, 1, 0], dtype=np.float32),
@@ -70,31 +64,31 @@ def test_grades_are_joined_by_query_and_document_id():
 
 
 def test_documents_that_nobody_judged_are_left_out():
-    log = log_of([[0, 1], [1, 0], [2, 3]], [[6, 1], [4, 2], [7, 7]], [10, 10, 10])
+    log = of_pairs([[0, 1], [1, 0], [2, 3]], [[6, 1], [4, 2], [7, 7]], [10, 10, 10])
     assert_allclose(click_matrix(log, [0, 1, np.nan, np.nan]).rates, [[0.6, 0.2], [0.4, 0.1]])
     with pytest.raises(NotIdentified, match="no shown document is judged"):
         click_matrix(log, [np.nan] * 4)
 
 
 def test_kinds_with_an_empty_cell_are_left_out_and_named():
-    log = log_of([[0, 1], [1, 0], [2, 3]], [[6, 1], [4, 2], [7, 7]], [10, 10, 10])
+    log = of_pairs([[0, 1], [1, 0], [2, 3]], [[6, 1], [4, 2], [7, 7]], [10, 10, 10])
     matrix = click_matrix(log, [0, 1, 2, 0])  # grade 2 was only shown at the top
     assert matrix.kinds == ("grade 0", "grade 1")
     assert matrix.left_out == ("grade 2",)
 
 
 def test_only_counted_impressions_count():
-    log = log_of([[0, 1], [1, 0], [0, 1]], [[6, 1], [4, 2], [9, 9]], [10, 10, 10])
+    log = of_pairs([[0, 1], [1, 0], [0, 1]], [[6, 1], [4, 2], [9, 9]], [10, 10, 10])
     counted = np.array([[True, True], [True, True], [False, False]])
     assert_allclose(click_matrix(log, [0, 1, 0, 0], counted=counted).rates, [[0.6, 0.2], [0.4, 0.1]])
 
 
 def test_documents_that_differ_within_a_grade_disperse_the_clicks():
-    alike = click_matrix(log_of([[0, 1], [2, 3]], [[5, 5], [5, 5]], [10, 10]), [0, 1, 1, 0])
+    alike = click_matrix(of_pairs([[0, 1], [2, 3]], [[5, 5], [5, 5]], [10, 10]), [0, 1, 1, 0])
     assert alike.dispersion == 1.0  # clicks as expected disperse less than chance: it counts as chance
     # Both kinds at both positions have rate 1/2, but each query's cell has 10 or 0 clicks of 10: variance 25, not 2.5.
     lists = [[0, 1], [1, 0], [2, 3], [3, 2]]
-    differing = click_matrix(log_of(lists, [[10, 0], [0, 10], [0, 10], [10, 0]], [10] * 4), [0, 1, 0, 1])
+    differing = click_matrix(of_pairs(lists, [[10, 0], [0, 10], [0, 10], [10, 0]], [10] * 4), [0, 1, 0, 1])
     assert_allclose(differing.dispersion, 25 / 2.5)
 
 
@@ -132,7 +126,7 @@ def test_without_grades_it_does_not_matter_which_documents_stood_where():
     attraction = np.array([0.9, 0.4, 0.9, 0.4])
     sessions = np.array([100_000.0, 10_000.0, 100_000.0, 10_000.0])
     clicks = sessions[:, None] * CURVE[:2] * attraction[order]
-    matrix = click_matrix_without_grades(log_of(order, clicks, sessions), n_kinds=2)
+    matrix = click_matrix_without_grades(of_pairs(order, clicks, sessions), n_kinds=2)
     assert_allclose(matrix.rates, np.outer([0.4, 0.9], CURVE[:2]), rtol=0.02)
 
 
@@ -161,7 +155,7 @@ def test_a_log_of_one_order_is_refused_and_told_why():
 
 def test_positions_between_which_nothing_moved_are_named():
     rows = [[0, 1, 2, 3], [1, 0, 3, 2]]
-    log = log_of(rows, [[6, 2, 1, 1], [5, 2, 1, 1]], [10, 10], document_queries=np.zeros(4, dtype=np.int64))
+    log = of_pairs(rows, [[6, 2, 1, 1], [5, 2, 1, 1]], [10, 10], document_queries=np.zeros(4, dtype=np.int64))
     with pytest.raises(NotIdentified, match="between positions 1, 2 and positions 3, 4"):
         click_matrix_without_grades(log)
 

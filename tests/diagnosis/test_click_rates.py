@@ -4,24 +4,17 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from unskew.data.clicks.click_log import ClickLog
+from sample_logs import log_of
 from unskew.diagnosis.click_rates import click_rates, single_documents
 
 
-def log_of(clicks, sessions, documents=None):
-    clicks = np.array(clicks, dtype=np.float32)
-    documents = np.arange(clicks.size).reshape(clicks.shape) if documents is None else np.array(documents)
-    return ClickLog(
-        features=np.zeros((int(documents.max()) + 1, 1), dtype=np.float32),
-        versions=documents.astype(np.int32),
-        mask=np.ones(clicks.shape, dtype=bool),
-        clicks=clicks,
-        sessions=np.array(sessions, dtype=np.float32),
-    )
+def counted(clicks, sessions, documents=None):
+    documents = np.arange(np.size(clicks)).reshape(np.shape(clicks)) if documents is None else documents
+    return log_of(documents, clicks, sessions)
 
 
 def test_rates_are_clicks_over_showings():
-    found = click_rates(log_of([[4, 1], [2, 1]], [10, 20]))
+    found = click_rates(counted([[4, 1], [2, 1]], [10, 20]))
     assert_allclose(found.rates, [6 / 30, 2 / 30])
     assert_allclose(found.impressions, [30, 30])
     # Two queries, position 0: surpluses 4 - 2 and 2 - 4, so the standard error is sqrt(8) / 30.
@@ -29,7 +22,7 @@ def test_rates_are_clicks_over_showings():
 
 
 def test_one_query_has_no_interval():
-    assert np.isnan(click_rates(log_of([[4, 1]], [10])).low).all()
+    assert np.isnan(click_rates(counted([[4, 1]], [10])).low).all()
 
 
 def test_the_interval_holds_the_truth_as_often_as_it_says():
@@ -37,13 +30,13 @@ def test_the_interval_holds_the_truth_as_often_as_it_says():
     held = []
     for _ in range(200):
         chances = rng.beta(2, 8, size=(60, 2))  # queries differ
-        found = click_rates(log_of(rng.binomial(20, chances), [20] * 60))
+        found = click_rates(counted(rng.binomial(20, chances), [20] * 60))
         held.append((found.low < 0.2) & (found.high > 0.2))
     assert 0.9 < np.mean(held) < 0.98  # 0.95, standard error 0.011
 
 
 def test_a_log_of_single_documents_counts_the_same():
-    log = log_of([[4, 1], [2, 3]], [10, 20], [[0, 1], [1, 0]])
+    log = counted([[4, 1], [2, 3]], [10, 20], [[0, 1], [1, 0]])
     single = single_documents(log)
     assert_allclose(click_rates(single).rates, click_rates(log).rates)
     assert_allclose(click_rates(single).low, click_rates(log).low)
@@ -58,4 +51,4 @@ def test_a_log_of_single_documents_counts_the_same():
 
 def test_a_level_that_makes_no_sense_is_refused():
     with pytest.raises(ValueError, match="level"):
-        click_rates(log_of([[4, 1]], [10]), level=1.0)
+        click_rates(counted([[4, 1]], [10]), level=1.0)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import unskew
+from sample_logs import log_of
 from unskew.comparison.choice import Signs, choose
-from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis.advice import DOUBTFUL, TRAIN, advise, facts
 from unskew.diagnosis.page import diagnose, position_rows, write_diagnosis
@@ -19,17 +19,11 @@ from unskew.simulation.simulate import simulate
 SEEN = [[820, 460], [820, 460]]
 
 
-def log_of(seen):
+def recorded_log(seen):
     """Two documents of one query in both orders, 1,000 sessions each."""
-    return ClickLog(
-        features=np.zeros((2, 1), dtype=np.float32),
-        versions=np.array([[0, 1], [1, 0]], dtype=np.int32),
-        mask=np.ones((2, 2), dtype=bool),
-        document_queries=np.zeros(2, dtype=np.int64),
-        clicks=np.array([[400, 200], [400, 200]]),
-        sessions=np.array([1000, 1000]),
-        seen=np.array(seen),
-        seen_sessions=np.array([1000, 1000]),
+    counts = {"seen": np.array(seen), "seen_sessions": np.array([1000, 1000])}
+    return log_of(
+        [[0, 1], [1, 0]], [[400, 200]] * 2, [1000] * 2, document_queries=np.zeros(2, dtype=np.int64), **counts
     )
 
 
@@ -43,22 +37,22 @@ def log_of(seen):
     ],
 )
 def test_faults_of_a_record_are_named(seen, fault):
-    assert any(fault in found for found in faults_of_looks(log_of(seen)))
-    assert not faults_of_looks(log_of(SEEN))
+    assert any(fault in found for found in faults_of_looks(recorded_log(seen)))
+    assert not faults_of_looks(recorded_log(SEEN))
 
 
 def test_documents_that_are_looked_at_most_may_stand_low():
     """0.3 on top, 0.6 below: one order cannot tell a strange record from a document that attracts looks."""
-    one_order = replace(log_of([[300, 600], [300, 600]]), versions=np.array([[0, 1], [0, 1]], dtype=np.int32))
+    one_order = replace(recorded_log([[300, 600], [300, 600]]), versions=np.array([[0, 1], [0, 1]], dtype=np.int32))
     clicked = replace(one_order, clicks=np.array([[200, 300], [200, 300]]))
     assert not any("does not decrease" in fault for fault in faults_of_looks(clicked))
     # Seen on top: 600 of 1,000 and 900 of 1,000; below: 300 and 500. Clicks are fewer than looks.
-    both = replace(log_of([[600, 500], [900, 300]]), clicks=np.array([[100, 100], [100, 100]]))
+    both = replace(recorded_log([[600, 500], [900, 300]]), clicks=np.array([[100, 100], [100, 100]]))
     assert looks_by_half(both) == pytest.approx((0.75, 0.4))
 
 
 def test_looks_missed_now_and_then_are_no_fault():
-    assert not faults_of_looks(log_of([[350, 190], [820, 460]]))  # 60 of 1,200 clicks have none
+    assert not faults_of_looks(recorded_log([[350, 190], [820, 460]]))  # 60 of 1,200 clicks have none
 
 
 @pytest.fixture(scope="module")

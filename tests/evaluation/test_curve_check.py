@@ -5,20 +5,13 @@ import re
 import numpy as np
 import pytest
 
-from unskew.data.clicks.click_log import ClickLog
+from sample_logs import log_of
 from unskew.evaluation.plausibility import runaway
 
 
 def log_with_rates(*rates, sessions=1_000):
     """One list whose documents were clicked at these rates."""
-    n = len(rates)
-    return ClickLog(
-        features=np.zeros((n, 1), dtype=np.float32),
-        versions=np.arange(n, dtype=np.int32)[None],
-        mask=np.ones((1, n), dtype=bool),
-        clicks=np.array([rates], dtype=np.float32) * sessions,
-        sessions=np.array([sessions], dtype=np.float32),
-    )
+    return log_of([np.arange(len(rates))], [np.array(rates) * sessions], [sessions])
 
 
 def test_a_curve_that_falls_as_the_click_rates_do_is_possible():

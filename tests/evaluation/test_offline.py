@@ -160,17 +160,6 @@ def test_the_standard_error_is_the_spread_over_logs_of_other_queries(world):
     assert 0.7 < np.mean(errors) / np.std(found, ddof=1) < 1.4
 
 
-def test_a_ranking_by_relevance_is_worth_more_than_a_random_one(world):
-    made = simulated(world.train, 1)
-    held_out, curve = HeldOut(made.log), made.truth.position_curve
-    by_grade, by_chance = (
-        world.train.grades.astype(float),
-        np.random.default_rng(0).normal(size=len(world.train.grades)),
-    )
-    for estimate in (ips, snips):
-        assert np.nanmean(estimate(by_grade, held_out, curve)) > np.nanmean(estimate(by_chance, held_out, curve)) + 0.05
-
-
 def test_the_model_of_relevance_learns_the_order_of_grades(world):
     made = unskew.simulate(world.train, "random", "position_based", sessions=32, seed=2)
     model = fit_relevance(made.log, made.truth.position_curve)

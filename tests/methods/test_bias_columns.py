@@ -94,13 +94,6 @@ def test_without_the_column_the_curve_is_one_for_all():
     assert (curve[1:] > PHONE[1:]).all()
 
 
-def test_ipw_takes_a_curve_for_each_device():
-    log = by_device()
-    method = METHODS["ipw"](problem(log, device=("desk", "phone")), propensities=[DESK, PHONE], by="device")
-    train(method, {"clicks": log}, SETTINGS)
-    assert_close(learnt_relevance(method), TRUE_RELEVANCE, rtol=0, atol=0.02)
-
-
 def test_ipw_tells_levels_apart_that_stand_in_one_list():
     """The first document is an advertisement, seen half as often at every position, the top included."""
     kind = (TURNS == 0).astype(np.int64)

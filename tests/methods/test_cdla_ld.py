@@ -103,13 +103,6 @@ def test_its_gradient_is_the_students_share_less_the_teachers():
     assert teacher.grad is None
 
 
-def test_its_gradient_is_that_of_finite_differences():
-    student = STUDENT.log().requires_grad_()
-    assert torch.autograd.gradcheck(
-        lambda scores: losses.distillation(scores, TEACHER.log(), lists().sessions, MASK), student
-    )
-
-
 # -- CDLA-LD
 
 
@@ -129,26 +122,6 @@ def test_every_term_teaches_one_network_only(preset):
     assert learners(method, "relevance") == {"teacher"}
     assert learners(method, "observation") == {"observation"}
     assert learners(method, "distillation") == {"student"}
-
-
-def test_weights_are_constants_for_the_gradient():
-    """Through the ratios of Eq. 5 no gradient flows: finite differences with the weights held fixed."""
-    method = fixed_method("cdla_ld")
-    clicks = lists().clicks
-
-    def with_fixed_weights(scores):
-        weights = torch.tensor([[1.0, 0.5 / 0.3, 0.5 / 0.2]], dtype=torch.float64)
-        return -float((clicks * weights * losses.log_shares(scores, MASK)).sum())
-
-    method.loss(lists())["relevance"].backward()
-    step = 1e-6
-    differences = torch.zeros(2, 3, dtype=torch.float64)
-    for place in MASK.nonzero():
-        change = torch.zeros(2, 3, dtype=torch.float64)
-        change[tuple(place)] = step
-        up, down = (with_fixed_weights(TEACHER.log() + sign * change) for sign in (1, -1))
-        differences[tuple(place)] = (up - down) / (2 * step)
-    assert_close(method.teacher.scores.grad, differences, rtol=1e-6, atol=1e-6)
 
 
 # -- ablations

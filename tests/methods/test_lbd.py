@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from sample_lists import DEVICES, N_FEATURES, N_POSITIONS, clicked_lists, problem
 from unskew.data.clicks.batches import ClickBatches
 from unskew.data.judged.world import make_world
 from unskew.data.transformed import transform_log
@@ -16,41 +17,18 @@ from unskew.methods.bias.lbd import LBD
 from unskew.methods.bias.naive import Naive
 from unskew.methods.bias.two_tower import TwoTower
 from unskew.networks.limited_observation import log_odds, penalized_pairs
-from unskew.networks.registry import Network, Problem
 from unskew.simulation.simulate import simulate
 from unskew.simulation.users import make_user
 from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
 from unskew.training.validation import click_likelihood
 
-N_POSITIONS, N_FEATURES = 4, 3
-DEVICES = {"device": ("desk", "phone")}
 VARIANTS = {  # of the paper
     "lbd": {},
     "lips": {"cancel": 0.0},
     "ber": {"penalty": 0.0},
     "unlimited": {"cancel": 0.0, "penalty": 0.0},
 }
-
-
-def problem(bias=DEVICES, **network):
-    return Problem(N_FEATURES, N_POSITIONS, bias, Network(**{"hidden": (6,), **network}))
-
-
-def clicked_lists(n_lists=5, seed=0, dtype=torch.float64):
-    """Lists of 2 to 4 documents, shown a few times each."""
-    rng = np.random.default_rng(seed)
-    mask = np.arange(N_POSITIONS) < rng.integers(2, N_POSITIONS + 1, n_lists)[:, None]
-    sessions = rng.integers(1, 6, n_lists)
-    clicks = rng.binomial(sessions[:, None], 0.4, mask.shape) * mask
-    return ClickedLists(
-        features=torch.tensor(rng.normal(size=(*mask.shape, N_FEATURES)), dtype=dtype),
-        mask=torch.tensor(mask),
-        positions=torch.tensor(np.where(mask, np.arange(N_POSITIONS), 0)),
-        clicks=torch.tensor(clicks, dtype=dtype),
-        sessions=torch.tensor(sessions, dtype=dtype),
-        bias={"device": torch.tensor(rng.integers(0, 2, mask.shape))},
-    )
 
 
 def new_lbd(seed=0, *, flat=False, bias=DEVICES, network=None, **hyper):

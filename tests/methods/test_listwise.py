@@ -54,11 +54,6 @@ def test_ipw_bounds_weights_when_asked():
     assert value(method.loss(LISTS)["clicks"]) == pytest.approx(weighted((1, 2, 3)))
 
 
-def test_ipw_of_a_flat_curve_is_naive():
-    flat = method_of_one_feature("ipw", propensities=[0.3, 0.3, 0.3])
-    assert_close(flat.loss(LISTS), method_of_one_feature("naive").loss(LISTS))
-
-
 def test_ipw_reuses_the_last_propensity_further_down():
     method = METHODS["ipw"](Problem(1, 2, network=PROBLEM.network), propensities=[1.0, 0.5])
     assert_close(method.propensity(LISTS), torch.tensor([[1.0, 0.5, 0.5]]))
@@ -95,20 +90,6 @@ def test_dla_bounds_both_kinds_of_weights():
     assert value(terms["relevance"]) == pytest.approx(weighted((1, 2.0, 2.2)))
     seen = -sum(c * w * math.log(g) for c, w, g in zip(CLICKS, (1, 0.5 / 0.3, 2.2), (0.6, 0.3, 0.1), strict=True))
     assert value(terms["observation"]) == pytest.approx(seen)
-
-
-def test_the_gradient_of_dla_is_weighted_clicks_times_share_less_own():
-    """∂/∂s_i of -Σ_j c_j w_j log f_j is f_i Σ_j c_j w_j - c_i w_i, with w held; likewise for observation."""
-    method = method_of_one_feature("dla", observed_by="weights")
-    method.observation.logits.data = torch.tensor([0.6, 0.3, 0.1]).log()
-    sum(method.loss(LISTS).values()).backward()
-    corrected = [c * 0.5 / f for c, f in zip(CLICKS, SHARES, strict=True)]
-    by_hand = [g * sum(corrected) - own for g, own in zip((0.6, 0.3, 0.1), corrected, strict=True)]
-    assert_close(method.observation.logits.grad, torch.tensor(by_hand))
-    corrected = [c * 0.6 / g for c, g in zip(CLICKS, (0.6, 0.3, 0.1), strict=True)]
-    by_score = [f * sum(corrected) - own for f, own in zip(SHARES, corrected, strict=True)]
-    slope = sum(gradient * math.log(f) for gradient, f in zip(by_score, SHARES, strict=True))  # s_i = w log f_i
-    assert float(method.relevance.layers[0].weight.grad) == pytest.approx(slope, rel=1e-4)
 
 
 @pytest.mark.parametrize("observed_by", ["likelihood", "weights"])

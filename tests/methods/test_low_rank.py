@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sample_lists import DEVICES, N_FEATURES, N_POSITIONS, clicked_lists, problem
 from torch.testing import assert_close
 
 from unskew import Recipe, fit, load_model, save_model
@@ -25,28 +26,7 @@ from unskew.training.settings import Settings
 from unskew.training.train import train
 from unskew.training.validation import on_judgements
 
-N_POSITIONS, N_FEATURES = 4, 3
-DEVICES = {"device": ("desk", "phone")}
 FAST = {"steps": 6, "hidden": (8,), "batch_size": 64}
-
-
-def problem(bias=DEVICES, **network):
-    return Problem(N_FEATURES, N_POSITIONS, bias, Network(**{"hidden": (6,), **network}))
-
-
-def clicked_lists(n_lists=6, seed=0):
-    """Lists of 2 to 4 documents, shown a few times each."""
-    rng = np.random.default_rng(seed)
-    mask = np.arange(N_POSITIONS) < rng.integers(2, N_POSITIONS + 1, n_lists)[:, None]
-    sessions = rng.integers(1, 6, n_lists)
-    return ClickedLists(
-        features=torch.tensor(rng.normal(size=(*mask.shape, N_FEATURES))),
-        mask=torch.tensor(mask),
-        positions=torch.tensor(np.where(mask, np.arange(N_POSITIONS), 0)),
-        clicks=torch.tensor(rng.binomial(sessions[:, None], 0.4, mask.shape) * mask, dtype=torch.float64),
-        sessions=torch.tensor(sessions, dtype=torch.float64),
-        bias={"device": torch.tensor(rng.integers(0, 2, mask.shape))},
-    )
 
 
 def new_low_rank(seed=0, bias=DEVICES, network=None, **hyper):

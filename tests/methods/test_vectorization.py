@@ -98,11 +98,6 @@ def test_the_base_vector_weighs_means_by_their_precision():
     assert_close(base_vector(mean, variance.log(), mask), torch.tensor([[3.0, 2 / 3]]))
 
 
-def test_a_list_of_padding_has_a_finite_base_vector():
-    nothing = torch.zeros(1, 3, dtype=torch.bool)
-    assert base_vector(torch.randn(1, 3, 2), torch.randn(1, 3, 2), nothing).isfinite().all()
-
-
 def test_scores_are_projections_onto_the_base_vector():
     method, batch = shaken(new_method(dimensions=3)), lists()
     trunk = method.embedding.trunk(batch.features, batch.mask)

@@ -99,8 +99,5 @@ def test_a_pointwise_network_can_be_expanded_too():
 def test_heads_that_do_not_divide_the_width_are_refused():
     with pytest.raises(ValueError, match="3 heads do not divide a width of 8"):
         new_ranker(heads=3)
-
-
-def test_an_encoder_without_layers_is_refused():
     with pytest.raises(ValueError, match="at least one layer"):
         new_ranker(layers=0)

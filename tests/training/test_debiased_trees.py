@@ -93,6 +93,8 @@ def test_trees_are_exported_as_they_are_and_to_onnx(tmp_path):
 def test_methods_without_a_curve_of_examination_are_refused_by_name(method):
     with pytest.raises(ValueError, match=f"{method} learns no examination curve and gives no debiased targets"):
         Recipe.of(method, ranker="trees")
+    with pytest.raises(ValueError, match="unknown ranker 'forest': choose one of network, trees"):
+        Recipe.of("dla", ranker="forest")
 
 
 def test_a_changed_recipe_keeps_its_trees_unless_you_ask_for_the_network():
@@ -109,11 +111,6 @@ def test_a_warm_start_on_the_command_line_keeps_the_trees_of_its_start(trees, lo
     run(*again, "--out", tmp_path / "network", "--ranker", "network")
     assert load_model(tmp_path / "trees").trees is not None
     assert load_model(tmp_path / "network").trees is None
-
-
-def test_an_unknown_ranker_is_refused():
-    with pytest.raises(ValueError, match="unknown ranker 'forest': choose one of network, trees"):
-        Recipe.of("dla", ranker="forest")
 
 
 def test_a_category_that_training_never_saw_goes_where_unknown_ones_go():

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import unskew
+from sample_logs import log_of
 from unskew import ClickLog, Recipe, fit, open_log, write_log
 from unskew.methods.method import Method, Stage
 from unskew.training.checkpoint import Stopped
@@ -18,13 +19,7 @@ from unskew.training.history import History
 from unskew.training.settings import Settings
 from unskew.training.train import train
 
-LOG = ClickLog(
-    features=np.zeros((2, 1), dtype=np.float32),
-    versions=np.array([[0, 1]], dtype=np.int32),
-    mask=np.ones((1, 2), dtype=bool),
-    clicks=np.array([[1.0, 0.0]], dtype=np.float32),
-    sessions=np.array([1.0], dtype=np.float32),
-)
+LOG = log_of([[0, 1]], [[1, 0]], [1])
 FALLING = Settings(optimizer="sgd", learning_rate=1.0, weight_decay=0.0, warm_up=0, average=0)
 
 
@@ -243,29 +238,6 @@ def test_few_queries_take_fifty_passes():
     assert model.trained_on["validation"] is None
     assert model.history.ending == Ending(50, None, "usual")  # one batch per pass
     assert "the usual number where no clicks can be held out" in model.history.ended
-
-
-def test_a_killed_fit_without_steps_goes_on_to_the_same_weights(tmp_path, monkeypatch):
-    from unskew.methods.bias.two_tower import TwoTower
-
-    log, recipe = click_log(120), Recipe.of("two_tower", dropout=0.2, **QUICK)
-    whole = fit(recipe, log)
-    steps, loss = iter(range(200)), TwoTower.loss
-
-    def killed_at_the_seventieth(self, lists):
-        if next(steps) == 69:
-            os.kill(os.getpid(), 15)
-        return loss(self, lists)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TwoTower, "loss", killed_at_the_seventieth)
-        with pytest.raises(Stopped, match="stopped at step 70"):
-            fit(recipe, log, checkpoint=tmp_path / "run")
-    resumed = fit(recipe, log, checkpoint=tmp_path / "run")
-    assert resumed.history.ending == whole.history.ending
-    assert resumed.history.ending.reason == "learned"
-    for name, value in whole.method.state_dict().items():
-        assert torch.equal(resumed.method.state_dict()[name], value), name
 
 
 @pytest.mark.parametrize("time", ["soon", "5 days", "-1s"])
