@@ -22,9 +22,7 @@ SEEN = [[820, 460], [820, 460]]
 def recorded_log(seen):
     """Two documents of one query in both orders, 1,000 sessions each."""
     counts = {"seen": np.array(seen), "seen_sessions": np.array([1000, 1000])}
-    return log_of(
-        [[0, 1], [1, 0]], [[400, 200]] * 2, [1000] * 2, document_queries=np.zeros(2, dtype=np.int64), **counts
-    )
+    return log_of([[0, 1], [1, 0]], [[400, 200]] * 2, [1000] * 2, document_queries=np.zeros(2, int), **counts)
 
 
 @pytest.mark.parametrize(

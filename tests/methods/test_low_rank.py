@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from sample_lists import DEVICES, N_FEATURES, N_POSITIONS, clicked_lists, problem
 from torch.testing import assert_close
 
+from sample_lists import DEVICES, N_FEATURES, N_POSITIONS, clicked_lists, problem
 from unskew import Recipe, fit, load_model, save_model
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.row_fields import BiasColumn
