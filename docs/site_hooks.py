@@ -262,7 +262,7 @@ def output_text(output: dict[str, Any]) -> str:
 
 
 GROUPS = {
-    "Your log": "ingest preview_ingest ClickLog read_log open_log write_log forget events judgements diagnose "
+    "Your log": "propose ingest preview_ingest ClickLog read_log open_log write_log forget events judgements diagnose "
     "estimate_propensities",
     "Train and choose": "auto fit UnbiasedRanker compare Recipe Model save_model load_model weights",
     "Rank, evaluate, serve": "rank evaluate look metric paired_differences export explain",

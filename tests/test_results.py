@@ -80,6 +80,7 @@ CALLS: dict[str, Any] = {
         {"old": [0.1, 0.2, 0.4], "new": [0.2, 0.4, 0.5]}, "old"
     ),
     "preview_ingest": lambda made, model, place: unskew.preview_ingest(pa.table(EVENTS)),
+    "propose": lambda made, model, place: unskew.propose(pa.table(EVENTS)),
     "rank": lambda made, model, place: unskew.rank(model, "world:tiny", **QUIET),
     "read_letor": lambda made, model, place: unskew.read_letor(letor(place), cache=False),
     "read_log": lambda made, model, place: unskew.read_log(unskew.write_log(made.log, place / "read")),

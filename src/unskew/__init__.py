@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from unskew.evaluation.differences import paired_differences
     from unskew.ingestion.event_table import events
     from unskew.ingestion.preview import preview_ingest
+    from unskew.ingestion.proposal import propose
     from unskew.ingestion.run import ingest
     from unskew.learning import fit, weights
     from unskew.methods import METHODS
@@ -87,6 +88,7 @@ __all__ = [
     "open_log",
     "paired_differences",
     "preview_ingest",
+    "propose",
     "rank",
     "read_letor",
     "read_log",

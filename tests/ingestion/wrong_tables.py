@@ -166,7 +166,7 @@ WRONG = [
     Wrong("queries that are empty", lambda c, r: {"query": np.where(number(c) % 2, "", c["query"])}, "query is empty in 50%"),
     Wrong("one document per page", lambda c, r: {"rows": c["position"] == 1}, "one document"),
     Wrong("robots", lambda c, r: {"user_id": np.where(number(c) % 3 == 0, "bot7", c["user_id"])}, "bot7"),
-    Wrong("rows logged twice", lambda c, r: {"rows": np.repeat(np.arange(ROWS), 1 + (np.arange(ROWS) % 3 == 0))}, "33% of rows are duplicates"),
+    Wrong("rows logged twice", lambda c, r: {"rows": np.repeat(np.arange(ROWS), 1 + (np.arange(ROWS) % 3 == 0))}, "25% of rows are duplicates"),
     Wrong("ids of another type", lambda c, r: {"product_id": item(c)}, "product_id is", features=lambda c, r: {"product_id": [f"{p:05}" for p in PRODUCTS], "weight": r.random(400)}),
     Wrong("ids in capitals", lambda c, r: {"price": None}, "only in case", features=lambda c, r: {"product_id": [f"P{p}" for p in PRODUCTS], "weight": r.random(400)}),
     # Positions.

@@ -125,23 +125,26 @@ ingest source = ingestion.run:ingest
     @files log=out
     @end Written to {out}
     source >events ! :str  Parquet, CSV or JSON lines (file, folder or glob), a DuckDB file, or a database URL.
-    out  Output folder for the log; not needed with --dry-run.
+    out  Output folder for the log; without it, a command is proposed.
+    yes =False :bool  Ingest as proposed; an error if there is a question that only you can answer.
     features :str  A table of features, by query and document.
     clicks :str queries :str
     columns  TOML file with column names.
     form %  {ingestion.columns:FORMS}, {data.public_logs.forms:CLICKS}.
     session %  Column with the session, which distinguishes one showing of a query from the next.
     query %  Column with the query.
-    document %  Column with the document.
+    document %  Column with the document, or with those of a result page: a list, or text with separators.
     position %  Column with the position.
     row %  Column with the row of a result grid, if positions restart in each row.
     page %  Column with the page number, if positions restart on each page; none: there are no pages.
     row_size ^1 %  Positions per row. Default: the largest number observed.
-    page_size ^1 %  Positions per page. Default: the largest number observed.
+    page_size :str % SIZE  Positions per page, or by level of a column: device:phone=10,web=25. Default: the largest
+        number observed.
     click %  Column with the click.
     time %  Column with the time; none: use no time.
     user % COLUMN[=N]  Column with the user, which is read and then dropped; COLUMN=N keeps at most N sessions per
         user.
+    drop_heavy %  Leave out users with more than N sessions, instead of keeping N of them.
     keep_users  Keep what unskew forget needs, in a file of its own.
     hash_queries  Store digests of queries, with the secret in OUT.salt, not their texts.
     policy_score %  Column with the score by which the document was ranked.
@@ -152,12 +155,16 @@ ingest source = ingestion.run:ingest
     context %  Feature of the user, session or moment, with one value per result page. Repeatable.
     seen %  Column with the recorded examination: 0 or 1, or seconds in the viewport; empty: not recorded.
     feature =None :list %  Feature, or a pattern: 'f_*'. Default: numbers, categories. Repeatable.
+    category >categories %  Feature whose whole numbers are categories. Repeatable.
+    missing % COLUMN=VALUE  Value that stands for a missing one: rating=-1, price=N/A. Repeatable.
     grade >grades ~GRADES % KIND=WEIGHT,…  Feedback to keep, by column or event type, with its weight in training:
         click=1,add_to_cart=3,purchase=5.
     event %  Column with the event type.
     impression_event >impression_events %  Event type that is an impression. Repeatable.
     click_event >click_events %  Event type that is a click. Repeatable.
     seen_event >seen_events %  Event type that records examination. Repeatable.
+    clicked_session %  Column with the session of a click, if clicks are rows with columns of their own.
+    clicked_document %  Column with the document of such a click.
     features_document %  Column with the document in the feature table, if it has another name.
     first_position %  Index of the first position.
     table >events_table  Table of events in a database.

@@ -12,12 +12,12 @@ from unskew.command_line.signatures import constant
 from unskew.commands.app import Given, call, print_result
 from unskew.extensions import load_part
 from unskew.ingestion.schema import check_schema
-from unskew.ingestion.settings import Tables, parse_window
+from unskew.ingestion.settings import Tables, as_options, parse_window, read_columns
 from unskew.ingestion.settings import settings as settings_of
 
 TABLES = ("features", "queries", "clicks")
 STILL_THERE = 3  # exit code: a user who was to be forgotten is in a file
-NOT_SETTINGS = ("source", "out", "columns", "dry_run", "overwrite", "json", "quiet", *TABLES)
+NOT_SETTINGS = ("source", "out", "yes", "columns", "dry_run", "overwrite", "json", "quiet", *TABLES)
 
 
 def simulate(given: Given) -> Any:
@@ -39,16 +39,42 @@ def ingest(given: Given) -> Any:
     options = options_of("ingest")
     settings = {options[name].to: given[name] for name in options if name not in NOT_SETTINGS}
     settings["window"] = None if given["window"] is None else parse_window(given["window"])
-    if given["out"] is None and not given["dry_run"]:
-        raise ValueError("pass --out FOLDER to write the log, or --dry-run to preview it")
-    if given["form"] not in constant("data.public_logs.forms:CLICKS"):
+    is_public = given["form"] in constant("data.public_logs.forms:CLICKS")
+    if not is_public and (given["yes"] or (given["out"] is None and not given["dry_run"])):
+        proposed = _proposed(given, tables, settings)
+        if proposed is None:
+            return None
+        settings |= proposed
+    elif not is_public:
         names, roles, _ = settings_of(given["columns"], settings)
         check_schema(Tables(given["source"], **tables, **names), roles)
+    if given["out"] is None and not given["dry_run"]:
+        raise ValueError("pass --out FOLDER to write the log, or --dry-run to preview it")
     if given["dry_run"]:
         preview = unskew.preview_ingest(given["source"], columns=given["columns"], **tables, **settings)
         print_result(preview, given, "Nothing was written. Run it without --dry-run to write the log.")
         return None
     return call("ingest", given, **settings)
+
+
+def _proposed(given: Given, tables: Given, settings: Given) -> Given | None:
+    """The options proposed for a table, which is printed; None: that is all, because nothing is to be written."""
+    from unskew.ingestion.proposal import proposal_of
+
+    names, _, how = settings_of(given["columns"], settings)
+    options = options_of("ingest")
+    typed = [name for name in options if name not in NOT_SETTINGS and given[name] not in (None, [], options[name].default)]
+    asked = {options[name].to: given[name] for name in typed}
+    asked = ({} if given["columns"] is None else as_options(read_columns(given["columns"]))) | asked
+    proposal = proposal_of(Tables(given["source"], **tables, **names), asked, how.memory, how.threads)
+    if not given["json"] or not given["yes"]:
+        end = "Nothing was written. Run the command, or add --yes --out log to this one."
+        print_result(proposal, given, "" if given["yes"] else end)
+    if not given["yes"]:
+        return None
+    if proposal.questions:
+        raise ValueError("only you can decide:\n" + "\n".join(f"- {text}" for text in proposal.questions))
+    return {name: value for name, value in proposal.options.items() if name not in asked}
 
 
 def forget(given: Given) -> None:

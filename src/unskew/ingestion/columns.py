@@ -22,6 +22,7 @@ FORMS = {
     "impressions": "one row per impression, with a column that says whether it was clicked",
     "events": "one row per event: impressions and clicks are separate rows",
     "ubi": "OpenSearch User Behavior Insights: events, with or without a table of queries",
+    "pages": "one row per result page, with a list of documents; other rows may be clicks on them",
     "separate": "one row per impression, and clicks in a separate table (--clicks)",
 }
 
@@ -54,6 +55,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "impressions": ("session", "query", "document", "position", "click"),
     "events": ("session", "query", "document", "position", "event"),
     "separate": ("session", "query", "document", "position"),
+    "pages": ("session", "query", "document"),
     "ubi": ("session", "query", "document", "position", "event"),
 }
 OPTIONAL: dict[str, tuple[str, ...]] = {
@@ -61,6 +63,7 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
     "events": ("time", "policy_score", "display_probability", "intervention"),
     "separate": ("time", "policy_score", "display_probability", "intervention"),
     "ubi": ("time",),
+    "pages": ("time", "click"),
 }
 CLICK_KIND = "click"  # the name of clicks in grades, whatever their column is called
 NOTHING = "none"  # instead of a name: there is no such column, do not guess
@@ -82,11 +85,16 @@ class Columns(ImpressionColumns):
     row: str | None = None  # row of a grid; positions restart in each row
     page: str | None = None  # page number; positions, or rows, restart on each page
     row_size: int | None = None  # positions per row; None: the largest number observed
-    page_size: int | None = None
+    page_size: int | str | None = None  # or by level of another column: `device:desktop=25,phone=10`
+    missing: Sequence[str] = ()  # COLUMN=VALUE: this value stands for a missing one
+    categories: Sequence[str] = ()  # features whose whole numbers are categories
+    clicked_session: str | None = None  # the session and document of a click, where they have columns of their own
+    clicked_document: str | None = None
     where: str | None = None  # a condition on rows
     shuffled: Sequence[str] = ()  # interventions that shuffle: NAME, or NAME=TOP
     user: str | None = None  # read and dropped; in options also COLUMN=N
     sessions_a_user: int | None = None  # maximum; None: any number
+    drop_heavy: bool = False  # leave out users with more, instead of keeping that many of their sessions
     grades: dict[str, float] = field(default_factory=dict)  # weight by kind of feedback: a column or an event type
     event: str | None = None
     impression_events: Sequence[str] = ("impression", "impressions", "shown", "show", "display")
@@ -107,6 +115,12 @@ class Columns(ImpressionColumns):
     def named(self) -> list[str]:
         """All columns but the features."""
         return [*super().named, *self.feedback]
+
+    @property
+    def used(self) -> set[str]:
+        """All columns that are read besides features, also those that are one only together."""
+        parts = {part for column in self.named for part in column.split(",")}
+        return {*self.named, *parts} | {name for name in (self.clicked_session, self.clicked_document) if name}
 
     @property
     def feedback(self) -> list[str]:
@@ -231,19 +245,23 @@ def csv_types(columns: Columns, table: ir.Table) -> dict[str, str]:
     holds ids or levels.
     """
     ids = _called(columns, table, ("session", "query", "document"))
-    names = {*columns.bias, *_called(columns, table, ("user", "event", "intervention"))}
+    if columns.form == "pages":  # ids of clicked documents
+        ids += [name for name in (columns.click, *columns.kinds) if name is not None]
+    parts = {part for name in columns.roles.values() for part in name.split(",")}
+    names = {*columns.bias, *columns.categories, *parts, *_called(columns, table, ("user", "event", "intervention"))}
     whole = [name for name, kind in table.schema().items() if kind.is_integer() and name not in {*ids, *names}]
     return dict.fromkeys(ids, "string") | dict.fromkeys(whole, "float64")
 
 
-def paths(table: ir.Table) -> list[str]:
-    """Names of all columns, nested ones with dots."""
+def paths(table: ir.Table, *, lists: bool = True) -> list[str]:
+    """Names of all columns, nested ones with dots, also those in lists of objects."""
     found: list[str] = []
 
     def walk(prefix: str, kind: dt.DataType) -> None:
         found.append(prefix)
-        if kind.is_struct():
-            for name, inner in kind.items():
+        objects = kind.value_type if lists and kind.is_array() else kind
+        if objects.is_struct():
+            for name, inner in objects.items():
                 walk(f"{prefix}.{name}", inner)
         elif kind.is_json() or kind.is_map():  # the keys vary, but those of User Behavior Insights are known
             found.extend(ubi_names(prefix))

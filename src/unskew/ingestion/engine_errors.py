@@ -34,11 +34,11 @@ def named_errors(sources: Sequence[Source]) -> Iterator[None]:
             warnings.simplefilter("ignore", FutureWarning)
             yield
     except (duckdb.Error, ibis.IbisError, TableNotFound) as error:
-        raise ValueError(_explained(error, sources)) from error
+        raise ValueError(explained(error, sources)) from error
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark", "py4j")):
             raise
-        raise ValueError(_explained(error, sources)) from error
+        raise ValueError(explained(error, sources)) from error
 
 
 def first_line(error: Exception | str) -> str:
@@ -46,7 +46,8 @@ def first_line(error: Exception | str) -> str:
     return redacted(lines[0].strip().rstrip(".")) if lines else type(error).__name__
 
 
-def _explained(error: Exception, sources: Sequence[Source]) -> str:
+def explained(error: Exception, sources: Sequence[Source]) -> str:
+    """One line: where, what is wrong, and what to do."""
     names = ", ".join(dict.fromkeys(source.name for source in sources))
     where = f"{names}: " if names else ""
     if isinstance(error, duckdb.OutOfMemoryException):

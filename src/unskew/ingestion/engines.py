@@ -74,7 +74,7 @@ class DuckEngine:
                 return self._open_csv(source, encoding, types)
             if source.kind == "database":
                 return self._attach(source, table)
-        return self.adopt(_remote_table(source, table))
+        return self.adopt(remote_table(source, table))
 
     def adopt(self, table: ir.Table) -> ir.Table:
         """Copy a table of another connection, batch by batch."""
@@ -286,7 +286,7 @@ def _select(view: ir.Table) -> str:
     return f'SELECT * FROM "{view.get_name()}"'
 
 
-def _remote_table(source: Source, table: str | None) -> ir.Table:
+def remote_table(source: Source, table: str | None) -> ir.Table:
     """The table at a URL; its driver may not be installed, and may raise errors of any class."""
     try:
         connection: Any = ibis.connect(source.files[0])

@@ -21,6 +21,7 @@ from unskew.data.clicks.shuffles import parse_shuffled
 from unskew.ingestion.columns import Columns, is_date, value_at
 from unskew.ingestion.engines import Engine
 from unskew.ingestion.report import Dropped
+from unskew.ingestion.settings import page_sizes
 from unskew.ingestion.where import rows_where
 
 IMPRESSION, CLICK, OTHER = 1, 2, 0  # event types
@@ -102,6 +103,8 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
         if role in columns.roles:
             column = columns.roles[role]
             taken[role] = _whole_numbers(value(role), lambda kind, column=column: refuse(column, kind, WHOLE))
+    if isinstance(columns.page_size, str):
+        taken["page_level"] = value_at(table, page_sizes(columns.page_size)[0]).cast("string")
     if columns.where is not None:
         taken["wanted"] = rows_where(table, columns.where, name).fill_null(False)
     if columns.form == "separate":

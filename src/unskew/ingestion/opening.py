@@ -61,6 +61,7 @@ from unskew.ingestion.outcomes import (
     settled_remarks,
 )
 from unskew.ingestion.pages import one_position, refuse_restarts
+from unskew.ingestion.raw_table import LeftOut, plain_values, prepared
 from unskew.ingestion.report import Dropped
 from unskew.ingestion.schema import KEYS, key_columns
 from unskew.ingestion.settings import Options, Tables
@@ -101,6 +102,7 @@ class Opened:
     unused: tuple[str, ...] = ()  # columns without a role
     remarks: tuple[str, ...] = ()  # sentences about columns
     listed: tuple[Listed, ...] = ()  # the tables as they are
+    left_out: Sequence[LeftOut] = ()  # of the raw table
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,9 @@ def open_tables(engine: Engine, tables: Tables, columns: Columns, options: Optio
         table = with_queries(table, queries.rows, queries.name, wanted)
     if tables.clicks is not None:
         clicks = _open(engine, tables.clicks, tables.clicks_table, tables.encoding, columns)
+    table, columns, others, left_out = prepared(engine, table, columns, name)
+    if others is not None:
+        clicks = _Place(others, name)
     pages = columns.page != NOTHING
     columns = complete(
         columns, paths(table), name, clicks_apart=clicks is not None, features_apart=tables.features is not None
@@ -167,6 +172,7 @@ def open_tables(engine: Engine, tables: Tables, columns: Columns, options: Optio
     second, listed, unused = None, [], list(place.not_in_all)
     if tables.features is not None:
         other = _open(engine, tables.features, tables.features_table, tables.encoding, columns)
+        other = replace(other, rows=plain_values(engine, other.rows, columns, other.name))
         second, roles = _read_features(engine, other, columns, options)
         unused += [*other.not_in_all, *unused_columns(other.rows, list(roles))]
         listed = [Listed(other.rows, other.name, roles)]
@@ -181,7 +187,7 @@ def open_tables(engine: Engine, tables: Tables, columns: Columns, options: Optio
     if columns.form != "impressions":
         opened = _only_events(engine, opened, queries)
     columns = find_first_position(engine, opened.rows, opened.columns, name)
-    return replace(opened, columns=columns)
+    return replace(opened, columns=columns, left_out=left_out)
 
 
 def _read_features(
@@ -236,7 +242,7 @@ def _read_events(
         rows, shape = common_rows(coded, columns, names, name)
     shape = replace(shape, categories={name: texts for name, texts in vocabularies.items() if name in names})
     split = [column for column in table.columns if column not in sets.columns]
-    unused = unused_columns(table, [*columns.named, *names, *no_such, *split])
+    unused = unused_columns(table, [*columns.used, *names, *no_such, *split])
     rows, columns, about_pages = one_position(engine, rows, columns, name)
     roles = dict.fromkeys([*names, *split], "feature") | no_such | columns.roles_by_column
     said = (*about_sets, *category_remarks(vocabularies), *remarks, *about_pages)
@@ -286,6 +292,8 @@ def read_impressions(
 ) -> tuple[ReadImpressions, int]:
     """Usable impressions with the table that has their features, and the number of rows read."""
     dropped.add("unreadable", *engine.unreadable_lines())
+    for entry in opened.left_out:
+        dropped.add(*entry)
     first = opened.columns.first_position
     assert first is not None
     found = reasons(opened.rows, opened.shape, first, options.n_positions)

@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import ibis
 import ibis.expr.types as ir
 
 from unskew.ingestion.columns import Columns, page_column, value_at
 from unskew.ingestion.engines import Engine
+from unskew.ingestion.settings import page_sizes
 
 
 def one_position(engine: Engine, rows: ir.Table, columns: Columns, name: str) -> tuple[ir.Table, Columns, list[str]]:
@@ -24,8 +26,11 @@ def one_position(engine: Engine, rows: ir.Table, columns: Columns, name: str) ->
         first, least, most = engine.arrow(counts).to_pylist()[0].values()
         if first is None or least is None:
             raise ValueError(f"{name}: column '{columns.roles[outer]}' does not hold whole numbers: change --{outer}")
-        size = getattr(columns, f"{outer}_size")
+        size: Any = getattr(columns, f"{outer}_size")
         found = most - least + 1
+        if isinstance(size, str):
+            rows = _of_levels(engine, rows, columns, name, first, least)
+            continue
         if size is None:
             size = found
             remarks.append(f"Positions per {outer}: {size}, the largest number observed; --{outer}-size changes it.")
@@ -37,6 +42,20 @@ def one_position(engine: Engine, rows: ir.Table, columns: Columns, name: str) ->
             )
         rows = rows.mutate(position=rows.position + (rows[outer] - first) * size).drop(outer)
     return rows, columns, remarks
+
+
+def _of_levels(engine: Engine, rows: ir.Table, columns: Columns, name: str, first: int, least: int) -> ir.Table:
+    """Rows with one position, from pages whose size depends on the level of another column."""
+    column, sizes = page_sizes(str(columns.page_size))
+    size = ibis.cases(*((rows.page_level == level, n) for level, n in sizes.items()), else_=ibis.null("int64"))
+    other, over = rows.filter(size.isnull()), rows.filter(rows.position - least >= size)
+    for wrong, advice in ((other, "has no page size: name it in"), (over, "has positions below its page: raise")):
+        levels = engine.arrow(wrong.select("page_level").distinct().limit(1))["page_level"].to_pylist()
+        if levels:
+            raise ValueError(
+                f"{name}: level '{levels[0]}' of column '{column}' {advice} --page-size {columns.page_size}"
+            )
+    return rows.mutate(position=rows.position + (rows.page - first) * size).drop("page", "page_level")
 
 
 def refuse_restarts(engine: Engine, table: ir.Table, columns: Columns, name: str) -> str | None:

@@ -23,6 +23,9 @@ REASONS: dict[str, Reason] = {
         "lines that cannot be read", "lines", "repair them, or pass the encoding of the file with --encoding"
     ),
     "where": Reason("rows for which --where is false or unknown", "rows", "change the condition"),
+    "uneven_page": Reason(
+        "result pages whose lists differ in length", "pages", "log one value per shown document in each list"
+    ),
     "no_session": Reason("rows without a session", "rows", "fill the column, or choose another with --session"),
     "no_query": Reason("rows without a query", "rows", "fill the column, or choose another with --query"),
     "no_document": Reason("rows without a document", "rows", "fill the column, or choose another with --document"),

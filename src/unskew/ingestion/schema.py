@@ -59,6 +59,8 @@ def key_columns(names: Sequence[str], columns: Columns, name: str) -> dict[str, 
 
 
 def _check_events(tables: Tables, columns: Columns, name: str, names: Sequence[str]) -> None:
+    keys = [key for key in columns.named if key not in names and set(key.split(",")) <= {*names}]
+    names = [*names, *keys]  # several columns together
     apart = {"clicks_apart": tables.clicks is not None, "features_apart": tables.features is not None}
     complete(columns, names, name, **apart)
 
@@ -97,7 +99,8 @@ def _parquet_names(file: str) -> list[str] | None:
 
 def _paths(name: str, kind: pa.DataType) -> list[str]:
     inner = ubi_names(name) if pa.types.is_map(kind) else []
-    fields = list(kind) if pa.types.is_struct(kind) else []
+    objects = kind.value_type if pa.types.is_list(kind) else kind
+    fields = list(objects) if pa.types.is_struct(objects) else []
     return [name, *inner, *(path for field in fields for path in _paths(f"{name}.{field.name}", field.type))]
 
 

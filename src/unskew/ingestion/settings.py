@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 ENGINES = ("duckdb", "spark")
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-RENAMED = {"feature": "features"}  # option `feature` names feature columns; `features` is the feature table
+RENAMED = {
+    "feature": "features",
+    "category": "categories",
+}  # option `feature` names feature columns; `features` is the feature table
 
 
 @dataclass(frozen=True)
@@ -99,16 +102,41 @@ def named_columns(base: Columns, names: Mapping[str, Any]) -> Columns:
     """The names of `base`, overridden by those of `names` that are not None or empty."""
     given = {key: value for key, value in names.items() if value is not None and value != [] and value != ()}
     if "user" in given:
-        given |= _user_and_cap(given["user"])
+        given |= user_and_cap(given["user"])
+    if isinstance(given.get("page_size"), str) and given["page_size"].isdecimal():
+        given["page_size"] = int(given["page_size"])
     columns = replace(base, **given)
     if columns.form is not None and columns.form not in FORMS:
         raise ValueError(f"unknown form '{columns.form}'{near(columns.form, FORMS)}: choose from {', '.join(FORMS)}")
     for size in ("row_size", "page_size", "sessions_a_user"):
-        if getattr(columns, size) is not None and getattr(columns, size) < 1:
-            raise ValueError(f"{size} must be at least 1, got {getattr(columns, size)}")
+        value = getattr(columns, size)
+        sizes = page_sizes(value)[1].values() if isinstance(value, str) else [1 if value is None else value]
+        if min(sizes) < 1:
+            raise ValueError(f"{size} must be at least 1, got {value}")
+    unnamed = [entry for entry in columns.missing if not entry.rpartition("=")[0]]
+    if unnamed:
+        raise ValueError(f"--missing '{unnamed[0]}': write COLUMN=VALUE, such as rating=-1")
     if columns.first_position not in (None, 0, 1):
         raise ValueError(f"first_position must be 0 or 1, got {columns.first_position}")
     return columns
+
+
+def as_options(columns: Columns) -> dict[str, Any]:
+    """The names that are not the default, as options of `ingest`."""
+    default, names = Columns(), {field: option for option, field in RENAMED.items()}
+    changed = {entry.name: getattr(columns, entry.name) for entry in fields(columns)}
+    return {names.get(name, name): value for name, value in changed.items() if value != getattr(default, name)}
+
+
+def page_sizes(text: str) -> tuple[str, dict[str, int]]:
+    """The column and the size by level of `device:desktop=25,phone=10`."""
+    column, _, listed = text.partition(":")
+    sizes = {level: size for level, _, size in (entry.rpartition("=") for entry in listed.split(","))}
+    if not column or not all(level and size.isdecimal() for level, size in sizes.items()):
+        raise ValueError(
+            f"page size '{text}': write a whole number, or COLUMN:LEVEL=SIZE,… such as device:phone=10,web=25"
+        )
+    return column, {level: int(size) for level, size in sizes.items()}
 
 
 def parse_window(text: str) -> int:
@@ -119,7 +147,7 @@ def parse_window(text: str) -> int:
     return int(number) * SECONDS[unit]
 
 
-def _user_and_cap(text: str) -> dict[str, Any]:
+def user_and_cap(text: str) -> dict[str, Any]:
     """The column of `COLUMN` or `COLUMN=N`, and the maximum number of sessions per user."""
     column, equals, number = text.rpartition("=")
     if not equals or not number.isdecimal():

@@ -38,7 +38,7 @@ def users_read(engine: Engine, rows: ir.Table, columns: Columns, salt: str | Non
         raise ValueError("impressions that come from the query table have no user: leave out --user")
     rows = _one_user_each(engine, rows, dropped)
     if columns.sessions_a_user is not None:
-        rows = _capped(engine, rows, columns.sessions_a_user, dropped)
+        rows = _capped(engine, rows, columns.sessions_a_user, dropped, drop=columns.drop_heavy)
     return rows.drop("user") if salt is None else rows.mutate(user=_opaque(rows.user, salt))
 
 
@@ -102,13 +102,15 @@ def _one_user_each(engine: Engine, rows: ir.Table, dropped: Dropped) -> ir.Table
     return rows.anti_join(shared, "session")
 
 
-def _capped(engine: Engine, rows: ir.Table, most: int, dropped: Dropped) -> ir.Table:
-    """Rows of at most `most` sessions per user; the others are counted."""
+def _capped(engine: Engine, rows: ir.Table, most: int, dropped: Dropped, *, drop: bool) -> ir.Table:
+    """Rows of at most `most` sessions per user, or of users with no more; the others are counted."""
     pairs = rows.filter(rows.user.notnull()).select("user", "session").distinct()
     # By a digest, not by a random number, so that both engines and every run keep the same sessions.
     chance = pairs.session.cast("string").hexdigest("md5")
     place = ibis.row_number().over(group_by=pairs.user, order_by=[chance, pairs.session])
     over = pairs.mutate(place=place)
+    if drop:  # all sessions of a user with too many
+        over = pairs.mutate(place=pairs.session.count().over(group_by=pairs.user) - 1)
     over = engine.keep("capped_sessions", over.filter(over.place >= most).select("user", "session"))
     count = _count(engine, rows.semi_join(over, "session"))
     if count:

@@ -1,0 +1,316 @@
+"""What a row of a table is: a shown document, a whole result page, or an event; and the shown documents of a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unskew.ingestion import role_names as names
+from unskew.ingestion.table_profile import PARALLEL, Flags, Integers, Values, delimiter_of, split_text
+
+MOST_EVENTS = 60  # types of events
+
+
+@dataclass
+class Form:
+    """The shown documents of a sample, and the options that say how a row becomes one."""
+
+    name: str  # impressions, events or pages
+    columns: dict[str, Values]
+    options: dict[str, Any] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    one_a_page: frozenset[str] = frozenset()
+    clicked: str | None = None  # the column of clicks, where the form tells it
+    kinds: dict[str, int] = field(default_factory=dict)  # graded types of events
+    problems: list[str] = field(default_factory=list)
+    lists: list[str] = field(default_factory=list)  # columns with a list per page
+    where: str | None = None  # rows that are result pages
+
+
+def form_of(columns: Mapping[str, Values], given: Mapping[str, Any]) -> Form:
+    """The form of a table, and its shown documents."""
+    found = _page_lists(columns, given)
+    if found is not None:
+        return _pages(columns, *found, given)
+    event = _event_column(columns, given)
+    if event is not None:
+        return _events(dict(columns), event, given)
+    return Form("impressions", dict(columns))
+
+
+def _page_lists(columns: Mapping[str, Values], given: Mapping[str, Any]) -> tuple[str, dict[str, Values]] | None:
+    """The list of shown documents, and all lists that are as long; None: a row is not a result page."""
+    asked = given.get("document")
+    lists, delimiters = {}, {}
+    for name, values in columns.items():
+        delimiter = delimiter_of(values)
+        if values.kind == "list" or delimiter is not None:
+            lists[name] = values if delimiter is None else split_text(values, delimiter)
+            delimiters[name] = delimiter
+    if asked is not None and asked not in lists:
+        return None
+    able = [name for name in lists if asked in (None, name) and _is_id_list(lists[name])]
+    partners = {name: _parallel(lists, name) for name in able}
+    named = [n for n in able if names.match("document", n) and not _is_value_list(n)]
+    named += [n for n in able if n not in named and len(partners[n]) > 1 and names.is_id(n)]
+    named += [n for n in able if n not in named and n == asked]
+    named += [
+        n
+        for n in able
+        if n not in named and names.match("position", n) == 0 and set(names.words(n)) & names.WORDS["shown"]
+    ]
+    flat = names.best("position", (n for n in columns if columns[n].is_whole and n not in lists), 2)
+    if not named or (flat and asked is None and len(partners[named[0]]) < 2):
+        return None
+    ranked = sorted(named, key=lambda n: (-(names.match("document", n) + 2 * names.is_id(n)), -len(partners[n])))
+    return ranked[0], lists
+
+
+def _is_value_list(name: str) -> bool:
+    return any(names.match(role, name) for role in ("score", "click", "outcome", "sponsored", "value"))
+
+
+def _is_id_list(values: Values) -> bool:
+    """Whether the lists hold ids: text or whole numbers, several on a row, each once, and many over all rows."""
+    lists = values.array
+    inner = pc.list_flatten(lists)
+    if not (pa.types.is_string(inner.type) or pa.types.is_large_string(inner.type) or pa.types.is_integer(inner.type)):
+        return False
+    sizes = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    if not len(inner) or sizes[sizes > 0].mean() < 1.5:
+        return False
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    codes = Values(inner).codes
+    distinct = len(np.unique(rows * (codes.max() + 2) + codes))
+    return bool(distinct > 0.8 * len(codes) and codes.max() + 1 > sizes.max())
+
+
+def _sizes(values: Values) -> Integers:
+    return pc.list_value_length(values.array).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _parallel(lists: Mapping[str, Values], name: str) -> list[str]:
+    """Lists that are as long as this one on most rows."""
+    sizes = _sizes(lists[name])
+    there = sizes > 0
+    return [other for other, values in lists.items() if (_sizes(values) == sizes)[there].mean() >= PARALLEL]
+
+
+def _pages(columns: Mapping[str, Values], document: str, lists: dict[str, Values], given: Mapping[str, Any]) -> Form:
+    parallel = _parallel(lists, document)
+    sizes = np.maximum(_sizes(lists[document]), 0)
+    kept = sizes > 0
+    for name in parallel:  # what disagrees is reported over all rows
+        kept &= _sizes(lists[name]) == _sizes(lists[document])
+    sizes = sizes[kept]
+    rows = np.repeat(np.flatnonzero(kept), sizes)
+    place = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    form = Form("pages", {}, {"form": "pages", "document": document})
+    for name in parallel:
+        flat = pc.list_flatten(lists[name].array.filter(pa.array(kept)))
+        form.columns[name] = Values(flat) if name == document else _as_numbers(Values(flat))
+    form.lists = parallel
+    scalars = [name for name in columns if name not in lists]
+    for name in scalars:
+        form.columns[name] = columns[name].take(rows)
+    form.columns["position"] = Values(pa.array(place))
+    form.one_a_page = frozenset(scalars)
+    event = _pages_event(columns, kept)
+    if event is not None:
+        name, shown = event
+        form.options |= {"event": name, "impression_events": shown}
+        form.reasons["event"] = f"rows with shown documents are {', '.join(shown)}"
+    _clicks_of_pages(form, columns, lists, rows, kept, given)
+    return form
+
+
+def _as_numbers(values: Values) -> Values:
+    """Numbers instead of text that holds only numbers, but not of ids."""
+    if values.kind == "text" and values.is_numeric and not np.isnan(values.numbers[values.present]).any():
+        return Values(pa.array(values.numbers))
+    return values
+
+
+def _pages_event(columns: Mapping[str, Values], has_list: Flags) -> tuple[str, list[str]] | None:
+    """The column of event types, and those of result pages, if not every row is a page."""
+    if has_list.all():
+        return None
+    for name in names.best("event", columns):
+        values = columns[name]
+        if values.kind != "text" or not 2 <= values.n_distinct <= MOST_EVENTS:
+            continue
+        shown = [str(values.levels[code]) for code in np.unique(values.codes[has_list]) if code >= 0]
+        if (np.isin(values.codes, [values.levels.index(level) for level in shown]) == has_list).mean() > 0.9:
+            return name, shown
+    return None
+
+
+def _clicks_of_pages(
+    form: Form, columns: Mapping[str, Values], lists: Mapping[str, Values], rows: Integers, kept: Flags, given: Mapping
+) -> None:
+    """Clicks beside the documents, as ids of clicked documents, or as other rows that name page and document."""
+    document = form.options["document"]
+    ids = [None if v is None else str(v) for v in form.columns[document].array.to_pylist()]
+    form.columns[document] = Values(pa.array(ids))
+    asked = given.get("click")
+    able = [n for n in form.lists if (n != document and form.columns[n].is_binary) or _counts(form.columns[n])]
+    beside = [n for n in names.best("click", able) if n != document and not names.match("outcome", n)]
+    if asked in form.lists or (asked is None and beside):
+        form.clicked = asked if asked in form.lists else beside[0]
+        return
+    references = [
+        name
+        for name in columns
+        if name not in form.lists and _refers(columns[name], lists.get(name), lists[document], kept)
+    ]
+    for name in references:
+        listed = lists[name].array if name in lists else None
+        if listed is None:
+            targets = [{str(v)} if v not in (None, "") else set() for v in columns[name].array.to_pylist()]
+        else:
+            targets = [set(map(str, v or ())) for v in listed.to_pylist()]
+        flags = [entry in targets[row] for entry, row in zip(ids, rows.tolist(), strict=True)]
+        form.columns[name] = Values(pa.array(flags))
+        form.one_a_page -= {name}
+        there = [targets[row] for row in np.flatnonzero(kept) if targets[row]]
+        unseen = 1 - len({row for row, flag in zip(rows.tolist(), flags, strict=True) if flag}) / max(len(there), 1)
+        if unseen > 0.001:
+            form.problems.append(f"{name}: the document was not shown on {unseen:.0%} of the pages that name one")
+    clicks = [n for n in references if n == asked] or [n for n in references if not names.match("outcome", n)]
+    if clicks:
+        form.clicked = names.best("click", clicks, 0)[0]
+        form.reasons["click"] = "the id of a clicked document of the page"
+        return
+    _clicks_apart(form, columns, lists, kept)
+
+
+def _counts(values: Values) -> bool:
+    return values.is_whole and values.n_distinct < 30 and float(np.nanmin(values.numbers)) >= 0
+
+
+def _refers(values: Values, listed: Values | None, shown: Values, kept: Flags) -> bool:
+    """Whether a column names documents of its own row."""
+    documents = shown.array.filter(pa.array(kept)).to_pylist()
+    column = (values if listed is None else listed).array.filter(pa.array(kept)).to_pylist()
+    named = hits = 0
+    for page, value in zip(documents, column, strict=True):
+        targets = [value] if listed is None else list(value or ())
+        targets = [str(target) for target in targets if target not in (None, "")]
+        if targets:
+            here = set(map(str, page))
+            named += len(targets)
+            hits += sum(target in here for target in targets)
+    return named >= 5 and hits > 0.5 * named
+
+
+def _clicks_apart(form: Form, columns: Mapping[str, Values], lists: Mapping[str, Values], kept: Flags) -> None:
+    """Other rows that name a result page and one of its documents: the columns with both ids."""
+    if kept.all() or "event" not in form.options:
+        return
+    event = columns[form.options["event"]]
+    others = ~kept
+    documents = set(form.columns[form.options["document"]].array.to_pylist())
+    scalars = [n for n in columns if n not in lists and columns[n].kind in ("text", "whole")]
+
+    def within(name: str, wanted: set[str]) -> float:
+        values = [str(v) for v in columns[name].array.filter(pa.array(others)).to_pylist() if v is not None]
+        return sum(v in wanted for v in values) / len(values) if values else 0.0
+
+    aims = [n for n in scalars if within(n, documents) > 0.5]
+    keys = {n: set(map(str, columns[n].array.filter(pa.array(kept)).to_pylist())) for n in scalars}
+    pages = [n for n in names.best("session", scalars) if kept.sum() == len(keys[n] - {"None"})]
+    refs = [(page, n) for page in pages for n in scalars if n not in aims and within(n, keys[page]) > 0.5]
+    refs.sort(key=lambda pair: (columns[pair[1]].present[kept].any(), pair[0] == pair[1]))
+    if not aims or not refs:
+        return
+    session, clicked_session = refs[0]
+    form.options |= {"session": session, "clicked_session": clicked_session, "clicked_document": aims[0]}
+    form.reasons["session"] = "one per result page, and clicks refer to it"
+    form.reasons["clicked_session"] = "rows of clicks name the page here"
+    form.reasons["clicked_document"] = "rows of clicks name the document here"
+    key = columns[clicked_session].array.to_pylist()
+    aim = columns[aims[0]].array.to_pylist()
+    kinds = event.array.to_pylist()
+    pairs: dict[str, set] = {}
+    for row in np.flatnonzero(others):
+        pairs.setdefault(str(kinds[row]), set()).add((str(key[row]), str(aim[row])))
+    _name_kinds(form, pairs)
+    page_of = form.columns[session].array.to_pylist()
+    document = form.columns[form.options["document"]].array.to_pylist()
+    _flag_rows(form, pairs, list(zip(map(str, page_of), map(str, document), strict=True)))
+
+
+def _name_kinds(form: Form, pairs: Mapping[str, set]) -> None:
+    """Which types of events are clicks, and which are graded."""
+    clicks = [kind for kind in pairs if names.says("opened", kind)]
+    clicks = clicks[:1] if clicks else []
+    if clicks:
+        form.options["click_events"] = clicks
+        form.reasons["click_events"] = "clicks"
+        of_clicks = pairs[clicks[0]]
+        for kind, found in pairs.items():
+            if kind in clicks or not names.match("outcome", kind) or names.match("dwell", kind):
+                continue
+            if found != of_clicks:
+                form.kinds[kind] = len(found)
+
+
+def _flag_rows(form: Form, pairs: Mapping[str, set], keys: Sequence[tuple[str, str]]) -> None:
+    clicks = form.options.get("click_events", [])
+    if clicks:
+        hit = set().union(*(pairs[kind] for kind in clicks))
+        form.columns["clicked (event)"] = Values(pa.array([key in hit for key in keys]))
+        form.clicked = "clicked (event)"
+
+
+def _event_column(columns: Mapping[str, Values], given: Mapping[str, Any]) -> str | None:
+    """A column with types of events, among them impressions and clicks; None: there is none."""
+    if given.get("click") is not None:
+        return None
+    able = [given["event"]] if given.get("event") else names.best("event", columns)
+    for name in able:
+        values = columns.get(name)
+        if values is None or values.kind != "text" or not 2 <= values.n_distinct <= MOST_EVENTS:
+            continue
+        levels = [str(level) for level in values.levels if level]
+        if any(names.says("opened", level) for level in levels) and any(names.says("shown", level) for level in levels):
+            return name
+    return None
+
+
+def _events(columns: dict[str, Values], event: str, given: Mapping[str, Any]) -> Form:
+    """Impressions among events, and which of them were clicked: same session and document."""
+    values = columns[event]
+    levels = [str(level) for level in values.levels if level]
+    shown = [level for level in levels if "impression" in names.words(level)]
+    shown = shown or [level for level in levels if names.says("shown", level)]
+    position = next(iter(names.best("position", (n for n in columns if columns[n].is_whole), 2)), None)
+    if position is not None and len(shown) > 1:  # those that tell the position
+        placed = columns[position].present
+        shown = [k for k in shown if placed[values.codes == values.levels.index(k)].mean() > 0.5] or shown
+    is_shown = np.isin(values.codes, [values.levels.index(level) for level in shown])
+    form = Form("events", {}, {"form": "events", "event": event, "impression_events": shown})
+    form.reasons["event"] = f"impressions are {', '.join(shown)}"
+    form.columns = {name: column.filter(is_shown) for name, column in columns.items() if name != event}
+    sessions = names.best("session", (n for n in columns if columns[n].kind in ("text", "whole")), 2)
+    documents = names.best("document", (n for n in columns if columns[n].kind in ("text", "whole") and n != event), 1)
+    documents.sort(key=lambda n: -(names.match("document", n) + names.is_id(n)))
+    sessions = [n for n in sessions if n not in documents[:1]]
+    sessions.sort(key=lambda n: (-names.is_id(n), -columns[n].n_distinct))
+    sessions = [s for s in sessions if columns[s].present[~is_shown].mean() > 0.5] or sessions
+    session = given.get("session") or next(iter(sessions), None)
+    document = given.get("document") or next(iter(documents), None)
+    if session is None or document is None:
+        return form
+    keys = list(zip(columns[session].codes.tolist(), columns[document].codes.tolist(), strict=True))
+    pairs: dict[str, set] = {}
+    for row in np.flatnonzero(~is_shown & (values.codes >= 0)):
+        pairs.setdefault(str(values.levels[values.codes[row]]), set()).add(tuple(map(str, keys[row])))
+    _name_kinds(form, pairs)
+    _flag_rows(form, pairs, [(str(keys[row][0]), str(keys[row][1])) for row in np.flatnonzero(is_shown)])
+    return form

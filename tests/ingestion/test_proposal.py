@@ -1,0 +1,78 @@
+"""Roles, findings and commands that `unskew ingest TABLE` proposes, for tables written before the code that guesses."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import unskew
+from unskew.ingestion.proposal import Proposal, proposal_of
+from unskew.ingestion.settings import Tables
+
+sys.path.insert(0, str(Path(__file__).parent))
+import raw_tables
+import wrong_tables
+
+
+def of_role(found: Proposal, role: str) -> list[str]:
+    return [entry.value for entry in found.roles if entry.role == role]
+
+
+@pytest.mark.parametrize("name", raw_tables.TABLES)
+def test_every_role_of_a_raw_table_is_proposed_none_is_wrong_and_every_click_is_counted(
+    name: str, tmp_path: Path
+) -> None:
+    raw = raw_tables.TABLES[name](tmp_path)
+    found = proposal_of(Tables(raw.place), {})
+    assert found.questions == []
+    wanted = dict(raw.roles)
+    assert of_role(found, "query")[0] in ({wanted["query"]} if isinstance(wanted["query"], str) else wanted["query"])
+    for role in sorted({*wanted, *(entry.role for entry in found.roles)} - {"form", "query", "impression_event"}):
+        right = wanted.get(role, [])
+        assert sorted(of_role(found, role)) == sorted([right] if isinstance(right, str) else right), role
+    log = unskew.ingest(raw.place, progress=False, **found.options).report
+    assert (log.impressions, log.clicks, log.dropped) == (raw.impressions, raw.clicks, {})
+
+
+@pytest.mark.parametrize("wrong", wrong_tables.WRONG, ids=lambda wrong: wrong.name)
+def test_what_is_wrong_with_a_table_is_said(wrong: wrong_tables.Wrong, tmp_path: Path) -> None:
+    place, options = wrong_tables.write(wrong, tmp_path)
+    given = {flag.removeprefix("--"): value for flag, value in zip(options[::2], options[1::2], strict=True)}
+    features = given.pop("features", None)
+    found = proposal_of(Tables(place, features), {name: [value] for name, value in given.items()})
+    assert wrong.line in "\n".join([found.command, *(entry.text for entry in found.findings)])
+
+
+def test_nothing_is_said_about_a_table_with_nothing_wrong(tmp_path: Path) -> None:
+    pq.write_table(pa.table(wrong_tables.good()), tmp_path / "events.parquet")
+    found = proposal_of(Tables(tmp_path / "events.parquet"), {})
+    assert found.findings == []
+    assert found.options["feature"] == ["price", "brand"]
+    assert found.options["bias"] == ["device"]
+    assert [row[:2] for row in found.page[:2]] == [[found.page[0][0], "1"], [found.page[1][0], "2"]]
+
+
+def test_what_you_name_is_kept_and_a_name_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    columns = wrong_tables.good()
+    pq.write_table(pa.table({**columns, "rank": columns["position"]}), tmp_path / "events.parquet")
+    tables = Tables(tmp_path / "events.parquet")
+    assert proposal_of(tables, {"position": "rank"}).options["position"] == "rank"
+    with pytest.raises(ValueError, match=r"no column 'postion' \(did you mean 'position'\?\)"):
+        proposal_of(tables, {"position": "postion"})
+
+
+def test_a_table_of_many_rows_is_judged_by_a_sample_of_whole_sessions(tmp_path: Path) -> None:
+    columns = wrong_tables.good()
+    copies = 60  # 115,200 rows: more than are looked at
+    many = {name: np.tile(values, copies) for name, values in columns.items()}
+    copy = np.repeat(np.arange(copies), wrong_tables.ROWS).astype(str)
+    many["session_id"] = np.char.add(np.char.add(many["session_id"], "-"), copy)
+    shuffled = np.random.default_rng(0).permutation(len(copy))
+    pq.write_table(pa.table({name: values[shuffled] for name, values in many.items()}), tmp_path / "events.parquet")
+    found = proposal_of(Tables(tmp_path / "events.parquet"), {})
+    assert found.options["session"] == "session_id"
+    assert found.options["position"] == "position"
+    assert found.questions == []
