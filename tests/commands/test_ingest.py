@@ -93,11 +93,31 @@ def test_strict_refuses_with_exit_code_2(run, odd):
     ("arguments", "message"),
     [
         (("--dry-run",), "no column looks like the session"),
-        ((), "pass --out FOLDER"),
+        (("--yes",), "only you can decide: - no column looks like the query"),
+        (("--yes", "--columns", "COLUMNS"), "pass --out FOLDER"),
         (("--dry-run", "--columns", "nowhere.toml"), "does not exist"),
         (("--dry-run", "--form", "wide"), "choose from impressions, events, ubi"),
         (("--dry-run", "--memory", "some"), "write at least 100MB"),
     ],
 )
 def test_refusals_are_one_line_and_exit_code_2(run, odd, arguments, message):
+    arguments = [odd / "columns.toml" if word == "COLUMNS" else word for word in arguments]
     assert message in run("ingest", odd / "odd.parquet", *arguments, code=2).replace("\n", " ")
+
+
+def test_a_table_without_options_gets_a_command_and_yes_runs_it(run, tmp_path):
+    rows = {
+        "search_id": [f"s{n}" for n in range(30) for _ in range(4)],
+        "keywords": [f"w{n % 3}" for n in range(30) for _ in range(4)],
+        "sku": [f"p{4 * (n % 3) + (n + k) % 4}" for n in range(30) for k in range(4)],
+        "rank": [k for _ in range(30) for k in range(4)],
+        "clicked": [int((n + k) % 4 == 0) for n in range(30) for k in range(4)],
+        "price": [float((n + k) % 4) + n % 3 for n in range(30) for k in range(4)],
+    }
+    pq.write_table(pa.table(rows), tmp_path / "shop.parquet")
+    said = run("ingest", tmp_path / "shop.parquet").replace("\n", " ")
+    roles = "--session search_id --query keywords --document sku --position rank --click clicked --feature price"
+    assert roles in said
+    assert "Nothing was written" in said
+    done = json.loads(run("ingest", tmp_path / "shop.parquet", "--yes", "--out", tmp_path / "log", "--json"))
+    assert (done["sessions"], done["clicks"], done["dropped"]) == (30, sum(rows["clicked"]), {})

@@ -14,7 +14,7 @@ document: document doc item product prod sku asin article listing object result 
     course podcast episode app game venue place flat house apartment car vehicle part dish creative answer question
     paper pin photo image show deal accommodation docid itemid productid
 position: position pos rank ordinal place slot index idx placement rk
-click: click clicked clk tap tapped opened open selected chosen engaged clickthrough clickout
+click: click clicked clk hit tap tapped opened open selected chosen engaged clickthrough clickout
 time: time timestamp ts at date datetime when epoch created occurred logged moment utc
 user: user visitor customer buyer client account person shopper cookie reader viewer guest uid member subscriber patron
     traveler traveller anonymous listener passenger applicant seeker candidate profile consumer learner player searcher

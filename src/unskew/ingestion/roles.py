@@ -224,7 +224,7 @@ def _find_document(sample: Sample) -> None:
         for name in sample.free
         if sample.columns[name].kind in ("text", "whole", "decimal", "other")
         and name not in sample.one_a_page
-        and sample.columns[name].n_distinct > 2
+        and sample.columns[name].n_distinct > 1
         and (sample.columns[name].kind != "decimal" or sample.columns[name].is_whole)
         and not any(names.match(role, name) >= 2 for role in ("position", "session", "query", "user", "page", "score"))
     ]
