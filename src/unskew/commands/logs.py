@@ -63,7 +63,9 @@ def _proposed(given: Given, tables: Given, settings: Given) -> Given | None:
 
     names, _, how = settings_of(given["columns"], settings)
     options = options_of("ingest")
-    typed = [name for name in options if name not in NOT_SETTINGS and given[name] not in (None, [], options[name].default)]
+    typed = [
+        name for name in options if name not in NOT_SETTINGS and given[name] not in (None, [], options[name].default)
+    ]
     asked = {options[name].to: given[name] for name in typed}
     asked = ({} if given["columns"] is None else as_options(read_columns(given["columns"]))) | asked
     proposal = proposal_of(Tables(given["source"], **tables, **names), asked, how.memory, how.threads)

@@ -130,7 +130,7 @@ def propose(events: Any, *, features: Any = None, queries: Any = None, clicks: A
 
     with ExitStack() as stack:
         places = [stack.enter_context(as_file(place)) for place in (events, features, queries, clicks)]
-        found = proposal_of(Tables(*places[:3], clicks=places[3]), options)
+        found = proposal_of(Tables(places[0], places[1], places[2], clicks=places[3]), options)
     return replace(found, source=str(events) if isinstance(events, str | Path) else "TABLE")
 
 
