@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from unskew.options import parse_grades
 
+GRID = "method.name=value,value, e.g. lbd.penalty=0.1,1,10"
+
 
 class Form(NamedTuple):
     """How a value is typed: `read` takes a word, or the words of an option that can be repeated."""
@@ -17,38 +19,35 @@ class Form(NamedTuple):
     repeated: bool = False
 
 
+def _pair(pair: str, what: str, example: str) -> tuple[str, str]:
+    """Both sides of NAME=VALUE."""
+    name, equals, text = pair.partition("=")
+    if not equals or not name:
+        raise ValueError(f"'{pair}' is not {what}: write {example}")
+    return name, text
+
+
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
     """Parse `name=value` pairs; a value is JSON if it parses, a list if comma-separated parts do, otherwise text."""
-    options = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not equals or not name:
-            raise ValueError(f"'{pair}' is not an option: write name=value, e.g. max_weight=10")
-        options[name.replace("-", "_")] = _value(text)
-    return options
+    given = (_pair(pair, "an option", "name=value, e.g. max_weight=10") for pair in pairs)
+    return {name.replace("-", "_"): _value(text) for name, text in given}
 
 
 def parse_grids(pairs: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
     """`method.name=value,value` pairs: method -> hyper-parameter -> values to choose from."""
     grids: dict[str, dict[str, list[Any]]] = {}
     for pair in pairs:
-        name, equals, text = pair.partition("=")
-        method, dot, option = name.partition(".")
-        if not (equals and dot and method and option and text):
-            raise ValueError(f"'{pair}' is not a grid: write method.name=value,value, e.g. lbd.penalty=0.1,1,10")
+        name, text = _pair(pair, "a grid", GRID)
+        method, _, option = name.partition(".")
+        if not (method and option and text):
+            raise ValueError(f"'{pair}' is not a grid: write {GRID}")
         grids.setdefault(method, {})[option.replace("-", "_")] = [_value(value) for value in text.split(",")]
     return grids
 
 
 def parse_files(pairs: Sequence[str]) -> dict[str, str]:
     """`NAME=FILE` pairs."""
-    files = {}
-    for pair in pairs:
-        name, sign, file = pair.partition("=")
-        if not (name and sign and file):
-            raise ValueError(f"--scores {pair}: expected NAME=FILE.parquet")
-        files[name] = file
-    return files
+    return dict(_pair(pair, "a ranker for --scores", "NAME=FILE.parquet") for pair in pairs)
 
 
 def parse_folds(text: str) -> list[int]:

@@ -42,8 +42,27 @@ DIGESTED_FIRST = (
 NOT_DIGESTED = ("query_ids", "document_ids", "codes")  # ids are part of its text; codes belong to a model
 
 
+class LogShape:
+    """What a log in memory and one on disk have in common."""
+
+    n_features: Any
+    feature_names: Any
+    context_names: Any
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of ranker inputs per document: its features and those of the context."""
+        return self.n_features + len(self.context_names)
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of the features and of the context; none if features have no names and there is no context."""
+        named = self.feature_names or tuple(f"feature_{number}" for number in range(self.n_features))
+        return (*named, *self.context_names) if self.context_names else self.feature_names
+
+
 @dataclass(frozen=True, eq=False)
-class ClickLog(RowFields, Displayed):
+class ClickLog(RowFields, LogShape, Displayed):
     """Shown lists with counted clicks. Build one with `from_arrays`, `from_table`, `from_parquet` or `read_log`.
 
     >>> ClickLog.from_arrays([[0.3], [0.1], [0.7]], clicks=[1, 0, 0], group=[2, 1])
@@ -88,16 +107,6 @@ class ClickLog(RowFields, Displayed):
     def n_features(self) -> int:
         """Features of a document; `n_inputs` counts those of the context as well."""
         return self.features.shape[1]
-
-    @property
-    def n_inputs(self) -> int:
-        """Number of ranker inputs per document: its features and those of the context."""
-        return self.features.shape[1] + self.context.shape[1]
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        """Names of the features and of the context; none if features have no names."""
-        return names_of_inputs(self.feature_names, self.n_features, self.context_names)
 
     @property
     def documents(self) -> NDArray:
@@ -505,12 +514,6 @@ class ClickLog(RowFields, Displayed):
     def to_pandas(self, *, features: bool = False) -> Any:
         """The table of `to_table` as a pandas data frame."""
         return self.to_table(features=features).to_pandas()
-
-
-def names_of_inputs(features: tuple[str, ...], n_features: int, context: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of the features and of the context; none if features have no names and there is no context."""
-    named = features or tuple(f"feature_{number}" for number in range(n_features))
-    return (*named, *context) if context else features
 
 
 def _queries_by_lists(documents: NDArray, mask: NDArray[np.bool_], n_documents: int) -> NDArray[np.int64]:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from unskew.data.clicks import ABOUT
-from unskew.data.clicks.click_log import ClickLog, names_of_inputs
+from unskew.data.clicks.click_log import ClickLog, LogShape
 from unskew.data.clicks.kept_users import UserLog
 from unskew.data.clicks.lineage import Lineage
 from unskew.data.clicks.shards import COUNTS, TABLES, USERS, LogSchema, join_logs, read_shard, shard_file, write_shard
@@ -109,8 +109,13 @@ def _entry(name: str, kind: Callable[..., Any]) -> Any:
     return property(lambda folder: kind(folder.about.get(name, ())))
 
 
+def _total(what: str) -> Any:
+    """A count of all shards as a property."""
+    return property(lambda folder: sum(folder.counts(what)))
+
+
 @dataclass(frozen=True, repr=False)
-class LogFolder(OnScreen):
+class LogFolder(LogShape, OnScreen):
     """A log on disk, read shard by shard."""
 
     path: Path
@@ -125,18 +130,7 @@ class LogFolder(OnScreen):
     def n_shards(self) -> int:
         return len(self.about["shards"])
 
-    @property
-    def n_lists(self) -> int:
-        """Lists of all shards; `counts` has those of each."""
-        return sum(self.counts("lists"))
-
-    @property
-    def n_sessions(self) -> float:
-        return sum(shard["sessions"] for shard in self.about["shards"])
-
-    @property
-    def n_clicks(self) -> float:
-        return sum(shard["clicks"] for shard in self.about["shards"])
+    n_lists, n_sessions, n_clicks = _total("lists"), _total("sessions"), _total("clicks")
 
     @property
     def n_positions(self) -> int:
@@ -150,19 +144,9 @@ class LogFolder(OnScreen):
         return features if isinstance(features, int) else len(features)
 
     @property
-    def n_inputs(self) -> int:
-        """Number of ranker inputs per document: its features and those of the context."""
-        return self.n_features + len(self.context_names)
-
-    @property
     def feature_names(self) -> tuple[str, ...]:
         features = self.about["features"]
         return () if isinstance(features, int) else tuple(features)
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        """Names of the features and of the context; none if features have no names."""
-        return names_of_inputs(self.feature_names, self.n_features, self.context_names)
 
     @property
     def categories(self) -> dict[str, tuple[str, ...]]:

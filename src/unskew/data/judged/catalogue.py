@@ -58,17 +58,9 @@ class Dataset(OnScreen):
     transform: str  # suggested name in `unskew.data.fitted_transforms`
     read_split: Callable[[str], JudgedSet]
 
-    @cached_property
-    def train(self) -> JudgedSet:
-        return self.read_split("train")
-
-    @cached_property
-    def valid(self) -> JudgedSet:
-        return self.read_split("valid")
-
-    @cached_property
-    def test(self) -> JudgedSet:
-        return self.read_split("test")
+    train = cached_property(lambda data: data.read_split("train"))
+    valid = cached_property(lambda data: data.read_split("valid"))
+    test = cached_property(lambda data: data.read_split("test"))
 
     def screen(self) -> Screen:
         read = [split for split in SPLITS if split in vars(self)]

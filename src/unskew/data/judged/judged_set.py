@@ -85,31 +85,18 @@ class JudgedSet(Displayed):
         """The set of these queries only, by index or boolean mask, in the order given."""
         chosen = chosen_numbers(queries, self.n_queries, "queries")
         rows, offsets = ragged_rows(self.offsets, chosen)
-        return JudgedSet(
-            features=self.features[rows],
-            grades=self.grades[rows],
-            offsets=offsets,
-            query_ids=self.query_ids[chosen],
-            document_ids=self.document_ids[rows],
-            name=self.name,
-            feature_names=self.feature_names,
-            categories=self.categories,
-        )
+        return self._part(rows, offsets, self.query_ids[chosen])
+
+    def _part(self, rows: NDArray, offsets: NDArray[np.int64], query_ids: NDArray) -> JudgedSet:
+        of_rows = {name: getattr(self, name)[rows] for name in ("features", "grades", "document_ids")}
+        return replace(self, **of_rows, offsets=offsets, query_ids=query_ids)
 
     def select_documents(self, chosen: NDArray[np.bool_]) -> JudgedSet:
         """The set with these documents only, `[documents]`; queries without documents are removed."""
         owners = np.repeat(np.arange(self.n_queries), self.sizes)
         sizes = np.bincount(owners[chosen], minlength=self.n_queries)
-        return JudgedSet(
-            features=self.features[chosen],
-            grades=self.grades[chosen],
-            offsets=np.concatenate([[0], np.cumsum(sizes[sizes > 0])]).astype(np.int64),
-            query_ids=self.query_ids[sizes > 0],
-            document_ids=self.document_ids[chosen],
-            name=self.name,
-            feature_names=self.feature_names,
-            categories=self.categories,
-        )
+        offsets = np.concatenate([[0], np.cumsum(sizes[sizes > 0])]).astype(np.int64)
+        return self._part(chosen, offsets, self.query_ids[sizes > 0])
 
     def with_features(
         self,
@@ -131,13 +118,8 @@ class JudgedSet(Displayed):
             empty = np.full((self.n_documents, len(unknown)), np.nan, dtype=np.float32)
             wide = np.concatenate([self.features, empty], axis=1)
             texts = {name: () for name in unknown if name in (categories or {})}
-            own = replace(
-                self,
-                features=wide,
-                feature_names=(*self.feature_names, *unknown),
-                categories={**self.categories, **texts},
-            )
-            return own.with_features(names, categories)
+            named, known = (*self.feature_names, *unknown), {**self.categories, **texts}
+            return replace(self, features=wide, feature_names=named, categories=known).with_features(names, categories)
         missing = [name for name in names if name not in self.feature_names]
         if missing:
             raise ValueError(
