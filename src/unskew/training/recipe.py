@@ -74,9 +74,8 @@ class Recipe:
         """
         found = find_method(method)
         known = hyper_parameters(found)
-        options = with_trees(options)
         own = {name: value for name, value in options.items() if name in known}
-        rest = {name: value for name, value in options.items() if name not in known}
+        rest = with_trees({name: value for name, value in options.items() if name not in known})
         transform = rest.pop("transform", "automatic")
         ranker = rest.pop("ranker", "network")
         boosting = replace(SETTINGS, **{own: rest.pop(name) for name, own in TREE_NAMES.items() if name in rest})
