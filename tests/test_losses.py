@@ -25,7 +25,7 @@ OF_SCORES = {
     ).sum(),
     "dual": lambda scores, clicks, sessions, mask: sum(losses.dual(scores, scores / 2, clicks, mask).values()),
     "dual_by_likelihood": lambda scores, clicks, sessions, mask: sum(
-        losses.dual_by_likelihood(scores, scores / 2, clicks, mask).values()
+        losses.dual(scores, scores / 2, clicks, mask, observed_by="likelihood").values()
     ),
 }
 
@@ -94,18 +94,18 @@ def test_dual_weighs_each_side_by_the_other():
     assert float(terms["observation"]) == pytest.approx(seen)
 
 
-@pytest.mark.parametrize("dual", [losses.dual, losses.dual_by_likelihood])
-def test_dual_sends_each_term_to_its_own_network(dual):
+@pytest.mark.parametrize("observed_by", losses.OBSERVED_BY)
+def test_dual_sends_each_term_to_its_own_network(observed_by):
     relevance, observation = SCORES.clone().requires_grad_(), (SCORES / 3).requires_grad_()
-    terms = dual(relevance, observation, CLICKS, MASK)
+    terms = losses.dual(relevance, observation, CLICKS, MASK, observed_by=observed_by)
     assert torch.autograd.grad(terms["relevance"], observation, allow_unused=True) == (None,)
     assert torch.autograd.grad(terms["observation"], relevance, allow_unused=True) == (None,)
 
 
 def dual_gradients(relevance, observation, clicks, mask):
-    """Gradients of `dual_by_likelihood` by the scores of each side."""
+    """Gradients of `dual` by the scores of each side, if observation learns by likelihood."""
     sides = relevance.clone().requires_grad_(), observation.clone().requires_grad_()
-    sum(losses.dual_by_likelihood(*sides, clicks, mask).values()).backward()
+    sum(losses.dual(*sides, clicks, mask, observed_by="likelihood").values()).backward()
     return tuple(side.grad for side in sides)
 
 
@@ -114,7 +114,7 @@ def test_dual_by_likelihood_explains_clicks_by_relevance_times_observation():
     shown = [f[i] * g[i] / (0.30 + 0.09 + 0.02) for i in range(3)]  # shares of the products
     observation = torch.tensor([g], dtype=torch.float64).log()
     counts = torch.tensor([clicks], dtype=torch.float64)
-    terms = losses.dual_by_likelihood(SCORES[:1], observation, counts, MASK[:1])
+    terms = losses.dual(SCORES[:1], observation, counts, MASK[:1], observed_by="likelihood")
     by_hand = {
         "relevance": -sum(c * g[0] / g[i] * math.log(f[i]) for i, c in enumerate(clicks)),
         "observation": -sum(c * math.log(shown[i]) for i, c in enumerate(clicks)),

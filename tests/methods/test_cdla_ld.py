@@ -48,7 +48,7 @@ VARIANTS = {"cdla_ld": {}, "cdla": {"serve": "teacher"}, "c_dla_ld": {"debias": 
 
 def new_method(preset):
     torch.manual_seed(0)
-    return CDLALD(PROBLEM, **VARIANTS[preset]).double()
+    return CDLALD(PROBLEM, observed_by="weights", **VARIANTS[preset]).double()
 
 
 def terms_of(method):

@@ -190,9 +190,24 @@ def test_a_shard_of_a_log_on_disk_is_held_out_from_ten_on(tmp_path):
     assert learning.n_shards == 9
     assert learning.n_lists + held_out.n_lists == 100
     assert held_out.n_lists in folder.counts("lists")
-    nine = open_log(write_log(click_log(100), tmp_path / "nine", n_shards=9))
-    assert part_held_out(nine, seed=0) == (nine, None)
     assert MOST_HELD_OUT == 5_000
+
+
+@pytest.mark.parametrize("n_shards", [1, 4])
+def test_a_log_on_disk_of_fewer_shards_lends_a_tenth_of_its_queries_from_one_of_them(tmp_path, n_shards):
+    log = click_log(200)
+    folder = open_log(write_log(log, tmp_path / "few", n_shards=n_shards))
+    learning, held_out = part_held_out(folder, seed=0)
+    assert held_out.n_lists == 20
+    assert (learning.n_shards, learning.n_lists) == (n_shards, 180)
+    assert [shard.n_lists for shard in learning.shards()] == learning.counts("lists")
+    ids = [set(part.query_ids[np.unique(part.queries)].tolist()) for part in (learning.whole(), held_out)]
+    assert not ids[0] & ids[1]
+    assert len(ids[0] | ids[1]) == 200
+    assert learning.n_clicks + held_out.n_clicks == log.n_clicks
+    assert "held-out clicks were predicted no better" in fit(Recipe.of("naive"), folder).history.ended
+    small = open_log(write_log(click_log(99), tmp_path / "small", n_shards=n_shards))
+    assert part_held_out(small, seed=0) == (small, None)
 
 
 def test_nothing_is_held_out_where_one_part_would_have_no_click():

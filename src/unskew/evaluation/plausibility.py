@@ -3,7 +3,7 @@
 **A reversed order.** Production usually ranks better than chance. A method that assumes that examination depends on the
 position alone attributes clicks on low documents to relevance that are due to their visual attraction; if attraction
 and relevance disagree, it may reverse the order. Likelihood does not detect this: it fits clicks better than plain
-clicks do. But the reversal itself can be detected.
+clicks do. But the reversal itself can be detected, and so can an order that has little to do with production's.
 
 **A runaway curve.** If examination depends on the position alone, a position's click rate is examination times the mean
 relevance of what is shown there. A method that runs away trades one for the other without limit: its curve rises a
@@ -25,6 +25,7 @@ from unskew.evaluation.production import production_of_log
 MOST_QUERIES = 500  # sample size: enough for a standard error of about .01
 LEAST_QUERIES = 30
 STANDARD_ERRORS = 3.0
+LEAST_AGREEMENT = 0.2  # tau; methods that went wrong on simulated clicks had .10 to .13, others .3 and more
 MOST_RELEVANCE = 30.0  # times the mean relevance of one position can be that of another
 FEWEST_CLICKS = 30  # of a position
 
@@ -50,18 +51,25 @@ def shown_order_agreement(ranker: Scorer, log: ClickLog) -> NDArray[np.float64]:
 
 
 def reversal(agreement: NDArray[np.float64]) -> str | None:
-    """A warning if the ranker's agreement with the shown order is significantly below 0; otherwise None."""
+    """A warning if the ranker hardly agrees with the shown order, or significantly reverses it; otherwise None."""
     if len(agreement) < LEAST_QUERIES:
         return None
     mean, error = agreement.mean(), standard_error(agreement)
-    if mean >= -STANDARD_ERRORS * error:
-        return None
-    return (
-        f"the learned order reverses the shown one (Kendall's tau {mean:.2f} on {len(agreement)} queries): either "
-        "production ranks worse than chance, or examination depends on how documents look, not only on their position, "
-        "and this method mistakes visual attraction for relevance. Check the ranker before you ship it: run unskew "
-        "diagnose, and compare with naive"
-    )
+    found = f"(Kendall's tau {mean:.2f} on {len(agreement)} queries)"
+    check = "Check the ranker before you ship it: run unskew diagnose, and compare with naive"
+    if mean < -STANDARD_ERRORS * error:
+        return (
+            f"the learned order reverses the shown one {found}: either production ranks worse than chance, or "
+            "examination depends on how documents look, not only on their position, and this method mistakes visual "
+            f"attraction for relevance. {check}"
+        )
+    if mean < LEAST_AGREEMENT - STANDARD_ERRORS * error:
+        return (
+            f"the learned order has little to do with the shown one {found}: unless production ranks hardly better "
+            "than chance, or shuffles, this method's assumption about clicks does not hold, and it may rank worse than "
+            f"plain clicks. {check}"
+        )
+    return None
 
 
 def runaway(curve: NDArray[np.float64], log: ClickLog) -> str | None:

@@ -54,31 +54,37 @@ def inverse_share(scores: Tensor, mask: Tensor, max_weight: float | None = None)
     return weights.masked_fill(~mask, 0.0)
 
 
+def weighted(scores: Tensor, others: Tensor, clicks: Tensor, mask: Tensor, max_weight: float | None = None) -> Tensor:
+    r"""Softmax of clicks over the other shares $g$, $-\sum_i c_i \frac{g_1}{g_i} \log f_i$."""
+    return softmax(scores, clicks * inverse_share(others, mask, max_weight), mask)
+
+
+def likelihood(
+    scores: Tensor,
+    others: Tensor,
+    clicks: Tensor,
+    mask: Tensor,
+    max_weight: float | None = None,  # noqa: ARG001
+) -> Tensor:
+    r"""Softmax of clicks on the sum of both logits, $-\sum_i c_i \log \frac{e^{s_i + l_i}}{\sum_j e^{s_j + l_j}}$."""
+    return softmax(others.detach() + scores, clicks, mask)
+
+
+OBSERVED_BY = {"likelihood": likelihood, "weights": weighted}  # how observation learns, given relevance
+
+
 def dual(
-    relevance: Tensor, observation: Tensor, clicks: Tensor, mask: Tensor, max_weight: float | None = None
+    relevance: Tensor,
+    observation: Tensor,
+    clicks: Tensor,
+    mask: Tensor,
+    max_weight: float | None = None,
+    observed_by: str = "weights",
 ) -> dict[str, Tensor]:
-    r"""Dual learning: relevance from clicks over observation, observation from clicks over relevance.
-
-    With $f$ and $g$ the softmax of relevance and observation over the list,
-    $-\sum_i c_i \frac{g_1}{g_i} \log f_i$ and $-\sum_i c_i \frac{f_1}{f_i} \log g_i$.
-    """
+    """Dual learning: relevance from clicks over observation; observation from clicks over relevance, or given it."""
     return {
-        "relevance": softmax(relevance, clicks * inverse_share(observation, mask, max_weight), mask),
-        "observation": softmax(observation, clicks * inverse_share(relevance, mask, max_weight), mask),
-    }
-
-
-def dual_by_likelihood(
-    relevance: Tensor, observation: Tensor, clicks: Tensor, mask: Tensor, max_weight: float | None = None
-) -> dict[str, Tensor]:
-    r"""Dual learning in which observation learns by the likelihood of clicks, given relevance.
-
-    With $f$ and $g$ the softmax of relevance $s$ and observation $l$ over the list, and constant $s$ in the second,
-    $-\sum_i c_i \frac{g_1}{g_i} \log f_i$ and $-\sum_i c_i \log \frac{e^{s_i + l_i}}{\sum_j e^{s_j + l_j}}$.
-    """
-    return {
-        "relevance": softmax(relevance, clicks * inverse_share(observation, mask, max_weight), mask),
-        "observation": softmax(relevance.detach() + observation, clicks, mask),
+        "relevance": weighted(relevance, observation, clicks, mask, max_weight),
+        "observation": OBSERVED_BY[observed_by](observation, relevance, clicks, mask, max_weight),
     }
 
 

@@ -51,10 +51,11 @@ VOCABULARY = "documents.parquet"
 TREES = "trees.txt"
 # By method, defaults of 0.2 that have changed: its files leave defaults out.
 OLD_DEFAULTS: dict[str, dict[str, Any]] = {
-    **{name: {"observation_rate": 3.0} for name in ("two_tower", "attention", "cdla_ld", "lbd")},
+    **{name: {"observation_rate": 3.0} for name in ("two_tower", "attention", "lbd")},
     "affine_softmax": {"observation_rate": 3.0, "stretch_rate": 3.0, "warm_up_steps": 100},
     "low_rank": {"observation_rate": 3.0},
-    "dla": {"observation_rate": 3.0, "observed_by": "weights"},
+    **{name: {"observation_rate": 3.0, "observed_by": "weights"} for name in ("dla", "cdla_ld")},
+    "upe": {"max_weight": None},
 }
 # By method, options of 0.2 that have gone, and beginnings of the names of its weights that have changed.
 OLD_OPTIONS = {"lbd": ("cancel_by", "penalize"), "vectorization": ("base_position",), "upe": ("scoring",)}

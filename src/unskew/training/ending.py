@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.storage import Log, LogFolder
+from unskew.data.clicks.shards import log_counts
+from unskew.data.clicks.storage import FolderView, Log, LogFolder
 
 HELD_OUT = 0.1  # share of the queries
 FEWEST_QUERIES = 100  # of a log from which clicks are held out
@@ -120,7 +122,8 @@ REASONS = {
 }
 
 
-LEAST_SHARDS = round(1 / HELD_OUT)  # of a log on disk from which a shard is held out
+LEAST_SHARDS = round(1 / HELD_OUT)  # of a log on disk from which a whole shard is held out
+MOST_OF_A_SHARD = 0.5  # share of the queries of a shard of a log of fewer
 
 Parted = tuple[Log, ClickLog | None]
 
@@ -140,14 +143,38 @@ def share_held_out(log: Log, share: float, seed: int) -> Parted:
 
 
 def _without_a_shard(log: LogFolder, seed: int) -> Parted:
-    """Shards share no query: a log of many lends one of them, and of that at most some thousand lists."""
+    """Shards share no query: a log of many lends one of them, a log of few some queries of one."""
     filled = np.flatnonzero(log.counts("lists"))
+    lender = int(np.random.default_rng(seed).choice(filled))
+    shard = log.shard(lender)
     if len(filled) < LEAST_SHARDS:
-        return log, None
-    lent = int(np.random.default_rng(seed).choice(filled))
-    kept = tuple(number for number in range(log.n_shards) if number != lent)
-    held_out = log.shard(lent)
-    some = held_out.select(np.arange(min(held_out.n_lists, MOST_HELD_OUT)))
+        return _without_queries(log, lender, shard, seed)
+    some = shard.select(np.arange(min(shard.n_lists, MOST_HELD_OUT)))
     if not some.n_clicks:
         return log, None
-    return log.view(kept), some
+    return log.view([number for number in range(log.n_shards) if number != lender]), some
+
+
+def _without_queries(log: LogFolder, lender: int, shard: ClickLog, seed: int) -> Parted:
+    n_queries = len(np.unique(shard.queries))
+    share = held_out_share(round(n_queries * log.n_lists / shard.n_lists), log.n_lists) * log.n_lists / shard.n_lists
+    if not share or n_queries < 2:
+        return log, None
+    kept, some = shard.split(min(share, MOST_OF_A_SHARD), seed)
+    if not (some.n_clicks and log.n_clicks > some.n_clicks):
+        return log, None
+    view = log.view()
+    view.about["shards"][lender] = {**log.about["shards"][lender], **log_counts(kept)}
+    return _Lender(**vars(view), lender=lender, queries=np.unique(kept.queries)), some
+
+
+@dataclass(frozen=True, repr=False)
+class _Lender(FolderView):
+    """A log on disk without some queries of one shard."""
+
+    lender: int = field(kw_only=True)
+    queries: NDArray[np.integer] = field(kw_only=True)  # that this shard keeps
+
+    def shard(self, number: int) -> ClickLog:
+        log = super().shard(number)
+        return log.select(np.isin(log.queries, self.queries)) if number == self.lender else log

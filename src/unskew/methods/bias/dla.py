@@ -38,8 +38,6 @@ from unskew.networks.observation import PositionObservation
 from unskew.networks.registry import Problem
 from unskew.options import NotNegative, Positive
 
-DUAL = {"likelihood": losses.dual_by_likelihood, "weights": losses.dual}
-
 
 class DLA(Method):
     """Relevance and observation, each learning from clicks weighted by the other.
@@ -63,11 +61,11 @@ class DLA(Method):
         observed_by: Literal["likelihood", "weights"] = "likelihood",
     ):
         super().__init__()
-        self.dual = DUAL[observed_by]
         self.relevance = problem.new_ranker()
         self.observation = PositionObservation(problem)
         self.max_weight = max_weight
         self.observation_rate = observation_rate
+        self.observed_by = observed_by
 
     def stages(self) -> Sequence[Stage]:
         return [Stage("train", self.loss, {self.relevance: 1.0, self.observation: self.observation_rate})]
@@ -75,7 +73,7 @@ class DLA(Method):
     def loss(self, lists: ClickedLists) -> Terms:
         relevance = lists.apply(self.relevance)
         observation = self.observation(lists.positions, lists.bias)
-        return self.dual(relevance, observation, lists.clicks, lists.mask, self.max_weight)
+        return losses.dual(relevance, observation, lists.clicks, lists.mask, self.max_weight, self.observed_by)
 
     def click_logits(self, lists: ClickedLists) -> Tensor:
         return lists.apply(self.relevance) + self.observation(lists.positions, lists.bias)

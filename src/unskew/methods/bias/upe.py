@@ -54,7 +54,8 @@ class UPE(Method):
         policy_steps: training steps of the policy stage; the other two stages share the rest.
         width: size of the vectors of documents and positions.
         units: units of the networks before and after them.
-        max_weight: largest weight of a click, of either kind.
+        max_weight: largest weight of a click, of either kind; without a bound, inverse relevance may grow until
+            training is taken for diverging.
         position_rate: learning rate of propensities relative to the ranker's.
     """
 
@@ -69,7 +70,7 @@ class UPE(Method):
         policy_steps: Annotated[int, Limits(0)] = 200,
         width: Count = 64,
         units: Count = 256,
-        max_weight: Positive | None = None,
+        max_weight: Positive | None = 100.0,
         position_rate: NotNegative = 3.0,
     ):
         super().__init__()
@@ -102,11 +103,10 @@ class UPE(Method):
         positions = lists.positions.clamp(max=len(table) - 1)
         seen = last(documents + F.embedding(positions, table)).squeeze(-1)
         relevance = lists.apply(self.relevance)
-        inverse_relevance = losses.inverse_share(relevance, lists.mask, self.max_weight)
         shares = adjusted_shares(scores_of_pairs(last, documents, table, positions), lists.mask)
         curve = self.position.curve.relative(shares, lists, keep=self.training)
         return {
-            "observation": losses.softmax(seen, lists.clicks * inverse_relevance, lists.mask),
+            "observation": losses.weighted(seen, relevance, lists.clicks, lists.mask, self.max_weight),
             "relevance": losses.softmax(relevance, lists.clicks * self._weights(curve, lists), lists.mask),
         }
 
