@@ -6,6 +6,8 @@
     python benchmarks/quality.py --accept                make the finished table the one that later ones are compared to
     python benchmarks/quality.py --reference             the grid of steps and rates, made once
     python benchmarks/quality.py --reference --gaps      how far the defaults are from the best of the grid
+    python benchmarks/quality.py --set further --seeds 0 --methods dla naive
+                                                         another set, looked at once: its rows and a table for the docs
 
 Six methods on eight logs (`quality_logs.py`) with three seeds, defaults only, beside LightGBM with `position`; all
 other methods on two of the logs with one seed. A cell fell if its mean paired difference to the accepted table exceeds
@@ -29,6 +31,7 @@ from quality_runs import (
     GRID_STEPS,
     MAIN,
     OPPONENT,
+    SEEDS,
     Run,
     case_of,
     default_runs,
@@ -37,7 +40,7 @@ from quality_runs import (
     measure,
     state_of_code,
 )
-from quality_table import cells_of, fallen, gaps, gaps_text, read_accepted, table_text, write_accepted
+from quality_table import cells_of, fallen, gaps, gaps_text, markdown, read_accepted, table_text, write_accepted
 from row_file import Row, append_row, mend, read_rows
 
 HERE = Path(__file__).parents[1] / "docs" / "quality"
@@ -153,6 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--gaps", action="store_true", help="compare finished defaults with the finished grid")
     parser.add_argument("--set", choices=SETS, default="reference", help="of logs; all but one are looked at once")
     parser.add_argument("--methods", nargs="+", help=f"default: {', '.join(MAIN)}, LightGBM and others")
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS, help="of clicks and training")
     parser.add_argument("--share", default="1/1", help="which of how many processes this one is, such as 1/2")
     parser.add_argument("--folder", type=Path, default=HERE, help="of the rows and the accepted table")
     chosen = parser.parse_args(arguments)
@@ -161,7 +165,7 @@ def main(arguments: list[str] | None = None) -> int:
             "only the table of the defaults on the reference logs is accepted: leave out --reference and --set"
         )
     torch.set_num_threads(1)
-    defaults, grid = works(chosen.set, chosen.folder, chosen.methods)
+    defaults, grid = works(chosen.set, chosen.folder, chosen.methods, chosen.seeds)
     if chosen.gaps:
         print(gaps_text(gaps(grid.rows(), cells_of(defaults.rows()))))
         return 0
@@ -173,16 +177,23 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.plan:
         return 0
     run_missing(work, *map(int, chosen.share.split("/")))
+    if chosen.set != "reference" and not chosen.reference:
+        write_accepted(chosen.folder / f"{chosen.set}.json", work.rows())
+        print(markdown(cells_of(work.rows())))
+        return 0
     return 0 if chosen.reference else show(work)
 
 
-def works(name: str, folder: Path, methods: Sequence[str] | None = None) -> tuple[Work, Work]:
+def works(
+    name: str, folder: Path, methods: Sequence[str] | None = None, seeds: Sequence[int] = SEEDS
+) -> tuple[Work, Work]:
     """The runs of the defaults and of the grid on a set of logs."""
     logs, suffix = SETS[name], "" if name == "reference" else f"-{name}"
-    usual = default_runs(logs, methods) if methods else default_runs(logs)
+    usual = default_runs(logs, methods or (*MAIN, OPPONENT), seeds)
     accepted = folder / ACCEPTED
     return (
-        Work(usual, folder / f"defaults{suffix}.jsonl", accepted, state_of_code()),
+        # What is looked at once is not measured again for every change of the code.
+        Work(usual, folder / f"defaults{suffix}.jsonl", accepted, None if suffix else state_of_code()),
         Work(grid_runs(logs, methods or MAIN), folder / f"reference{suffix}.jsonl", accepted, None),
     )
 

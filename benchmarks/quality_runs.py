@@ -70,13 +70,15 @@ def key_of(row: Row) -> Key:
     return row["log"], row["method"], row["seed"], row.get("rate")
 
 
-def default_runs(logs: Sequence[QualityLog], methods: Sequence[str] = (*MAIN, OPPONENT)) -> list[Run]:
+def default_runs(
+    logs: Sequence[QualityLog], methods: Sequence[str] = (*MAIN, OPPONENT), seeds: Sequence[int] = SEEDS
+) -> list[Run]:
     """The runs of the defaults, log by log and seed by seed, so that each log is made once."""
     runs = []
     for entry in logs:
-        runs += [Run(entry, name, seed) for seed in SEEDS for name in methods]
+        runs += [Run(entry, name, seed) for seed in seeds for name in methods]
         if entry.name in WITH_OTHERS and set(MAIN) <= set(methods):
-            runs += [Run(entry, name, SEEDS[0]) for name in OTHERS]
+            runs += [Run(entry, name, seeds[0]) for name in OTHERS]
     return runs
 
 

@@ -107,6 +107,17 @@ def test_lightgbm_is_shown_and_not_judged(parts):
     assert "-0.1000 ± 0.0000" in table.table_text(table.cells_of(now), table.cells_of(before))
 
 
+def test_the_table_of_the_docs_is_bold_where_plain_clicks_are_a_hundredth_better_and_marks_warnings(parts):
+    rows = [*cell("naive", 0.72, 0.74), *cell("dla", 0.71, 0.72), *cell("ipw", 0.72, 0.724)]  # means .730, .715, .722
+    rows[-1]["warnings"] = ["it has run away"]
+    table = parts.quality_table.markdown(parts.quality_table.cells_of(rows))
+    assert table.splitlines() == [
+        "| log | `naive` | `dla` | `ipw` |",
+        "|---|---|---|---|",
+        "| log | .730 | **.715** | .722 * |",
+    ]
+
+
 def test_a_half_written_file_is_continued(parts, work, measured):
     parts.quality.run_missing(work)
     whole = work.path.read_text()
