@@ -28,9 +28,11 @@ import torch
 
 from quality_logs import SETS
 from quality_runs import (
+    GRID_SEEDS,
     GRID_STEPS,
     MAIN,
     OPPONENT,
+    RATES,
     SEEDS,
     Run,
     case_of,
@@ -94,7 +96,7 @@ def _expected(run: Run, known: dict[tuple[str | None, str], list[float]]) -> flo
     spent = known.get((run.log.name, run.method)) or known.get((None, run.method))
     if spent:
         return statistics.median(spent)
-    steps = 1_000 if run.rate is None else sum(GRID_STEPS) if run.method in TRAINED_APART else max(GRID_STEPS)
+    steps = 1_000 if run.rate is None else sum(run.steps) if run.method in TRAINED_APART else run.most
     return SECONDS.get(run.method, USUAL_SECONDS) * steps / 1_000
 
 
@@ -156,7 +158,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--gaps", action="store_true", help="compare finished defaults with the finished grid")
     parser.add_argument("--set", choices=SETS, default="reference", help="of logs; all but one are looked at once")
     parser.add_argument("--methods", nargs="+", help=f"default: {', '.join(MAIN)}, LightGBM and others")
-    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS, help="of clicks and training")
+    parser.add_argument("--seeds", nargs="+", type=int, help="of clicks and training; default: 0 1 2, of the grid 0 1")
+    parser.add_argument("--rates", nargs="+", type=float, default=RATES, help="of the grid, relative to the default")
+    parser.add_argument("--most", type=int, default=GRID_STEPS[-1], help="steps of the grid")
     parser.add_argument("--share", default="1/1", help="which of how many processes this one is, such as 1/2")
     parser.add_argument("--folder", type=Path, default=HERE, help="of the rows and the accepted table")
     chosen = parser.parse_args(arguments)
@@ -165,7 +169,7 @@ def main(arguments: list[str] | None = None) -> int:
             "only the table of the defaults on the reference logs is accepted: leave out --reference and --set"
         )
     torch.set_num_threads(1)
-    defaults, grid = works(chosen.set, chosen.folder, chosen.methods, chosen.seeds)
+    defaults, grid = works(chosen.set, chosen.folder, chosen.methods, chosen.seeds, chosen.rates, chosen.most)
     if chosen.gaps:
         print(gaps_text(gaps(grid.rows(), cells_of(defaults.rows()))))
         return 0
@@ -185,16 +189,22 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def works(
-    name: str, folder: Path, methods: Sequence[str] | None = None, seeds: Sequence[int] = SEEDS
+    name: str,
+    folder: Path,
+    methods: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    rates: Sequence[float] = RATES,
+    most: int = GRID_STEPS[-1],
 ) -> tuple[Work, Work]:
     """The runs of the defaults and of the grid on a set of logs."""
     logs, suffix = SETS[name], "" if name == "reference" else f"-{name}"
-    usual = default_runs(logs, methods or (*MAIN, OPPONENT), seeds)
+    usual = default_runs(logs, methods or (*MAIN, OPPONENT), seeds or SEEDS)
+    searched = grid_runs(logs, methods or MAIN, seeds or GRID_SEEDS, rates, most)
     accepted = folder / ACCEPTED
     return (
         # What is looked at once is not measured again for every change of the code.
         Work(usual, folder / f"defaults{suffix}.jsonl", accepted, None if suffix else state_of_code()),
-        Work(grid_runs(logs, methods or MAIN), folder / f"reference{suffix}.jsonl", accepted, None),
+        Work(searched, folder / f"reference{suffix}.jsonl", accepted, None),
     )
 
 

@@ -24,6 +24,7 @@ from unskew.comparison.code_digest import code_digest, program_of
 from unskew.comparison.outside import train_lightgbm
 from unskew.data.clicks.click_log import ClickLog
 from unskew.methods import METHODS
+from unskew.serving.model_files import OLD_DEFAULTS
 from unskew.training.fitting import fit_recipe
 from unskew.training.history import Report
 from unskew.training.model import Model
@@ -34,6 +35,15 @@ from unskew.training.recipe import Recipe
 MAIN = ("dla", "two_tower", "low_rank", "lbd", "vectorization", "naive")
 OTHERS = tuple(name for name, method in METHODS.items() if method.has_ranker and name not in MAIN)
 OPPONENT = "lightgbm position"
+# The method "dla mlp" is `dla` as 0.2 trained it with this network.
+MLP_OF_0_2: Mapping[str, Any] = {
+    "network": "mlp",
+    "steps": 1_000,
+    "optimizer": "adagrad",
+    "batch_size": 128,
+    "warm_up": 0,
+    "average": 0.0,
+}
 SEEDS = (0, 1, 2)
 GRID_STEPS = (500, 1_000, 2_000, 4_000, 8_000, 16_000)
 RATES = (1 / 3, 1.0, 3.0)  # relative to the default
@@ -60,6 +70,11 @@ class Run:
     method: str
     seed: int
     rate: float | None = None  # of the grid: relative to the default learning rate; None: defaults only
+    most: int = GRID_STEPS[-1]  # steps of the grid
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        return tuple(steps for steps in GRID_STEPS if steps <= self.most)
 
     @property
     def key(self) -> Key:
@@ -82,9 +97,17 @@ def default_runs(
     return runs
 
 
-def grid_runs(logs: Sequence[QualityLog], methods: Sequence[str] = MAIN) -> list[Run]:
+def grid_runs(
+    logs: Sequence[QualityLog],
+    methods: Sequence[str] = MAIN,
+    seeds: Sequence[int] = GRID_SEEDS,
+    rates: Sequence[float] = RATES,
+    most: int = GRID_STEPS[-1],
+) -> list[Run]:
     """The runs of the grid."""
-    return [Run(entry, name, seed, rate) for entry in logs for seed in GRID_SEEDS for name in methods for rate in RATES]
+    return [
+        Run(entry, name, seed, rate, most) for entry in logs for seed in seeds for name in methods for rate in rates
+    ]
 
 
 @cache
@@ -140,7 +163,9 @@ def _train_default(run: Run, case: Case) -> Model:
         more = {"interventions": scene.simulation(run.seed, **swapped).log}
     elif run.method == "attention" and isinstance(scene, Scene):
         log = scene.simulation(run.seed, record={"misses": 0.2}).log
-    return fit_recipe(Recipe.of(run.method, seed=run.seed, **options), log, **more)
+    method, _, network = run.method.partition(" ")
+    options |= {**OLD_DEFAULTS.get(method, {}), **MLP_OF_0_2} if network else {}
+    return fit_recipe(Recipe.of(method, seed=run.seed, **options), log, **more)
 
 
 def _measure_grid(run: Run, case: Case) -> Row:
@@ -148,11 +173,13 @@ def _measure_grid(run: Run, case: Case) -> Row:
     assert run.rate is not None
     recipe = Recipe.of(run.method, seed=run.seed, learning_rate=usual * run.rate)
     try:
-        points = [{**_quality(model, case), "cpu_seconds": spent} for model, spent in long_run(recipe, case.log)]
+        points = [
+            {**_quality(model, case), "cpu_seconds": spent} for model, spent in long_run(recipe, case.log, run.steps)
+        ]
     except FAILURES:  # also if the longest ran away: the shorter ones may not
-        points = [_measured(partial(fit_recipe, _changed(recipe, steps=steps), case.log), case) for steps in GRID_STEPS]
+        points = [_measured(partial(fit_recipe, _changed(recipe, steps=steps), case.log), case) for steps in run.steps]
     columns = {name: [point.get(name) for point in points] for name in (METRIC, "examination", "cpu_seconds")}
-    return {"steps": list(GRID_STEPS), **columns}
+    return {"steps": list(run.steps), **columns}
 
 
 def _measured(train: Callable[[], Any], case: Case) -> Row:
