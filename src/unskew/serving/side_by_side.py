@@ -308,6 +308,7 @@ def _write(result: SideBySide, out: Path, name: str) -> None:
         title=f"Production and {name}, side by side",
         notes=[*result.screen().notes],
         figures=figures,
+        top=TOP,
         data=base64.b64encode(packed).decode(),
     )
 
