@@ -90,6 +90,7 @@ STUDIES = {
     "ranklens": "--plan",
     "scale": "OUT 1000 ingest",
     "shop": "--sessions 100 --seeds 2 --out OUT",
+    "trees_bar": "OUT --worlds 1 --size tiny --steps 3",
 }
 STUDIES_APART = {  # that no test runs, and why
     "choosing": "trains the family of `auto` in a world at least",

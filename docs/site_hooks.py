@@ -265,7 +265,7 @@ GROUPS = {
     "Your log": "propose ingest preview_ingest ClickLog read_log open_log write_log forget events judgements diagnose "
     "estimate_propensities",
     "Train and choose": "auto fit UnbiasedRanker compare Recipe Model save_model load_model weights",
-    "Rank, evaluate, serve": "rank evaluate look metric paired_differences export explain",
+    "Rank, evaluate, serve": "rank evaluate look metric paired_differences export explain serve",
     "Day by day": "tune drift readout",
     "Data and simulation": "load read_letor data_sets JudgedSet simulate shop FreshClicks ClickSource demo",
     "Experiments": "reproduce TensorBoard MLflow",

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from unskew.serving.model_files import load_model, save_model
     from unskew.serving.ratings import judgements
     from unskew.serving.scoring import evaluate, rank
+    from unskew.serving.server import serve
     from unskew.serving.side_by_side import look
     from unskew.simulation.fresh import FreshClicks
     from unskew.simulation.policies import POLICIES
@@ -95,6 +96,7 @@ __all__ = [
     "readout",
     "reproduce",
     "save_model",
+    "serve",
     "shop",
     "simulate",
     "tune",

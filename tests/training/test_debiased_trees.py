@@ -14,7 +14,7 @@ from unskew.serving.exports import export_model
 from unskew.serving.onnx_file import OnnxRanker
 from unskew.training.boosting import boost_debiased, examined_documents
 
-FAST = {"steps": 20, "hidden": (4,), "ranker": "trees"}
+FAST = {"steps": 20, "hidden": (4,), "ranker": "trees", "tree_targets": "clicks"}
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_trees_are_exported_as_they_are_and_to_onnx(tmp_path):
 @pytest.mark.parametrize("method", ["naive", "vectorization", "labelled"])
 def test_methods_without_a_curve_of_examination_are_refused_by_name(method):
     with pytest.raises(ValueError, match=f"{method} learns no examination curve and gives no debiased targets"):
-        Recipe.of(method, ranker="trees")
+        Recipe.of(method, ranker="trees", tree_targets="clicks")
     with pytest.raises(ValueError, match="unknown ranker 'forest': choose one of network, trees"):
         Recipe.of("dla", ranker="forest")
 
@@ -131,8 +131,9 @@ def test_trees_can_imitate_the_scores_of_the_network_and_keep_their_sizes(tmp_pa
     rows = rng.standard_normal((90, 2)).astype(np.float32)
     small = ClickLog.from_arrays(rows, (rows[:, 0] > 0).astype(int), group=[3] * 30)
     sizes = {"trees": 200, "leaves": 4, "rows_in_leaf": 1}
-    recipe = Recipe.of("naive", network="trees", tree_targets="scores", steps=20, **sizes)
-    assert recipe.tree_options() == {"trees": 200, "leaves": 4, "rows_in_leaf": 1, "tree_targets": "scores"}
+    recipe = Recipe.of("naive", network="trees", steps=20, **sizes)
+    assert recipe.tree_options() == sizes
+    assert recipe.tree_targets == "scores"
     model = fit(recipe, small)
     network = fit(Recipe.of("naive", steps=20), small).ranker()
     features, mask = torch.from_numpy(rows).unsqueeze(0), torch.ones(1, 90, dtype=torch.bool)

@@ -306,6 +306,9 @@ rank model data = serving.scoring:rank
         split: test.
     out !  Output file: ranking.parquet, .csv, or .trec for a TREC run.
     query document sort memory strict engine spark_master overwrite allow_code json quiet
+serve model = serving.server:serve
+    model >ranker ! :Path  {RANKER}
+    host port token_file most_candidates largest_body timeout threads
 weights log = learning:weights
     out !  Output parquet file.
     method grade sum_grades set seed overwrite memory quiet

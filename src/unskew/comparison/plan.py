@@ -323,13 +323,14 @@ def _learns_fresh(recipe: Recipe, entry: Entry) -> bool:
 def recipe_definition(recipe: Recipe) -> OptionTable:
     """A recipe as plain data, with the defaults of the method's hyper-parameters written out."""
     defaults = {name: entry.default for name, entry in hyper_parameters(recipe.method_class).items()}
+    trees = {"tree_targets": recipe.tree_targets, **recipe.tree_options()}
     return {
         "method": recipe.outside or recipe.method,
         "hyper_parameters": {**defaults, **recipe.hyper_parameters},
         "settings": recipe.settings.to_json(),
         "network": recipe.network.to_json() | ({"kind": recipe.network.outside} if recipe.network.outside else {}),
         "transform": recipe.transform,
-        **({} if recipe.ranker == "network" else {"ranker": recipe.ranker, **recipe.tree_options()}),
+        **({} if recipe.ranker == "network" else {"ranker": recipe.ranker, **trees}),
     }
 
 

@@ -59,8 +59,8 @@ def remembered(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
 def recipe_of(data: Definition) -> Recipe:
     settings, network = Settings.from_json(data["settings"]), Network.from_json(data["network"])
     name, outside = name_of(METHODS, data["method"]), find_method(data["method"])
-    trees = Recipe.of("dla", **{key: value for key, value in data.items() if key in (*TREE_NAMES, "tree_targets")})
-    ranker = data.get("ranker", "network"), trees.boosting, trees.tree_targets
+    trees = Recipe.of("dla", **{key: value for key, value in data.items() if key in TREE_NAMES})
+    ranker = data.get("ranker", "network"), trees.boosting, data.get("tree_targets", "clicks")
     return Recipe(name, data["hyper_parameters"], settings, network, data["transform"], *ranker, outside)
 
 

@@ -157,10 +157,10 @@ def export_model(
     return Exported(target, agreement, content.note, content.snippet)
 
 
-def onnx_bytes(model: Model, seed: int = 0) -> bytes:
-    """The model as an ONNX file of lists, compared with torch."""
+def onnx_bytes(model: Model, seed: int = 0, *, flat: bool = False) -> bytes:
+    """The model as an ONNX file of lists, or of single documents, compared with torch."""
     check_features_alone(model)
-    content = _onnx(model)
+    content = _flat_onnx(model, Path("model.onnx"), (INPUT, OUTPUT)) if flat else _onnx(model)
     _agreement(model, content, np.random.default_rng(seed), "the ONNX file")
     return content.data
 

@@ -69,8 +69,8 @@ DAMAGES = (OSError, KeyError, ValueError, TypeError, AttributeError, IndexError,
 DATA_FILES = ("weights.safetensors", "history.json", VOCABULARY, TREES)  # with digests
 
 
-def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> Path:
-    """Write a model to a new folder, atomically.
+def save_model(model: Any, folder: str | Path, *, overwrite: bool = False) -> Path:
+    """Write a model, or that of a fitted `UnbiasedRanker`, to a new folder, atomically.
 
     `load_model` reads it; `export` writes it for other programs.
 
@@ -80,7 +80,7 @@ def save_model(model: Model, folder: str | Path, *, overwrite: bool = False) -> 
     >>> unskew.save_model(model, "model").name
     'model'
     """
-    target = Path(folder)
+    target, model = Path(folder), getattr(model, "model_", model)
     with new_folder(target, ABOUT, overwrite=overwrite) as scratch:
         save_file(model.tensors(), scratch / "weights.safetensors")
         _write_json(scratch / "history.json", model.history.to_json())

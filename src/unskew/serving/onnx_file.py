@@ -164,9 +164,14 @@ def depends_on(ranker: Ranker) -> str:
     return "document" if ranker.pointwise else "list"
 
 
+def missing_modules(names: Sequence[str]) -> list[str]:
+    """Those that are not installed."""
+    return [name for name in names if importlib.util.find_spec(name) is None]
+
+
 def need_onnx() -> None:
     """Raise an error if the libraries of the extra are not installed."""
-    missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
+    missing = missing_modules(EXTRA)
     if missing:
         raise ModuleNotFoundError(f"ONNX needs {', '.join(missing)}: pip install 'unskew[onnx]'")
 

@@ -20,7 +20,7 @@ NETWORK_NAMES = {
 }
 RANKERS = ("network", "trees")
 TREE_NAMES = {"trees": "trees", "leaves": "leaves", "tree_rate": "learning_rate", "rows_in_leaf": "rows_in_leaf"}
-TREE_TARGETS = ("clicks", "scores")
+TREE_TARGETS = ("scores", "clicks")
 SETTING_NAMES = tuple(entry.name for entry in fields(Settings))
 
 
@@ -41,7 +41,7 @@ class Recipe:
     transform: str = "automatic"
     ranker: str = "network"  # or "trees": boosted trees that use what the method learned
     boosting: Boosting = SETTINGS  # their sizes
-    tree_targets: str = "clicks"  # given the method's examination; or "scores", those of the method's network
+    tree_targets: str = TREE_TARGETS[0]  # those of the method's network; or "clicks", given the method's examination
     outside: type[Method] | None = field(default=None, repr=False)  # the class, if it is not in METHODS
 
     def __post_init__(self) -> None:

@@ -1,0 +1,183 @@
+"""Requests to rank: candidates as JSON, checked against what the ranker was trained on.
+
+    {"query": "lamp", "candidates": [{"document": "a", "price": 9.5, "brand": "acme"}, {"document": "b", "price": 7}]}
+
+A feature that is absent from some candidates, or null, is missing there; one that no candidate has is an error. What
+the ranker does not use is ignored and named. Most requests take a short way through numpy. Sets and dates, and what the
+short way refuses, go through a table with the rules of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from unskew.data.columns import as_trained, listed, source_columns
+from unskew.data.raw_columns import UNSEEN
+from unskew.options import near
+from unskew.serving.candidates import feature_columns
+from unskew.serving.saved_ranker import SavedRanker, UnknownCounts
+
+DOCUMENT, QUERY, CANDIDATES = "document", "query", "candidates"
+
+
+class RequestError(ValueError):
+    """A request that cannot be ranked, with the HTTP status of the answer."""
+
+    def __init__(self, text: str, status: int = 422):
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The ranking of a query, best first, and how its candidates differ from training."""
+
+    query: Any
+    documents: list[Any]
+    scores: list[float]
+    ignored: list[str]
+    filled: dict[str, int]
+    unseen: dict[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        pairs = zip(self.documents, self.scores, strict=True)
+        ranking = [{"document": document, "score": score} for document, score in pairs]
+        unlike = {name: found for name in ("ignored", "filled", "unseen") if (found := getattr(self, name))}
+        return {"query": self.query, "ranking": ranking, **unlike}
+
+
+class Requests:
+    """Ranks requests with one ranker.
+
+    Args:
+        most: candidates of a request.
+    """
+
+    def __init__(self, ranker: SavedRanker, most: int = 10_000):
+        self.ranker, self.most = ranker, most
+        self.names = ranker.feature_names or tuple(f"f{number}" for number in range(ranker.n_features))
+        self.codes = {
+            self.names.index(name): {value: float(code) for code, value in enumerate(values)}
+            for name, values in ranker.categories.items()
+        }
+        self.numbers = [number for number in range(len(self.names)) if number not in self.codes]
+        self.known = {*self.names, DOCUMENT}
+        self.all = itemgetter(*self.names) if len(self.names) > 1 else lambda row: (row[self.names[0]],)
+
+    def rank(self, request: Any) -> Answer:
+        """The ranking of one query's candidates."""
+        if not isinstance(request, Mapping) or not isinstance(request.get(CANDIDATES), list):
+            raise RequestError(f'send an object with a list of candidates: {{"{CANDIDATES}": [{{"price": 9.5}}]}}')
+        rows: list[dict[str, Any]] = request[CANDIDATES]
+        if not 0 < len(rows) <= self.most:
+            raise RequestError(f"{len(rows):,} candidates: send from 1 to {self.most:,}")
+        strange = set(request) - {QUERY, CANDIDATES}
+        if strange:
+            raise RequestError(f"unknown key '{min(strange)}'{near(min(strange), (QUERY, CANDIDATES))}")
+        if not all(type(row) is dict for row in rows):
+            row = next(number for number, row in enumerate(rows) if type(row) is not dict)
+            raise RequestError(f"candidate {row}: send an object with its features, got {rows[row]!r:.40}")
+        documents, ignored = self._documents(rows), self._ignored(rows)
+        features = self._features(rows)
+        counts = UnknownCounts(self.ranker)
+        counts.add(features)
+        scores = self._scores(request.get(QUERY), documents, features)
+        if not np.isfinite(scores).all():
+            raise RequestError("the ranker gave a score that is not finite: it is damaged", 500)
+        order = np.argsort(-scores, kind="stable")  # equal scores keep their order
+        ranked = [documents[place] for place in order.tolist()]
+        return Answer(request.get(QUERY), ranked, scores[order].tolist(), ignored, counts.filled(), counts.unseen())
+
+    def _scores(self, query: Any, documents: list[Any], features: NDArray[np.float32]) -> NDArray[np.float64]:
+        if self.ranker.vocabulary is not None:
+            return self.ranker.score_ids([str(query)] * len(documents), list(map(str, documents)), features).scores
+        with torch.inference_mode():
+            mask = torch.ones(1, len(features), dtype=torch.bool)
+            return self.ranker.score(torch.from_numpy(features)[None], mask)[0].double().numpy()
+
+    def _documents(self, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Ids of the candidates; their numbers if none has one."""
+        ids = [row.get(DOCUMENT) for row in rows]
+        if all(each is None for each in ids):
+            return list(range(len(rows)))
+        seen: dict[Any, int] = {}
+        for row, each in enumerate(ids):
+            if not isinstance(each, str | int) or isinstance(each, bool):
+                raise RequestError(f"candidate {row}: '{DOCUMENT}' is {each!r:.40}: ids are text or whole numbers")
+            if seen.setdefault(each, row) != row:
+                raise RequestError(f"candidates {seen[each]} and {row} are both document {each!r}: send each once")
+        return ids
+
+    def _ignored(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Names that the ranker does not use."""
+        usual = len(self.known)
+        others = {name for row in rows if len(row) != usual or DOCUMENT not in row for name in row} - self.known
+        sources = {name.partition("=")[0] for name in self.names if "=" in name}
+        return sorted(others - sources)
+
+    def _features(self, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float32]:
+        """Raw features `[candidates, features]` in the order of training."""
+        if not self.names:
+            return np.zeros((len(rows), 0), dtype=np.float32)
+        try:
+            values: Any = list(map(self.all, rows))
+        except KeyError:
+            return self._by_table(rows)  # some are missing, in sets, or named otherwise
+        matrix = np.empty((len(rows), len(self.names)), dtype=np.float64)
+        try:
+            if self.codes:
+                columns = list(zip(*values, strict=True))
+                for number, codes in self.codes.items():
+                    if any(type(value) is not str and value is not None for value in columns[number]):
+                        return self._by_table(rows)
+                    missing = np.nan
+                    matrix[:, number] = [missing if v is None else codes.get(v, UNSEEN) for v in columns[number]]
+                values = list(zip(*(columns[number] for number in self.numbers), strict=True))
+            if self.numbers:
+                numbers = np.array(values)
+                if numbers.dtype.kind not in "fiub":
+                    if any(type(value) not in (float, int, bool, type(None)) for row in values for value in row):
+                        return self._by_table(rows)
+                    numbers = np.array(values, dtype=np.float64)  # None becomes NaN
+                matrix[:, self.numbers] = numbers
+        except (ValueError, TypeError, OverflowError):
+            return self._by_table(rows)
+        return self._finite(matrix)
+
+    def _by_table(self, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float32]:
+        """The same with the rules of files, whose errors name the column."""
+        names = dict.fromkeys(name for row in rows for name in row if name != DOCUMENT)
+        columns = {}
+        for name in names:
+            try:
+                columns[name] = pa.array([row.get(name) for row in rows])
+            except (pa.ArrowException, OverflowError) as error:
+                reason = str(error).splitlines()[0]
+                raise RequestError(f"'{name}': {reason}: send numbers or text, not both") from error
+        table = pa.table(columns) if columns else pa.table({"": pa.nulls(len(rows))})
+        missing = [name for name in self.names if not source_columns(table.schema, (name,))]
+        if missing:
+            hint = near(missing[0], set(names) - self.known)
+            raise RequestError(f"no candidate has {listed(missing)}, which the ranker was trained on{hint}")
+        try:
+            if self.ranker.feature_names:
+                feature_columns(table.schema, self.ranker, (DOCUMENT,), "the request")
+            return self._finite(as_trained(table, self.names, self.ranker.categories))
+        except ValueError as error:
+            raise RequestError(str(error)) from error
+
+    def _finite(self, matrix: NDArray) -> NDArray[np.float32]:
+        with np.errstate(over="ignore"):
+            features = matrix.astype(np.float32)
+        if np.isinf(features).any():
+            row, number = np.argwhere(np.isinf(features))[0]
+            raise RequestError(f"candidate {row}: '{self.names[number]}' is not finite: send null if it is missing")
+        return features
