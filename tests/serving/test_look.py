@@ -53,7 +53,8 @@ def test_a_page_of_few_queries_has_those_with_the_most_sessions_and_says_so(log,
 
 
 @pytest.mark.parametrize(
-    ("place", "message"), [("page.txt", "the page is an .html file"), ("there.html", "there.html exists: choose another path")]
+    ("place", "message"),
+    [("page.txt", "the page is an .html file"), ("there.html", "there.html exists: choose another path")],
 )
 def test_a_page_is_an_html_file_that_is_not_there_yet(log, model, tmp_path, place, message):
     (tmp_path / "there.html").write_text("")
