@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -131,7 +132,8 @@ def test_categories_are_float_codes_and_context_is_repeated_in_every_row(small_l
         context_names=("hour",),
     )
     model = fit(Recipe.of("dla", **FAST), log)
-    flat = export_model(model, tmp_path / "shop.onnx", flat=True)
+    flat = export_model(model, tmp_path / "shop.onnx", flat=True, codes=True)
+    assert json.loads((tmp_path / "shop.onnx.categories.json").read_text()) == {"price": ["dear", "fair", "cheap"]}
     about = OnnxRanker(flat.path).metadata
     assert json.loads(about["feature_names"]) == [*NAMES, "hour"]
     assert json.loads(about["categories"]) == {"price": ["dear", "fair", "cheap"]}
@@ -141,6 +143,25 @@ def test_categories_are_float_codes_and_context_is_repeated_in_every_row(small_l
     with torch.inference_mode():
         expected = model.ranker()(torch.from_numpy(rows).unsqueeze(0), torch.ones(1, 4, dtype=torch.bool))[0]
     assert_close(OnnxRanker(flat.path).score_rows(torch.from_numpy(rows)), expected, rtol=1e-4, atol=1e-5)
+
+    # The same with text: no price, a fair one, none that training saw, a dear one.
+    rows[:, 1] = [np.nan, 1, -1, 0]
+    text = np.array([[""], ["fair"], ["zenith"], ["dear"]], dtype=object)
+    with torch.inference_mode():
+        expected = model.ranker()(torch.from_numpy(rows).unsqueeze(0), torch.ones(1, 4, dtype=torch.bool))[0].numpy()
+    flat = export_model(model, tmp_path / "text.onnx", flat=True)
+    lists = export_model(model, tmp_path / "lists.onnx")
+    assert flat.snippet == ""  # Vespa has no text
+    for exported, inputs, shape in (
+        (flat, {"features": rows[:, [0, 2, 3]], "texts": text}, (4, 1)),
+        (lists, {"features": rows[None][..., [0, 2, 3]], "texts": text[None], "mask": np.ones((1, 4), bool)}, (1, 4)),
+    ):
+        session = onnxruntime.InferenceSession(exported.path)
+        np.testing.assert_allclose(session.run(None, inputs)[0], expected.reshape(shape), rtol=1e-4, atol=1e-5)
+        ranker = OnnxRanker(exported.path)
+        assert ranker.metadata["texts"] == '["price"]'
+        found = ranker(torch.from_numpy(rows)[None], torch.ones(1, 4, dtype=torch.bool))[0]
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_configuration_of_triton_in_the_docs_has_the_names_and_types_of_the_file(exported):

@@ -269,6 +269,7 @@ export model = serving.exports:export
     to  Output file: model.onnx, .json, .txt or .ubj.
     form --as  Format: {serving.exports:FORMS}, {serving.tree_files:FORMS}. Default: onnx for .onnx, linear for .json.
     flat =False :bool  ONNX with one row per document and no mask, for Vespa and Triton.
+    codes =False :bool  ONNX: take codes of categories in place of text, for engines without strings, such as Vespa.
     input_name ={serving.onnx_file:INPUT} :str  Name of the flat file's input.
     output_name ={serving.onnx_file:OUTPUT} :str  Name of the flat file's output.
     log  Trees: the click log with the documents to learn from.

@@ -48,7 +48,8 @@ def evaluate(given: Given) -> Any:
 
 
 def export(given: Given) -> None:
-    own: dict[str, Any] = {"flat": given["flat"], "names": (given["input_name"], given["output_name"])}
+    own: dict[str, Any] = {name: given[name] for name in ("flat", "codes")}
+    own["names"] = (given["input_name"], given["output_name"])
     if given["form"] in constant("serving.tree_files:FORMS"):
         boosting = Boosting(given["trees"], given["leaves"], features=FEATURES)
         own = {"missing": given["missing"], "least_agreement": given["least_agreement"], "boosting": boosting}

@@ -14,7 +14,6 @@ parsers of the engines cannot read other splits.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.files import check_place, write_file, write_text
+from unskew.data.files import check_place, write_file
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.display import OnScreen, Screen
 from unskew.evaluation.agreement import grades_of, kendall
@@ -33,7 +32,7 @@ from unskew.evaluation.evaluate import evaluate_scorer, score_documents
 from unskew.evaluation.held_out import HeldOut
 from unskew.networks.trees import TreesRanker, from_lightgbm
 from unskew.serving.saved_ranker import check_features_alone
-from unskew.serving.tree_files import FORMS, categories_place, parse_trees, write_trees
+from unskew.serving.tree_files import FORMS, parse_trees, write_categories, write_trees
 from unskew.training.boosting import Boosting, boost_lightgbm, boost_xgboost, check_names, need_trees
 from unskew.training.model import Model
 
@@ -148,7 +147,8 @@ def export_trees(
             f"{target} was not written, because the trees would not rank as the model does: {agreement}. Try more "
             "trees or leaves (--trees, --leaves) or a log with more documents, or accept it with --least-agreement"
         )
-    coded = _write_with_categories(model, target, content)
+    coded = write_categories(target, model.categories)
+    write_file(target, content)
     sent = "NaN" if math.isnan(missing) else f"{missing:g}"
     made = f"{settings.trees} trees of {kind}, distilled from {model.name}"
     note = f"{made}; a missing value is sent as {sent}{coded}"
@@ -166,22 +166,11 @@ def _as_they_are(model: Model, text: str, target: Path) -> ExportedTrees:
             "splits of numbers with --missing 0 (or what your engine sends) and --log LOG"
         )
     content = write_trees(lightgbm.Booster(model_str=text), "lightgbm", target.suffix)
-    coded = _write_with_categories(model, target, content)
+    coded = write_categories(target, model.categories)
+    write_file(target, content)
     made = f"{len(forest.trees)} trees of lightgbm, as {model.recipe.method} trained them"
     note = f"{made}; NaN is a missing value{coded}"
     return ExportedTrees(target, TreeAgreement(1.0, 1.0, 0), note)
-
-
-def _write_with_categories(model: Model, target: Path, content: bytes) -> str:
-    """Write the trees and, if there are categories, a file with their codes; return a note about it."""
-    codes = categories_place(target)
-    if model.categories:
-        values = {name: list(values) for name, values in model.categories.items()}
-        write_text(codes, json.dumps(values, indent=1) + "\n")
-    else:
-        codes.unlink(missing_ok=True)  # codes of earlier trees
-    write_file(target, content)
-    return f"; {codes.name} holds the codes of categories" if model.categories else ""
 
 
 def _check_form(target: Path, kind: str) -> None:

@@ -37,6 +37,8 @@ from unskew.serving.onnx_file import (
     INPUT,
     OPSET,
     OUTPUT,
+    TEXTS,
+    WITH_TEXTS,
     OnnxRanker,
     check_flat,
     depends_on,
@@ -46,6 +48,7 @@ from unskew.serving.onnx_file import (
 )
 from unskew.serving.saved_ranker import as_model, check_features_alone
 from unskew.serving.tree_files import FORMS as TREE_FORMS
+from unskew.serving.tree_files import write_categories
 from unskew.training.model import Model, ModelRanker
 
 FORMS = {"onnx": ".onnx", "linear": ".json", "solr": ".json"}
@@ -126,6 +129,7 @@ def export_model(
     *,
     form: str | None = None,
     flat: bool = False,
+    codes: bool = False,
     names: tuple[str, str] = (INPUT, OUTPUT),
     overwrite: bool = False,
     seed: int = 0,
@@ -135,6 +139,8 @@ def export_model(
     Args:
         form: one of `FORMS`; default: chosen by the file extension.
         flat: ONNX with one row per document and no mask, for engines that score document by document.
+        codes: ONNX takes the codes of categories, which a second file holds, in place of text, for engines without
+            strings.
         names: names of the flat file's input and output.
         seed: seed of the random lists on which the file is compared with torch.
     """
@@ -149,18 +155,21 @@ def export_model(
     check_features_alone(model)
     rng = np.random.default_rng(seed)
     if form == "onnx":
-        content = _flat_onnx(model, target, names) if flat else _onnx(model)
+        content = _flat_onnx(model, target, names, codes=codes) if flat else _onnx(model, codes=codes)
     else:
         content = _linear(model, target, rng) if form == "linear" else _solr(model, target)
     agreement = _agreement(model, content, rng, f"{target} was not written, because it")
+    note = content.note
+    if codes and form == "onnx":
+        note += write_categories(target, model.categories)
     write_file(target, content.data)
-    return Exported(target, agreement, content.note, content.snippet)
+    return Exported(target, agreement, note, content.snippet)
 
 
 def onnx_bytes(model: Model, seed: int = 0, *, flat: bool = False) -> bytes:
     """The model as an ONNX file of lists, or of single documents, compared with torch."""
     check_features_alone(model)
-    content = _flat_onnx(model, Path("model.onnx"), (INPUT, OUTPUT)) if flat else _onnx(model)
+    content = _flat_onnx(model, Path("model.onnx"), (INPUT, OUTPUT), codes=True) if flat else _onnx(model, codes=True)
     _agreement(model, content, np.random.default_rng(seed), "the ONNX file")
     return content.data
 
@@ -181,26 +190,33 @@ def _default_form(target: Path) -> str:
     raise ValueError(f"{target.name}: the extension must be one of {endings}, or choose a tree format with --as")
 
 
-def _onnx(model: Model) -> Content:
+def _onnx(model: Model, *, codes: bool) -> Content:
     ranker = _copy_on_cpu(model)
-    metadata = _metadata(model, ranker, FORMAT)
+    metadata = _metadata(model, ranker, FORMAT, codes=codes)
     data = to_onnx(ranker, model.n_features, metadata)
     return Content(data, OnnxRanker(data), f"ONNX opset {OPSET}, a score depends on the {metadata['scores_depend_on']}")
 
 
-def _flat_onnx(model: Model, target: Path, names: tuple[str, str]) -> Content:
+def _flat_onnx(model: Model, target: Path, names: tuple[str, str], *, codes: bool) -> Content:
     if not all(names) or names[0] == names[1]:
         raise ValueError(f"input and output need two different names, got '{names[0]}' and '{names[1]}'")
     ranker, n_features = _copy_on_cpu(model), model.n_features
     check_flat(model, ranker)
-    data = to_flat_onnx(ranker, n_features, _metadata(model, ranker, FLAT_FORMAT), names)
-    note = f"flat ONNX opset {OPSET}, float32 {names[0]} [documents, {n_features}] to {names[1]} [documents, 1]"
-    return Content(data, OnnxRanker(data), note, rank_profile(target.name, target.stem, _feature_names(model), names))
+    metadata = _metadata(model, ranker, FLAT_FORMAT, codes=codes)
+    data = to_flat_onnx(ranker, n_features, metadata, names)
+    n_texts = len(json.loads(metadata.get(TEXTS, "[]")))
+    texts = f", string {TEXTS} [documents, {n_texts}]" if n_texts else ""
+    given = f"float32 {names[0]} [documents, {n_features - n_texts}]{texts}"
+    note = f"flat ONNX opset {OPSET}, {given} to {names[1]} [documents, 1]"
+    snippet = "" if texts else rank_profile(target.name, target.stem, _feature_names(model), names)  # Vespa has no text
+    return Content(data, OnnxRanker(data), note, snippet)
 
 
-def _metadata(model: Model, ranker: ModelRanker, layout: str) -> dict[str, str]:
+def _metadata(model: Model, ranker: ModelRanker, layout: str, *, codes: bool) -> dict[str, str]:
+    texts = [] if codes else [name for name in model.feature_names if name in model.categories]
     return {
-        "format": layout,
+        "format": WITH_TEXTS[layout] if texts else layout,
+        **({TEXTS: json.dumps(texts)} if texts else {}),
         "unskew_version": version("unskew"),
         "method": model.name,
         "transform": model.recipe.transform,

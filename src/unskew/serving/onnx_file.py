@@ -2,16 +2,20 @@
 
 Lists, for any ranker:
 
-    features  float32 [lists, documents, features]  raw, as in the log; NaN if missing, categories as codes (see
-                                                    `categories` in the metadata); padding may hold anything
+    features  float32 [lists, documents, numbers]   raw, as in the log; NaN if missing; padding may hold anything
+    texts     string  [lists, documents, texts]     categories, if there are any; "" if missing
     mask      bool    [lists, documents]            False for padding
     scores    float32 [lists, documents]            higher is better; scores of padding mean nothing
 
 Flat, one row per document and no mask, for engines that score document by document (Vespa, Triton); both names can be
 chosen. Only a ranker whose score depends on the document alone can be flat:
 
-    features  float32 [documents, features]
+    features  float32 [documents, numbers]
+    texts     string  [documents, texts]
     scores    float32 [documents, 1]
+
+The vocabulary of each category is a label encoder in the graph. For engines that have no strings (Vespa), `codes`
+leaves it out: then `features` has all columns, with the codes of `categories` in the metadata in place of text.
 
 The numbers of lists and documents are dynamic, at least 1. The operators are those of opset 18 of the default domain,
 which onnxruntime supports since 1.14. Metadata describe the file: see `METADATA`, each a string. The last entry, at the
@@ -24,13 +28,16 @@ import hashlib
 import importlib.util
 import json
 import logging
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unskew.methods.bias.vectorization import ProjectedRanker
@@ -40,8 +47,11 @@ from unskew.training.model import Model, ModelRanker
 OPSET = 18
 FORMAT = "unskew-onnx 2"
 FLAT_FORMAT = "unskew-onnx-flat 2"
+WITH_TEXTS = {FORMAT: "unskew-onnx 3", FLAT_FORMAT: "unskew-onnx-flat 3"}  # the formats of files that take text
+ML_OPSET = 3  # of the domain ai.onnx.ml
+UNKNOWN = "\N{WORD JOINER}"  # stands for a text that no vocabulary has
 METADATA = {
-    "format": f"{FORMAT!r}, or {FLAT_FORMAT!r} for a flat file",
+    "format": f"{FORMAT!r}, or {FLAT_FORMAT!r} for a flat file; 3 in place of 2 if it takes texts",
     "unskew_version": "the release that wrote the file",
     "method": "the method that the ranker was trained with",
     "transform": "the name of the feature transform inside",
@@ -49,6 +59,7 @@ METADATA = {
     "feature_names": "their names in order, a JSON list; empty if the log has none",
     "categories": "values of each category by feature name, a JSON object of lists: the feature is the value's number "
     "in its list, from 0; -1 for a value that is not in it, NaN for a missing one",
+    "texts": "names of the categories in the order of the input `texts`, a JSON list; only if there is that input",
     "missing_in_training": "indices of the features that had missing values in training, a JSON list",
     "scores_depend_on": "'document': lists may be split; 'list': pass all candidates of a query at once",
     "lineage": "digests of the model and of the log that it was trained on, a JSON object",
@@ -57,6 +68,7 @@ METADATA = {
 EXTRA = ("onnx", "onnxscript", "onnxruntime")
 INPUT = "features"
 OUTPUT = "scores"
+TEXTS = "texts"
 TREES = "or distil it into trees (--as lightgbm or --as xgboost), or serve the masked .onnx with whole lists"
 
 
@@ -83,15 +95,22 @@ class OnnxRanker:
             self.metadata: Mapping[str, str] = self.session.get_modelmeta().custom_metadata_map
         except Exception as error:  # onnxruntime has no common error class
             raise ValueError(f"{name} cannot be read as ONNX ({error}): export it again") from error
-        if self.metadata.get("format") not in (FORMAT, FLAT_FORMAT):
+        if self.metadata.get("format") not in (*WITH_TEXTS, *WITH_TEXTS.values()):
             raise ValueError(
                 f"{name} was not written by `unskew export`: its format is {self.metadata.get('format')!r}"
             )
         if not is_whole:
             raise ValueError(damaged)
-        self.flat = self.metadata["format"] == FLAT_FORMAT
+        self.flat = self.metadata["format"] in (FLAT_FORMAT, WITH_TEXTS[FLAT_FORMAT])
         self.n_features = int(self.metadata["n_features"])
         self.feature_names = tuple(json.loads(self.metadata["feature_names"]))
+        self.inputs = [entry.name for entry in self.session.get_inputs()]
+        self.output = self.session.get_outputs()[0].name
+        categories = json.loads(self.metadata.get("categories", "{}"))
+        texts = json.loads(self.metadata.get("texts", "[]"))
+        self.text_columns = [self.feature_names.index(name) for name in texts]
+        self.number_columns = [column for column in range(self.n_features) if column not in self.text_columns]
+        self.values = [np.array([*categories[name], UNKNOWN, ""], dtype=object) for name in texts]  # by code, -1, NaN
 
     def __call__(self, features: Tensor, mask: Tensor) -> Tensor:
         """Scores `[batch, docs]` of raw features `[batch, docs, f]`."""
@@ -100,15 +119,26 @@ class OnnxRanker:
             if mask.any():
                 scores[mask] = self.score_rows(features[mask])
             return scores
-        inputs = {"features": features.float().cpu().numpy(), "mask": mask.cpu().numpy()}
-        (found,) = self.session.run(["scores"], inputs)
-        return torch.from_numpy(found)
+        inputs = {**self._inputs(features.float().cpu().numpy()), "mask": mask.cpu().numpy()}
+        return torch.from_numpy(self.session.run([self.output], inputs)[0])
 
     def score_rows(self, features: Tensor) -> Tensor:
         """Scores `[documents]` of raw features `[documents, f]`, by a flat file."""
-        (source,), (target,) = self.session.get_inputs(), self.session.get_outputs()
-        (found,) = self.session.run([target.name], {source.name: features.float().cpu().numpy()})
+        (found,) = self.session.run([self.output], self._inputs(features.float().cpu().numpy()))
         return torch.from_numpy(found).squeeze(-1)
+
+    def _inputs(self, features: NDArray[np.float32]) -> dict[str, NDArray]:
+        """Numbers and texts from columns with codes of categories."""
+        if not self.text_columns:
+            return {self.inputs[0]: features}
+        texts = np.empty((*features.shape[:-1], len(self.text_columns)), dtype=object)
+        for place, (column, values) in enumerate(zip(self.text_columns, self.values, strict=True)):
+            codes = features[..., column]
+            n_codes = len(values) - 2
+            known = np.where(np.isnan(codes), n_codes + 1, np.where((codes < 0) | (codes >= n_codes), n_codes, codes))
+            texts[..., place] = values[known.astype(np.int64)]
+        numbers = {self.inputs[0]: features[..., self.number_columns]} if self.number_columns else {}
+        return {**numbers, TEXTS: texts}
 
 
 def to_onnx(ranker: Ranker, n_features: int, metadata: Mapping[str, str]) -> bytes:
@@ -143,9 +173,50 @@ def export_module(
     assert program is not None
     model = program.model_proto
     _forget_the_exporter(model)
+    if TEXTS in metadata:
+        _take_texts(model, metadata)
     for name, value in metadata.items():
         model.metadata_props.add(key=name, value=value)
     return _with_digest(model.SerializeToString())
+
+
+def _take_texts(model: Any, metadata: Mapping[str, str]) -> None:
+    """Put the vocabularies into the graph: categories come in as texts, the other columns as numbers."""
+    from onnx import TensorProto, helper
+
+    graph, (source, *others) = model.graph, list(model.graph.input)
+    name, coded = source.name, f"{source.name}_coded"
+    shape = [entry.dim_param or entry.dim_value for entry in source.type.tensor_type.shape.dim][:-1]
+    for node in graph.node:
+        for place, used in enumerate(node.input):
+            if used == name:
+                node.input[place] = coded
+    names, texts = json.loads(metadata["feature_names"]), json.loads(metadata[TEXTS])
+    categories = json.loads(metadata["categories"])
+    numbers = [column for column, each in enumerate(names) if each not in texts]
+    parts = [name] if numbers else []
+    nodes = []
+    for place, text in enumerate(texts):
+        index, picked, code = (f"{TEXTS}_{place}_{kind}" for kind in ("index", "picked", "code"))
+        graph.initializer.append(helper.make_tensor(index, TensorProto.INT64, [1], [place]))
+        nodes.append(helper.make_node("Gather", [TEXTS, index], [picked], axis=-1))
+        known = {value: float(number) for number, value in enumerate(categories[text])}
+        known.setdefault("", math.nan)
+        encoder: dict[str, Any] = {"keys_strings": [*known], "values_floats": [*known.values()], "default_float": -1.0}
+        nodes.append(helper.make_node("LabelEncoder", [picked], [code], domain="ai.onnx.ml", **encoder))
+        parts.append(code)
+    order = np.argsort([*numbers, *(names.index(text) for text in texts)]).tolist()
+    graph.initializer.append(helper.make_tensor(f"{TEXTS}_order", TensorProto.INT64, [len(order)], order))
+    nodes.append(helper.make_node("Concat", parts, [f"{TEXTS}_joined"], axis=-1))
+    nodes.append(helper.make_node("Gather", [f"{TEXTS}_joined", f"{TEXTS}_order"], [coded], axis=-1))
+    inner = list(graph.node)
+    del graph.node[:], graph.input[:]
+    graph.node.extend([*nodes, *inner])
+    kinds = [(name, TensorProto.FLOAT, len(numbers))] if numbers else []
+    kinds.append((TEXTS, TensorProto.STRING, len(texts)))
+    graph.input.extend([helper.make_tensor_value_info(each, kind, [*shape, n]) for each, kind, n in kinds])
+    graph.input.extend(others)
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", ML_OPSET))
 
 
 def _with_digest(content: bytes) -> bytes:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from unskew.data.files import write_text
 from unskew.networks.trees import Forest, Node, Split, from_lightgbm
 
 FORMS: dict[str, tuple[str, ...]] = {"lightgbm": (".txt", ".json"), "xgboost": (".json", ".ubj")}
@@ -27,6 +28,16 @@ FORMS: dict[str, tuple[str, ...]] = {"lightgbm": (".txt", ".json"), "xgboost": (
 def categories_place(path: Path) -> Path:
     """The path of the category codes of these trees."""
     return path.with_name(f"{path.name}.categories.json")
+
+
+def write_categories(path: Path, categories: Mapping[str, Sequence[str]]) -> str:
+    """Write the codes of categories beside an exported file, none if there are no categories; gives a note."""
+    codes = categories_place(path)
+    if not categories:
+        codes.unlink(missing_ok=True)  # codes of an earlier file
+        return ""
+    write_text(codes, json.dumps({name: list(values) for name, values in categories.items()}, indent=1) + "\n")
+    return f"; {codes.name} holds the codes of categories"
 
 
 def read_categories(path: Path) -> dict[str, tuple[str, ...]]:
