@@ -26,7 +26,7 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.tables import read_judged_table
 from unskew.data.transformed import transform_judged
 from unskew.simulation.policies import Fixed, Mixed, Policy, RankingSVM
-from unskew.simulation.shop_log import JUDGED, make_shop, write_shop
+from unskew.simulation.shop_log import JUDGED, shop
 from unskew.simulation.simulate import simulate
 
 SESSIONS = (4, 8, 32, 128)  # per query
@@ -169,7 +169,7 @@ def open_shop(seed: int, sessions: int = 5_000) -> Case:
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "shop"
-        write_shop(make_shop(sessions, seed), folder)
+        shop(folder, sessions=sessions, seed=seed)
         return Case(log_of(folder), read_judged_table(folder / JUDGED), None)
 
 

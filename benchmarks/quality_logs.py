@@ -33,7 +33,7 @@ from unskew.data.judged.tables import read_judged_table
 from unskew.data.transformed import transform_judged
 from unskew.simulation.policies import PlackettLuce, Policy, RankingSVM
 from unskew.simulation.ranking_svm import LinearScorer
-from unskew.simulation.shop_log import JUDGED, make_shop, write_shop
+from unskew.simulation.shop_log import JUDGED, shop
 from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Simulation
 
@@ -161,7 +161,7 @@ class ShopScene:
 
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch) / "shop"
-            write_shop(make_shop(self.entry.sessions, 100 * self.entry.number + seed), folder)
+            shop(folder, sessions=self.entry.sessions, seed=100 * self.entry.number + seed)
             return Case(log_of(folder), None, read_judged_table(folder / JUDGED), None)
 
 

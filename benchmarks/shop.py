@@ -29,7 +29,7 @@ from unskew.ingestion.columns import Columns
 from unskew.ingestion.run import ingest_tables
 from unskew.ingestion.settings import Options, Tables
 from unskew.options import parse_grades
-from unskew.simulation.shop_log import EVENTS, JUDGED, make_shop, write_shop
+from unskew.simulation.shop_log import EVENTS, JUDGED, shop
 
 LIGHTGBM = "lightgbm"
 FEATURES = [
@@ -112,7 +112,7 @@ def measure(out: Path, sessions: int, seed: int, name: str) -> float:
     place = folder.with_name(f"{folder.name}-{name}.json")
     if not place.exists():
         if not folder.exists():
-            write_shop(make_shop(sessions, seed), folder)
+            shop(folder, sessions=sessions, seed=seed)
         place.write_text(json.dumps(theirs(folder) if name == LIGHTGBM else ours(folder, name, seed)) + "\n")
     return json.loads(place.read_text())["ndcg@10"]
 

@@ -12,7 +12,7 @@ from unskew.ingestion.columns import Columns
 from unskew.ingestion.preview import preview
 from unskew.ingestion.run import ingest_tables
 from unskew.ingestion.settings import Options, Tables
-from unskew.simulation.shop_log import make_shop
+from unskew.simulation.shop_log import shop
 
 pytestmark = [
     pytest.mark.usefixtures("spark"),
@@ -216,7 +216,7 @@ class TestEvents:
 
 
 def test_the_table_of_the_shop(tmp_path):
-    pq.write_table(make_shop(sessions=120).events, tmp_path / "events.parquet")
+    pq.write_table(shop(sessions=120).events, tmp_path / "events.parquet")
     columns = Columns(
         page="page",
         page_size=10,

@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from unskew.cli import app
-from unskew.simulation.shop_log import make_shop
+from unskew.simulation.shop_log import shop as new_shop
 
 
 @pytest.fixture(scope="module")
 def shop():
-    return make_shop(sessions=4_000, seed=3)
+    return new_shop(sessions=4_000, seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +23,10 @@ def events(shop):
 
 
 def test_the_seed_decides_everything(shop, events):
-    again = make_shop(sessions=4_000, seed=3)
+    again = new_shop(sessions=4_000, seed=3)
     assert again.events.equals(shop.events, check_metadata=True) or again.events.to_pandas().equals(events)
     assert again.judged.to_pandas().equals(shop.judged.to_pandas())
-    assert not make_shop(sessions=4_000, seed=4).judged.to_pandas().equals(shop.judged.to_pandas())
+    assert not new_shop(sessions=4_000, seed=4).judged.to_pandas().equals(shop.judged.to_pandas())
 
 
 def test_every_page_counts_its_places_from_1(events):

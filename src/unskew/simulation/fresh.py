@@ -18,7 +18,7 @@ from unskew.data.files import array_digest
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.simulation.browsing import User
 from unskew.simulation.policies import Policy
-from unskew.simulation.simulate import assemble, draw_all, new_world
+from unskew.simulation.simulate import Design, assemble, draw_all, new_world
 
 FRESH = 3  # purpose of its random streams, different from those of `simulate`
 PROBE = 8  # sessions per query to estimate the share with a click
@@ -50,18 +50,9 @@ class FreshClicks(ClickSource):
         seed: int = 0,
         train: JudgedSet | None = None,
     ):
-        self.world = new_world(
-            judged,
-            policy,
-            user,
-            sessions=1,
-            n_shown=n_shown,
-            joint=joint,
-            drop_clickless=drop_clickless,
-            seed=seed,
-            train=train,
-        )
-        everything = replace(self.world, drop_clickless=False)
+        design = Design(n_shown, joint=joint, drop_clickless=drop_clickless, seed=seed)
+        self.world = new_world(judged, policy, user, 1, design, train)
+        everything = replace(self.world, design=replace(design, drop_clickless=False))
         self.documents = assemble(everything, list(draw_all(everything))).log
         about = repr((everything.about(), drop_clickless, self.world.joint)).encode()
         self.digest = array_digest([judged.features, judged.grades, judged.offsets, np.frombuffer(about, np.uint8)])
@@ -69,7 +60,7 @@ class FreshClicks(ClickSource):
 
     def lists(self, step: int, n_sessions: int) -> ClickLog:
         world, judged = self.world, self.world.judged
-        rng = np.random.default_rng((world.seed, FRESH, step))
+        rng = np.random.default_rng((world.design.seed, FRESH, step))
         drawn = rng.integers(0, judged.n_queries, max(1, round(n_sessions / self.kept)))
         queries, sessions = np.unique(drawn, return_counts=True)
         rows = np.concatenate([np.arange(judged.offsets[q], judged.offsets[q + 1]) for q in queries])
@@ -79,12 +70,14 @@ class FreshClicks(ClickSource):
             scores=world.scores[rows],
             traits=None if world.traits is None else world.traits[rows],
             sessions=sessions,
-            key=(world.seed, FRESH, step),
+            key=(world.design.seed, FRESH, step),
         )
         return assemble(part, list(draw_all(part))).log
 
     def _share_with_click(self) -> float:
         """Share of the sessions with a click, estimated from a few sessions per query."""
-        probe = replace(self.world, sessions=np.full(self.world.judged.n_queries, PROBE), key=(self.world.seed, FRESH))
+        probe = replace(
+            self.world, sessions=np.full(self.world.judged.n_queries, PROBE), key=(self.world.design.seed, FRESH)
+        )
         kept = assemble(probe, list(draw_all(probe))).log.n_sessions
         return kept / (PROBE * self.world.judged.n_queries)

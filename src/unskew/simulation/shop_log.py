@@ -90,10 +90,22 @@ class _Sessions:
     sold: Flags
 
 
-def make_shop(sessions: int = 5_000, seed: int = 0) -> Shop:
-    """A shop with this many searches, each with 10 or 20 impressions; the same arguments give the same shop."""
+def shop(out: Place | None = None, *, sessions: int = 5_000, seed: int = 0, overwrite: bool = False) -> Shop:
+    """Simulate the messy event table of a shop, with judged queries, for `ingest`.
+
+    The same arguments give the same shop.
+
+    Args:
+        out: folder for the tables and the truth; None: keep them in memory.
+        sessions: number of searches, with 12 impressions each on average.
+
+    >>> shop(sessions=50).events.num_rows > 50
+    True
+    """
     if sessions < 1:
         raise ValueError(f"sessions must be at least 1, got {sessions}")
+    if out is not None:
+        check_folder(Path(out), TRUTH, overwrite=overwrite)
     law_seed, *seeds = np.random.SeedSequence(seed).spawn(5)
     law = draw_law(np.random.default_rng(law_seed))
     first, second, third, fourth = (np.random.default_rng(entry) for entry in seeds)
@@ -112,33 +124,13 @@ def make_shop(sessions: int = 5_000, seed: int = 0) -> Shop:
         "shuffled": SHUFFLE,
         "robots": [f"robot{number}" for number in range(N_ROBOTS)],
     }
-    return Shop(pa.concat_tables(tables), judged, truth)
-
-
-def shop(out: Place | None = None, *, sessions: int = 5_000, seed: int = 0, overwrite: bool = False) -> Shop:
-    """Simulate the messy event table of a shop, with judged queries, for `ingest`.
-
-    Args:
-        out: folder for the tables and the truth; None: keep them in memory.
-        sessions: number of searches, with 12 impressions each on average.
-
-    >>> shop(sessions=50).events.num_rows > 50
-    True
-    """
+    events = pa.concat_tables(tables)
     if out is not None:
-        check_folder(Path(out), TRUTH, overwrite=overwrite)
-    made = make_shop(sessions, seed)
-    if out is not None:
-        write_shop(made, out, overwrite=overwrite)
-    return made
-
-
-def write_shop(shop: Shop, out: str | Path, *, overwrite: bool = False) -> None:
-    """Write the tables and the truth to a new folder."""
-    with new_folder(Path(out), TRUTH, overwrite=overwrite) as folder:
-        pq.write_table(shop.events, folder / EVENTS, compression="zstd")
-        pq.write_table(shop.judged, folder / JUDGED, compression="zstd")
-        (folder / TRUTH).write_text(json.dumps(shop.truth, indent=2) + "\n", encoding="utf-8")
+        with new_folder(Path(out), TRUTH, overwrite=overwrite) as folder:
+            pq.write_table(events, folder / EVENTS, compression="zstd")
+            pq.write_table(judged, folder / JUDGED, compression="zstd")
+            (folder / TRUTH).write_text(json.dumps(truth, indent=2) + "\n", encoding="utf-8")
+    return Shop(events, judged, truth)
 
 
 def _draw_sessions(n_sessions: int, of: int, n_queries: int, rng: Generator) -> _Sessions:

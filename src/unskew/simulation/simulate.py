@@ -44,6 +44,19 @@ Progress = Callable[[int, int], None]
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Design:
+    """The arguments of `simulate` that say what is shown and what is logged."""
+
+    n_shown: int = 10
+    interventions: Mapping[str, float] | None = None
+    joint: bool = False
+    drop_clickless: bool = False
+    record: Mapping[str, Any] | Record | None = None
+    display_probabilities: bool = False
+    seed: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class World:
     """Everything needed to simulate a block of queries."""
@@ -51,17 +64,21 @@ class World:
     judged: JudgedSet
     policy: Policy
     user: User
+    design: Design
     scores: NDArray[np.float64]  # [documents] or [documents, loggers]
     traits: NDArray[np.float64] | None  # [documents]
     sessions: Index  # [queries]
-    n_shown: int
-    interventions: Mapping[str, float]
     joint: bool
-    drop_clickless: bool
     record: Record | None
-    display: bool
-    seed: int
     key: tuple[int, ...]  # key of its random streams: the seed, and whatever else distinguishes draws
+
+    @property
+    def n_shown(self) -> int:
+        return self.design.n_shown
+
+    @property
+    def interventions(self) -> Mapping[str, float]:
+        return self.design.interventions or {}
 
     def stream(self, purpose: int, block: int) -> Generator:
         return np.random.default_rng((*self.key, purpose, block))
@@ -74,10 +91,10 @@ class World:
             "policy": describe(POLICIES, self.policy),
             "interventions": dict(self.interventions),
             "n_shown": self.n_shown,
-            "drop_clickless": self.drop_clickless,
+            "drop_clickless": self.design.drop_clickless,
             "record": None if self.record is None else asdict(self.record),
-            **({"display_probabilities": True} if self.display else {}),
-            "seed": self.seed,
+            **({"display_probabilities": True} if self.design.display_probabilities else {}),
+            "seed": self.design.seed,
         }
 
 
@@ -147,20 +164,9 @@ def simulate(
     check_at_least(threads=(threads, 1), chunk=(chunk, 1))
     if out is not None:
         check_target(out, overwrite=overwrite)
-    world = new_world(
-        as_judged(judged, "train"),
-        policy,
-        user,
-        sessions=sessions,
-        n_shown=n_shown,
-        interventions=interventions,
-        joint=joint,
-        drop_clickless=drop_clickless,
-        record=record,
-        display_probabilities=display_probabilities,
-        seed=seed,
-        train=None if train is None else as_judged(train, "train"),
-    )
+    design = Design(n_shown, interventions, joint, drop_clickless, record, display_probabilities, seed)
+    fitted_to = None if train is None else as_judged(train, "train")
+    world = new_world(as_judged(judged, "train"), policy, user, sessions, design, fitted_to)
     with followed(progress, counting_progress, "simulate", "sessions") as report:
         simulation = assemble(world, list(draw_all(world, threads, chunk, report)))
     if out is not None:
@@ -172,21 +178,13 @@ def new_world(
     judged: JudgedSet,
     policy: str | Policy | type[Policy] | Mapping[str, Any],
     user: str | User | type[User] | Mapping[str, Any],
-    *,
     sessions: int | ArrayLike,
-    n_shown: int,
-    interventions: Mapping[str, float] | None = None,
-    joint: bool = False,
-    drop_clickless: bool = False,
-    record: Mapping[str, Any] | Record | None = None,
-    display_probabilities: bool = False,
-    seed: int = 0,
+    design: Design,
     train: JudgedSet | None = None,
 ) -> World:
     """Everything that a simulation draws from, checked and fitted; arguments as in `simulate`."""
-    policy, user = make_policy(policy), make_user(user)
-    shares = dict(interventions or {})
-    showings = _check(judged, user, sessions, n_shown, shares, seed)
+    policy, user, record = make_policy(policy), make_user(user), design.record
+    showings = _check(judged, user, sessions, design)
     train = judged if train is None else train
     _warn_of_scale(user, max(judged.max_grade, train.max_grade))
     policy = policy if policy.fitted else policy.fit(train)
@@ -195,17 +193,13 @@ def new_world(
         judged=judged,
         policy=policy,
         user=user,
+        design=design,
         scores=policy.scores(judged),
         traits=user.document_traits(judged),
         sessions=showings,
-        n_shown=n_shown,
-        interventions=shares,
-        joint=joint or drop_clickless or not user.independent,
-        drop_clickless=drop_clickless,
+        joint=design.joint or design.drop_clickless or not user.independent,
         record=make("record", {"looks": Record}, "looks", record) if isinstance(record, Mapping) else record,
-        display=display_probabilities,
-        seed=seed,
-        key=(seed,),
+        key=(design.seed,),
     )
 
 
@@ -216,17 +210,11 @@ def check_at_least(**values: tuple[int, int]) -> None:
             raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
-def _check(
-    judged: JudgedSet,
-    user: User,
-    sessions: int | ArrayLike,
-    n_shown: int,
-    shares: Mapping[str, float],
-    seed: int,
-) -> Index:
+def _check(judged: JudgedSet, user: User, sessions: int | ArrayLike, design: Design) -> Index:
     """Refuse what cannot be simulated, before any work is done; returns the sessions of each query."""
-    check_at_least(n_shown=(n_shown, 1), seed=(seed, 0))
-    check_interventions(shares)
+    n_shown = design.n_shown
+    check_at_least(n_shown=(n_shown, 1), seed=(design.seed, 0))
+    check_interventions(design.interventions or {})
     if not judged.n_documents:
         raise ValueError("the judged set has no documents: there is nothing to show")
     if n_shown > judged.sizes.max():
@@ -297,7 +285,7 @@ def _draw_block(world: World, block: int) -> _Part:
     expected = world.user.expect(shown)
     rng = world.stream(CLICKING, block)
     if world.joint:
-        counted = count_patterns(world.user, shown, plan.sessions, rng, drop_clickless=world.drop_clickless)
+        counted = count_patterns(world.user, shown, plan.sessions, rng, drop_clickless=world.design.drop_clickless)
     else:
         clicks, seen = count_sessions(expected, plan.sessions, rng)
         counted = Counted(clicks=clicks, seen=seen, sessions=plan.sessions)
@@ -314,7 +302,7 @@ def _draw_block(world: World, block: int) -> _Part:
         counted=counted,
         looks=looks,
         recorded=recorded,
-        chances=_chances(world, candidates, plan, mask) if world.display else None,
+        chances=_chances(world, candidates, plan, mask) if world.design.display_probabilities else None,
     )
 
 
@@ -355,7 +343,9 @@ def assemble(world: World, parts: list[_Part]) -> Simulation:
         interventions=BiasColumn(gather(lambda part: part.interventions), levels) if world.interventions else None,
         seen=compact_counts(gather(lambda part: np.asarray(part.looks))) if world.record else None,
         seen_sessions=compact_counts(gather(lambda part: np.asarray(part.recorded))) if world.record else None,
-        display_probabilities=gather(lambda part: np.asarray(part.chances)) if world.display else None,
+        display_probabilities=gather(lambda part: np.asarray(part.chances))
+        if world.design.display_probabilities
+        else None,
     )
     on_top = parts[0].expected.clicks_on_top is not None
     return Simulation(
