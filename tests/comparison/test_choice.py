@@ -1,4 +1,4 @@
-"""The rule of auto: which methods may be right, averages of what clicks cannot tell apart, and the certificate."""
+"""The rule of auto: a family of nested models, a step upwards only where held-out clicks gain, and the certificate."""
 
 from dataclasses import replace
 
@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 
 import unskew
-from unskew.comparison.choice import Choice, Signs, average, certify, choose, read_signs, spread, tried_first
+from unskew.comparison.choice import Choice, certify, choose
 from unskew.comparison.held_out import make_case
+from unskew.comparison.safety import stakes
+from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation.criteria import Contender
+from unskew.evaluation.held_out import HeldOut
 from unskew.simulation.policies import Random
 
 RNG = np.random.default_rng(0)
+ALL = ("naive", "two_tower", "affine_softmax", "low_rank")
 
 
 @pytest.fixture(scope="module")
@@ -30,116 +34,77 @@ def truth(evidence):
     return np.divide(clicks, shown, out=np.full(n, np.nan), where=shown > 0)
 
 
-def signs(as_production=0.2, alike=0.9, **more):
-    return Signs(as_production, alike, **more)
+@pytest.mark.parametrize(
+    ("gains", "chosen", "tried"),
+    [
+        ({}, "naive", 1),
+        ({"two_tower": 0.5}, "two_tower", 3),
+        ({"two_tower": 0.5, "affine_softmax": 0.6, "low_rank": 0.501}, "affine_softmax", 3),
+        ({"two_tower": 0.5, "affine_softmax": 0.6, "low_rank": 0.8}, "low_rank", 3),
+        ({"affine_softmax": 0.9, "low_rank": 0.9}, "naive", 1),  # their parts are added to that of the position
+    ],
+)
+def test_a_step_is_taken_where_its_gain_exceeds_the_interval_and_of_several_the_largest(gains, chosen, tried):
+    noise = np.tile([0.1, -0.1], 50)  # per query: a mean gain below 0.02 is within its interval
+
+    def likelihood(name):
+        return gains.get(name, 0.0) + noise * ALL.index(name)
+
+    found = choose(ALL, likelihood)
+    assert (found.method, len(found.steps)) == (chosen, tried)
+    assert {step.method: round(step.gain, 3) for step in found.steps if step.over == "naive"} == {
+        "two_tower": gains.get("two_tower", 0.0)
+    }
 
 
-TRIED = dict.fromkeys(["naive", "dla", "low_rank"], Contender(np.zeros(1)))
+def test_a_correction_is_served_with_a_tenth_of_plain_clicks_and_plain_clicks_alone():
+    tried = {"naive": Contender(np.array([1.0, 0.0])), "two_tower": Contender(np.array([0.0, 2.0]))}
+    found = Choice("two_tower")
+    assert found.label == "two_tower + naive"
+    np.testing.assert_allclose(found.served(tried).scores, [0.1, 1.8])
+    assert Choice("naive").served(tried) is tried["naive"]
 
 
-def chosen(**found):
-    return choose(TRIED, signs(**found), ["lbd"])
-
-
-def shares(found):
-    return dict(zip(found.members, (round(share, 2) for share in found.shares), strict=True))
-
-
-def test_far_from_production_two_corrections_that_agree_are_averaged():
-    found = chosen()
-    assert shares(found) == {"dla": 0.5, "low_rank": 0.5}
-    assert found.criteria == ("dr", "pair_agreement")
-    assert found.signs.line == "dla and low_rank agree (Kendall's tau 0.90)."
-
-
-def test_where_clicks_lead_to_productions_order_the_correction_is_small():
-    found = chosen(as_production=0.5)
-    assert shares(found) == {"naive": 0.75, "dla": 0.25}
-    assert found.criteria == ("dr", "pair_agreement")
-    assert found.reason.endswith("Shares: 75% naive, 25% dla")
-
-
-def test_where_corrections_contradict_each_other_lbd_corrects_a_part_and_no_criterion_counts():
-    found = chosen(alike=0.6)
-    assert shares(found) == {"lbd": 0.75, "low_rank": 0.25}
-    assert found.criteria == ()
-    assert "contradict each other" in found.signs.line
-    assert shares(chosen(alike=0.6, as_production=0.5)) == {"lbd": 0.5, "production": 0.5}
-    assert shares(chosen(diagnosed=True)) == {"lbd": 0.75, "low_rank": 0.25}
-    assert "depend on the document" in chosen(diagnosed=True).reason
-
-
-def test_plain_clicks_take_the_place_of_what_cannot_work():
-    assert choose(TRIED, signs(alike=0.6)).members == ("naive", "low_rank")
-    assert choose(TRIED, signs(alike=0.6, as_production=0.8)).members == ("naive", "production")
-
-
-def test_criteria_of_position_alone_do_not_count_where_diagnose_rejects_it():
-    assert chosen(diagnosed=True).criteria == ()
-    assert chosen(rejected=True).criteria == ()
-    assert chosen(rejected=True).members == ("dla", "low_rank")
-
-
-def test_looks_come_first_and_plain_clicks_alone_are_called_so():
-    looks = {**TRIED, "attention": TRIED["dla"]}
-    assert choose(looks, signs(alike=0.1, diagnosed=True)).members == ("attention",)
-    assert shares(choose(looks, signs(as_production=0.6))) == {"attention": 0.5, "production": 0.5}
-    found = choose({"naive": TRIED["naive"]}, Signs(), ["lbd", "dla"])
-    assert (found.members, found.reason) == (("naive",), "only plain clicks can work on this log")
-    assert tried_first(["attention", "lbd", "dla", "naive"]) == ["naive", "dla", "attention"]
-
-
-def test_signs_are_read_from_orders(evidence, truth):
-    noise = Contender(np.where(np.isnan(truth), np.nan, RNG.normal(size=len(truth))))
-    tried = {"naive": noise, "dla": Contender(truth), "low_rank": noise}
-    found = read_signs(tried, Contender(truth), evidence.held_out, coupled=None)
-    assert found.as_production > 0.95
-    assert abs(found.alike) < 0.2
-    assert found.doubtful
-    assert found.near
-    assert read_signs({"naive": noise}, noise, evidence.held_out) == Signs()
-
-
-def test_scores_of_an_average_count_alike_whatever_their_scale(evidence, truth):
-    noise = np.where(np.isnan(truth), np.nan, RNG.normal(size=len(truth)))
-    one, other = Contender(truth, truth), Contender(1_000 * noise, 1_000 * noise)
-    found = average([one, other], evidence.held_out)
-    unit = average([Contender(truth / 7, truth / 7), Contender(noise, noise)], evidence.held_out)
-    np.testing.assert_allclose(found.scores, unit.scores)
-    assert average([one], evidence.held_out) is one
-    assert spread(np.zeros(len(truth)), evidence.held_out) == 1.0
+def test_the_reason_is_one_sentence_with_the_gain_and_its_interval():
+    found = choose(["naive", "two_tower"], lambda name: np.array([0.1, 0.3]) * (name == "two_tower"))
+    # mean .2, standard error .1, t quantile 12.706 at one degree of freedom
+    assert found.reason == "No bias can be shown, so a click is taken as it is"
+    assert found.steps[0].line == "position: +0.2000 per click (−1.0706 to +1.4706) over plain clicks"
+    sure = choose(["naive", "two_tower"], lambda name: np.full(2, 0.25) * (name == "two_tower"))
+    assert sure.reason.endswith("clicks of 2 held-out queries better by 0.2500 per click (0.2500 to 0.2500)")
 
 
 def test_a_good_ranker_is_certified_and_a_bad_one_is_not(evidence, truth):
     bad = Contender(np.where(np.isnan(truth), np.nan, RNG.normal(size=len(truth))))
     good = Contender(truth)
-    choice = Choice(("dla",), "", criteria=("dr", "pair_agreement"))
-    found = certify(choice, {"dla": good, "naive": bad}, bad, evidence)
+    choice = Choice("two_tower")
+    found = certify(choice, {"two_tower": good, "naive": bad}, bad, evidence)
     assert found.better
     assert not found.worse
-    refused = certify(choice, {"dla": bad, "naive": bad}, good, evidence)
+    refused = certify(choice, {"two_tower": bad, "naive": bad}, good, evidence)
     assert refused.worse
-    replaced = certify(choice, {"dla": bad, "naive": good}, bad, evidence)
-    assert replaced.choice.members == ("naive",)
-    assert "plain clicks beat dla" in replaced.choice.reason
+    replaced = certify(choice, {"two_tower": bad, "naive": good}, bad, evidence)
+    assert replaced.choice.method == "naive"
+    assert "Plain clicks beat two_tower" in replaced.choice.reason
 
 
 def test_without_a_criterion_that_can_rank_production_there_is_no_verdict(evidence, truth):
     good = Contender(truth)
-    blind = replace(evidence, propensities=None)
-    found = certify(Choice(("dla",), "", criteria=("dr",)), {"dla": good, "naive": good}, good, blind)
+    blind = replace(evidence, propensities=None, held_out=HeldOut(evidence.held_out.log.select(np.arange(1))))
+    found = certify(Choice("naive"), {"naive": good}, good, blind)
     assert found.criteria == ()
     assert not found.better
     assert not found.worse
 
 
-def test_production_counts_in_the_average_that_is_certified(evidence, truth):
-    bad = Contender(np.where(np.isnan(truth), np.nan, RNG.normal(size=len(truth))))
-    good = Contender(truth)
-    choice = Choice(("dla", "production"), "", criteria=("dr", "pair_agreement"), weights=(1.0, 0.5))
-    assert choice.shares == (2 / 3, 1 / 3)
-    found = certify(choice, {"dla": bad, "naive": bad}, good, evidence)
-    assert (
-        found.own("dr").mean
-        > certify(Choice(("dla",), "", criteria=("dr",)), {"dla": bad, "naive": bad}, good, evidence).own("dr").mean
-    )
+def test_exposure_moves_and_the_first_three_change_where_an_order_is_reversed():
+    log = ClickLog.from_arrays(np.arange(8.0).reshape(8, 1), [1, 0, 0, 0] * 2, group=[4, 4])
+    down, up = np.array([4.0, 3.0, 2.0, 1.0] * 2), np.array([4.0, 3.0, 2.0, 1.0, 1.0, 2.0, 3.0, 4.0])
+    found = stakes(up, down, down, HeldOut(log))
+    # of exposures 1, .631, .5, .431: (1 - .431) + (.631 - .5) move in the second query, of 2 x 2.562 in both
+    assert found.moved == pytest.approx(0.7004 / 5.1234, abs=1e-3)
+    assert found.top_changed == 0.5
+    # shares of plain clicks .644, .237, .087, .032: worth .851 in their order, .483 reversed; the first query is equal
+    assert found.if_wrong == pytest.approx((0.8508 - 0.4830) / (2 * 0.8508), abs=2e-3)
+    assert found.if_right == pytest.approx(found.if_wrong)
+    assert stakes(up, down, None, HeldOut(log)).moved is None

@@ -1,14 +1,15 @@
-"""The report of `auto`: the choice against production first, then the curve, the evidence and the methods tried."""
+"""The report of `auto`: the choice against production first, then the curve, and the models compared."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from unskew.comparison.automatic import AutoVerdict
+from unskew.comparison.choice import MEMBERS
 from unskew.data.clicks.lineage import lineage_line
 from unskew.evaluation.criteria import CRITERIA
 from unskew.reporting.drawing import Drawn, interval_figure, line_figure
-from unskew.reporting.sheets import NOTHING, Field, Section, Sheet, write_report
+from unskew.reporting.sheets import Field, Section, Sheet, signed, write_report
 from unskew.training.model import Model
 
 
@@ -23,12 +24,12 @@ def write_auto(found: AutoVerdict, place: Path, log: str, command: str, model: M
     sections = [
         Section(
             f"Choice: {found.method}",
-            [found.against_production, f"Why {found.method}: {found.reason}."],
+            [f"{found.reason}.", found.against_production, *(found.stakes.lines if found.stakes else [])],
             figures=[figure for figure in (against, curves) if figure is not None],
         ),
         *([Section("How to be more certain", found.surer)] if found.surer else []),
-        Section("What the log can tell", [*found.log, *([found.coupling] if found.coupling else [])]),
-        Section("Methods considered", sheets=[advice_sheet(found), *([means_sheet(found)] if found.means else [])]),
+        Section("What the log can tell", found.log),
+        Section("Models considered", sheets=[*([step_sheet(found)] if found.steps else []), advice_sheet(found)]),
         Section("Run it again", command=command),
     ]
     part = f" {found.part}." if found.part else ""
@@ -66,18 +67,23 @@ def advice_sheet(found: AutoVerdict) -> Sheet:
     return Sheet("tried", "Methods", ("method", "diagnosis", "reason"), rows)
 
 
-def means_sheet(found: AutoVerdict) -> Sheet:
-    """The criteria of each method on the held-out queries that decided the choice."""
-    names = [name for name in CRITERIA if any(name in values for values in found.means.values())]
+def step_sheet(found: AutoVerdict) -> Sheet:
+    """The models that were compared by held-out clicks, from the simplest upwards."""
     rows = tuple(
         (
-            Field(CRITERIA[name].title),
-            *(
-                Field(f"{values[name]:.4f}", values[name]) if name in values else Field(NOTHING)
-                for values in found.means.values()
-            ),
+            Field(step.method),
+            Field(MEMBERS[step.method].part),
+            Field(step.over),
+            Field(signed(step.gain), step.gain),
+            Field(f"{signed(step.low)} to {signed(step.high)}", step.low),
+            Field("yes" if step.accepted else "no"),
         )
-        for name in names
+        for step in found.steps
     )
-    note = "Means over held-out queries. They did not decide the choice: agreement between the rankers did."
-    return Sheet("criteria", "Criteria on held-out clicks", ("", *found.means), rows, note)
+    columns = ("model", "adds", "to", "gain per click", "interval", "accepted")
+    note = (
+        "Gain: how much better the larger model predicts the place of a click in its list, in log-likelihood per click, "
+        "on queries that it did not learn from; with 95% intervals over queries, for all models of a level together. A "
+        "model is accepted if its interval is above 0."
+    )
+    return Sheet("steps", "Models compared by held-out clicks", columns, rows, note)

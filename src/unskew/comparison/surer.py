@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from unskew.comparison.against_production import TO_RANK_PRODUCTION, Standing
+from unskew.comparison.choice import MEMBERS, Step
 from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation.criteria import CRITERIA
 
@@ -12,12 +15,19 @@ SWAPPED = 0.1  # share of the sessions in which the first document is swapped wi
 
 
 def surer_lines(
-    log: ClickLog, standings: dict[str, Standing], *, open_number: bool, criteria: bool, varied: bool
+    log: ClickLog,
+    standings: dict[str, Standing],
+    steps: Sequence[Step],
+    *,
+    open_number: bool,
+    criteria: bool,
+    varied: bool,
 ) -> list[str]:
     """Advice, the most useful first.
 
     Args:
         standings: the choice against production, by criterion.
+        steps: models that were compared by held-out clicks.
         open_number: the choice depends on a parameter that clicks do not identify.
         criteria: some criterion could rank production, or none may be used.
         varied: documents were shown at several positions.
@@ -33,6 +43,13 @@ def surer_lines(
             lines.append(
                 f"If the difference in {CRITERIA[name].title} is real, about {more:,.1f} times as many held-out "
                 "queries would show it."
+            )
+    for step in steps:
+        if not step.accepted and step.gain > 0:
+            more = ((step.gain - step.low) / step.gain) ** 2
+            lines.append(
+                f"If the gain by {MEMBERS[step.method].part} is real, about {more:,.1f} times as many queries would "
+                "show it."
             )
     if open_number:
         lines.append(
