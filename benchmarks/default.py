@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from unskew.comparison.imitation import ordered_as_production
 
 from default_report import IMITATED, KeptCase, KeptMethod, imitates, show
 from default_worlds import SEEDS, SETS, Scene, World, open_scene, worlds_of
 from unskew.comparison.automatic import HELD_OUT
 from unskew.comparison.choice import PLAIN
 from unskew.comparison.held_out import Case, contender_of, make_case
-from unskew.comparison.imitation import ordered_as_production
 from unskew.diagnosis.advice import facts
 from unskew.diagnosis.page import diagnose
 from unskew.evaluation.criteria import Contender

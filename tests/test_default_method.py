@@ -58,25 +58,25 @@ def test_few_queries_train_the_safe_method_once_and_say_so(trainings):
     assert ranker.model_.trained_on["verdict"]["method"] == "dla"
 
 
-def test_a_choice_costs_at_most_six_trainings(monkeypatch):
-    steps = []
+def test_a_choice_trains_each_model_once_with_the_steps_that_were_asked_for(monkeypatch):
+    done = []
     usual = automatic.fit_recipe
 
     def counted(recipe, *arguments, **more):
-        steps.append(recipe.settings.steps)
+        done.append((recipe.method, recipe.settings.steps))
         return usual(recipe, *arguments, **more)
 
     monkeypatch.setattr(automatic, "fit_recipe", counted)
-    X, clicks, group = rows(60)
+    X, clicks, group = rows(120)
     with pytest.warns(RuntimeWarning):
-        ranker = unskew.UnbiasedRanker(**{**SMALL, "steps": 10}).fit(X, clicks, group, shown(group), progress=False)
-    tried, final = steps[: -len(ranker.verdict_.members)], steps[-len(ranker.verdict_.members) :]
-    assert set(tried) == {7}  # on seven tenths of the queries
-    assert set(final) == {10}
-    assert sum(steps) <= 6 * 10
+        unskew.UnbiasedRanker(**{**SMALL, "steps": 10}).fit(X, clicks, group, shown(group), progress=False)
+    names = [name for name, _ in done]
+    assert names[:2] == ["naive", "two_tower"] or names[:2] == ["two_tower", "naive"]
+    assert len(names) == len(set(names))
+    assert {steps for _, steps in done} == {10}
 
 
-@pytest.mark.parametrize("n_queries", [5, 60])
+@pytest.mark.parametrize("n_queries", [5, 120])
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -95,7 +95,7 @@ def test_odd_features_give_a_ranker_too(spoil, n_queries):
     assert np.isfinite(ranker.predict(table)).all()
 
 
-@pytest.mark.parametrize("n_queries", [5, 60])
+@pytest.mark.parametrize("n_queries", [5, 120])
 @pytest.mark.filterwarnings("ignore:every list has only one document:RuntimeWarning")
 def test_one_document_per_list_gives_a_ranker_too(n_queries):
     X, clicks, group = rows(n_queries, n_documents=1)

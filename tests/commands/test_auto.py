@@ -49,7 +49,7 @@ def test_nothing_better_than_production_has_an_exit_code_of_its_own_and_force_wr
 
 def test_auto_goes_on_from_a_model_where_its_method_is_chosen_again(folder, tmp_path, monkeypatch):
     log = unskew.read_log(folder)
-    monkeypatch.setattr(automatic, "tried_first", lambda _: ["naive"])
+    monkeypatch.setattr(automatic, "family_of", lambda *_: ["naive"])
     yesterday = unskew.fit(unskew.Recipe.of("naive", steps=5, hidden=[4]), log)
     chosen = unskew.auto(log, start=yesterday, steps=3)
     assert chosen.model.trained_on["started_from"]["steps"] == 5

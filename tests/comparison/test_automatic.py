@@ -7,7 +7,6 @@ import unskew
 from unskew.comparison import automatic
 from unskew.comparison.automatic import UNKNOWN
 from unskew.comparison.choice import Choice
-from unskew.comparison.imitation import ordered_as_production
 from unskew.diagnosis.advice import advise, facts, worth_comparing
 from unskew.diagnosis.page import diagnose
 from unskew.serving.card import model_card
@@ -27,6 +26,30 @@ def test_compare_tries_what_diagnose_calls_worth_training(log):
 @pytest.fixture(scope="module")
 def fixed_order(world):
     return unskew.simulate(world.train, "svm", "position_based", sessions=4).log
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Methods that were trained, in their order."""
+    done, usual = [], automatic.fit_recipe
+
+    def counted(recipe, *arguments, **more):
+        done.append(recipe.method)
+        return usual(recipe, *arguments, **more)
+
+    monkeypatch.setattr(automatic, "fit_recipe", counted)
+    return done
+
+
+@pytest.fixture
+def by_position(monkeypatch):
+    """The choice is `two_tower`, whatever clicks say, after both models were tried."""
+
+    def chosen(_, likelihood):
+        likelihood("naive"), likelihood("two_tower")
+        return Choice("two_tower", reason="it is a test")
+
+    monkeypatch.setattr(automatic, "choose", chosen)
 
 
 def test_the_estimator_always_has_a_ranker_and_warns_where_it_is_not_known_to_be_better(fixed_order):
@@ -52,37 +75,26 @@ def test_lists_of_one_document_are_trained_on_once_and_named_once(world):
     assert found.verdict.method == "naive"
 
 
-@pytest.mark.parametrize(("criteria", "tried"), [((), ["dla", "low_rank"]), (("dr",), ["dla", "low_rank", "naive"])])
-def test_plain_clicks_are_tried_only_where_something_is_certified(fixed_order, monkeypatch, criteria, tried):
-    monkeypatch.setattr(automatic, "choose", lambda *_, **__: Choice(("dla",), "it is a test", criteria=criteria))
-    assert list(unskew.auto(fixed_order, progress=False, **FAST).verdict.means) == tried
+def test_the_models_of_the_choice_are_served_as_they_are(fixed_order, trained, by_position, tmp_path):
+    found = unskew.auto(fixed_order, progress=False, **FAST)
+    assert trained == ["naive", "two_tower"]
+    assert found.model.name == found.verdict.method == "two_tower + naive"
+    assert found.model.weights == (0.9, 0.1)
+    save_model(found.model, tmp_path / "model")
+    assert model_card(load_model(tmp_path / "model"))["method"] == "two_tower + naive"
 
 
-def test_an_average_goes_on_from_an_average(fixed_order, monkeypatch):
-    monkeypatch.setattr(automatic, "choose", lambda *_, **__: Choice(("dla", "low_rank"), "it is a test"))
+def test_a_model_that_auto_made_is_where_the_next_one_starts(fixed_order, trained, by_position):
     yesterday = unskew.auto(fixed_order, progress=False, **FAST).model
-    assert yesterday.name == "dla + low_rank"
     today = unskew.auto(fixed_order, start=yesterday, progress=False, **FAST).model
     assert today.trained_on["started_from"]["steps"] == 5
-    assert today.name == "dla + low_rank"
+    assert today.name == "two_tower + naive"
+    assert trained == ["naive", "two_tower", "naive", "two_tower", "two_tower", "naive"]
 
 
-def test_production_is_a_member_that_goes_on_from_itself(fixed_order, monkeypatch, tmp_path):
-    choice = Choice(("low_rank", "production"), "it is a test", weights=(1.0, 0.5))
-    monkeypatch.setattr(automatic, "choose", lambda *_, **__: choice)
-    yesterday = unskew.auto(fixed_order, progress=False, **FAST)
-    assert yesterday.verdict.shares == (2 / 3, 1 / 3)
-    assert yesterday.model.name == "low_rank + production"
-    save_model(yesterday.model, tmp_path / "model")
-    assert model_card(load_model(tmp_path / "model"))["method"] == "low_rank + production"
-    today = unskew.auto(fixed_order, start=yesterday.model, progress=False, **FAST).model
-    assert today.trained_on["started_from"]["steps"] == 5
-
-
-def test_a_ranker_learns_the_order_of_production(fixed_order):
-    shown = ordered_as_production(fixed_order)
-    first, last = fixed_order.positions == 0, fixed_order.positions == fixed_order.mask.sum(axis=1)[:, None] - 1
-    sessions = np.broadcast_to(fixed_order.sessions[:, None], fixed_order.mask.shape)
-    np.testing.assert_array_equal(shown.clicks[first & fixed_order.mask], sessions[first & fixed_order.mask])
-    assert not shown.clicks[last & fixed_order.mask].any()
-    assert fixed_order.clicks[last & fixed_order.mask].any()
+def test_a_training_of_auto_is_that_of_the_same_method_by_name(fixed_order):
+    found = unskew.auto(fixed_order, hidden=[4], progress=False)
+    alone = unskew.fit("naive", fixed_order, hidden=[4], progress=False)
+    chosen = found.model if found.verdict.method == "naive" else found.model.others[0]
+    for name, value in alone.method.state_dict().items():
+        np.testing.assert_array_equal(chosen.method.state_dict()[name], value)

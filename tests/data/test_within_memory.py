@@ -11,7 +11,6 @@ import torch
 
 import unskew
 from unskew.comparison import automatic
-from unskew.comparison.imitation import ordered_as_production, ordered_folder
 from unskew.data.clicks import within_memory
 from unskew.data.clicks.storage import LogFolder, open_log, read_log, write_log, write_shards
 from unskew.data.clicks.windows import window
@@ -127,20 +126,13 @@ def test_the_curve_of_a_part_is_within_its_interval(place, small):
 def test_auto_decides_on_a_part_and_trains_on_every_shard(place, small, reads, monkeypatch):
     decide, decided = automatic._verdict, []
     monkeypatch.setattr(automatic, "_verdict", lambda log, *rest: decided.append(log) or decide(log, *rest))
-    with pytest.warns(RuntimeWarning, match="The final training reads every shard"):
+    with pytest.warns(RuntimeWarning, match="The last training reads every shard"):
         chosen = automatic.auto(place, memory=small, steps=3, hidden=[4])
     assert chosen.verdict.part
     assert set(reads) == set(range(N_SHARDS))
     clicks, part = read_within(place, small)
     assert decided[0].digest == clicks.digest
     assert chosen.model.trained_on["lists"] == part.source.n_lists > clicks.n_lists
-
-
-def test_production_is_imitated_shard_by_shard(place):
-    folder = open_log(place)
-    ordered = ordered_folder(folder)
-    whole = ordered_as_production(read_log(place))
-    assert np.array_equal(ordered.whole().clicks, whole.clicks)
 
 
 def test_compare_works_on_a_part_that_is_a_log(place, small, tmp_path):
@@ -200,6 +192,6 @@ def test_training_without_a_method_runs_auto_within_the_limit(place, small, run,
     said = run(
         "train", place, "--out", tmp_path / "model", "--memory", small, "--set", "steps=3", "--quiet", "--stream"
     )
-    assert "The final training reads every shard" in said
+    assert "The last training reads every shard" in said
     assert set(reads) == set(range(N_SHARDS))
     assert "verdict" in unskew.load_model(tmp_path / "model").trained_on

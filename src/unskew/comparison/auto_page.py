@@ -82,8 +82,8 @@ def step_sheet(found: AutoVerdict) -> Sheet:
     )
     columns = ("model", "adds", "to", "gain per click", "interval", "accepted")
     note = (
-        "Gain: how much better the larger model predicts the place of a click in its list, in log-likelihood per click, "
-        "on queries that it did not learn from; with 95% intervals over queries, for all models of a level together. A "
+        "Gain: how much better the larger model predicts the place of a click in its list, in log-likelihood per click "
+        "of queries that it did not learn from, with 95% intervals over queries, for all models of a level together. A "
         "model is accepted if its interval is above 0."
     )
     return Sheet("steps", "Models compared by held-out clicks", columns, rows, note)

@@ -21,7 +21,6 @@ from unskew.comparison.choice import (
     BY_DOCUMENT,
     BY_LOOKS,
     BY_POSITION,
-    BY_TRUST,
     FAMILY,
     PLAIN,
     Certificate,
@@ -49,7 +48,7 @@ from unskew.methods import METHODS, hyper_parameters
 from unskew.reporting.sheets import signed
 from unskew.reporting.terminal import Follow, counting_progress, followed
 from unskew.serving.saved_ranker import as_model
-from unskew.training.ending import held_out_share
+from unskew.training.ending import FEWEST_QUERIES, held_out_share
 from unskew.training.fitting import feedback_for, fit_recipe
 from unskew.training.history import History
 from unskew.training.model import Model, average_models
@@ -263,13 +262,14 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> AutoVerdict:
         runs.own[BY_LOOKS] = {"false_alarms": None}  # estimated
     if known.n_positions < 2:
         return untried(PLAIN, "every list has only one document", told.lines[:1])
-    case = make_case(log, CERTIFYING) if known.connected else None  # else nothing can be certified
+    enough = diagnosis.traffic.n_queries * (1 - CERTIFYING) >= FEWEST_QUERIES
+    case = make_case(log, CERTIFYING) if known.connected and enough else None  # else nothing can be certified
     learning = log if case is None else case.learning
     n_queries = len(np.unique(learning.queries))
     share = held_out_share(n_queries, learning.n_lists)
     _, some = learning.split(share, runs.options["seed"]) if share else (learning, None)
     if some is None or not some.n_clicks:
-        few = f"{n_queries:,} queries, and clicks of some, are too few for a choice"
+        few = f"{n_queries:,} queries are too few for a choice, which needs {FEWEST_QUERIES} and clicks of each tenth"
         return untried(SAFE if BY_POSITION in able else PLAIN, few, told.lines[:1])
     held_out = HeldOut(feedback_for(runs.recipe(PLAIN), some).of(some.of_queries(np.unique(some.queries))))
     evidence = Evidence(held_out)
@@ -281,6 +281,7 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> AutoVerdict:
             tried[name] = contender_of(runs.attempt(name, learning, share), held_out)
         return click_likelihood(tried[name], evidence)
 
+    likelihood(PLAIN)
     choice = choose(able, likelihood)
     latest = latest_ranker(log) if which is None else which
     found, status, line = _certified(choice, runs, case, known, latest)
@@ -314,7 +315,7 @@ def family_of(methods: list[str], known: Facts) -> list[str]:
     """The members of the family that can work on a log; where looks are recorded, examination need not be guessed."""
     if BY_LOOKS in methods and known.looks and not known.faulty_looks:
         return [PLAIN, BY_LOOKS]
-    return [member.method for member in FAMILY if member.method in (*methods, BY_TRUST)]
+    return [member.method for member in FAMILY if member.method in methods]
 
 
 def _production_of(log: ClickLog, latest: str | LatestRanker) -> Vector | None:

@@ -5,8 +5,8 @@ step is taken only if the larger model predicts the clicks of held-out queries b
 difference per click over queries. Where several steps are, the one that gains most. So what cannot be told from the log
 is not assumed, and the model that is served is explained by the parts that were added.
 
-Where anything is corrected, a tenth of the score is that of plain clicks (`HELD_BACK`): in directions of which clicks say
-little, a correction follows noise, and plain clicks follow production.
+Where anything is corrected, a tenth of the score is that of plain clicks (`HELD_BACK`): in directions of which clicks
+say little, a correction follows noise, and plain clicks follow production.
 
 Models that fit any clicks say nothing about relevance: the family must stay small, and its members comparable, all
 trained to their ends on the same queries. How it was measured: docs/selection.md.
@@ -20,8 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from unskew.comparison.against_production import ALPHA, PRODUCTION, Standing, standings
 from unskew.evaluation.criteria import CRITERIA, Contender, Evidence, measure_all, measure_production
 from unskew.evaluation.differences import paired
@@ -34,18 +32,17 @@ class Member:
     """A model of the family."""
 
     method: str
-    extends: str | None  # the model to which it adds one part
-    part: str  # what it adds, in words
+    extends: tuple[str, ...]  # the models of which it is an extension, from the simplest
+    part: str  # what it adds to the last of them, in words
     says: str  # what users do if it is right
 
 
-PLAIN, BY_POSITION, BY_TRUST, BY_DOCUMENT, BY_LOOKS = "naive", "two_tower", "affine_softmax", "low_rank", "attention"
-FAMILY = (
-    Member(PLAIN, None, "plain clicks", "No bias can be shown, so a click is taken as it is"),
-    Member(BY_POSITION, PLAIN, "position", "Users see less of what is shown further down"),
-    Member(BY_TRUST, BY_POSITION, "trust", "Users see less of what is further down, and trust what is at the top"),
-    Member(BY_DOCUMENT, BY_POSITION, "document", "What users see depends on the position and on the document"),
-    Member(BY_LOOKS, PLAIN, "recorded looks", "The log records what users looked at"),
+PLAIN, BY_POSITION, BY_DOCUMENT, BY_LOOKS = "naive", "two_tower", "low_rank", "attention"
+FAMILY = (  # from the simplest
+    Member(PLAIN, (), "plain clicks", "No bias can be shown, so a click is taken as it is"),
+    Member(BY_POSITION, (PLAIN,), "position", "Users see less of what is shown further down"),
+    Member(BY_LOOKS, (PLAIN,), "recorded looks", "The log records what users looked at"),
+    Member(BY_DOCUMENT, (PLAIN, BY_POSITION), "document", "What users see depends on the position and on the document"),
 )
 MEMBERS = {member.method: member for member in FAMILY}
 HELD_BACK = 0.1  # share of plain clicks in the score of a correction, see docs/selection.md
@@ -105,20 +102,21 @@ class Choice:
 
 
 def choose(able: Collection[str], likelihood: Callable[[str], Vector]) -> Choice:
-    """Climb the family.
+    """Climb the family: the next model is the simplest extension that held-out queries support.
 
     Args:
         able: methods that can work on this log.
         likelihood: of a method, log-likelihood per click of held-out queries, one value per query; it may train it.
     """
     at, steps = PLAIN, []
-    while rivals := [one.method for one in FAMILY if one.extends == at and one.method in able]:
+    while True:
+        rivals = [one.method for one in FAMILY if at in one.extends and one.method in able]
         found = [_step(likelihood(name), likelihood(at), name, at, len(rivals)) for name in rivals]
         steps += found
-        if not any(step.accepted for step in found):
-            break
-        at = max((step for step in found if step.accepted), key=lambda step: step.gain).method
-    return Choice(at, tuple(steps), _reason(at, steps))
+        accepted = [step.method for step in found if step.accepted]
+        if not accepted:
+            return Choice(at, tuple(steps), _reason(at, steps))
+        at = accepted[0]
 
 
 def _step(larger: Vector, smaller: Vector, name: str, over: str, n_rivals: int) -> Step:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.evaluation.held_out import HeldOut, Vector
-from unskew.reporting.sheets import signed
 
 TOP = 3
 
