@@ -93,9 +93,9 @@ STUDIES = {
     "trees_bar": "OUT --worlds 1 --size tiny --steps 3",
 }
 STUDIES_APART = {  # that no test runs, and why
-    "choosing": "trains the family of `auto` in a world at least",
+    "auto_rules": "trains the family of `auto` in a world at least",
+    "auto_study": "trains six methods and `auto` in a world at least",
     "clax_models": "needs an environment with CLAX; `click_models` calls it",
-    "default": "trains seven methods in a world at least",
     "real_people": "writes docs/real_people.md from four public logs",
     "results_pages": "writes docs/results; it has tests of its own",
 }
@@ -103,7 +103,6 @@ SHARED = (
     "auto_worlds",
     "campaign_commands",
     "campaign_files",
-    "default_report",
     "default_worlds",
     "intervals",
     "label_free",
