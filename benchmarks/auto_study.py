@@ -137,9 +137,7 @@ def measure_auto(case: Case, models: Mapping[str, Model], seconds: Mapping[str, 
 def show(rows: list[Row], planned: int) -> None:
     """The bars, from the rows."""
     print(f"{len(rows)} of {planned} worlds; code {', '.join(sorted({row['code'] for row in rows}))}")
-    print(
-        "| ranker | mean nDCG@10 | below the better of plain clicks and production by more than 1% | share of the gain |"
-    )
+    print("| ranker | mean nDCG@10 | more than 1% below plain clicks or production | share of the gain |")
     print("|---|---:|---:|---:|")
     for name in ("auto", *RIVALS):
         values = [value_of(row, name) for row in rows]

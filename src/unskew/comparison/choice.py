@@ -93,12 +93,13 @@ class Choice:
 
     def served(self, tried: Tried) -> Contender:
         """The scores that are served; click logits have one scale, so they are added as they are."""
-        parts = [(share, tried[name]) for name, share in self.shares.items()]
-        if len(parts) == 1:
-            return parts[0][1]
-        of_all = [(share, each.scores_of_all) for share, each in parts if each.scores_of_all is not None]
-        scores = sum(share * each.scores for share, each in parts)
-        return Contender(scores, sum(share * each for share, each in of_all) if len(of_all) == len(parts) else None)
+        if self.method == PLAIN:
+            return tried[PLAIN]
+        one, plain = tried[self.method], tried[PLAIN]
+        scores = (1 - HELD_BACK) * one.scores + HELD_BACK * plain.scores
+        if one.scores_of_all is None or plain.scores_of_all is None:
+            return Contender(scores)
+        return Contender(scores, (1 - HELD_BACK) * one.scores_of_all + HELD_BACK * plain.scores_of_all)
 
 
 def choose(able: Collection[str], likelihood: Callable[[str], Vector]) -> Choice:
