@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import unskew
 from unskew.cli import app
 from unskew.comparison import automatic
-from unskew.learning import AUTO, DEFAULT_METHOD
+from unskew.comparison.learning import AUTO, DEFAULT_METHOD
 
 pytestmark = pytest.mark.skipif(DEFAULT_METHOD != AUTO, reason="auto is not the default")
 FAST = {"steps": 2, "hidden": [4], "progress": False}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unskew.comparison.automatic import auto
     from unskew.comparison.demonstration import demo
+    from unskew.comparison.learning import fit, weights
     from unskew.comparison.own_log import compare
     from unskew.data.clicks.click_log import ClickLog
     from unskew.data.clicks.forgetting import forget
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from unskew.ingestion.preview import preview_ingest
     from unskew.ingestion.proposal import propose
     from unskew.ingestion.run import ingest
-    from unskew.learning import fit, weights
     from unskew.methods import METHODS
     from unskew.monitoring.changes import drift
     from unskew.monitoring.online_test import readout

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from unskew.comparison.learning import AUTO, DEFAULT_METHOD, choose_and_fit, fit, warn_unless_better
 from unskew.data.checks import check_features
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.log_from_arrays import vector
@@ -27,7 +28,6 @@ from unskew.data.inputs import LogOrPlace, as_log
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.raw_columns import missing_in_training
 from unskew.evaluation.evaluate import evaluate_scorer, score_documents
-from unskew.learning import AUTO, DEFAULT_METHOD, choose_and_fit, fit, warn_unless_better
 from unskew.methods import METHODS
 from unskew.options import near
 from unskew.reporting.terminal import Follow

@@ -213,7 +213,7 @@ auto log = comparison.automatic:auto
     production
     start --from  A previous model: the final training starts from it if possible.
     grade sum_grades set memory seed overwrite json quiet
-train log = learning:fit
+train log = comparison.learning:fit
     @run commands.training:train
     @help Train a ranker on a click log. An interrupted run resumes when you repeat the command.
     out ! :Path  Output folder for the model.
@@ -310,7 +310,7 @@ rank model data = serving.scoring:rank
 serve model = serving.server:serve
     model >ranker ! :Path  {RANKER}
     host port token_file most_candidates largest_body timeout threads
-weights log = learning:weights
+weights log = comparison.learning:weights
     out !  Output parquet file.
     method grade sum_grades set seed overwrite memory quiet
 judgements log = serving.ratings:judgements

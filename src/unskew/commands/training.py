@@ -14,11 +14,11 @@ from unskew.command_line.repeating import command_line
 from unskew.commands.app import Given, call, grading, print_result, shows_progress
 from unskew.comparison.auto_page import write_auto
 from unskew.comparison.automatic import NOT_BETTER, SAFE
+from unskew.comparison.learning import AUTO, DEFAULT_METHOD
 from unskew.data.clicks.windows import window
 from unskew.data.files import check_folder
 from unskew.data.object_storage import remote
 from unskew.extensions import load_part
-from unskew.learning import AUTO, DEFAULT_METHOD
 from unskew.processes import is_first
 from unskew.reporting.terminal import errors
 from unskew.serving.model_files import ABOUT

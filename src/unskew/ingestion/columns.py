@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from unskew.data.clicks.column_names import ImpressionColumns
+from unskew.data.clicks.tables import ImpressionColumns
 from unskew.options import NOT_IN_FILES, near
 
 if TYPE_CHECKING:  # wrong names are refused before an engine is imported

@@ -1,1 +1,4 @@
-"""Reporting: tables as Markdown and LaTeX, drawings, and a page that holds all of it."""
+"""How results are told: answers and refusals, tables as Markdown and LaTeX, drawings, pages, and the terminal.
+
+It knows only `data` and `display`. Rooms above hand it what they found; nothing here computes a result.
+"""

@@ -23,12 +23,11 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from unskew.data.clicks.build import compact_counts
-from unskew.data.clicks.column_names import TableColumns
 from unskew.data.clicks.lineage import Lineage
 from unskew.data.clicks.log_checks import check_log
 from unskew.data.clicks.log_from_arrays import fields_from_arrays
 from unskew.data.clicks.row_fields import FIELDS, Field, Patterns, RowFields, changed_fields, columns_of
-from unskew.data.clicks.tables import fields_from_table, log_to_table
+from unskew.data.clicks.tables import TableColumns, fields_from_table, log_to_table
 from unskew.data.files import array_digest
 from unskew.data.grouping import unique_rows
 from unskew.data.judged.judged_set import chosen_numbers, ragged_rows

@@ -1,1 +1,1 @@
-"""Judged queries: data sets by name, LETOR files, the built-in world."""
+"""Judged queries: data sets by name, LETOR files and tables as a `JudgedSet`, and the metrics of rankings of them."""
