@@ -243,7 +243,7 @@ def _find_page(sample: Sample) -> None:
         return
     for name in names.best("page", sample.free, 2):
         values = sample.columns[name]
-        if values.is_whole and not names.is_id(name) and 1 <= values.n_distinct <= 200:
+        if values.is_whole and not names.is_id(name) and 2 <= values.n_distinct <= 200:
             sample.give("page", name, f"whole numbers{_called('page', name)}")
             return
 
