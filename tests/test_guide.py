@@ -55,8 +55,8 @@ def test_the_guide_goes_from_events_to_a_ranking(done):
 
 def test_what_the_guide_says_of_its_numbers_is_so(done):
     folder, said = done
-    assert "12,800 sessions" in command(said, "ingest events.parquet --features features.parquet --out")
-    assert "Nothing is left out" in command(said, "ingest")
+    assert "12,800 sessions" in command(said, "ingest events.parquet --features features.parquet --yes")
+    assert "Nothing is left out" in command(said, "ingest events.parquet --features features.parquet --yes")
     assert "yes: documents link all 10 positions" in command(said, "diagnose")
     ranking = pq.read_table(folder / "ranking.parquet")
     assert ranking.column_names == ["query", "document", "score", "rank"]

@@ -17,6 +17,14 @@ from typer.core import TyperCommand, TyperGroup
 from unskew.command_line.declarations import COMMANDS
 from unskew.texts import redacted, secrets_of, shown
 
+PANELS = {
+    "From events to a ranking": "ingest diagnose train compare export rank",
+    "More on rankers": "auto tune evaluate explain look weights judgements methods",
+    "Logs over time": "drift readout forget",
+    "Data and simulation": "demo data simulate shop events",
+    "Papers": "reproduce",
+}
+
 
 def command_of(name: str) -> Callable[..., None]:
     """A command as a function that typer reads."""
@@ -59,7 +67,14 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         """A command as a list shows it, without options."""
-        return TyperCommand(cmd_name, help=COMMANDS[cmd_name].summary) if cmd_name in COMMANDS else None
+        if cmd_name not in COMMANDS:
+            return None
+        panel = next((panel for panel, names in PANELS.items() if cmd_name in names.split()), "More")
+        return TyperCommand(cmd_name, help=COMMANDS[cmd_name].summary, rich_help_panel=panel)
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """The main path first."""
+        return list(dict.fromkeys([*" ".join(PANELS.values()).split(), *COMMANDS]))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)

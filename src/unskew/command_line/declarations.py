@@ -83,6 +83,7 @@ COMMON_TEXT = r"""
     since =None :str  Use lists shown from this day on, e.g. 2026-11-10.
     until =None :str  Use lists shown before this day.
     allow_code =False :bool  Allow module:Class to import and run your own code.
+    allow_position =False :bool  Train on a feature that is the position, or a function of it.
     fresh ~FRESH  Run this method again, by label; 'all' for everything. Repeatable.
     set >options =None ~PAIRS NAME=VALUE  Set an option, e.g. steps=500. Repeatable.
     grade =None ~GRADES KIND=WEIGHT,…  Event weights for training, e.g. click=1,add_to_cart=3,purchase=5. Default: the
@@ -212,7 +213,7 @@ auto log = comparison.automatic:auto
     force =False :bool  Write the model even if production is better.
     production
     start --from  A previous model: the final training starts from it if possible.
-    grade sum_grades set memory seed overwrite json quiet
+    grade sum_grades set allow_position memory seed overwrite json quiet
 train log = comparison.learning:fit
     @run commands.training:train
     @help Train a ranker on a click log. An interrupted run resumes when you repeat the command.
@@ -226,7 +227,7 @@ train log = comparison.learning:fit
     interventions stream start since until
     half_life =None :float  Days after which the weight of a list halves.
     time  Stop after this time, e.g. 10m, and keep what was learned.
-    grade sum_grades set allow_code memory seed overwrite json quiet
+    grade sum_grades set allow_code allow_position memory seed overwrite json quiet
 tune model = monitoring.tuning:tune
     @from monitoring.tuning:Plan
     @run commands.training:tune

@@ -15,6 +15,7 @@ from unskew.commands.app import Given, call, grading, print_result, shows_progre
 from unskew.comparison.auto_page import write_auto
 from unskew.comparison.automatic import NOT_BETTER, SAFE
 from unskew.comparison.learning import AUTO, DEFAULT_METHOD
+from unskew.data.clicks.position_features import refuse_positions
 from unskew.data.clicks.windows import window
 from unskew.data.files import check_folder
 from unskew.data.object_storage import remote
@@ -35,6 +36,7 @@ def auto(given: Given, log: Any = None) -> None:
     """
     out: Path = given["out"]
     check_folder(out, ABOUT, overwrite=given["overwrite"])
+    _check_features(given)
     scratch = out.with_name(f".{out.name}.auto")
     chosen = call("auto", given, log=given["log"] if log is None else log, checkpoints=scratch)
     refused = chosen.verdict.production == NOT_BETTER and not given["force"]
@@ -56,6 +58,7 @@ def train(given: Given) -> None:
     out, method, place = given["out"], given["method"], given["start"]
     days = [given[name] for name in ("since", "until", "half_life")]
     check_folder(out, ABOUT, overwrite=given["overwrite"])
+    _check_features(given)
     if method == AUTO or (method is None and place is None and DEFAULT_METHOD == AUTO):
         useless = _without_use(given)
         if not useless:
@@ -83,6 +86,13 @@ def train(given: Given) -> None:
             unskew.save_model(model, out, overwrite=given["overwrite"])
             checkpoint.unlink(missing_ok=True)
             print_result(model, given, f"Written to {out}", {"model": out})
+
+
+def _check_features(given: Given) -> None:
+    """Refuse a feature that is the position, by the first shard, unless told otherwise."""
+    log = unskew.open_log(given["log"])
+    if not given["allow_position"] and log.n_features and log.n_shards:
+        refuse_positions(log.shard(0))
 
 
 def tune(given: Given) -> Any:

@@ -33,6 +33,7 @@ errors = SafeConsole(stderr=True)
 Show = Callable[[int, int, str], None]  # done, total, details
 Follow = bool | Callable[..., None]  # progress: a bar, none, or the caller's own function
 BAR_WIDTH = 24
+LINE_SECONDS, MOST_LINE_SECONDS = 5.0, 60.0  # between two lines where there is no terminal
 NOTEBOOK_SECONDS = 0.3  # between two updates of a line in a notebook
 BAD_INPUT = 2  # exit code: the input or the options are wrong; nothing was written
 
@@ -110,7 +111,7 @@ def counting_progress(label: str, unit: str, *, quiet: bool = False) -> Iterator
 @contextmanager
 def experiment_progress(label: str, *, quiet: bool = False) -> Iterator[Callable[..., None]]:
     """A bar for a `State` of runs, with the time left; plain lines if there is no terminal."""
-    with _bar(label, quiet) as show:
+    with _bar(label, quiet, lines=False) as show:
         failed: set[str] = set()
         told = 0
 
@@ -136,10 +137,13 @@ def experiment_progress(label: str, *, quiet: bool = False) -> Iterator[Callable
 
 
 @contextmanager
-def _bar(label: str, quiet: bool) -> Iterator[Show]:
-    """A bar in a terminal, a line that updates itself in a notebook, nothing elsewhere."""
+def _bar(label: str, quiet: bool, *, lines: bool = True) -> Iterator[Show]:
+    """A bar in a terminal, a line that updates itself in a notebook, and elsewhere, as in cron, lines."""
     if not quiet and errors.is_jupyter:
         yield _notebook_line(label)
+        return
+    if not quiet and not errors.is_terminal and lines:
+        yield _plain_lines(label)
         return
     bar = Progress(
         TextColumn("{task.description}"),
@@ -154,6 +158,26 @@ def _bar(label: str, quiet: bool) -> Iterator[Show]:
     with bar:
         task = bar.add_task(label, total=None, detail="")
         yield lambda done, total, detail: bar.update(task, completed=done, total=total, detail=shown(detail))
+
+
+def _plain_lines(label: str) -> Show:
+    """A line with the time left for every tenth of the work, or every minute; none for work of seconds."""
+    started = told = time.monotonic()
+    tenth = 0
+
+    def show(done: int, total: int, detail: str) -> None:
+        nonlocal told, tenth
+        now, reached = time.monotonic(), 10 * done // max(total, 1)
+        if now - told < LINE_SECONDS or (reached <= tenth and now - told < MOST_LINE_SECONDS):
+            return
+        told, tenth = now, reached
+        left = (now - started) * (total - done) / max(done, 1)
+        about = f"about {timedelta(seconds=round(left))} left" if done else "not begun"
+        errors.print(
+            f"{label}: {done:,}/{total:,}, {about}, {shown(detail)}", highlight=False, markup=False, soft_wrap=True
+        )
+
+    return show
 
 
 def _notebook_line(label: str) -> Show:

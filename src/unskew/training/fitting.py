@@ -415,9 +415,21 @@ def _summary(
             ends = np.array([log.first_shown.min(), log.first_shown.max()]).astype("datetime64[us]")
             summary["first_list"], summary["last_list"] = (str(time.astype("datetime64[s]")) for time in ends)
         summary["never_shown"] = np.flatnonzero(shown == 0).tolist()  # positions where a learned curve means nothing
+        summary["never_shown_by_level"] = _never_shown_by_level(log)
     if judged is not None:
         summary |= {"judged_queries": judged.n_queries}
     return summary
+
+
+def _never_shown_by_level(log: ClickLog) -> dict[str, list[int]]:
+    """Positions that rows of each level never had, by "column=level"."""
+    found = {}
+    for name, column in log.bias.items():
+        values = np.broadcast_to(column.values.reshape(log.n_lists, -1), log.mask.shape)
+        for number, level in enumerate(column.levels or ()):
+            places = log.positions[log.mask & (values == number)]
+            found[f"{name}={level}"] = np.flatnonzero(np.bincount(places, minlength=log.n_positions) == 0).tolist()
+    return found
 
 
 def _checksum(logs: Mapping[str, Source]) -> dict[str, float]:

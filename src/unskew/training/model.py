@@ -248,7 +248,7 @@ class Model(Displayed):
         }
 
     def screen(self) -> Screen:
-        curve, never_shown = self.examination(), self.trained_on.get("never_shown", [])
+        curve = self.examination()
         trained = ", ".join(f"{value:,.0f} {name}" for name, value in self.trained_on.items() if name in COUNTED)
         title = f"{self.name} of {self.n_features} features, trained on {trained or 'no clicks'}"
         transforms = grouped(self.columns())
@@ -259,8 +259,13 @@ class Model(Displayed):
             return Screen(title, notes=self._training_notes(), more=more)
         by_level = self.examinations()
         columns = ("position", "examination, relative to the top", *by_level)
+        empty = self.trained_on.get("never_shown_by_level", {})
+        never_shown = [self.trained_on.get("never_shown", []), *(empty.get(level, []) for level in by_level)]
         rows = curve_rows([curve, *by_level.values()], never_shown)
-        return Screen(title, columns, rows, self._training_notes(), left=0, more=more)
+        notes = self._training_notes()
+        if len(rows) < len(curve):
+            notes.append(f"The curve has {len(curve)} positions; --json and the report show all of them")
+        return Screen(title, columns, rows, notes, left=0, more=more)
 
     def _training_notes(self) -> list[str]:
         """What is worth knowing of the training, as sentences."""
@@ -325,9 +330,20 @@ def _same_transform(one: Model, other: Model) -> bool:
     )
 
 
-def curve_rows(curves: Sequence[NDArray[np.float64]], never_shown: Sequence[int]) -> list[tuple[str, ...]]:
-    """Rows of a table of curves: the position, counted from 1, and the value of each curve."""
-    return [
-        (str(place + 1), *("never shown" if place in never_shown else f"{curve[place]:.3f}" for curve in curves))
-        for place in range(len(curves[0]))
-    ]
+SMALL_CURVE = 12  # positions up to which a curve is shown whole
+PLACES = (0, 1, 2, 4, 9)  # of a longer one, with the last
+
+
+def curve_rows(curves: Sequence[NDArray[np.float64]], never_shown: Sequence[Sequence[int]]) -> list[tuple[str, ...]]:
+    """Rows of a small table of curves: the position, counted from 1, and the value of each curve.
+
+    Args:
+        never_shown: positions of each curve where no document was shown.
+    """
+    n_places = len(curves[0])
+    places = range(n_places) if n_places <= SMALL_CURVE else [*PLACES, n_places - 1]
+
+    def cell(number: int, place: int) -> str:
+        return "never shown" if place in never_shown[number] else f"{curves[number][place]:.3f}"
+
+    return [(str(place + 1), *(cell(number, place) for number in range(len(curves)))) for place in places]
