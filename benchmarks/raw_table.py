@@ -20,13 +20,14 @@ COLUMNS = """
     'u' || hash(session, 1) % greatest({sessions} // 4, 1) END AS visitor_id, 'words ' || query AS search_term,
     'p' || document AS sku, place // size + 1 AS page, place % size + 1 AS slot, device,
     TIMESTAMP '2026-01-01' + to_seconds(session * 2592000 // {sessions}) AS shown_at,
-    CASE WHEN hash(session, 2) % 25 = 0 THEN 'shuffled' ELSE 'control' END AS experiment, 'v' || (1 + day // 15) AS ranker,
+    CASE WHEN hash(session, 2) % 25 = 0 THEN 'shuffled' ELSE 'control' END AS experiment,
+    'v' || (1 + day // 15) AS ranker,
     hash(session, 3) % 3 = 0 AS member, place % size = 0 AND hash(session, 4) % 4 = 0 AS is_sponsored,
     round(10 - place * .3 + (hash(session, document) % 100) / 400, 3) AS score,
     (hash(session, document, 5) % 1000 < 400 / (place + 1)) AS clicked,
     (hash(session, document, 5) % 1000 < 100 / (place + 1)) AS add_to_cart,
     (hash(session, document, 5) % 1000 < 40 / (place + 1)) AS purchased,
-    CASE WHEN hash(session, document, 5) % 1000 < 400 / (place + 1) THEN hash(session, document, 6) % 90000 END AS dwell_ms,
+    CASE WHEN hash(session, document, 5) % 1000 < 400 / (place + 1) THEN hash(session, 6) % 90000 END AS dwell_ms,
     'brand ' || document % 97 AS brand, document % 40 AS category_id, 70000000 + document % 1009 AS seller_id
 """
 N_COLUMNS = 44
@@ -36,9 +37,7 @@ CHANGING = 2  # features that change every day
 def write(place: Path, n_rows: int) -> None:
     """A table of about this many rows."""
     sessions = n_rows // 18
-    names = [name.rsplit(" AS ", 1) for name in COLUMNS.split(",\n")]
-    n_features = N_COLUMNS - 20
-    assert names
+    n_features = N_COLUMNS - COLUMNS.count(" AS ")
     features = [f"round((hash(document, {k}) % 10000) / 100.0, 2) AS f_{k}" for k in range(n_features - CHANGING)]
     features += [f"((hash(document, day, {k}) % 1000) / 10.0)::FLOAT AS g_{k}" for k in range(CHANGING)]
     query = f"""
