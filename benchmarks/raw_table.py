@@ -18,7 +18,7 @@ import duckdb
 COLUMNS = """
     's' || session AS search_id, CASE WHEN hash(session) % 50 = 0 THEN 'robot' || session % 20 ELSE
     'u' || hash(session, 1) % greatest({sessions} // 4, 1) END AS visitor_id, 'words ' || query AS search_term,
-    'p' || document AS sku, place // size + 1 AS page, place % size + 1 AS slot, device,
+    'p' || document AS sku, place // size + 1 AS page, place % size + 1 AS slot, device AS device,
     TIMESTAMP '2026-01-01' + to_seconds(session * 2592000 // {sessions}) AS shown_at,
     CASE WHEN hash(session, 2) % 25 = 0 THEN 'shuffled' ELSE 'control' END AS experiment,
     'v' || (1 + day // 15) AS ranker,
