@@ -142,24 +142,23 @@ def test_blocks_give_the_same_transform_as_the_whole_matrix(train: JudgedSet, na
     assert_close(parts.state_dict(), whole.state_dict())
 
 
-def test_an_iterator_is_refused_because_it_can_be_read_only_once(train: JudgedSet):
-    with pytest.raises(TypeError, match="several passes: pass a list of blocks"):
-        fit_transform("standard", iter([train.features]))
+COLOURS = {"columns": ["colour"], "categories": {"colour": ("red", "blue")}}
 
 
-def test_offsets_with_blocks_are_refused(train: JudgedSet):
-    with pytest.raises(TypeError, match="offsets belong to the rows of one matrix"):
-        fit_transform("standard", [train.features], train.offsets)
-
-
-def test_nothing_to_fit_on_is_refused():
-    with pytest.raises(ValueError, match="no documents to fit"):
-        fit_transform("standard", np.zeros((0, 3), np.float32))
-
-
-def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ValueError, match=r"unknown feature transform 'min_max'.*identity, log1p, minmax"):
-        fit_transform("min_max", matrix([1.0]))
+@pytest.mark.parametrize(
+    ("fit", "words"),
+    [
+        (lambda: fit_transform("standard", iter([matrix([1.0])])), "pass a list of blocks"),  # it can be read only once
+        (lambda: fit_transform("standard", [matrix([1.0])], np.array([0, 1])), "offsets"),
+        (lambda: fit_transform("standard", np.zeros((0, 3), np.float32)), "no documents"),
+        (lambda: fit_transform("min_max", matrix([1.0])), "'min_max'.*identity, log1p, minmax"),
+        (lambda: fit_transform("identity", matrix([0], [2]), **COLOURS), "vocabulary of 2 values"),
+        (lambda: fit_transform("per_query_minmax", matrix([1.0])).apply_to(matrix([1.0])), "pass the offsets"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(fit, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        fit()
 
 
 # What is missing
@@ -227,20 +226,10 @@ def test_a_category_becomes_its_place_rare_and_unseen_values_share_one():
     assert transform.seen_missing().tolist() == [True, False]
 
 
-def test_codes_beyond_the_vocabulary_are_refused_in_training():
-    with pytest.raises(ValueError, match="beyond its vocabulary of 2 values"):
-        fit_transform("identity", matrix([0], [2]), columns=["colour"], categories={"colour": ("red", "blue")})
-
-
 def test_a_matrix_of_another_width_is_refused():
     transform = fit_transform("log+standard", matrix([1, 2], [3, 4]))
     with pytest.raises(ValueError, match="fitted on 2 columns, but the matrix has 3"):
         transform.apply_to(matrix([1, 2, 3]))
-
-
-def test_a_per_query_transform_asks_for_offsets():
-    with pytest.raises(ValueError, match="pass the offsets of the queries"):
-        fit_transform("per_query_minmax", matrix([1.0])).apply_to(matrix([1.0]))
 
 
 def test_a_table_says_what_each_column_became():
