@@ -66,7 +66,7 @@ format: $(READY)  ## let ruff arrange the code
 	$(BIN)/ruff format .
 
 docs: $(READY)  ## the documentation as a site, in site/
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-docs.txt
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY)  ## ratios measured on this machine, in one run

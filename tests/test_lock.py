@@ -14,7 +14,10 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
-ENTRIES = (ROOT / "requirements.lock").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()[1:]
+ENTRIES, DOCS = (
+    (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ").splitlines()[1:]
+    for name in ("requirements.lock", "requirements-docs.txt")
+)
 
 
 @pytest.fixture
@@ -30,7 +33,8 @@ def licences(lock):
 
 def test_every_line_is_a_version_with_its_hashes():
     assert ENTRIES
-    for entry in ENTRIES:
+    assert DOCS
+    for entry in (*ENTRIES, *DOCS):
         assert re.fullmatch(r"[a-z0-9-]+==[^ ]+( +--hash=sha256:[0-9a-f]{64})+", entry), entry
 
 
@@ -43,6 +47,13 @@ def test_all_that_is_needed_is_locked_but_torch(lock):
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.search(r"^TORCH := torch==2\.13\.0$", makefile, flags=re.MULTILINE)
     assert "--require-hashes -r requirements.lock" in makefile
+
+
+def test_documentation_needs_nothing_else_and_changes_no_version_of_the_lock(lock):
+    locked = dict(entry.split()[0].split("==") for entry in ENTRIES)
+    docs = dict(entry.split()[0].split("==") for entry in DOCS)
+    assert set(lock.DOCS) <= {f"{name}=={version}" for name, version in docs.items()}
+    assert {name: locked[name] for name in docs if name in locked} == {n: v for n, v in docs.items() if n in locked}
 
 
 def test_what_a_file_name_says_of_its_version(lock):

@@ -1,5 +1,7 @@
 """Write requirements.lock: what the package and its tools need, as installed here, with every hash that the index has.
 
+With `--docs` it writes requirements-docs.txt in the same way, from an environment that has the packages of `DOCS`.
+
 Run `make lock` after a change of dependencies: install what is new into .venv, then lock. Only what pyproject.toml asks
 for is locked, so that other packages in .venv do no harm. All files of a version are listed, so that the lock holds on
 other platforms and Pythons too. Torch is left out: its builds for CPU and for GPU have other hashes on every index, so
@@ -39,10 +41,18 @@ EXTRAS = (
 )  # of pyproject.toml; Spark, MLflow and the docs have places of their own
 BUILD = ("hatchling", "editables")  # for the editable install
 BY_VERSION = "torch"
+DOCS = (
+    "mkdocs==1.6.1",
+    "mkdocs-material==9.8.1",
+    "mkdocstrings==1.0.8",
+    "mkdocstrings-python==2.0.11",
+    "latex2mathml==3.81.1",
+)  # what `make docs` adds to .venv
 OF_GPU_BUILDS = ("nvidia-", "cuda-", "triton")  # torch brings them itself, in the versions that it needs
 INDEX = os.environ.get("PIP_INDEX_URL")
 LINK = re.compile(r'href="[^"]*?/?(?P<file>[^"/]+)#sha256=(?P<hash>[0-9a-f]{64})"')
 HEADER = "# Written by `make lock`. Torch is pinned in the Makefile.\n"
+DOCS_HEADER = "# What `make docs` adds to .venv. Written by tools/lock.py --docs.\n"
 
 
 def needed(asked: Iterable[str]) -> dict[str, str]:
@@ -84,10 +94,13 @@ def version_of(file: str) -> Version | None:
         return None
 
 
-def lock(index: str) -> str:
+def all_asked() -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     asked = [*project["dependencies"], *BUILD]
-    asked += [text for extra in EXTRAS for text in project["optional-dependencies"][extra]]
+    return asked + [text for extra in EXTRAS for text in project["optional-dependencies"][extra]]
+
+
+def lock(index: str, asked: Iterable[str]) -> str:
     versions = {
         name: version
         for name, version in sorted(needed(asked).items())
@@ -99,7 +112,7 @@ def lock(index: str) -> str:
         " \\\n".join([f"{name}=={version}", *(f"    --hash=sha256:{value}" for value in each)])
         for (name, version), each in zip(versions.items(), found, strict=True)
     ]
-    return HEADER + "\n".join(entries) + "\n"
+    return "\n".join(entries) + "\n"
 
 
 def main() -> int:
@@ -107,12 +120,15 @@ def main() -> int:
     parser.add_argument(
         "--index", default=INDEX, required=INDEX is None, help="address of a simple index; default: PIP_INDEX_URL"
     )
+    parser.add_argument("--docs", action="store_true", help="requirements-docs.txt")
+    chosen = parser.parse_args()
     try:
-        text = lock(parser.parse_args().index)
+        header, asked = (DOCS_HEADER, DOCS) if chosen.docs else (HEADER, all_asked())
+        text = header + lock(chosen.index, asked)
     except (PackageNotFoundError, LookupError, OSError) as error:
         print(f"error: {error}: nothing was written", file=sys.stderr)
         return 2
-    (ROOT / "requirements.lock").write_text(text, encoding="utf-8")
+    (ROOT / ("requirements-docs.txt" if chosen.docs else "requirements.lock")).write_text(text, encoding="utf-8")
     return 0
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from unskew.comparison.code_digest import code_digest
 from unskew.data.files import array_digest, new_file, sole_writer, write_text
+from unskew.data.untrusted import parse_json, read_parquet
 from unskew.texts import redacted
 
 RESULT, DIGEST = b"unskew-result", b"unskew-digest"
@@ -100,9 +101,9 @@ def read_row(folder: Path, key: str) -> Outcome | None:
     if not path.is_file():
         return None
     try:
-        table = pq.read_table(path)
+        table = read_parquet(path)
         metadata = table.schema.metadata or {}
-        about = json.loads(metadata[RESULT])["about"]
+        about = parse_json(metadata[RESULT])["about"]
         if metadata.get(DIGEST, _digest(table, metadata[RESULT])) != _digest(table, metadata[RESULT]):
             return None
     except DAMAGED:
@@ -128,7 +129,7 @@ def families_in(folder: Path) -> set[str]:
     found = set()
     for path in folder.glob("*.parquet"):
         with suppress(*DAMAGED):  # damaged rows do not count
-            found.add(json.loads((pq.read_metadata(path).metadata or {})[RESULT]).get("family", ""))
+            found.add(parse_json((pq.read_metadata(path).metadata or {})[RESULT]).get("family", ""))
     return found - {""}
 
 

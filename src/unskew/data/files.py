@@ -121,6 +121,7 @@ def new_file(target: str | Path, *, private: bool = False) -> Iterator[Path]:
             scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if private else 0o666
         )  # never follows a link
         mode = os.fstat(descriptor).st_mode
+        os.fchmod(descriptor, 0o600)  # private until it is complete
         os.close(descriptor)
         try:
             yield scratch
@@ -185,7 +186,7 @@ def scratch_folder(target: Path) -> Iterator[Path]:
         return
     with sole_writer(target):
         scratch = _scratch_name(target)
-        scratch.mkdir()
+        scratch.mkdir(0o700)
         try:
             yield scratch
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from unskew.data.columns import check_period
 from unskew.data.memory import parse_memory
+from unskew.data.untrusted import read_toml
 from unskew.ingestion.columns import FORMS, Columns
 from unskew.options import build, check_choice, near
 
@@ -88,12 +88,12 @@ def settings(
 def read_columns(path: str | Path) -> Columns:
     """Names from a TOML file; its keys are the fields of `Columns`."""
     try:
-        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        found = read_toml(Path(path))
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f'{path} does not exist: pass a TOML file with lines such as session = "sid"'
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ValueError(f"{path} is not a TOML file: {error}") from error
     return build(Columns, found, str(path))
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import glob
 import gzip
-import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unskew.data.clicks import ABOUT
+from unskew.data.untrusted import LONGEST_LINE, parse_json
 from unskew.texts import redacted
 
 KINDS = {
@@ -100,8 +100,8 @@ def unreadable_json(files: Sequence[str]) -> str:
         n_read = 0
         try:
             with _opened(file) as lines:
-                for line in lines:
-                    json.loads(line.decode("utf-8-sig") if line.strip() else "0")
+                for line in iter(lambda: lines.readline(LONGEST_LINE), b""):
+                    parse_json(line.decode("utf-8-sig") if line.strip() else "0")
                     n_read += 1
         except UnicodeDecodeError as error:
             wrong = error.object[error.start : error.start + 1]
@@ -116,8 +116,8 @@ def unreadable_json(files: Sequence[str]) -> str:
 def first_keys(file: str) -> list[str]:
     """Keys of the first line of a file of JSON lines, in their order."""
     with _opened(file) as lines:
-        first = next((line for line in lines if line.strip()), b"{}")
-    return list(json.loads(first.decode("utf-8-sig")))
+        first = next((line for line in iter(lambda: lines.readline(LONGEST_LINE), b"") if line.strip()), b"{}")
+    return list(parse_json(first.decode("utf-8-sig")))
 
 
 def _files_in(folder: Path) -> list[Path]:

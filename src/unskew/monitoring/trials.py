@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from unskew.data.files import sole_writer, write_file
+from unskew.data.untrusted import read_json
 
 Curve = list[tuple[int, float]]  # steps and the metric on held-out queries
 Progress = Callable[[int, int], None]
@@ -56,7 +57,7 @@ class Trials:
 
 def _read(place: Path, digest: str) -> list[Curve]:
     try:
-        data = json.loads(place.read_text(encoding="utf-8"))
+        data = read_json(place)
         if data["digest"] != digest:
             return []
         return [[(int(step), float(value)) for step, value in curve] for curve in data["finished"]]

@@ -154,6 +154,10 @@ def _lightgbm_tree(fields: dict[str, str]) -> Node:
     features, kinds = _ints(fields["split_feature"]), _ints(fields["decision_type"])
     thresholds, children = _floats(fields["threshold"]), (_ints(fields["left_child"]), _ints(fields["right_child"]))
     bounds, words = _ints(fields.get("cat_boundaries", "")), _ints(fields.get("cat_threshold", ""))
+    if sorted([*children[0], *children[1]]) != [*range(-len(leaves), 0), *range(1, len(features))]:
+        raise ValueError("a tree has a node or a leaf twice, or never")
+    if any(0 < child <= node for each in children for node, child in enumerate(each)):
+        raise ValueError("a tree has a node below itself")
 
     def build(number: int) -> Node:
         if number < 0:

@@ -7,7 +7,6 @@ method exists is checked only when its experiment is run.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from importlib import resources
@@ -17,6 +16,7 @@ from typing import Any
 
 from unskew.comparison.settings import SimulationSettings
 from unskew.data.judged.metrics import metric
+from unskew.data.untrusted import parse_toml
 from unskew.extensions import load_part
 from unskew.options import build, near, unknown_name
 from unskew.papers.settings import PaperExperiment
@@ -77,8 +77,8 @@ def _text(path: Path) -> str:
 def parse_experiment(text: str, name: str, *, allow_code: bool = False) -> PaperExperiment:
     """An experiment from the text of its file."""
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        table = parse_toml(text)
+    except ValueError as error:
         raise ValueError(f"{name}.toml is not TOML: {error}") from error
     experiment = build(PaperExperiment, {"name": name, **table}, f"{name}.toml")
     _check(experiment)

@@ -33,6 +33,7 @@ from unskew.data.clicks.vocabulary import Vocabulary
 from unskew.data.files import file_digest, json_digest, new_folder, restore
 from unskew.data.object_storage import fetched, remote
 from unskew.data.raw_columns import from_spec
+from unskew.data.untrusted import read_json, read_parquet
 from unskew.extensions import find, outside_name
 from unskew.methods import METHODS, Method
 from unskew.networks.registry import RANKERS, Problem
@@ -65,7 +66,17 @@ OLD_NAMES = {
         **{f"observation.{name}": f"observation.positions.{name}" for name in ("logits", "levels", "slopes")},
     }
 }
-DAMAGES = (OSError, KeyError, ValueError, TypeError, AttributeError, IndexError, SafetensorError, pa.ArrowException)
+DAMAGES = (
+    RecursionError,
+    OSError,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    IndexError,
+    SafetensorError,
+    pa.ArrowException,
+)
 DATA_FILES = ("weights.safetensors", "history.json", VOCABULARY, TREES)  # with digests
 
 
@@ -271,7 +282,7 @@ def _read_history(path: Path) -> History:
 
 def _read_vocabulary(path: Path) -> Vocabulary:
     with _reading(path):
-        return Vocabulary.from_table(pq.read_table(path))
+        return Vocabulary.from_table(read_parquet(path))
 
 
 def _part(what: str, choices: Mapping[str, Any], name: str, outside: Mapping[str, Any], path: Path) -> Any:
@@ -351,7 +362,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"{path.parent} is not a saved model: it has no {path.name}")
     with _reading(path):
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path)
     if not isinstance(data, dict):
         raise ValueError(f"{path} is damaged (not a JSON object): save the model again")
     return data

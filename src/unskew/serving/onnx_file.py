@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import logging
 import math
 import warnings
@@ -40,6 +39,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from unskew.data.untrusted import parse_json
 from unskew.methods.bias.vectorization import ProjectedRanker
 from unskew.networks.documents import PointwiseRanker, Ranker
 from unskew.training.model import Model, ModelRanker
@@ -69,6 +69,7 @@ EXTRA = ("onnx", "onnxscript", "onnxruntime")
 INPUT = "features"
 OUTPUT = "scores"
 TEXTS = "texts"
+EXTERNAL = b"\n\x08location\x12"  # the key of an entry that names another file
 TREES = "or distil it into trees (--as lightgbm or --as xgboost), or serve the masked .onnx with whole lists"
 
 
@@ -88,6 +89,8 @@ class OnnxRanker:
         size = len(_digest_entry(b""))
         is_whole = _with_digest(model[:-size]) == model
         damaged = f"{name} is damaged, or another program wrote it (by its SHA-256 digest): export it again"
+        if EXTERNAL in model:
+            raise ValueError(f"{name} keeps data in other files, which `unskew export` never does: it is not read")
         if b"sha256" in model[-size:] and not is_whole:  # known before onnxruntime reads it
             raise ValueError(damaged)
         try:
@@ -103,11 +106,11 @@ class OnnxRanker:
             raise ValueError(damaged)
         self.flat = self.metadata["format"] in (FLAT_FORMAT, WITH_TEXTS[FLAT_FORMAT])
         self.n_features = int(self.metadata["n_features"])
-        self.feature_names = tuple(json.loads(self.metadata["feature_names"]))
+        self.feature_names = tuple(parse_json(self.metadata["feature_names"]))
         self.inputs = [entry.name for entry in self.session.get_inputs()]
         self.output = self.session.get_outputs()[0].name
-        categories = json.loads(self.metadata.get("categories", "{}"))
-        texts = json.loads(self.metadata.get("texts", "[]"))
+        categories = parse_json(self.metadata.get("categories", "{}"))
+        texts = parse_json(self.metadata.get("texts", "[]"))
         self.text_columns = [self.feature_names.index(name) for name in texts]
         self.number_columns = [column for column in range(self.n_features) if column not in self.text_columns]
         self.values = [np.array([*categories[name], UNKNOWN, ""], dtype=object) for name in texts]  # by code, -1, NaN

@@ -7,7 +7,6 @@ refused.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +23,7 @@ from unskew.data.files import file_digest
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.object_storage import fetched, remote
 from unskew.data.raw_columns import UNSEEN, missing_in_training
+from unskew.data.untrusted import parse_json
 from unskew.evaluation.evaluate import Scorer, score_documents
 from unskew.methods.click_models.parts import PartsRanker
 from unskew.networks.trees import TreesRanker
@@ -176,8 +176,8 @@ def open_ranker(path: str | Path) -> SavedRanker:
 
 def ranker_of_onnx(exported: OnnxRanker, name: str) -> SavedRanker:
     """An exported ranker, with the features named in its metadata."""
-    known = json.loads(exported.metadata.get("missing_in_training", "null"))
-    categories = json.loads(exported.metadata.get("categories", "{}"))
+    known = parse_json(exported.metadata.get("missing_in_training", "null"))
+    categories = parse_json(exported.metadata.get("categories", "{}"))
     return SavedRanker(
         exported,
         name,
@@ -185,7 +185,7 @@ def ranker_of_onnx(exported: OnnxRanker, name: str) -> SavedRanker:
         exported.feature_names,
         {name: tuple(values) for name, values in categories.items()},
         None if known is None else tuple(known),
-        lineage=json.loads(exported.metadata.get("lineage", "null")) or {"model": exported.metadata["sha256"]},
+        lineage=parse_json(exported.metadata.get("lineage", "null")) or {"model": exported.metadata["sha256"]},
     )
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from unskew.data.files import write_text
+from unskew.data.untrusted import DEEPEST_TREE, parse_json, read_json
 from unskew.networks.trees import Forest, Node, Split, from_lightgbm
 
 FORMS: dict[str, tuple[str, ...]] = {"lightgbm": (".txt", ".json"), "xgboost": (".json", ".ubj")}
@@ -46,7 +47,7 @@ def read_categories(path: Path) -> dict[str, tuple[str, ...]]:
     if not place.is_file():
         return {}
     try:
-        return {str(name): tuple(map(str, values)) for name, values in json.loads(place.read_text()).items()}
+        return {str(name): tuple(map(str, values)) for name, values in read_json(place).items()}
     except (ValueError, AttributeError, TypeError) as error:
         raise ValueError(f"{place} cannot be read ({error}): export the trees again") from error
 
@@ -100,7 +101,7 @@ def read_trees(path: str | Path) -> Forest:
         raise FileNotFoundError(f"{source} does not exist: write it with `unskew export MODEL --to {source}`")
     try:
         return parse_trees(source.read_bytes(), source.suffix)
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         raise ValueError(f"{source} cannot be read as trees ({error}): export it again") from error
 
 
@@ -111,7 +112,7 @@ def parse_trees(content: bytes, ending: str, names: Sequence[str] | None = None)
         names: names of all features, in order, for XGBoost's dump, which names only the features of its splits.
     """
     text = content.decode()
-    return from_lightgbm(text) if ending == ".txt" else parse_dump(json.loads(text), names)
+    return from_lightgbm(text) if ending == ".txt" else parse_dump(parse_json(text, DEEPEST_TREE), names)
 
 
 def parse_dump(data: Any, names: Sequence[str] | None = None) -> Forest:

@@ -20,6 +20,7 @@ from unskew.data.clicks import ABOUT
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import write_log
 from unskew.data.files import check_folder, check_place, new_file
+from unskew.data.untrusted import parse_json
 from unskew.display import Displayed, Screen
 
 FORMAT = "unskew-truth"
@@ -126,7 +127,7 @@ def read_truth(folder: str | Path) -> Truth:
         raise FileNotFoundError(f"{path} does not exist: only simulated logs have a truth (unskew simulate)")
     try:
         table = pq.read_table(path)
-        about = json.loads((table.schema.metadata or {})[b"unskew"])
+        about = parse_json((table.schema.metadata or {})[b"unskew"])
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"{path} cannot be read as a truth ({error}): simulate the log again") from error
     if (about["format"], about["version"]) != (FORMAT, VERSION):

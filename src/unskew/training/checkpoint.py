@@ -23,6 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from unskew.data.files import array_digest, json_digest, new_file
+from unskew.data.untrusted import parse_json
 from unskew.processes import is_first
 from unskew.training.history import History, MeanTerms
 from unskew.training.run_state import RunState
@@ -70,7 +71,7 @@ def load_checkpoint(
     """Restore the method, and return the run and the optimizer's state by parameter."""
     try:
         with safe_open(path, framework="pt") as file:
-            about = dict(json.loads(file.metadata()["unskew"]))
+            about = dict(parse_json(file.metadata()["unskew"]))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"checkpoint {path} cannot be read ({error}): delete it to start over") from error

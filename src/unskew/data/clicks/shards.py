@@ -22,6 +22,7 @@ from unskew.data.clicks.lineage import Lineage, joined
 from unskew.data.clicks.row_fields import FIELDS, BiasColumn, Field, Patterns, in_tables, joined_fields
 from unskew.data.files import file_digest
 from unskew.data.grouping import number_ids, plain_ids
+from unskew.data.untrusted import read_parquet
 
 TABLES = ("versions", "lists", "patterns")
 USERS = "users"  # a table that only `forget` reads
@@ -79,7 +80,7 @@ def read_table(stem: Path, name: str, counts: Mapping[str, Any], *, verify: bool
     try:
         if verify and file_digest(path) != counts["digests"][name]:
             raise ValueError("its content does not match the SHA-256 digest in log.json")
-        return pq.read_table(path)
+        return read_parquet(path, counts.get(name))
     except (OSError, ValueError, pa.ArrowException) as error:
         raise ValueError(
             f"{path} cannot be read ({error}): the log is incomplete or damaged; write it again"

@@ -33,6 +33,7 @@ from unskew.data.files import json_digest, new_folder, restore
 from unskew.data.memory import new_map
 from unskew.data.object_storage import remote
 from unskew.data.public_logs.id_pages import is_public_log, read_pages
+from unskew.data.untrusted import parse_json, read_json
 from unskew.display import OnScreen, Screen
 
 FORMAT = "unskew-click-log"
@@ -307,7 +308,7 @@ def open_log(folder: str | Path) -> LogFolder:
             f"{path} is not a click log: it has no log.json. Make a log with unskew ingest, or unskew simulate"
         )
     try:
-        about = json.loads(about_path.read_text(encoding="utf-8") if place is None else place.read(ABOUT))
+        about = read_json(about_path) if place is None else parse_json(place.read(ABOUT))
     except ValueError as error:
         raise ValueError(f"{about_path} is damaged ({error}): write the log again") from error
     form = about.get("format") if isinstance(about, dict) else None

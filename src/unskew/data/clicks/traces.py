@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from unskew.data.clicks import ABOUT
 from unskew.data.clicks.kept_users import numbers_of
 from unskew.data.clicks.lineage import SHORT
+from unskew.data.untrusted import parse_json
 from unskew.display import OnScreen, Screen
 
 PARQUET = (".parquet", ".pq")
@@ -101,7 +102,7 @@ def made_from(digests: Collection[str], below: Path, log: Path) -> list[Made]:
                     found[file.parent] = Made("model without lineage", str(file.parent), TO_DO["model without lineage"])
                 continue
             with suppress(ValueError, TypeError, AttributeError, RecursionError):  # not one of our documents
-                known |= set(_made_later(json.loads(text), known))
+                known |= set(_made_later(parse_json(text), known))
             kind, place = _kind(file)
             found[place] = Made(kind, str(place), TO_DO.get(kind, "make it again"))
         if len(known) == n_known:

@@ -22,6 +22,8 @@ import pyarrow.compute
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from unskew.data.untrusted import LONGEST_LINE
+
 BLOCK_BYTES = 4 << 20
 GZIP_MAGIC = b"\x1f\x8b"
 BAD_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
@@ -80,6 +82,8 @@ def read_blocks(path: Path) -> Iterator[Block]:
             whole, newline, tail = piece.rpartition(b"\n")
             if not newline:
                 rest += piece
+                if len(rest) > LONGEST_LINE:
+                    raise LetorError(f"{path}, line {first_line}: more than {LONGEST_LINE:,} bytes: this is not LETOR")
                 continue
             block = Block(path, first_line, (rest + whole).split(b"\n"))
             first_line, rest = first_line + len(block.lines), tail

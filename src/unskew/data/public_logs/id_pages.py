@@ -14,7 +14,6 @@ seed: the first 80% for training, the next 10% for validation, the rest for test
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
@@ -30,6 +29,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.judged.catalogue import PACKED, MissingDataError, data_folder
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.public_logs.result_pages import numbered_lines
+from unskew.data.untrusted import parse_json
 
 TREC_FIELDS = ("session", "query", "documents", "verticals", "clicks", "grades")
 MOST_PAGES_BACK = 8  # a click of CLARA 2 belongs to one of this many latest pages of its session
@@ -142,7 +142,7 @@ def _parse_page(line: str, where: str) -> list[Any]:
     page = []
     for number, (name, text) in enumerate(zip(TREC_FIELDS, fields, strict=False)):
         try:
-            value = json.loads(text)
+            value = parse_json(text)
         except ValueError:
             value = None
         is_list = isinstance(value, list) and all(type(item) is int for item in value)

@@ -11,7 +11,6 @@ RankLens (https://github.com/metarank/ranklens) is published in this form.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from unskew.data.public_logs.result_pages import LogTables, numbered_lines
+from unskew.data.untrusted import parse_json
 
 Event = tuple[str, dict[str, Any]]  # its place for messages, and its content
 Fields = dict[str, Any]
@@ -60,7 +60,7 @@ def _events(place: Path) -> Iterator[Event]:
     for file in files:
         for where, line in numbered_lines(file):
             try:
-                event = json.loads(line)
+                event = parse_json(line)
                 kind = event["event"]
             except (ValueError, TypeError, KeyError) as error:
                 needed = "write one JSON object with 'event' per line"
