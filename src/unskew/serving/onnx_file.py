@@ -194,8 +194,8 @@ def _take_texts(model: Any, metadata: Mapping[str, str]) -> None:
         for place, used in enumerate(node.input):
             if used == name:
                 node.input[place] = coded
-    names, texts = json.loads(metadata["feature_names"]), json.loads(metadata[TEXTS])
-    categories = json.loads(metadata["categories"])
+    names, texts = parse_json(metadata["feature_names"]), parse_json(metadata[TEXTS])
+    categories = parse_json(metadata["categories"])
     numbers = [column for column, each in enumerate(names) if each not in texts]
     parts = [name] if numbers else []
     nodes = []

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from unskew.data.files import write_text
+from unskew.data.files import write_file
 from unskew.data.untrusted import DEEPEST_TREE, parse_json, read_json
 from unskew.networks.trees import Forest, Node, Split, from_lightgbm
 
@@ -37,7 +37,8 @@ def write_categories(path: Path, categories: Mapping[str, Sequence[str]]) -> str
     if not categories:
         codes.unlink(missing_ok=True)  # codes of an earlier file
         return ""
-    write_text(codes, json.dumps({name: list(values) for name, values in categories.items()}, indent=1) + "\n")
+    text = json.dumps({name: list(values) for name, values in categories.items()}, indent=1) + "\n"
+    write_file(codes, text.encode())  # data: nothing is cut from it
     return f"; {codes.name} holds the codes of categories"
 
 
