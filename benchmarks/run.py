@@ -96,6 +96,7 @@ STUDIES_APART = {  # that no test runs, and why
     "auto_rules": "trains the family of `auto` in a world at least",
     "auto_study": "trains six methods and `auto` in a world at least",
     "clax_models": "needs an environment with CLAX; `click_models` calls it",
+    "engines": "needs packages of npm and a browser",
     "real_people": "writes docs/real_people.md from four public logs",
     "results_pages": "writes docs/results; it has tests of its own",
 }
