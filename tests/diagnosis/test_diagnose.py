@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import unskew.diagnosis.fitted as fitted
+import unskew.diagnosis.model_based as fitted
 from unskew.data.clicks.click_log import ClickLog
 from unskew.diagnosis.advice import CANNOT, DOUBTFUL, TRAIN, TRY, WORDS, advise, facts, how_to_link, verdict
 from unskew.diagnosis.page import diagnose, write_diagnosis

@@ -16,11 +16,11 @@ from unskew.diagnosis.click_rank import ClickRank, Trust
 from unskew.diagnosis.click_rates import ClickRates, PairCauses
 from unskew.diagnosis.connectivity import Connectivity
 from unskew.diagnosis.coupling import Coupling
-from unskew.diagnosis.fitted import LearntCurve, ModelBounds
+from unskew.diagnosis.examination_record import Looks
 from unskew.diagnosis.leaks import ClickLeaks, PositionLeaks
 from unskew.diagnosis.logging_policy import LoggerStrength, ShuffledClicks
+from unskew.diagnosis.model_based import LearntCurve, ModelBounds
 from unskew.diagnosis.parts import PARTS, narrowest
-from unskew.diagnosis.recorded import Looks
 from unskew.diagnosis.traffic import CappedUsers, Traffic
 from unskew.display import Displayed, Screen, new_axes
 from unskew.evaluation.production import LatestRanker

@@ -19,10 +19,10 @@ from unskew.diagnosis.click_rank import NONE, click_rank, trust_bias
 from unskew.diagnosis.click_rates import ClickRates, PairCauses, click_rates, pair_causes, single_documents
 from unskew.diagnosis.connectivity import Connectivity, connectivity, connectivity_by
 from unskew.diagnosis.coupling import Coupling, coupling
-from unskew.diagnosis.fitted import LEARNT, learnt_curve, model_bounds
+from unskew.diagnosis.examination_record import looks
 from unskew.diagnosis.leaks import click_leaks, position_leaks
 from unskew.diagnosis.logging_policy import LoggerStrength, logger_strength, order_from_features, shuffled_clicks
-from unskew.diagnosis.recorded import looks
+from unskew.diagnosis.model_based import LEARNT, learnt_curve, model_bounds
 from unskew.diagnosis.traffic import CappedUsers, Traffic, heavy_users, scale_heavy_users, traffic
 from unskew.evaluation.production import latest_ranker
 from unskew.propensities.curve import Curve

@@ -20,7 +20,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import LogFolder
 from unskew.data.inputs import LogOrPlace, as_log_or_folder
 from unskew.display import Displayed, Screen, draw_intervals, rows_table
-from unskew.monitoring.estimates import Estimate, Moments, of_difference, of_ratio, totals
+from unskew.monitoring.estimates import Compared, of_difference, of_ratio, totals
 from unskew.propensities.curve import NotIdentified
 from unskew.propensities.estimate import estimate_propensities
 
@@ -100,30 +100,6 @@ class Test:
     sessions: dict[str, float]
 
 
-@dataclass(frozen=True, eq=False)
-class Earned:
-    """One outcome on a part of the log: moments over queries; for teams, also the feedback on each."""
-
-    moments: Moments
-    of_teams: tuple[float, float] | None = None
-
-    def __add__(self, other: Earned) -> Earned:
-        moments = self.moments + other.moments
-        if self.of_teams is None or other.of_teams is None:
-            return Earned(moments)
-        return Earned(moments, (self.of_teams[0] + other.of_teams[0], self.of_teams[1] + other.of_teams[1]))
-
-    def estimate(self) -> Estimate:
-        return self.moments.ratio_difference() if self.of_teams is None else self.moments.ratio()
-
-    def means(self) -> tuple[float, float]:
-        """Means per session, of the baseline and of the other."""
-        if self.of_teams is not None:
-            return self.of_teams[0] / self.moments.first[1], self.of_teams[1] / self.moments.first[1]
-        before, sessions, after, of_other = self.moments.first
-        return float(before / sessions), float(after / of_other)
-
-
 def readout(
     log: LogOrPlace,
     *,
@@ -164,7 +140,7 @@ def readout(
         raise ValueError(f"bias column '{name}' holds numbers, but arms and teams must have names: write text")
     test = _test(clicks, name, names[name] or (), baseline, by_arm=by_arm)
     examination, reason = _curve(clicks, curve)
-    found: dict[tuple[int, str], Earned] = {}
+    found: dict[tuple[int, str], Compared] = {}
     for part in clicks.shards():
         for other in test.others:
             for key, earned in (_arms if by_arm else _teams)(part, test, other, examination, grades):
@@ -238,14 +214,14 @@ def _feedback(log: ClickLog, grades: Mapping[str, float] | None) -> Iterator[tup
 
 def _arms(
     log: ClickLog, test: Test, other: int, examination: Vector | None, grades: Mapping[str, float] | None
-) -> Iterator[tuple[str, Earned]]:
+) -> Iterator[tuple[str, Compared]]:
     n_queries = len(log.query_ids)
     chosen = [log.bias[test.column].values == level for level in (test.baseline, other)]
     sessions = [totals(log.queries[each], log.sessions[each], n_queries) for each in chosen]
 
-    def earned(per_list: NDArray) -> Earned:
+    def earned(per_list: NDArray) -> Compared:
         sums = [totals(log.queries[each], per_list[each], n_queries) for each in chosen]
-        return Earned(of_difference(sums[0], sessions[0], sums[1], sessions[1]))
+        return Compared("arms", "", of_difference(sums[0], sessions[0], sums[1], sessions[1]))
 
     for name, counts in _feedback(log, grades):
         yield f"{name} per session", earned(counts.sum(axis=1))
@@ -259,15 +235,15 @@ def _arms(
 
 def _teams(
     log: ClickLog, test: Test, other: int, examination: Vector | None, grades: Mapping[str, float] | None
-) -> Iterator[tuple[str, Earned]]:
+) -> Iterator[tuple[str, Compared]]:
     n_queries = len(log.query_ids)
     teams = log.bias[test.column].per_document(log.n_docs)
     sides = [log.mask & (teams == level) for level in (test.baseline, other)]
     sessions = totals(log.queries, log.sessions, n_queries)
 
-    def earned(lost: NDArray, won: NDArray) -> Earned:
+    def earned(lost: NDArray, won: NDArray) -> Compared:
         moments = of_ratio(totals(log.queries, won - lost, n_queries), sessions)
-        return Earned(moments, (float(lost.sum()), float(won.sum())))
+        return Compared("teams", "", moments, *((float(each.sum()), float(sessions.sum())) for each in (lost, won)))
 
     for name, counts in _feedback(log, grades):
         yield f"{name} per session", earned(*((counts * side).sum(axis=1) for side in sides))
@@ -281,8 +257,10 @@ def _teams(
         yield "sessions won", earned(*wins)
 
 
-def _outcome(name: str, test: Test, other: int, earned: Earned) -> Outcome:
+def _outcome(name: str, test: Test, other: int, earned: Compared) -> Outcome:
     found = earned.estimate()
     before, after = earned.means()
+    assert before is not None
+    assert after is not None
     numbers = (before, after, found.value, found.low, found.high, found.p, found.n_queries)
     return Outcome(name, test.levels[other], test.levels[test.baseline], *numbers)

@@ -1,5 +1,8 @@
 """Testing: what holds of every method, to be run on a class of your own.
 
+It may import everything up to training, and nothing of unskew imports it. It hands on the reasons of what a class is
+exempt from; a check that fails is an `AssertionError`.
+
 >>> from unskew.methods.bias.naive import Naive
 >>> from unskew.testing import check_method
 >>> check_method(Naive)
