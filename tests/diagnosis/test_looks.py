@@ -12,7 +12,6 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.diagnosis.advice import DOUBTFUL, TRAIN, advise, facts
 from unskew.diagnosis.examination_record import faults_of_looks, left_for_relevance, looks_by_half
 from unskew.diagnosis.page import diagnose, position_rows, write_diagnosis
-from unskew.diagnosis.examination_record import faults_of_looks, left_for_relevance, looks_by_half
 from unskew.simulation.simulate import simulate
 
 SEEN = [[820, 460], [820, 460]]
