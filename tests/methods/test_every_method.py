@@ -22,7 +22,7 @@ from unskew.training.train import train
 CURVE = (1.0, 0.7, 0.5, 0.4, 0.3)
 
 # What a method cannot do without, and the options that change what it does.
-NEEDED = {"ipw": {"propensities": CURVE}}
+NEEDED = {"ipw": {"propensities": CURVE}, "doubly_robust": {"propensities": CURVE}}
 OPTIONS = {
     "ipw by device": ("ipw", {"propensities": [CURVE, CURVE[::-1]], "by": "device", "max_weight": 2.0}),
     "ipw squared": ("ipw", {"propensities": CURVE, "loss": "squared"}),

@@ -62,7 +62,7 @@ def test_ipw_reuses_the_last_propensity_further_down():
 @pytest.mark.parametrize(
     ("propensities", "message"),
     [
-        (None, "ipw needs propensities"),
+        (None, "ipw and doubly_robust need propensities"),
         ([1.0, 0.5], "one value for each of 3 positions"),
         ([1.0, 0.5, 0.0], "propensities must be a list of numbers above 0"),
         ([1.0, 0.5, float("nan")], "propensities must be a list of numbers above 0"),

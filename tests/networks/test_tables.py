@@ -50,7 +50,7 @@ def test_places_that_a_listwise_network_is_told_are_not_decayed():
 
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_only_weights_of_layers_are_decayed(name):
-    hyper = {"propensities": [1.0, 0.8, 0.6, 0.4, 0.2]} if name == "ipw" else {}
+    hyper = {"propensities": [1.0, 0.8, 0.6, 0.4, 0.2]} if name in ("ipw", "doubly_robust") else {}
     method = METHODS[name](Problem(4, 5, DEVICES, Network(hidden=(6,))), **hyper)
     owners = [part for part in method.modules() for entry in part.parameters(recurse=False) if decays(part, entry)]
     assert {type(part) for part in owners if not isinstance(part, LAYERS)} == set()

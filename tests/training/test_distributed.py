@@ -31,6 +31,7 @@ SETTINGS = Settings(steps=N_STEPS, batch_size=9, together=4, validate_every=4, o
 DEFAULTS = Settings(steps=N_STEPS, batch_size=9, together=4, validate_every=4)
 NEEDED = {
     "ipw": {"propensities": [1.0, 0.8, 0.6, 0.5, 0.4]},
+    "doubly_robust": {"propensities": [1.0, 0.8, 0.6, 0.5, 0.4], "regression_steps": 5},
     "lbd": {"penalty": 0.1, "cancel": 0.2},
     "regression_em": {"sample": True},
     "affine": {"estimation_steps": 10},

@@ -167,7 +167,7 @@ def _rules(given: Facts) -> dict[str, list[Rule]]:
             (True, TRAIN, "the baseline to beat"),
         ],
         "labelled": [(True, CANNOT, "it needs judged queries, and a click log has none")],
-        "ipw": _ipw(given),
+        **dict.fromkeys(("ipw", "doubly_robust"), _ipw(given)),
         **dict.fromkeys(("dla", "two_tower", "cdla_ld"), by_position),
         "regression_em": [
             (given.graded, CANNOT, NOT_BINARY),

@@ -5,6 +5,7 @@ from unskew.methods.bias.affine_softmax import AffineSoftmax
 from unskew.methods.bias.attention import Attention
 from unskew.methods.bias.cdla_ld import CDLALD
 from unskew.methods.bias.dla import DLA
+from unskew.methods.bias.doubly_robust import DoublyRobust
 from unskew.methods.bias.hte import HTE
 from unskew.methods.bias.iobm import IOBM
 from unskew.methods.bias.ipw import IPW
@@ -34,6 +35,7 @@ METHODS: dict[str, type[Method]] = {
     "naive": Naive,
     "labelled": Labelled,
     "ipw": IPW,
+    "doubly_robust": DoublyRobust,
     "dla": DLA,
     "regression_em": RegressionEM,
     "pair_debias": PairDebias,

@@ -6,7 +6,8 @@ Propensities are given, or estimated from the log beforehand (`unskew.estimate_p
 the top matter.
 
 Relation to others: with equal propensities it is `naive`. `dla` learns the propensities along with the ranker. `affine`
-adds trust bias. `attention` with `learn=weights` has one propensity per document and position.
+adds trust bias, `doubly_robust` a regression of relevance. `attention` with `learn=weights` has one propensity per
+document and position.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class IPW(Method):
     ):
         super().__init__()
         if propensities is None:
-            raise ValueError("ipw needs propensities: pass them, or let fit estimate them from the log")
+            raise ValueError(
+                "ipw and doubly_robust need propensities: pass them, or let fit estimate them from the log"
+            )
         self.relevance = problem.new_ranker()
         self.by = by
         self.estimator = estimator  # of propensities that are not given; `seen`: from recorded examination
