@@ -194,8 +194,13 @@ def _rules(given: Facts) -> dict[str, list[Rule]]:
 def _by_position(given: Facts) -> list[Rule]:
     """Of methods that learn one number per position along with the ranker."""
     violated = scalar_violated(given)
-    by_features = "only equal features link the positions: valid if relevance is a function of the features"
-    unlinked = "no document links the positions"
+    by_features = (
+        "documents never move, but features overlap between positions, which is what it needs without swaps: valid if "
+        "relevance is a function of the features"
+    )
+    unlinked = (
+        "no document links the positions: swap some documents, since without swaps it needs features that overlap"
+    )
     return [
         (violated, DOUBTFUL, f"{violated}; it assumes that examination depends on position alone"),
         (given.connected, TRAIN, "documents link all positions, and nothing large contradicts its assumption"),
@@ -203,9 +208,9 @@ def _by_position(given: Facts) -> list[Rule]:
         (
             given.features_know_order,
             TRY,
-            f"{unlinked}, and features predict the order: nothing in the log can check its curve",
+            f"{unlinked} between positions, and they predict the order: nothing in the log can check its curve",
         ),
-        (True, TRY, f"{unlinked}: its curve depends on the ranker, and nothing in the log can check it"),
+        (True, TRY, f"{unlinked} between positions; its curve depends on the ranker, and nothing can check it"),
     ]
 
 
