@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,9 @@ from unskew.data.transformed import (
     transform_judged,
     transform_log,
 )
-from unskew.data.transforms import Transform
 from unskew.evaluation.plausibility import reversal, runaway, shown_order_agreement
 from unskew.methods import METHODS, Method
-from unskew.networks.registry import Network, Problem
+from unskew.networks.registry import Problem
 from unskew.processes import alone, is_first, once
 from unskew.propensities.curve import NotIdentified
 from unskew.propensities.estimate import estimate_by, estimate_propensities, propensity_matrix
@@ -95,19 +94,21 @@ def fit_recipe(
     _check_features(recipe, n_inputs)
     if start is None:
         transform = transform_for(recipe.transform if n_inputs else "identity", source)
+        names = feature_names(source)
+        categories: Mapping[str, tuple[str, ...]] = feature_categories(source)
     else:
         assert isinstance(start.transform, RawColumns)
         recipe, transform = _started(recipe, start, log), start.transform
-    names = start.feature_names if start is not None else feature_names(source)
-    categories = start.categories if start is not None else feature_categories(source)
-    learning, held_out = _split(recipe, None if steps is not None else log, log, validate)
+        names, categories = start.feature_names, start.categories
+    learning, held_out = (log, None) if steps is not None else _split(recipe, log, validate)
     vocabulary = _vocabulary(recipe, learning)
     feedback = Feedback() if log is None else feedback_for(recipe, log)
-    logs = _transformed_sources(recipe, transform, learning, judged, interventions, vocabulary, start, feedback, steps)
+    data = _Data(recipe, log, learning, steps, judged, start, transform, feedback, vocabulary)
+    logs = data.sources(interventions)
     if isinstance(validate, JudgedSet):
         named = validate.with_features(names, categories, () if log is None else log.context_names)
         logs["validation"] = transform_judged(named, transform)
-    problem = _problem(log, transform.width(n_inputs), transform.categories(), recipe.network, vocabulary, start)
+    problem = data.problem(n_inputs)
     hyper = _with_estimates(recipe, learning, problem)
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(recipe.settings.seed)
@@ -115,18 +116,14 @@ def fit_recipe(
     started = {} if start is None else {"started_from": carry_over(start, method, problem)}
     with alone():
         logs = dict(method.prepare(logs))
-    held_out = None if held_out is None else feedback.of(held_out)
-    criterion = _criterion(recipe, logs.get("validation"), held_out, transform, vocabulary, start)
-    same = {"hyper_parameters": json.loads(json.dumps(hyper)), "features": _checksum(logs)}
-    if log is not None:
-        same["lineage"] = (log.lineage if steps is None else Lineage(steps.digest)).to_json()
+    criterion = data.criterion(logs.get("validation"), held_out)
+    same = {"hyper_parameters": json.loads(json.dumps(hyper)), "features": _checksum(logs), **data.lineage("lineage")}
     if start is not None:
         same["start"] = array_digest([tensor.cpu().numpy() for tensor in start.method.state_dict().values()])
     settings = recipe.settings if start is None else recipe.settings.restarted()
     history = train(method, logs, settings, criterion, progress, checkpoint, same, watch, time_limit)
     once(lambda: _finish(method, logs), method)
     method.to("cpu")  # the transform is there, and models are saved from there
-    trees = _trees(recipe, method, transform, learning, names, feedback) if recipe.ranker == "trees" else None
     model = Model(
         recipe=replace(recipe, hyper_parameters=hyper).resolved(),
         problem=problem,
@@ -135,16 +132,129 @@ def fit_recipe(
         history=history,
         feature_names=names,
         categories=categories,
-        trained_on={
-            **_summary(log, judged, criterion, feedback, steps),
-            **started,
-            **method.findings(),
-        },
+        trained_on={**data.summary(criterion), **started, **method.findings()},
         vocabulary=vocabulary if method.uses_ids else None,
-        trees=trees,
+        trees=data.trees(method, names) if recipe.ranker == "trees" else None,
     )
     _watch_order(model, logs.get("clicks"), learning)
     return model
+
+
+@dataclass(frozen=True)
+class _Data:
+    """What a method learns from, and how a network sees it."""
+
+    recipe: Recipe
+    log: Log | None  # of clicks; if lists are drawn at every step, their documents
+    learning: Log | None  # the log without the queries that are held out
+    steps: ClickSource | None  # draws the lists of every step
+    judged: JudgedSet | None
+    start: Model | None
+    transform: RawColumns
+    feedback: Feedback
+    vocabulary: Vocabulary | None
+
+    def levels(self, log: Log) -> dict[str, tuple[str, ...] | None]:
+        """The levels of bias columns, those of the start first."""
+        return log.levels if self.start is None else joined_levels(self.start, log)
+
+    def seen(self, part: ClickLog) -> ClickLog:
+        """A part of the log as a network sees it."""
+        part = self.feedback.of(part)
+        if self.start is not None and self.log is not None:
+            part = as_model_sees(part, self.start, self.levels(self.log))
+        part = transform_log(part, self.transform)
+        return part if self.vocabulary is None else self.vocabulary.encode(part)
+
+    def sources(self, interventions: ClickLog | None) -> dict[str, Source]:
+        """What the stages of a method learn from, by name."""
+        log, settings, method = self.learning, self.recipe.settings, self.recipe.method_class
+        logs: dict[str, Source] = {}
+        if self.steps is not None:
+            logs["clicks"] = SourceBatches(self.steps, settings.lists, detail=method.detail, prepare=self.seen)
+        elif isinstance(log, LogFolder):
+            logs["clicks"] = ShardBatches(
+                log,
+                settings.batch_size or usual_batch(log.n_lists, log.n_sessions, queries_of(log), settings.together),
+                seed=settings.seed,
+                detail=method.detail,
+                together=settings.together,
+                lanes=settings.lanes,
+                prepare=self.seen,
+            )
+        elif log is not None:
+            clicks = self.seen(log)
+            if not clicks.n_clicks:
+                raise ValueError(f"{self.feedback}: the log has no such event, so there is nothing to learn from")
+            logs["clicks"] = clicks
+            if interventions is None and clicks.interventions is not None and (clicks.interventions.values > 0).any():
+                logs["interventions"] = clicks.intervened()
+        if interventions is None and isinstance(log, LogFolder) and method.prepare is not Method.prepare:
+            interventions = log.intervened_lists()
+        if interventions is not None:
+            logs["interventions"] = self.seen(interventions)
+        if self.judged is not None:
+            logs["judgements"] = transform_judged(self.judged, self.transform)
+        return logs
+
+    def problem(self, n_inputs: int) -> Problem:
+        """The sizes that the method is built for."""
+        n_features, categories = self.transform.width(n_inputs), self.transform.categories()
+        if self.log is None:
+            return Problem(n_features, n_positions=1, network=self.recipe.network, categories=categories)
+        n_ids = None if self.vocabulary is None else self.vocabulary.sizes
+        n_positions = max(self.log.n_positions, 1 if self.start is None else self.start.problem.n_positions)
+        return Problem(n_features, n_positions, self.levels(self.log), self.recipe.network, n_ids, categories)
+
+    def criterion(self, judged: Source | None, held_out: ClickLog | None) -> Validation | None:
+        """What says which state is best; None: nothing does."""
+        if isinstance(judged, JudgedSet):
+            return on_judgements(judged, self.recipe.settings.metric)
+        if held_out is None:
+            return None
+        return (on_order if self.recipe.method_class.click_model is None else on_clicks)(self.seen(held_out))
+
+    def trees(self, method: Method, names: tuple[str, ...]) -> str:
+        """The trees that rank instead of the method's network."""
+        assert self.learning is not None
+        log, recipe = self.learning.whole(), self.recipe
+        more: dict[str, Any] = {"settings": recipe.boosting, "seed": recipe.settings.seed}
+        if recipe.tree_targets == "scores":
+            log = log.with_context_as_features()
+            ranker = ModelRanker(self.transform, method.ranker()).eval()
+            return boost_scores(log, ranker, names, list(log.categories), **more)
+        curve = method.examination()
+        assert curve is not None
+        examination = curve.detach().cpu().numpy().astype(np.float64)
+        log = self.feedback.of(log)
+        return boost_debiased(log, examination, names, list(log.categories), **more)
+
+    def lineage(self, name: str) -> dict[str, Any]:
+        """Under this name, the digests of what clicks come from; none without clicks."""
+        if self.log is None:
+            return {}
+        return {name: (self.log.lineage if self.steps is None else Lineage(self.steps.digest)).to_json()}
+
+    def summary(self, criterion: Validation | None) -> dict[str, Any]:
+        """Facts about the data, for `trained_on`."""
+        log = self.log
+        summary: dict[str, Any] = {"validation": None if criterion is None else criterion.name}
+        if log is not None:
+            summary |= {name: getattr(log, f"n_{name}") for name in ("lists", "sessions", "clicks")}
+            summary |= {"feedback": str(self.feedback)}
+            summary |= {"context": list(log.context_names)} if log.context_names else {}
+        summary |= self.lineage("log")
+        if isinstance(log, ClickLog):
+            shown = np.bincount(log.positions[log.mask], minlength=log.n_positions)
+            if log.first_shown is not None and len(log.first_shown):
+                ends = np.array([log.first_shown.min(), log.first_shown.max()]).astype("datetime64[us]")
+                summary["first_list"], summary["last_list"] = (str(time.astype("datetime64[s]")) for time in ends)
+            summary["never_shown"] = np.flatnonzero(
+                shown == 0
+            ).tolist()  # positions where a learned curve means nothing
+        if self.judged is not None:
+            summary |= {"judged_queries": self.judged.n_queries}
+        return summary
 
 
 def _watch_order(model: Model, clicks: Source | None, log: Log | None) -> None:
@@ -197,88 +307,19 @@ def feedback_for(recipe: Recipe, log: Log) -> Feedback:
     return feedback_of(log, settings.grade, add_up=settings.sum_grades, only_clicks=why)
 
 
-def _trees(
-    recipe: Recipe, method: Method, transform: Transform, log: Log | None, names: tuple[str, ...], feedback: Feedback
-) -> str:
-    assert log is not None
-    more: dict[str, Any] = {"settings": recipe.boosting, "seed": recipe.settings.seed}
-    if recipe.tree_targets == "scores":
-        whole = log.whole().with_context_as_features()
-        ranker = ModelRanker(transform, method.ranker()).eval()
-        return boost_scores(whole, ranker, names, list(whole.categories), **more)
-    curve = method.examination()
-    assert curve is not None
-    examination = curve.detach().cpu().numpy().astype(np.float64)
-    log = feedback.of(log.whole())
-    return boost_debiased(log, examination, names, list(log.categories), **more)
-
-
-def _split(
-    recipe: Recipe,
-    fixed: Log | None,
-    log: Log | None,
-    validate: JudgedSet | float | None,
-) -> tuple[Log | None, ClickLog | None]:
+def _split(recipe: Recipe, log: Log | None, validate: JudgedSet | float | None) -> tuple[Log | None, ClickLog | None]:
     """Training data and held-out data.
 
-    Nothing is held out from lists that are drawn afresh in every step (`fixed` is None), and by default nothing if the
-    number of steps is given, or if a method knows documents by their ids, which those of other queries say nothing of.
+    By default nothing is held out if the number of steps is given, or if a method knows documents by their ids, which
+    those of other queries say nothing of.
     """
-    if fixed is None or isinstance(validate, JudgedSet):
+    if log is None or isinstance(validate, JudgedSet):
         return log, None
     if isinstance(validate, Real):
-        return share_held_out(fixed, float(validate), recipe.settings.seed)
+        return share_held_out(log, float(validate), recipe.settings.seed)
     if recipe.settings.steps is not None or recipe.method_class.takes_ids:
         return log, None
-    return part_held_out(fixed, recipe.settings.seed)
-
-
-def _transformed_sources(
-    recipe: Recipe,
-    transform: Transform,
-    log: Log | None,
-    judged: JudgedSet | None,
-    interventions: ClickLog | None,
-    vocabulary: Vocabulary | None,
-    start: Model | None,
-    feedback: Feedback,
-    steps: ClickSource | None,
-) -> dict[str, Source]:
-    bias = joined_levels(start, log) if start is not None and log is not None else {}
-
-    def prepared(part: ClickLog) -> ClickLog:
-        part = feedback.of(part)
-        part = transform_log(part if start is None else as_model_sees(part, start, bias), transform)
-        return part if vocabulary is None else vocabulary.encode(part)
-
-    logs: dict[str, Source] = {}
-    settings, detail = recipe.settings, recipe.method_class.detail
-    if steps is not None:
-        logs["clicks"] = SourceBatches(steps, settings.lists, detail=detail, prepare=prepared)
-    elif isinstance(log, LogFolder):
-        logs["clicks"] = ShardBatches(
-            log,
-            settings.batch_size or usual_batch(log.n_lists, log.n_sessions, queries_of(log), settings.together),
-            seed=settings.seed,
-            detail=detail,
-            together=settings.together,
-            lanes=settings.lanes,
-            prepare=prepared,
-        )
-    elif log is not None:
-        clicks = prepared(log)
-        if not clicks.n_clicks:
-            raise ValueError(f"{feedback}: the log has no such event, so there is nothing to learn from")
-        logs["clicks"] = clicks
-        if interventions is None and clicks.interventions is not None and (clicks.interventions.values > 0).any():
-            logs["interventions"] = clicks.intervened()
-    if interventions is None and isinstance(log, LogFolder) and recipe.method_class.prepare is not Method.prepare:
-        interventions = log.intervened_lists()
-    if interventions is not None:
-        logs["interventions"] = prepared(interventions)
-    if judged is not None:
-        logs["judgements"] = transform_judged(judged, transform)
-    return logs
+    return part_held_out(log, recipe.settings.seed)
 
 
 def _vocabulary(recipe: Recipe, log: Log | None) -> Vocabulary | None:
@@ -331,25 +372,6 @@ def _check_sources(recipe: Recipe, log: Log | None, judged: JudgedSet | None) ->
         )
 
 
-def _problem(
-    log: Log | None,
-    n_features: int,
-    categories: tuple[tuple[int, int], ...],
-    network: Network,
-    vocabulary: Vocabulary | None,
-    start: Model | None,
-) -> Problem:
-    if log is None:
-        return Problem(n_features, n_positions=1, network=network, categories=categories)
-    if start is not None:
-        bias = joined_levels(start, log)
-    else:
-        bias = log.levels
-    n_ids = None if vocabulary is None else vocabulary.sizes
-    n_positions = max(log.n_positions, 1 if start is None else start.problem.n_positions)
-    return Problem(n_features, n_positions, bias, network, n_ids, categories)
-
-
 def _estimate_propensities(log: ClickLog, problem: Problem, hyper: Mapping[str, Any]) -> Any:
     by, estimator = hyper.get("by"), hyper.get("estimator", "auto")
     if by is None:
@@ -376,49 +398,6 @@ def _with_estimates(recipe: Recipe, log: Log | None, problem: Problem) -> dict[s
         if hyper.get(name) is None and log is not None:
             hyper[name] = ESTIMATES[name](log.without_features(), problem, hyper)
     return hyper
-
-
-def _criterion(
-    recipe: Recipe,
-    judged: Source | None,
-    held_out: ClickLog | None,
-    transform: Transform,
-    vocabulary: Vocabulary | None,
-    start: Model | None,
-) -> Validation | None:
-    if isinstance(judged, JudgedSet):
-        return on_judgements(judged, recipe.settings.metric)
-    if held_out is None:
-        return None
-    if start is not None:
-        held_out = as_model_sees(held_out, start, joined_levels(start, held_out))
-    held_out = transform_log(held_out, transform)
-    held_out = held_out if vocabulary is None else vocabulary.encode(held_out)
-    return on_order(held_out) if recipe.method_class.click_model is None else on_clicks(held_out)
-
-
-def _summary(
-    log: Log | None,
-    judged: JudgedSet | None,
-    criterion: Validation | None,
-    feedback: Feedback,
-    steps: ClickSource | None,
-) -> dict[str, Any]:
-    summary: dict[str, Any] = {"validation": None if criterion is None else criterion.name}
-    if log is not None:
-        summary |= {"lists": log.n_lists, "sessions": log.n_sessions, "clicks": log.n_clicks, "feedback": str(feedback)}
-        summary |= {"context": list(log.context_names)} if log.context_names else {}
-        summary["log"] = (log.lineage if steps is None else Lineage(steps.digest)).to_json()
-    if isinstance(log, ClickLog):
-        shown = np.bincount(log.positions[log.mask], minlength=log.n_positions)
-        if log.first_shown is not None and len(log.first_shown):
-            ends = np.array([log.first_shown.min(), log.first_shown.max()]).astype("datetime64[us]")
-            summary["first_list"], summary["last_list"] = (str(time.astype("datetime64[s]")) for time in ends)
-        summary["never_shown"] = np.flatnonzero(shown == 0).tolist()  # positions where a learned curve means nothing
-        summary["never_shown_by_level"] = _never_shown_by_level(log)
-    if judged is not None:
-        summary |= {"judged_queries": judged.n_queries}
-    return summary
 
 
 def _never_shown_by_level(log: ClickLog) -> dict[str, list[int]]:
