@@ -5,7 +5,7 @@ Columns are found by common names. Numbers and booleans are features, text is a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from unskew.data.columns import feature_matrix, is_numeric
-from unskew.data.grouping import number_ids
+from unskew.data.grouping import as_array, as_text, number_ids
 from unskew.data.judged.judged_set import JudgedSet
 
 ENDINGS = (".parquet", ".pq", ".csv", ".tsv")
@@ -79,7 +79,7 @@ def _judged_set(first: str, *others: str) -> JudgedSet:
     )
 
 
-def _read(path: str, needed: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
+def _read(path: str, needed: Sequence[str], optional: Sequence[str] = ()) -> tuple[pa.Table, dict[str, str]]:
     """A table, and its columns by role."""
     try:
         if path.lower().endswith((".csv", ".tsv")):
@@ -93,10 +93,10 @@ def _read(path: str, needed: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
     plain = {name.lower().replace("_", "").replace(" ", ""): name for name in reversed(table.column_names)}
     columns = {
         role: next((plain[name.replace("_", "")] for name in NAMES[role] if name.replace("_", "") in plain), None)
-        for role in needed
+        for role in (*optional, *needed)
     }
     for role, column in columns.items():
-        if column is None:
+        if column is None and role in needed:
             raise ValueError(
                 f"{path}: no column looks like the {role}: call it '{role}'. Found: {', '.join(table.column_names)}"
             )
@@ -110,40 +110,26 @@ def _read(path: str, needed: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
 
 def _joined(table: pa.Table, roles: dict[str, str], path: str, first: str) -> pa.Table:
     """The judgements with the features of another table; an error if it lacks a document."""
-    other, keys = _read(path, ("query", "document") if _has_query(path) else ("document",))
-    left = [roles[role] for role in keys]
-    other = other.rename_columns(
-        [next((roles[r] for r, c in keys.items() if c == name), name) for name in other.column_names]
-    )
-    known = [name for name in other.column_names if name in left or name not in table.column_names]
-    other = other.select(known)
-    if len(other.group_by(left).aggregate([])) < len(other):
+    other, keys = _read(path, ("document",), optional=("query",))
+    mine, theirs = _keys(table, [roles[role] for role in keys]), _keys(other, keys.values())
+    if len(pc.unique(theirs)) < len(theirs):
         raise ValueError(f"{path}: a document has two rows: keep one row per document")
-    number = pa.array(np.arange(len(table)))
-    for name in left:  # ids may be text in one table and numbers in the other
-        if table[name].type != other[name].type:
-            table, other = (
-                part.set_column(part.schema.get_field_index(name), name, part[name].cast(pa.string()))
-                for part in (table, other)
-            )
-    marked = other.append_column("is_there", pa.array(np.ones(len(other), dtype=bool)))
-    joined = table.append_column("row_number", number).join(marked, left, join_type="left outer").sort_by("row_number")
-    if joined["is_there"].null_count:
-        row = int(np.argmax(pc.is_null(joined["is_there"]).to_numpy()))
-        example = ", ".join(f"{name} {joined[name][row].as_py()}" for name in left)
-        raise ValueError(f"{path} lacks {joined['is_there'].null_count:,} documents of {first}; the first is {example}")
-    return joined.drop_columns(["row_number", "is_there"])
+    place = pc.index_in(mine, value_set=theirs)
+    if place.null_count:
+        row = int(np.argmax(place.is_null().to_numpy(zero_copy_only=False)))
+        example = ", ".join(f"{roles[role]} {table[roles[role]][row].as_py()}" for role in keys)
+        raise ValueError(f"{path} lacks {place.null_count:,} documents of {first}; the first is {example}")
+    for name in other.column_names:
+        if name not in table.column_names and name not in keys.values():
+            table = table.append_column(name, other[name].take(place))
+    return table
 
 
-def _has_query(path: str) -> bool:
-    names = pq.read_schema(path).names if not path.lower().endswith((".csv", ".tsv")) else _header(path)
-    plain = {name.lower().replace("_", "") for name in names}
-    return any(name.replace("_", "") in plain for name in NAMES["query"])
-
-
-def _header(path: str) -> list[str]:
-    with Path(path).open(encoding="utf-8") as lines:
-        return lines.readline().strip().replace("\t", ",").split(",")
+def _keys(table: pa.Table, names: Iterable[str]) -> pa.Array:
+    """Ids as one text per row: they may be text in one table and numbers in another."""
+    return pc.binary_join_element_wise(
+        *(as_text(as_array(table[name])) for name in names), pa.scalar("\0", pa.large_string())
+    )
 
 
 def _is_text(kind: pa.DataType) -> bool:
