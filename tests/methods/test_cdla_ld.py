@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from sample_lists import Fixed
 from unskew.lists import ClickedLists
 from unskew.methods import losses
 from unskew.methods.bias.cdla_ld import CDLALD
-from unskew.networks.documents import Ranker
 from unskew.networks.listwise import EncoderLayer
 from unskew.networks.registry import Network, Problem
 
@@ -19,17 +19,6 @@ MASK = torch.tensor([[True, True, True], [True, True, False]])
 TEACHER = torch.tensor([[0.5, 0.3, 0.2], [0.25, 0.75, 1.0]], dtype=torch.float64)  # shares; padding is no share
 STUDENT = torch.tensor([[0.2, 0.2, 0.6], [0.5, 0.5, 1.0]], dtype=torch.float64)
 SEEN = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
-
-
-class Fixed(Ranker):
-    """Gives the same scores whatever it sees."""
-
-    def __init__(self, shares):
-        super().__init__()
-        self.scores = nn.Parameter(shares.log())
-
-    def forward(self, features, mask):
-        return self.scores
 
 
 def lists():
@@ -57,7 +46,7 @@ def terms_of(method):
 
 def fixed_method(preset):
     method = new_method(preset)
-    method.teacher, method.relevance = Fixed(TEACHER), Fixed(STUDENT)
+    method.teacher, method.relevance = Fixed(TEACHER.log()), Fixed(STUDENT.log())
     with torch.no_grad():
         method.observation.logits.copy_(SEEN.log())
     return method

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from sample_lists import Fixed
 from unskew.lists import ClickedLists
 from unskew.methods.bias.iobm import IOBM
-from unskew.networks.documents import Ranker
 from unskew.networks.registry import Network, Problem
 
 PROBLEM = Problem(3, 4, network=Network(hidden=(4,)))
@@ -83,17 +83,6 @@ def test_one_direction_reads_what_is_above_and_the_other_what_is_below():
     assert_close(below[2], torch.zeros(units, dtype=torch.float64))  # nor below the last
     assert_close(below[1], lowest[0, 0, units:])
     assert_close(below[0], lower_two[0, 0, units:])
-
-
-class Fixed(Ranker):
-    """Gives the same scores whatever it sees."""
-
-    def __init__(self, scores):
-        super().__init__()
-        self.scores = nn.Parameter(scores)
-
-    def forward(self, features, mask):
-        return self.scores
 
 
 def one_list():

@@ -114,8 +114,9 @@ def test_a_method_that_predicts_no_clicks_says_how_else_to_validate(name):
         on_clicks(log_of([[1, 2]], [[1, 1]], [2]))(method)
 
 
-def test_no_clicks_at_all_give_no_nan():
-    assert on_clicks(log_of([[1, 2]], [[0, 0]], [2]))(method_that_scores_the_feature("naive")) == 0.0
+@pytest.mark.parametrize("validation", [on_clicks, on_order])
+def test_no_clicks_at_all_give_no_nan(validation):
+    assert validation(log_of([[1, 2]], [[0, 0]], [2]))(method_that_scores_the_feature("naive")) == 0.0
 
 
 # -- the order of a method that predicts no clicks
@@ -183,7 +184,3 @@ def test_judging_the_order_leaves_the_method_as_it_was():
     assert method.training
     assert all(torch.equal(before[name], value) for name, value in method.state_dict().items())
     assert all(entry.grad is None for entry in method.parameters())
-
-
-def test_an_order_without_clicks_is_no_nan():
-    assert on_order(log_of([[1, 2]], [[0, 0]], [2]))(method_that_scores_the_feature("naive")) == 0.0
