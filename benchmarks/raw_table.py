@@ -74,3 +74,4 @@ if __name__ == "__main__":
         found = {"rows": size, "columns": N_COLUMNS, **measured(table, folder / "log")}
         with (folder / "raw_table.jsonl").open("a") as results:
             results.write(json.dumps(found) + "\n")
+        print(found)

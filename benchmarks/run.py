@@ -84,6 +84,7 @@ STUDIES = {
     "click_models_ranking": "--worlds 300 --size tiny --steps 3 --out OUT/rows.jsonl",
     "never_shown": "OUT world:tiny:documents=12 --logger stochastic --cases 0 --steps 3 --sessions 4",
     "papers_pilot": "--plan",
+    "raw_table": "OUT 300",
     "peers": "--plan",
     "quality": "--plan",
     "results": "--plan",

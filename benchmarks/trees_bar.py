@@ -22,7 +22,7 @@ from typing import Any
 import unskew
 from intervals import mean_text
 from row_file import append_row, mend, read_rows
-from shop import JUDGED, LIGHTGBM, log_of, make_shop, measure, write_shop
+from shop import JUDGED, LIGHTGBM, log_of, measure
 from unskew.comparison.outside import train_lightgbm
 
 METHOD, SESSIONS, SHOP_SESSIONS = "two_tower", 128, 5_000
@@ -42,7 +42,7 @@ def of_shop(seed: int, out: Path, sessions: int, steps: dict[str, Any]) -> dict[
     """The same on a shop, with LightGBM on its raw table."""
     folder = out / f"{sessions}-{seed}"
     if not folder.exists():
-        write_shop(make_shop(sessions, seed), folder)
+        unskew.shop(folder, sessions=sessions, seed=seed)
     values = {LIGHTGBM: measure(out, sessions, seed, LIGHTGBM)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # judged queries know no members

@@ -169,8 +169,8 @@ def measured_text(name: str) -> list[str]:
     words = tomllib.loads((HERE / "measured.toml").read_text(encoding="utf-8"))
     known = words["methods"][name]
     pages = [f"[{words['pages'][page]}](../{page})" for page in known["pages"]]
-    said = f"Numbers, measured with 0.2 unless a page says otherwise: {', '.join(pages)}."
-    return [known["text"].strip(), "", said, "", *result_rows(name)]
+    said = [f"Numbers, measured with 0.2 unless a page says otherwise: {', '.join(pages)}.", ""] if pages else []
+    return [known["text"].strip(), "", *said, *result_rows(name)]
 
 
 def result_rows(name: str) -> list[str]:
@@ -202,6 +202,7 @@ def example_code(name: str, method: Any) -> str:
 
 SIMULATED = {
     "ipw": 'interventions={"shuffle": 0.1}',
+    "doubly_robust": 'interventions={"shuffle": 0.1}',
     "hte": 'interventions={"swap_top": 0.1}',
     "attention": 'record={"share": 1.0}',
 }
@@ -224,6 +225,8 @@ NEEDS = {
 ALSO_NEEDS = {
     "labelled": "judged queries; no clicks",
     "ipw": "clicks counted per list, and propensities: known ones, or a log that identifies them "
+    "([Propensities](../propensities.md))",
+    "doubly_robust": "clicks counted per list, and propensities: known ones, or a log that identifies them "
     "([Propensities](../propensities.md))",
     "hte": "clicks counted per list, and a log in which documents were swapped with the top one",
     "attention": "clicks counted per list, and a record of what was examined in at least part of the sessions",

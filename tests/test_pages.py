@@ -10,6 +10,7 @@ import shlex
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +18,7 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from ingestion.raw_tables import hotel_site, media_site
 from unskew.cli import COMMANDS, app, command_of
 from unskew.methods import METHODS
 
@@ -36,6 +38,7 @@ RUN_BY = {
     "click_log.md": "data/test_log_files.py",
     "experiments.md": "papers/test_reproduce.py",
     "ingest.md": "test_pages.py",
+    "privacy.md": "test_pages.py",
     "daily.md": "test_pages.py",
     "selection.md": "test_pages.py",
     "choosing.md": "test_pages.py",
@@ -53,7 +56,8 @@ FAST = {
 }
 # What stands for the placeholders of a page: made before its first command.
 PREPARED = {
-    "ingest.md": [],
+    "ingest.md": ["unskew shop --sessions 200 --out shop"],
+    "privacy.md": [],
     "daily.md": [
         "unskew ingest events.parquet --features features.parquet --time timestamp --period day --out today",
         "unskew train today --method dla --out yesterday",
@@ -144,8 +148,12 @@ def tables(tmp_path_factory):
     clicked = events["clicked"].to_numpy()
     for column in ("add_to_cart", "purchase"):
         events = events.append_column(column, pa.array(clicked))
+    events = events.append_column("user_id", pa.array([f"u{number // 40}" for number in range(len(clicked))]))
+    events = events.append_column("discount", pa.array(np.random.default_rng(0).random(len(clicked))))
     pq.write_table(events, folder / "events.parquet")
     (folder / "users.txt").write_text("nobody\n", encoding="utf-8")
+    hotel_site(folder)
+    media_site(folder)
     return folder
 
 
@@ -154,8 +162,9 @@ def tables(tmp_path_factory):
     "page", [pytest.param(page, marks=[pytest.mark.slow] if page == "selection.md" else []) for page in PREPARED]
 )
 def test_commands_with_placeholders_run_on_small_data(page, tables, tmp_path, monkeypatch):
-    for name in ("events.parquet", "features.parquet", "users.txt"):
-        (tmp_path / name).write_bytes((tables / name).read_bytes())
+    for file in tables.iterdir():
+        if file.is_file():
+            (tmp_path / file.name).write_bytes(file.read_bytes())
     monkeypatch.chdir(tmp_path)
     for line in [*PREPARED[page], *commands(ROOT / "docs" / page)]:
         name, *rest = words_of(line)

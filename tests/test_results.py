@@ -24,8 +24,9 @@ PLAIN = {
     "forget",
     "metric",
     "save_model",
+    "serve",
     "write_log",
-}  # demo takes half a minute: its result is tested by itself
+}  # demo takes half a minute: its result is tested by itself; serve runs until it is stopped
 
 
 @pytest.fixture(scope="module")

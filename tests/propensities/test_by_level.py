@@ -5,7 +5,7 @@ import pytest
 
 import unskew
 from unskew.data.clicks.click_log import ClickLog
-from unskew.diagnosis import fitted
+from unskew.diagnosis import model_based
 from unskew.diagnosis.page import diagnose
 from unskew.propensities.estimate import curves_by_level
 
@@ -52,9 +52,9 @@ def test_diagnose_suggests_a_bias_column_where_curves_differ_and_only_there():
 
 
 def test_the_theorems_see_the_context_that_their_model_sees(monkeypatch):
-    monkeypatch.setattr(fitted, "SMALL", {"hidden": (8,), "steps": 10})
-    monkeypatch.setattr(fitted, "N_PAIRS", 5)
-    assert fitted.model_bounds(two_devices((0.8, 0.8))).n_pairs == 5
+    monkeypatch.setattr(model_based, "SMALL", {"hidden": (8,), "steps": 10})
+    monkeypatch.setattr(model_based, "N_PAIRS", 5)
+    assert model_based.model_bounds(two_devices((0.8, 0.8))).n_pairs == 5
 
 
 def test_a_linear_ranker_says_that_it_cannot_use_context():

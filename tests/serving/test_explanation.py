@@ -99,5 +99,5 @@ def test_the_card_says_what_became_of_each_feature_and_how_to_train_again(folder
     assert card["trained_on"]["clicks"] == int((FEATURES[:, 1] > 0).sum())
     assert any("It was not validated" in text for text in card["limits"])
     page = (folder / "model" / "README.md").read_text()
-    assert page.startswith("---\nlibrary_name: unskew\ntags:\n- learning-to-rank\n")
+    assert page.startswith('---\nlibrary_name: unskew\ntags:\n- "learning-to-rank"\n')
     assert "| same | constant in training, so 0 |" in page

@@ -101,7 +101,7 @@ def test_every_ranker_scores_the_same_in_onnxruntime_whatever_the_size_of_lists(
 def test_metadata_say_what_the_file_is(onnx_file):
     model = onnx.load(onnx_file)
     about = {entry.key: entry.value for entry in model.metadata_props}
-    assert set(about) == set(METADATA)
+    assert set(about) == set(METADATA) - {"texts"}  # the log has no categories
     assert (about["method"], about["transform"], about["n_features"]) == ("naive", "automatic", "4")
     assert tuple(json.loads(about["feature_names"])) == NAMES == OnnxRanker(onnx_file).feature_names
     assert [(entry.domain, entry.version) for entry in model.opset_import] == [("", 18)]

@@ -26,7 +26,7 @@ from unskew.simulation.policies import Policy, make_policy
 from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Simulation
 from unskew.simulation.users import make_user
-from unskew.training.recipe import TREE_NAMES, Recipe, find_method
+from unskew.training.recipe import TREE_NAMES, Recipe, find_method, old_tree_targets
 from unskew.training.settings import Settings
 
 P = ParamSpec("P")
@@ -60,8 +60,10 @@ def recipe_of(data: Definition) -> Recipe:
     settings, network = Settings.from_json(data["settings"]), Network.from_json(data["network"])
     name, outside = name_of(METHODS, data["method"]), find_method(data["method"])
     trees = Recipe.of("dla", **{key: value for key, value in data.items() if key in TREE_NAMES})
-    ranker = data.get("ranker", "network"), trees.boosting, data.get("tree_targets", "clicks")
-    return Recipe(name, data["hyper_parameters"], settings, network, data["transform"], *ranker, outside)
+    ranker = data.get("ranker", "network")
+    targets = data.get("tree_targets", old_tree_targets(ranker))
+    own, transform = data["hyper_parameters"], data["transform"]
+    return Recipe(name, own, settings, network, transform, ranker, trees.boosting, targets, outside)
 
 
 def as_method(definition: Definition, method: str) -> Definition:

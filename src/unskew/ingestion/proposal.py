@@ -155,11 +155,12 @@ def _proposed(look: Look, tables: Tables, given: dict[str, Any]) -> Proposal:
         return _ubi(look, tables, given)
     if not look.rows:
         raise ValueError(f"{look.name} has no rows: pass a table with impressions")
-    _refuse_unknown(look, given)
-    form, sample, missing = _draft(look.first, given)
+    named = {**given, **user_and_cap(given["user"])} if "user" in given else given
+    _refuse_unknown(look, named)
+    form, sample, missing = _draft(look.first, named)
     if look.rows > FIRST_ROWS:
         keys = [name for name in (sample.value("session") or "").split(",") if name in look.first]
-        form, sample, missing = _draft(look.sessions(keys), given)
+        form, sample, missing = _draft(look.sessions(keys), named)
     apart = tables.features is not None
     scalars = [name for name, values in look.first.items() if values.kind not in ("list", "other")]
     where = _where(form)
@@ -208,7 +209,6 @@ def _refuse_unknown(look: Look, given: Mapping[str, Any]) -> None:
 
 def _draft(columns: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Form, Sample, list[str]]:
     """The form, the shown documents of a sample with their keys, and the roles that were not found."""
-    given = {**given, "user": user_and_cap(given["user"])["user"]} if "user" in given else given
     form = form_of(columns, given)
     sample = Sample(dict(form.columns), form.one_a_page)
     if form.name == "pages":

@@ -42,7 +42,7 @@ from unskew.serving.card import card_json, card_markdown, model_card
 from unskew.training.boosting import SETTINGS, Boosting
 from unskew.training.history import History
 from unskew.training.model import Member, Model, member_name
-from unskew.training.recipe import Recipe
+from unskew.training.recipe import Recipe, old_tree_targets
 from unskew.training.settings import Settings
 
 FORMAT = "unskew-model"
@@ -204,7 +204,7 @@ def _built(
         about["transform"]["name"],
         about.get("ranker", "network"),
         Boosting(**about["boosting"]) if "boosting" in about else SETTINGS,
-        about.get("tree_targets", "clicks"),
+        about.get("tree_targets", old_tree_targets(about.get("ranker", "network"))),
         method_class,
     ).resolved()
     _check_sizes(path, part, lambda: method_class(problem, **recipe.hyper_parameters), tensors)

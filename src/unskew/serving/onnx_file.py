@@ -138,8 +138,9 @@ class OnnxRanker:
         for place, (column, values) in enumerate(zip(self.text_columns, self.values, strict=True)):
             codes = features[..., column]
             n_codes = len(values) - 2
-            known = np.where(np.isnan(codes), n_codes + 1, np.where((codes < 0) | (codes >= n_codes), n_codes, codes))
-            texts[..., place] = values[known.astype(np.int64)]
+            # A code above the last one counts as missing, as in the transform; one below 0 is a value never seen.
+            entry = np.where(codes < 0, n_codes, np.where(codes < n_codes, codes, n_codes + 1))
+            texts[..., place] = values[entry.astype(np.int64)]
         numbers = {self.inputs[0]: features[..., self.number_columns]} if self.number_columns else {}
         return {**numbers, TEXTS: texts}
 

@@ -196,6 +196,10 @@ def serve(
         largest_body: maximum bytes of a request.
         timeout: seconds until a request is answered with an error, and for open ones when the server stops.
         threads: number of requests that are ranked at the same time.
+
+    >>> serve("no model")
+    Traceback (most recent call last):
+    FileNotFoundError: no model is not a saved model: it has no model.json
     """
     token = None if token_file is None else Path(token_file).read_text(encoding="utf-8").strip()
     if token == "":

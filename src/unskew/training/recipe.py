@@ -134,6 +134,11 @@ def check_has_curve(method: str | type[Method]) -> None:
         )
 
 
+def old_tree_targets(ranker: str) -> str:
+    """The targets of trees in files of 0.2, which name none; of a network, those that nothing asks for."""
+    return "clicks" if ranker == "trees" else TREE_TARGETS[0]
+
+
 def option_names(methods: Iterable[type[Method]]) -> list[str]:
     """The options of these methods, of training and of networks."""
     own = [name for method in methods for name in hyper_parameters(method)]
