@@ -174,7 +174,7 @@ def measured_text(name: str) -> list[str]:
 
 
 def result_rows(name: str) -> list[str]:
-    """Rows of the method, and of plain clicks, in the tables of results that `make results` has written."""
+    """Rows of the method, and of raw clicks, in the tables of results that `make results` has written."""
     from unskew.papers.experiment_files import load_experiment, shipped
 
     lines: list[str] = []
