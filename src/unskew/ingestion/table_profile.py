@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -197,8 +197,10 @@ def open_look(
         settings: dict[str, Any] = {"memory_limit": f"{parse_memory(memory)}B", "temp_directory": f"{scratch}/spill"}
         settings |= {} if threads is None else {"threads": threads}
         connection = duckdb.connect(f"{scratch}/look.duckdb", config=settings)
+        source = None
         try:
-            connection.execute("SET enable_progress_bar = false")
+            with suppress(duckdb.InvalidInputException):  # a notebook without ipywidgets has no bar to turn off
+                connection.execute("SET enable_progress_bar = false")
             connection.execute("SET TimeZone = 'UTC'")
             source = find_source(place) if isinstance(place, str | Path) else None
             _open(connection, place, source, table, encoding)
