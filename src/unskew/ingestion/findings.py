@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from unskew.data.clicks.build import shown_order
 from unskew.ingestion.roles import Sample, codes_of
 from unskew.ingestion.table_profile import Facts, Look, Values, literal, sql_of
 
@@ -140,7 +141,7 @@ def check_keys(sample: Sample, found: Findings, facts: Mapping[str, Facts]) -> N
     user, session = sample.value("user"), sample.value("session")
     if user is not None and session is not None and user in session.split(","):
         found.tell("user", name=user, value=session)
-    for name in sample.lists.get("bias", []):
+    for name in sample.lists.get("bias", ()):
         say_levels(sample.columns[name], name, found)
     if sample.repeated:
         found.tell("repeated", share=percent(sample.repeated))
@@ -224,15 +225,12 @@ def check_clicks(sample: Sample, found: Findings) -> None:
         found.tell("all_clicked" if clicked.any() else "no_click", name=name)
         return
     page, flags = sample.page[sample.order], clicked[sample.order]
-    sizes = np.bincount(page)
-    start = np.cumsum(sizes) - sizes
-    place = np.arange(len(page)) - np.repeat(start, sizes)
-    upper = place < np.repeat(sizes, sizes) / 2
+    sizes, place, upper = np.bincount(page), shown_order(page), sample.upper
     if clicked.mean() > 0.5 and flags[upper].mean() < flags[~upper].mean():
         found.tell("exchanged_click", name=name, share=clicked.mean())
     if len(sizes) < FEW_PAGES:
         return
-    clicks, last = np.bincount(page, weights=flags), flags[start + sizes - 1]
+    clicks, last = np.bincount(page, weights=flags), flags[np.cumsum(sizes) - 1]
     if last.mean() > NEARLY_ALL and len(np.unique(sizes)) > 2:
         found.tell("cut", share=last.mean())
     lowest = np.full(len(sizes), -1)
@@ -298,23 +296,16 @@ def check_features_table(sample: Sample, theirs: Values, events: str, features: 
         return
     here, there = ({str(level) for level in values.levels if level is not None} for values in (document, theirs))
     lost = 1 - len(here & there) / max(len(here), 1)
-    about: dict[str, Any] = {
-        "name": sample.value("document"),
-        "events": events,
-        "features": features,
-        "share": lost,
-        "ask": lost > 0.5,
-    }
-    folded = {text.lower() for text in there}
+    sentence = ""
     if document.kind != theirs.kind and lost:
-        kinds: dict[str, Any] = {
-            "here": KINDS.get(document.kind, document.kind),
-            "there": KINDS.get(theirs.kind, theirs.kind),
-        }
-        found.tell("types", **about, **kinds)
+        sentence = "types"
     elif lost > 1 - NEARLY_ALL:
-        only_case = sum(text.lower() in folded for text in here) > len(here & there)
-        found.tell("case" if only_case else "unknown", **about)
+        folded = {text.lower() for text in there}
+        sentence = "case" if sum(text.lower() in folded for text in here) > len(here & there) else "unknown"
+    if sentence:
+        kinds = {"here": KINDS.get(document.kind, document.kind), "there": KINDS.get(theirs.kind, theirs.kind)}
+        about = {"name": sample.value("document"), "events": events, "features": features, "share": lost, **kinds}
+        found.tell(sentence, ask=lost > 0.5, **about)
 
 
 def check_lists(

@@ -239,10 +239,10 @@ def _say_after(sample: Sample, found: Findings, after: Mapping[str, str], given:
     for name, reason in after.items():
         end = f"leave out --feature {name}" if name in asked else "left out; never a feature"
         found.say(f"{name} is known only after the click ({reason}): {end}", ask=name in asked)
-    for name in sample.lists.get("grade", []):
+    for name in sample.lists.get("grade", ()):
         if name in asked:
             found.say(f"{name} is known only after the click: leave out --feature {name}, use --grade", ask=True)
-    for name in sample.lists.get("bias", []):
+    for name in sample.lists.get("bias", ()):
         if names.match("sponsored", name):
             found.say(
                 f"{name} marks sponsored or pinned results, whose place says nothing about relevance: --bias {name}, "
@@ -258,9 +258,7 @@ def _page_sizes(sample: Sample, found: Findings) -> str | None:
     number, position = sample.of("page"), sample.of("position")
     if number is None or position is None:
         return None
-    session = codes_of(
-        [sample.columns[name] for name in (sample.value("session") or "").split(",") if name in sample.columns]
-    )
+    session = codes_of([sample.columns[name] for name in sample.keys("session")])
     pages, places = number.numbers, position.numbers
     if _goes_on(session if len(session) else sample.page, pages, places):
         found.say(f"positions go on from page to page of '{sample.value('page')}': it is left out")
@@ -357,12 +355,12 @@ def _options(
     for name in ("event", "impression_events", "click_events", "clicked_session", "clicked_document"):
         if name in form.options:
             options[name] = form.options[name]
-    graded = [*sample.lists.get("grade", []), *form.kinds]
+    graded = [*sample.lists.get("grade", ()), *form.kinds]
     if graded:
         options["grades"] = {"click": 1.0} | {name: _weight(name) for name in graded}
     for name in ("shuffled", "bias", "context"):
         if sample.lists.get(name):
-            options[name] = sample.lists[name]
+            options[name] = list(sample.lists[name])
     if found.missing:
         options["missing"] = list(dict.fromkeys(found.missing))
     if found.categories:
@@ -396,10 +394,9 @@ def _roles(form: Form, sample: Sample, found: Findings, options: Mapping[str, An
     for role in ("impression_events", "click_events"):
         for kind in form.options.get(role, []):
             roles.append(Role(role.removesuffix("s"), kind, form.reasons.get(role, "a type of event"), COSTS["event"]))
-    for name in [*sample.lists.get("grade", []), *form.kinds]:
-        roles.append(Role("grade", name, sample.reasons.get(name, "feedback"), COSTS["grade"]))
-    for role in ("bias", "context"):
-        roles += [Role(role, name, sample.reasons[name], COSTS[role]) for name in sample.lists.get(role, [])]
+    lists = {**sample.lists, "grade": sample.lists.get("grade", {}) | dict.fromkeys(form.kinds, "feedback")}
+    for role in ("grade", "bias", "context"):
+        roles += [Role(role, name, reason, COSTS[role]) for name, reason in lists.get(role, {}).items()]
     for name in options.get("feature", []):
         if name in sample.columns:
             what = "category" if name in found.categories or sample.columns[name].kind == "text" else "number"
