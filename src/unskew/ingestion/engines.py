@@ -22,6 +22,7 @@ from unskew.ingestion.spark import spark_session
 
 BYTES_AN_IMPRESSION = 64  # memory while lists are collected, which DuckDB cannot spill to disk
 SHARE_FOR_LISTS = 0.4  # of the memory; the rest is for reading and for intermediate results
+SESSIONS_LOOKED_AT = 2_000  # of the sample
 KINDS_OF_TEXT = {"string": ("VARCHAR", "string"), "float64": ("DOUBLE", "double")}  # type names in DuckDB and Spark
 
 
@@ -284,6 +285,27 @@ def _as_written(frame: Any, source: Source) -> Any:
 def _select(view: ir.Table) -> str:
     """All rows of a view that DuckDB made."""
     return f'SELECT * FROM "{view.get_name()}"'
+
+
+def one_row(engine: Engine, table: ir.Table, **aggregates: Any) -> dict[str, Any]:
+    """Aggregates of a table by name."""
+    return engine.arrow(table.aggregate(**aggregates)).to_pylist()[0]
+
+
+def count_rows(engine: Engine, table: ir.Table) -> int:
+    return one_row(engine, table, rows=table.count())["rows"]
+
+
+def example(engine: Engine, table: ir.Table, keys: Sequence[str]) -> str:
+    """The keys of the first row, for people; "" if there is none."""
+    rows = engine.arrow(table.select(*keys).order_by(*keys).limit(1)).to_pylist()
+    return ", ".join(f"{key} {value}" for row in rows for key, value in row.items())
+
+
+def some_sessions(rows: ir.Table) -> ir.Table:
+    """The rows of a sample of sessions."""
+    some = rows.filter(rows.session.notnull()).select("session").distinct().order_by("session")
+    return rows.semi_join(some.limit(SESSIONS_LOOKED_AT), "session")
 
 
 def remote_table(source: Source, table: str | None) -> ir.Table:

@@ -50,16 +50,7 @@ from unskew.ingestion.impressions import (
     usable_rows,
 )
 from unskew.ingestion.interruption import interruptible
-from unskew.ingestion.outcomes import (
-    context_remarks,
-    find_context,
-    find_orders,
-    find_outcomes,
-    find_settled,
-    order_remarks,
-    outcome_remarks,
-    settled_remarks,
-)
+from unskew.ingestion.outcomes import look_at_features
 from unskew.ingestion.pages import one_position, refuse_restarts
 from unskew.ingestion.raw_table import LeftOut, plain_values, prepared
 from unskew.ingestion.report import Dropped
@@ -236,7 +227,7 @@ def _read_events(
         names += find_categories(engine, table, columns, taken)
     coded, vocabularies = number_categories(engine, sets, names, name, missing_too=options.fill is not None)
     rows, shape = common_rows(coded, columns, names, name)
-    remarks, no_such = _look_at_features(engine, rows, replace(shape, categories=vocabularies), columns)
+    remarks, no_such = look_at_features(engine, rows, replace(shape, categories=vocabularies), columns)
     if no_such:
         names = [feature for feature in names if feature not in no_such]
         rows, shape = common_rows(coded, columns, names, name)
@@ -271,20 +262,6 @@ def _only_events(engine: Engine, opened: Opened, queries: _Place | None) -> Open
     known = rows.filter(rows.kind != OTHER)
     known = known.drop("word") if "word" in known.columns else known
     return replace(opened, rows=known, shape=shape, other_events=others)
-
-
-def _look_at_features(
-    engine: Engine, rows: ir.Table, shape: Shape, columns: Columns
-) -> tuple[list[str], dict[str, str]]:
-    """Notes about features in the events, and columns that are features only if you name them."""
-    named = columns.features is not None
-    outcomes = find_outcomes(engine, rows, shape)
-    settled = [] if named else find_settled(engine, rows, shape, columns.where)
-    no_such = dict.fromkeys(outcomes, "outcome") | dict.fromkeys(settled, "condition")
-    orders = [column for column in find_orders(engine, rows, shape) if column not in no_such]
-    context = [column for column in find_context(engine, rows, shape) if column not in no_such]
-    said = [*outcome_remarks(outcomes, named=named), *settled_remarks(settled), *context_remarks(context)]
-    return [*said, *order_remarks(orders, score_named=shape.score)], {} if named else no_such
 
 
 def read_impressions(

@@ -15,7 +15,7 @@ import pyarrow as pa
 from unskew.data.inputs import Place
 from unskew.display import Displayed, Screen, rows_table
 from unskew.ingestion.columns import FORMS, Columns
-from unskew.ingestion.engines import Engine
+from unskew.ingestion.engines import Engine, one_row
 from unskew.ingestion.opening import Listed, Opened, open_tables, running_engine
 from unskew.ingestion.report import Dropped, left_out
 from unskew.ingestion.run import arguments, count_lists, report_of
@@ -137,8 +137,8 @@ def list_columns(engine: Engine, listed: Listed) -> list[ListedColumn]:
         value: Any = table[column]
         return value.isnull() | value.isnan() if schema[column].is_floating() else value.isnull()
 
-    shares = table.aggregate(rows=table.count(), **{f"c{i}": missing(name).sum() for i, name in enumerate(schema)})
-    n_rows, *counts = engine.arrow(shares).to_pylist()[0].values()
+    counts = {f"c{number}": missing(name).sum() for number, name in enumerate(schema)}
+    n_rows, *n_missing = one_row(engine, table, rows=table.count(), **counts).values()
     first = engine.arrow(table.limit(ROWS_FOR_EXAMPLES))
     return [
         ListedColumn(
@@ -149,7 +149,7 @@ def list_columns(engine: Engine, listed: Listed) -> list[ListedColumn]:
             missing=(count or 0) / max(n_rows, 1),
             example=next((_text(value) for value in first[column].to_pylist() if value not in (None, "")), ""),
         )
-        for (column, kind), count in zip(schema.items(), counts, strict=True)
+        for (column, kind), count in zip(schema.items(), n_missing, strict=True)
     ]
 
 

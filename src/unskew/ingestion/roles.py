@@ -478,14 +478,16 @@ def _find_outcomes(sample: Sample) -> dict[str, str]:
         only = not bool((has & ~clicked).any()) and 0 < rate < 1 and rate ** len(np.unique(pairs[has])) < CHANCE
         outcome, dwell = _is_outcome(name), bool(names.match("dwell", name))
         counts = values.is_binary or _is_count(values)
+        far_more = has[clicked].sum() / max(clicked.sum(), 1) > 2 * max(
+            has[~clicked].sum() / max((~clicked).sum(), 1), 1e-9
+        )
         if outcome and not dwell and counts and not np.array_equal(has, clicked):
             share = f"{has[clicked].mean():.0%} of clicks" if only else f"{has.mean():.1%} of rows"
             sample.add("grade", name, f"feedback, {share}")
         elif only:
             after[name] = "nonzero only on clicked rows" if values.is_numeric else "filled only on clicked rows"
-        elif (outcome or dwell) and values.is_numeric and sample.varies(name):
-            if has[clicked].mean() > 2 * max(has[~clicked].mean(), 1e-9):
-                after[name] = "its name, and it is nonzero far more often on clicked rows"
+        elif (outcome or dwell) and values.is_numeric and sample.varies(name) and far_more:
+            after[name] = "its name, and it is nonzero far more often on clicked rows"
     sample.taken |= set(after)
     return after
 

@@ -22,7 +22,7 @@ from unskew.data.public_logs.forms import CLICKS
 from unskew.display import Displayed, Screen
 from unskew.ingestion.columns import Columns
 from unskew.ingestion.counted import Counted, Progress, Steps
-from unskew.ingestion.engines import Engine
+from unskew.ingestion.engines import Engine, example, one_row
 from unskew.ingestion.feature_tables import gather, missing_values, number_documents, settle, with_versions
 from unskew.ingestion.group import Range, collect_patterns, numbered_impressions, ranges
 from unskew.ingestion.impressions import Shape
@@ -246,25 +246,19 @@ def _documents(
 
 def _count_missing(engine: Engine, pairs: ir.Table, documents: ir.Table, name: str, dropped: Dropped) -> None:
     missing = pairs.anti_join(documents, KEYS)
-    counts = missing.aggregate(rows=missing.rows.sum(), documents=missing.count())
-    n_rows, n_documents = engine.arrow(counts).to_pylist()[0].values()
+    n_rows, n_documents = one_row(engine, missing, rows=missing.rows.sum(), documents=missing.count()).values()
     if n_rows:
-        first = engine.arrow(missing.select(*KEYS).order_by(*KEYS).limit(1)).to_pylist()[0]
-        example = f"{name} does not have {n_documents:,} documents, the first is {_spelled(first)}"
-        dropped.add("no_features", n_rows, example)
-        total = engine.arrow(pairs.aggregate(rows=pairs.rows.sum()))["rows"][0].as_py()
+        first = example(engine, missing, KEYS)
+        dropped.add("no_features", n_rows, f"{name} does not have {n_documents:,} documents, the first is {first}")
+        total = one_row(engine, pairs, rows=pairs.rows.sum())["rows"]
         dropped.refuse_if_most(["no_features"], total, "impressions")
-
-
-def _spelled(row: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in row.items())
 
 
 def _patterns(engine: Engine, shown: ReadImpressions, documents: ir.Table, queries: ir.Table, steps: Steps) -> ir.Table:
     shape, limit = shown.shape, engine.rows_at_once
     impressions = numbered_impressions(shown.impressions, documents, shown.first_position, shape)
-    totals = queries.aggregate(impressions=queries.impressions.sum(), last=queries.query_number.max())
-    n_impressions, last = engine.arrow(totals).to_pylist()[0].values()
+    totals = {"impressions": queries.impressions.sum(), "last": queries.query_number.max()}
+    n_impressions, last = one_row(engine, queries, **totals).values()
     if not n_impressions:
         raise ValueError("no impression can be used, so there is nothing to learn from: preview with --dry-run")
     parts = [Range(0, last, n_impressions)]

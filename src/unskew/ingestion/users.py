@@ -17,7 +17,7 @@ from unskew.data.clicks.kept_users import salt_file
 from unskew.data.files import write_text
 from unskew.data.object_storage import remote
 from unskew.ingestion.columns import Columns
-from unskew.ingestion.engines import Engine
+from unskew.ingestion.engines import Engine, count_rows, one_row
 from unskew.ingestion.impressions import Shape
 from unskew.ingestion.report import Dropped
 
@@ -93,10 +93,10 @@ def _one_user_each(engine: Engine, rows: ir.Table, dropped: Dropped) -> ir.Table
     """Rows without the sessions that two users have."""
     sessions = rows.group_by("session").aggregate(users=rows.user.nunique())
     shared = engine.keep("shared_sessions", sessions.filter(sessions.users > 1).select("session"))
-    n_sessions = _count(engine, shared)
+    n_sessions = count_rows(engine, shared)
     if not n_sessions:
         return rows
-    total, count = _count(engine, rows), _count(engine, rows.semi_join(shared, "session"))
+    total, count = count_rows(engine, rows), count_rows(engine, rows.semi_join(shared, "session"))
     dropped.add("two_users", count, f"{n_sessions:,} sessions")
     dropped.refuse_if_most(["two_users"], total, "rows")
     return rows.anti_join(shared, "session")
@@ -112,11 +112,11 @@ def _capped(engine: Engine, rows: ir.Table, most: int, dropped: Dropped, *, drop
     if drop:  # all sessions of a user with too many
         over = pairs.mutate(place=pairs.session.count().over(group_by=pairs.user) - 1)
     over = engine.keep("capped_sessions", over.filter(over.place >= most).select("user", "session"))
-    count = _count(engine, rows.semi_join(over, "session"))
+    count = count_rows(engine, rows.semi_join(over, "session"))
     if count:
         heaviest = over.group_by("user").aggregate(sessions=over.count())
-        n_users, n_sessions = _count(engine, heaviest), _count(engine, over)
-        first = engine.arrow(heaviest.aggregate(most=heaviest.sessions.max()))["most"][0].as_py()
+        n_users, n_sessions = count_rows(engine, heaviest), count_rows(engine, over)
+        first = one_row(engine, heaviest, most=heaviest.sessions.max())["most"]
         dropped.add("capped", count, f"{n_sessions:,} sessions of {n_users:,} users, {first:,} of them by one user")
     return rows.anti_join(over, "session")
 
@@ -124,7 +124,3 @@ def _capped(engine: Engine, rows: ir.Table, most: int, dropped: Dropped, *, drop
 def _opaque(user: Any, salt: str) -> Any:
     """Sixteen hexadecimal digits for a user; `kept_users.numbers_of` makes the same in Python."""
     return (ibis.literal(salt) + user.cast("string")).hexdigest("sha256").substr(0, 16)
-
-
-def _count(engine: Engine, table: ir.Table) -> Any:
-    return engine.arrow(table.aggregate(rows=table.count()))["rows"][0].as_py()
