@@ -15,6 +15,7 @@ import pyarrow as pa
 from unskew.data.inputs import Place
 from unskew.display import Displayed, Screen, rows_table
 from unskew.ingestion.columns import FORMS, Columns
+from unskew.ingestion.counted import TOTALS
 from unskew.ingestion.engines import Engine, one_row
 from unskew.ingestion.opening import Listed, Opened, open_tables, running_engine
 from unskew.ingestion.report import Dropped, left_out
@@ -121,7 +122,7 @@ def preview(tables: Tables, columns: Columns, options: Options) -> Preview:
             features=names,
             head_columns=[_title(name, opened, names) for name in head.column_names],
             head=[[_text(value) for value in row.values()] for row in head.to_pylist()],
-            counts={"rows": n_rows, **logs.totals, "features": len(names)},
+            counts={"rows": n_rows, **{name: logs.totals[name] for name in TOTALS}, "features": len(names)},
             dropped=done.dropped,
             examples=done.examples,
             remarks=done.remarks,

@@ -55,9 +55,7 @@ class Proposal(Displayed):
     roles: Sequence[Role]
     options: Mapping[str, Any]  # of `unskew.ingest`
     findings: Sequence[Finding]
-    page_title: str = ""
-    page_columns: Sequence[str] = ()
-    page: Sequence[Sequence[str]] = ()  # one result page, in order
+    page: Screen | None = None  # one result page, in order
     tables: Mapping[str, str] = field(default_factory=dict)  # options that hold other tables
 
     @property
@@ -92,7 +90,9 @@ class Proposal(Displayed):
             "options": dict(self.options),
             "roles": [vars(role) for role in self.roles],
             "findings": [vars(entry) for entry in self.findings],
-            "page": [dict(zip(self.page_columns, row, strict=True)) for row in self.page],
+            "page": []
+            if self.page is None
+            else [dict(zip(self.page.columns, row, strict=True)) for row in self.page.rows],
         }
 
     def screen(self) -> Screen:
@@ -102,7 +102,7 @@ class Proposal(Displayed):
         rows = [(role, ", ".join(values), why, cost) for (role, why, cost), values in grouped.items()]
         said = [f"- {entry.text}" for entry in self.findings if not entry.ask]
         asked = [f"? {text}" for text in self.questions]
-        more = [Screen(self.page_title, self.page_columns, self.page, left=len(self.page_columns))] if self.page else []
+        more = [] if self.page is None else [self.page]
         if said or asked:
             more.append(Screen("\n".join(["Findings", *asked, *said])))
         columns = ("role", "column", "why", "if wrong")
@@ -165,8 +165,7 @@ def _proposed(look: Look, tables: Tables, given: dict[str, Any]) -> Proposal:
     scalars = [name for name, values in look.first.items() if values.kind not in ("list", "other")]
     where = _where(form)
     facts = look.facts(scalars, where)
-    missing = [role for role in missing if role not in sample.roles]
-    for role in missing:
+    for role in (role for role in missing if role not in sample.roles):
         found.tell("not_found", role=role, found=", ".join(look.first))
     if tables.clicks is None and not find_clicks(sample):
         found.tell("not_found", role="click", found=", ".join(look.first))
@@ -185,13 +184,10 @@ def _proposed(look: Look, tables: Tables, given: dict[str, Any]) -> Proposal:
         _check_other_table(look, tables, sample, found)
     options = _options(form, sample, found, sizes, cap, given, apart=apart)
     roles = _roles(form, sample, found, options)
-    page = _one_page(sample, roles)
     others = {
-        name: str(getattr(tables, name))
-        for name in ("features", "clicks", "queries")
-        if getattr(tables, name) is not None
+        name: str(place) for name in ("features", "clicks", "queries") if (place := getattr(tables, name)) is not None
     }
-    return Proposal(look.name, roles, options, found.said, *page, others)
+    return Proposal(look.name, roles, options, found.said, _one_page(sample, roles), others)
 
 
 def _refuse_unknown(look: Look, given: Mapping[str, Any]) -> None:
@@ -406,10 +402,10 @@ def _roles(form: Form, sample: Sample, found: Findings, options: Mapping[str, An
     return roles
 
 
-def _one_page(sample: Sample, roles: Sequence[Role]) -> tuple[str, list[str], list[list[str]]]:
+def _one_page(sample: Sample, roles: Sequence[Role]) -> Screen | None:
     """The first result page with a click, or the first, in order: its columns as `role: column`."""
     if "document" not in sample.roles or not sample.n:
-        return "", [], []
+        return None
     page = sample.page[sample.order]
     clicked = sample.clicked
     wanted = page[clicked[sample.order]] if clicked is not None and clicked.any() else page
@@ -422,7 +418,8 @@ def _one_page(sample: Sample, roles: Sequence[Role]) -> tuple[str, list[str], li
     chosen = [role for role in listed if role.role != "feature" and role.value not in same] + features[:3]
     heads = [f"{role.role}: {role.value}" for role in chosen]
     title = f"One result page in order: {', '.join(about)}"
-    return title, heads, [[_text(sample.columns[role.value], row) for role in chosen] for row in rows]
+    cells = [[_text(sample.columns[role.value], row) for role in chosen] for row in rows]
+    return Screen(title, heads, cells, left=len(heads))
 
 
 def _text(values: Any, row: int) -> str:

@@ -181,9 +181,11 @@ def ingest_tables(
 
 def report_of(opened: Opened, shown: ReadImpressions, n_rows: int, logs: Counted, dropped: Dropped) -> Ingested:
     """The report, once all logs have been counted."""
+    named = {"recorded": shown.shape.seen, "without_probability": shown.shape.display}
+    unrecorded = dict.fromkeys(name for name, is_named in named.items() if not is_named)
     return Ingested(
         rows=n_rows,
-        **logs.totals,
+        **{**logs.totals, **unrecorded},
         features=len(shown.shape.features),
         dropped=dropped.in_order(),
         examples=dropped.examples,
@@ -192,9 +194,6 @@ def report_of(opened: Opened, shown: ReadImpressions, n_rows: int, logs: Counted
         unused=opened.unused,
         about_columns=(*opened.remarks, *dropped.remarks),
         missing=shown.missing,
-        with_gaps=logs.with_gaps,
-        recorded=logs.recorded if shown.shape.seen else None,
-        without_probability=logs.without_probability if shown.shape.display else None,
     )
 
 

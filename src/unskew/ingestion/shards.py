@@ -56,19 +56,14 @@ class _Rows:
         left = np.unique(self.lists[kept])
         new_number = np.zeros(len(self.queries), dtype=np.int64)
         new_number[left] = np.arange(len(left))
+        of_entries = ("positions", "versions", "documents", "clicks")
+        of_patterns = [n for n in ("queries", "sessions", "users", "times", "periods") if getattr(self, n) is not None]
         return replace(
             self,
             lists=new_number[self.lists[kept]],
-            positions=self.positions[kept],
-            versions=self.versions[kept],
-            documents=self.documents[kept],
-            clicks=self.clicks[kept],
             extras={name: values[kept] for name, values in self.extras.items()},
-            queries=self.queries[left],
-            sessions=self.sessions[left],
-            users=None if self.users is None else self.users[left],
-            times=None if self.times is None else self.times[left],
-            periods=None if self.periods is None else self.periods[left],
+            **{name: getattr(self, name)[kept] for name in of_entries},
+            **{name: getattr(self, name)[left] for name in of_patterns},
         )
 
 

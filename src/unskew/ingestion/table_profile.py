@@ -204,7 +204,7 @@ def open_look(
             _open(connection, place, source, table, encoding)
             yield Look(connection, "the table" if source is None else source.name, 0 if source is None else source.size)
         except duckdb.Error as error:
-            from unskew.ingestion.engine_errors import explained  # imports Ibis
+            from unskew.ingestion.engines import explained  # imports Ibis
 
             raise ValueError(explained(error, [] if source is None else [source])) from error
         finally:

@@ -15,7 +15,7 @@ import ibis.expr.types as ir
 
 from unskew.data.clicks.kept_users import salt_file
 from unskew.data.files import write_text
-from unskew.data.object_storage import remote
+from unskew.data.object_storage import read_there
 from unskew.ingestion.columns import Columns
 from unskew.ingestion.engines import Engine, count_rows, one_row
 from unskew.ingestion.impressions import Shape
@@ -45,11 +45,9 @@ def users_read(engine: Engine, rows: ir.Table, columns: Columns, salt: str | Non
 def salt_of(target: Path) -> str:
     """The secret beside a log; made if there is none."""
     place = salt_file(target)
-    there = remote(place)
-    if there is None and place.is_file():
-        return place.read_text(encoding="utf-8").strip()
-    if there is not None and there.exists():
-        return there.read().decode().strip()
+    stored = read_there(place)
+    if stored is not None:
+        return stored.decode().strip()
     salt = secrets.token_hex(SALT_BYTES)
     write_text(place, salt + "\n", private=True)
     return salt
