@@ -51,20 +51,16 @@ UBI_NAMES: dict[str, tuple[str, ...]] = {
     "time": ("timestamp",),
     "event": ("action_name",),
 }
+_KEYS = ("session", "query", "document", "position")
+_MORE = ("time", "policy_score", "display_probability", "intervention")
 NEEDED: dict[str, tuple[str, ...]] = {
-    "impressions": ("session", "query", "document", "position", "click"),
-    "events": ("session", "query", "document", "position", "event"),
-    "separate": ("session", "query", "document", "position"),
+    "impressions": (*_KEYS, "click"),
+    "events": (*_KEYS, "event"),
+    "separate": _KEYS,
     "pages": ("session", "query", "document"),
-    "ubi": ("session", "query", "document", "position", "event"),
+    "ubi": (*_KEYS, "event"),
 }
-OPTIONAL: dict[str, tuple[str, ...]] = {
-    "impressions": ("time", "policy_score", "display_probability", "intervention"),
-    "events": ("time", "policy_score", "display_probability", "intervention"),
-    "separate": ("time", "policy_score", "display_probability", "intervention"),
-    "ubi": ("time",),
-    "pages": ("time", "click"),
-}
+OPTIONAL = {"impressions": _MORE, "events": _MORE, "separate": _MORE, "ubi": ("time",), "pages": ("time", "click")}
 CLICK_KIND = "click"  # the name of clicks in grades, whatever their column is called
 NOTHING = "none"  # instead of a name: there is no such column, do not guess
 

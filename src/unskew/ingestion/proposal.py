@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from unskew.ingestion.roles import (
     find_others,
     set_pages,
 )
-from unskew.ingestion.settings import Tables, user_and_cap
+from unskew.ingestion.settings import Tables, as_tables, user_and_cap
 from unskew.ingestion.table_form import Form, form_of
 from unskew.ingestion.table_profile import FIRST_ROWS, Look, delimiter_of, literal, open_look, sql_of
 from unskew.options import near
@@ -126,11 +125,8 @@ def propose(events: Any, *, features: Any = None, queries: Any = None, clicks: A
     >>> found.options["session"], found.options["page"], found.options["context"]
     ('search_id', 'page', ['member'])
     """
-    from unskew.data.inputs import as_file  # takes longer than a small table takes to read
-
-    with ExitStack() as stack:
-        places = [stack.enter_context(as_file(place)) for place in (events, features, queries, clicks)]
-        found = proposal_of(Tables(places[0], places[1], places[2], clicks=places[3]), options)
+    with as_tables(events, features, queries, clicks) as tables:
+        found = proposal_of(tables, options)
     return replace(found, source=str(events) if isinstance(events, str | Path) else "TABLE")
 
 
@@ -255,32 +251,27 @@ def _page_sizes(sample: Sample, found: Findings) -> str | None:
     if number is None or position is None:
         return None
     session = codes_of([sample.columns[name] for name in sample.keys("session")])
-    pages, places = number.numbers, position.numbers
-    if _goes_on(session if len(session) else sample.page, pages, places):
+    pages, sizes = number.numbers, position.numbers - position.numbers.min() + 1
+    if _goes_on(session if len(session) else sample.page, pages, sizes):
         found.say(f"positions go on from page to page of '{sample.value('page')}': it is left out")
         sample.roles.pop("page")
         set_pages(sample)
         return None
-    first = places.min()
-    full = _followed(sample.page, pages)
-    sizes = places - first + 1
-    for name in (
-        n for n, v in sample.columns.items() if v.kind == "text" and 1 < v.n_distinct <= 8 and not sample.varies(n)
-    ):
-        values = sample.columns[name]
-        of_level = {}
-        for code, level in enumerate(values.levels):
-            rows = (values.codes == code) & full
-            if level is not None and rows.any():
-                of_level[str(level)] = int(sizes[rows].max())
-        levels = [code for code in range(len(values.levels)) if (values.codes == code).any()]
-        if (
-            len(of_level) == len(levels)
-            and len(set(of_level.values())) > 1
-            and _fit(sample, values.codes, pages, sizes, full)
-        ):
-            text = ",".join(f"{level}={size}" for level, size in sorted(of_level.items()))
-            return f"{name}:{text}"
+    last = np.full(int(sample.page.max()) + 1, -np.inf)
+    np.maximum.at(last, sample.page, pages)
+    full = pages < last[sample.page]  # another page follows
+    for name, values in sample.columns.items():
+        if values.kind != "text" or not 1 < values.n_distinct <= 8 or sample.varies(name):
+            continue
+        cells, cell = np.unique(np.column_stack([sample.page, pages, values.codes])[full], axis=0, return_inverse=True)
+        largest = np.zeros(len(cells))
+        np.maximum.at(largest, cell.ravel(), sizes[full])
+        of_level = {
+            str(values.levels[c]): largest[cells[:, 2] == c] for c in np.unique(values.codes[values.codes >= 0])
+        }
+        same = all(len(each) and (each == each.max()).mean() > 0.9 for each in of_level.values())
+        if same and len({each.max() for each in of_level.values()}) > 1:
+            return f"{name}:" + ",".join(f"{level}={each.max():.0f}" for level, each in sorted(of_level.items()))
     return str(int(sizes.max()))
 
 
@@ -290,22 +281,6 @@ def _goes_on(session: Any, pages: Any, places: Any) -> bool:
     session, pages, places = session[order], pages[order], places[order]
     turns = (session[1:] == session[:-1]) & (pages[1:] > pages[:-1])
     return bool(turns.any()) and bool((places[1:] > places[:-1])[turns].mean() > 0.9)
-
-
-def _followed(page: Any, numbers: Any) -> Any:
-    """Rows on pages after which another one was shown."""
-    last = np.full(int(page.max()) + 1, -np.inf)
-    np.maximum.at(last, page, numbers)
-    return numbers < last[page]
-
-
-def _fit(sample: Sample, levels: Any, pages: Any, sizes: Any, full: Any) -> bool:
-    """Whether pages that another one follows have one size per level."""
-    cells = np.unique(np.column_stack([sample.page, pages, levels])[full], axis=0, return_inverse=True)
-    largest = np.zeros(len(cells[0]))
-    np.maximum.at(largest, cells[1].ravel(), sizes[full])
-    level = cells[0][:, 2]
-    return all((largest[level == code] == largest[level == code].max()).mean() > 0.9 for code in np.unique(level))
 
 
 def _check_pages(look: Look, form: Form, found: Findings) -> None:

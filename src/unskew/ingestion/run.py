@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from unskew.data.clicks import ABOUT
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import read_log
 from unskew.data.files import check_folder
-from unskew.data.inputs import Place, as_file
+from unskew.data.inputs import Place
 from unskew.data.public_logs.forms import CLICKS
 from unskew.display import Displayed, Screen
 from unskew.ingestion.columns import Columns
@@ -35,7 +35,7 @@ from unskew.ingestion.opening import (
 )
 from unskew.ingestion.report import REASONS, Dropped, Ingested, left_out
 from unskew.ingestion.schema import KEYS
-from unskew.ingestion.settings import Options, Tables, settings
+from unskew.ingestion.settings import Options, Tables, as_tables, settings
 from unskew.ingestion.shards import Schema, level_names
 from unskew.ingestion.users import hashed_queries, merged_levels, salt_of
 from unskew.reporting.terminal import Follow, counting_progress, followed
@@ -146,11 +146,8 @@ def arguments(
         given = {name: value for name, value in options.items() if value and name != "form"}
         events, features, named = log.events, log.features, {**log.columns, **given}
     names, roles, how = settings(columns, named)
-    with ExitStack() as files:
-        shown, described, asked, clicked = (
-            files.enter_context(as_file(table)) for table in (events, features, queries, clicks)
-        )
-        yield Tables(shown, described, asked, clicks=clicked, **names), roles, how
+    with as_tables(events, features, queries, clicks, **names) as tables:
+        yield tables, roles, how
 
 
 def ingest_tables(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,16 @@ class Tables:
     encoding: str | None = None  # of CSV files
     clicks: str | Path | ir.Table | None = None  # if the events contain only impressions
     clicks_table: str | None = None
+
+
+@contextmanager
+def as_tables(events: Any, features: Any, queries: Any, clicks: Any, **names: Any) -> Iterator[Tables]:
+    """The input tables; those in memory are temporary files."""
+    from unskew.data.inputs import as_file  # takes longer than a small table takes to read
+
+    with ExitStack() as files:
+        places = [files.enter_context(as_file(table)) for table in (events, features, queries)]
+        yield Tables(*places, clicks=files.enter_context(as_file(clicks)), **names)
 
 
 @dataclass(frozen=True)

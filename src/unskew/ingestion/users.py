@@ -66,13 +66,12 @@ def merged_levels(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped
         column = f"bias_{number}"
         levels = rows.group_by(column).aggregate(sessions=rows.session.nunique())
         levels = engine.keep(f"levels_{number}", levels.mutate(rare=levels.sessions < LEAST_SESSIONS))
-        found = engine.arrow(levels.group_by("rare").aggregate(levels=levels.count(), sessions=levels.sessions.sum()))
-        by_kind = {row["rare"]: row for row in found.to_pylist()}
-        if True not in by_kind:
+        counts = {"n_levels": levels.count(), "n_rare": levels.rare.sum(), "total": levels.sessions.sum()}
+        counts["sessions"] = levels.sessions.sum(where=levels.rare)
+        n_levels, n_rare, total, sessions = one_row(engine, levels, **counts).values()
+        if not n_rare:
             continue
-        n_rare, sessions = by_kind[True]["levels"], by_kind[True]["sessions"]
-        n_levels = n_rare + by_kind.get(False, {"levels": 0})["levels"]
-        if n_levels >= LEAST_SESSIONS and sessions > by_kind.get(False, {"sessions": 0})["sessions"]:
+        if n_levels >= LEAST_SESSIONS and 2 * sessions > total:
             raise ValueError(
                 f"bias column '{name}' looks like an id: {n_rare:,} of its {n_levels:,} values have fewer than "
                 f"{LEAST_SESSIONS} sessions. A model would learn a curve for each and store it: leave the column out; "
