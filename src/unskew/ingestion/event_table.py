@@ -104,9 +104,10 @@ def feature_table(log: ClickLog) -> pa.Table:
         raise ValueError(
             "features of this log change between showings and are in the event table: leave out --features"
         )
-    names = log.feature_names or tuple(f"feature_{number}" for number in range(log.n_features))
     columns = {"query": _ids(log.query_ids[log.document_queries]), "document": _ids(log.document_ids)}
-    return pa.table(columns | {name: pa.array(log.features[:, number]) for number, name in enumerate(names)})
+    return pa.table(
+        columns | {name: pa.array(log.features[:, number]) for number, name in enumerate(log.named_features)}
+    )
 
 
 def single_sessions(log: ClickLog, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
