@@ -5,13 +5,13 @@ A name with dots reaches into nested columns: `event_attributes.object.object_id
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from unskew.data.clicks.tables import ImpressionColumns
+from unskew.data.columns import column_called, plain_name
 from unskew.options import NOT_IN_FILES, near
 
 if TYPE_CHECKING:  # wrong names are refused before an engine is imported
@@ -153,7 +153,7 @@ def complete(
     for role in (*NEEDED[form], *OPTIONAL[form]):
         taken = {*columns.named, *found.values()} if form != "ubi" else set()  # its query_id may be query and session
         if getattr(columns, role) is None and role not in left_out:
-            guess = _guess(synonyms.get(role, ()), [entry for entry in names if entry not in taken])
+            guess = column_called(synonyms.get(role, ()), [entry for entry in names if entry not in taken])
             if guess is not None:
                 found[role] = guess
             elif role in NEEDED[form]:
@@ -224,14 +224,9 @@ def unused_columns(table: ir.Table, used: Sequence[str]) -> list[str]:
     ]
 
 
-def page_column(table: ir.Table) -> str | None:
-    """A column whose name looks like a page number."""
-    return _guess(PAGES, table.columns)
-
-
 def role_column(role: str, named: str | None, names: Sequence[str]) -> str | None:
     """The column of another table with this role: named as in the events, or by a common name."""
-    return named if named in names else _guess(SYNONYMS[role], names)
+    return named if named in names else column_called(SYNONYMS[role], names)
 
 
 def csv_types(columns: Columns, table: ir.Table) -> dict[str, str]:
@@ -288,8 +283,8 @@ def value_at(table: ir.Table, path: str) -> Any:
 def _called(columns: Columns, table: ir.Table, roles: Sequence[str]) -> list[str]:
     """Plain columns that may have one of these roles: those you named, and those with a common name."""
     names = [name for role in roles for name in (*SYNONYMS.get(role, ()), *UBI_NAMES.get(role, ()))]
-    plain = {_plain(name) for name in (*names, *(columns.roles.get(role, "") for role in roles))}
-    return [column for column in table.columns if _plain(column) in plain]
+    plain = {plain_name(name) for name in (*names, *(columns.roles.get(role, "") for role in roles))}
+    return [column for column in table.columns if plain_name(column) in plain]
 
 
 def _guess_form(columns: Columns, names: Sequence[str]) -> str:
@@ -300,15 +295,6 @@ def _guess_form(columns: Columns, names: Sequence[str]) -> str:
         return "ubi"
     if columns.event is not None:
         return "events"
-    if _guess(SYNONYMS["click"], names) is None and _guess(SYNONYMS["event"], names) is not None:
+    if column_called(SYNONYMS["click"], names) is None and column_called(SYNONYMS["event"], names) is not None:
         return "events"
     return "impressions"
-
-
-def _guess(synonyms: Sequence[str], names: Sequence[str]) -> str | None:
-    plain = {_plain(name): name for name in reversed(names)}
-    return next((plain[_plain(synonym)] for synonym in synonyms if _plain(synonym) in plain), None)
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[_\-\s]", "", name).lower()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -108,23 +107,13 @@ class ReadImpressions:
 
 
 @contextmanager
-def _scratch(target: Path | None) -> Iterator[Path]:
-    if target is not None:
-        with scratch_folder(target) as folder:
-            yield folder
-        return
-    with tempfile.TemporaryDirectory(prefix="unskew-", ignore_cleanup_errors=True) as temporary:
-        yield Path(temporary)
-
-
-@contextmanager
 def running_engine(options: Options, tables: Tables, target: Path | None = None) -> Iterator[Engine]:
     """An engine with a scratch folder that is deleted with it; tables of a Spark session run in that session.
 
     The folder is next to the output, where there is room for it; in a dry run it is a temporary folder.
     """
     backend = tables.events.get_backend() if isinstance(tables.events, ir.Table) else None
-    with _scratch(target) as scratch:
+    with scratch_folder(target) as scratch:
         engine: Engine
         if backend is not None and backend.name == "pyspark":
             engine = SparkEngine(backend)

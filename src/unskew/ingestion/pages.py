@@ -11,7 +11,8 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
-from unskew.ingestion.columns import Columns, page_column, value_at
+from unskew.data.columns import column_called
+from unskew.ingestion.columns import PAGES, Columns, value_at
 from unskew.ingestion.engines import Engine, one_row
 from unskew.ingestion.settings import page_sizes
 
@@ -60,7 +61,7 @@ def _of_levels(engine: Engine, rows: ir.Table, columns: Columns, name: str, firs
 
 def refuse_restarts(engine: Engine, table: ir.Table, columns: Columns, name: str) -> str | None:
     """The column that looks like a page number, if positions continue across pages; an error if they restart."""
-    page = page_column(table)
+    page = column_called(PAGES, table.columns)
     if page is None or page in columns.named or not value_at(table, page).type().is_integer():
         return None
     rows = table.select(page=value_at(table, page), place=value_at(table, columns.roles["position"]))
