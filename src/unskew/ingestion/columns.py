@@ -103,9 +103,9 @@ class Columns(ImpressionColumns):
     @property
     def roles_by_column(self) -> dict[str, str]:
         """The role of each column by name; the role of a nested column goes to its outer column."""
-        found = {column: role for role, column in self.roles.items()} | dict.fromkeys(self.bias, "bias")
-        found |= dict.fromkeys(self.context, "context") | dict.fromkeys(self.feedback, "feedback")
-        return {column.split(".")[0]: role for column, role in found.items()} | found
+        roles = {column: role for role, column in self.roles.items()} | dict.fromkeys(self.bias, "bias")
+        roles |= dict.fromkeys(self.context, "context") | dict.fromkeys(self.feedback, "feedback")
+        return {column.split(".")[0]: role for column, role in roles.items()} | roles
 
     @property
     def named(self) -> list[str]:
@@ -149,21 +149,21 @@ def complete(
     problems += [f"no column '{kind}', which --grade names" for kind in lost if kind not in columns.named]
     problems += [] if features_apart else unmatched(columns.features or (), names)
     synonyms = UBI_NAMES if form == "ubi" else SYNONYMS
-    found: dict[str, Any] = {}
+    guesses: dict[str, Any] = {}
     for role in (*NEEDED[form], *OPTIONAL[form]):
-        taken = {*columns.named, *found.values()} if form != "ubi" else set()  # its query_id may be query and session
+        taken = {*columns.named, *guesses.values()} if form != "ubi" else set()  # its query_id may be query and session
         if getattr(columns, role) is None and role not in left_out:
             guess = column_called(synonyms.get(role, ()), [entry for entry in names if entry not in taken])
             if guess is not None:
-                found[role] = guess
+                guesses[role] = guess
             elif role in NEEDED[form]:
                 problems.append(
                     f'no column looks like the {role}. Pass --{role} COLUMN (or {role} = "…" in a TOML file)'
                 )
     if problems:
         raise ValueError(f"{name}: {'; '.join(problems)}. Found: {', '.join(names)}")
-    guessed = frozenset(found) | (frozenset() if columns.form else frozenset({"form"}))
-    return replace(columns, form=form, guessed=guessed, **found)
+    guessed = frozenset(guesses) | (frozenset() if columns.form else frozenset({"form"}))
+    return replace(columns, form=form, guessed=guessed, **guesses)
 
 
 def feature_columns(wanted: Sequence[str] | None, table: ir.Table, taken: Sequence[str], name: str) -> list[str]:
@@ -246,20 +246,20 @@ def csv_types(columns: Columns, table: ir.Table) -> dict[str, str]:
 
 def paths(table: ir.Table, *, lists: bool = True) -> list[str]:
     """Names of all columns, nested ones with dots, also those in lists of objects."""
-    found: list[str] = []
+    names: list[str] = []
 
     def walk(prefix: str, kind: dt.DataType) -> None:
-        found.append(prefix)
+        names.append(prefix)
         objects = kind.value_type if lists and kind.is_array() else kind
         if objects.is_struct():
             for name, inner in objects.items():
                 walk(f"{prefix}.{name}", inner)
         elif kind.is_json() or kind.is_map():  # the keys vary, but those of User Behavior Insights are known
-            found.extend(ubi_names(prefix))
+            names.extend(ubi_names(prefix))
 
     for name, kind in table.schema().items():
         walk(name, kind)
-    return found
+    return names
 
 
 def ubi_names(column: str) -> list[str]:

@@ -67,9 +67,9 @@ class Counted:
         parts = self._parts()
         total = sum(part.size for part in parts)
         for part in parts:
-            found = self.engine.arrow(within(self.patterns, part).order_by("query_number", *self._order))
+            patterns = self.engine.arrow(within(self.patterns, part).order_by("query_number", *self._order))
             listed = self.engine.arrow(within(self.documents, part).order_by("query", "version_number"))
-            shard = shard_log(found, listed, self.schema, self.dropped)
+            shard = shard_log(patterns, listed, self.schema, self.dropped)
             self.steps.add(self.steps.total // 3 * part.size // total)
             if shard is not None:
                 self._add(sizes_of(shard.log))

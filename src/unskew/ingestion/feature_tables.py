@@ -56,11 +56,11 @@ def as_shown(
     history = engine.keep("history", history.mutate(valid_until=following))
     joined = impressions.join(history, list(keys))
     holds = (joined.time >= joined[VALID_FROM]) & (joined.valid_until.isnull() | (joined.time < joined.valid_until))
-    found = engine.keep("as_shown", joined.filter(holds).select(*impressions.columns, *shape.feature_names))
-    before, after = (count_rows(engine, table) for table in (impressions, found))
+    shown = engine.keep("as_shown", joined.filter(holds).select(*impressions.columns, *shape.feature_names))
+    before, after = (count_rows(engine, table) for table in (impressions, shown))
     dropped.add("no_features", before - after, f"{name} has no features from before they were shown")
     dropped.refuse_if_most(["no_features"], before, "impressions")
-    return found
+    return shown
 
 
 def with_keys(engine: Engine, rows: ir.Table, keys: Sequence[str], name: str, dropped: Dropped) -> ir.Table:
@@ -186,10 +186,10 @@ def same_keys(left: ir.Table, right: ir.Table, keys: Sequence[str]) -> tuple[ir.
 
 def _refuse_infinite(engine: Engine, gathered: ir.Table, keys: Sequence[str], features: Sequence[str]) -> None:
     bad = gathered.filter(gathered.infinite > 0)
-    found = engine.arrow(bad.order_by(*keys).limit(1)).to_pylist()
-    if found:
-        columns = [name for number, name in enumerate(features) if _is_infinite(found[0], number)] or list(features)
-        where = ", ".join(f"{key} {found[0][key]}" for key in keys)
+    infinite = engine.arrow(bad.order_by(*keys).limit(1)).to_pylist()
+    if infinite:
+        columns = [name for number, name in enumerate(features) if _is_infinite(infinite[0], number)] or list(features)
+        where = ", ".join(f"{key} {infinite[0][key]}" for key in keys)
         raise ValueError(
             f"feature '{columns[0]}' of {where} is infinite: features must be finite or missing; leave the cell empty, "
             "or replace it by a number with --fill"
@@ -213,6 +213,6 @@ def filled(rows: ir.Table, n_features: int, fill: float | None) -> ir.Table:
     instead = ibis.literal(float("nan") if fill is None else fill, type="float32")
     values = {}
     for name in (f"feature_{number}" for number in range(n_features)):
-        found = rows[name].fill_null(instead)
-        values[name] = found if fill is None else (found.isnan() | found.isinf()).ifelse(instead, found)
+        value = rows[name].fill_null(instead)
+        values[name] = value if fill is None else (value.isnan() | value.isinf()).ifelse(instead, value)
     return rows.mutate(**values)

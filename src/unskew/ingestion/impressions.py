@@ -73,16 +73,16 @@ class Shape:
     def extras(self) -> list[str]:
         """Further columns of each shown document: bias columns, context, events, intervention, score and so on."""
         numbered = {"bias": self.bias, "context": self.context, "event": self.kinds}
-        names = [f"{name}_{number}" for name, found in numbered.items() for number in range(len(found))]
+        names = [f"{name}_{number}" for name, several in numbered.items() for number in range(len(several))]
         single = {"intervention": self.intervention, "score": self.score, "display": self.display, "seen": self.seen}
         return names + [name for name, there in single.items() if there]
 
     @property
     def levels(self) -> dict[str, str]:
         """Extras that hold names of levels, and the user's names of their columns."""
-        found = {f"bias_{number}": name for number, (name, is_level) in enumerate(self.bias) if is_level}
-        found |= {f"context_{number}": name for number, (name, is_level) in enumerate(self.context) if is_level}
-        return found | ({"intervention": "intervention"} if self.intervention else {})
+        names = {f"bias_{number}": name for number, (name, is_level) in enumerate(self.bias) if is_level}
+        names |= {f"context_{number}": name for number, (name, is_level) in enumerate(self.context) if is_level}
+        return names | ({"intervention": "intervention"} if self.intervention else {})
 
 
 Reader = Callable[[Any, str], Any]  # from the values of a column, and its name in messages
@@ -138,13 +138,13 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
     return table.select(**taken), shape
 
 
-def common_clicks(table: ir.Table, columns: Columns, found: Mapping[str, str], name: str) -> ir.Table:
+def common_clicks(table: ir.Table, columns: Columns, names: Mapping[str, str], name: str) -> ir.Table:
     """A table of clicks in the common form; without an event type, all rows are clicks."""
-    taken = {role: read(table, found[role], name, how) for role, how in IDS.items() if role in found}
+    taken = {role: read(table, names[role], name, how) for role, how in IDS.items() if role in names}
     taken["kind"] = ibis.literal(CLICK, type="int8")
-    if columns.time is not None and "time" in found:
-        taken["time"] = read(table, found["time"], name, time_values)
-    return table.select(**taken | (_event_types(table, found["event"], columns) if "event" in found else {}))
+    if columns.time is not None and "time" in names:
+        taken["time"] = read(table, names["time"], name, time_values)
+    return table.select(**taken | (_event_types(table, names["event"], columns) if "event" in names else {}))
 
 
 def find_first_position(engine: Engine, rows: ir.Table, columns: Columns, name: str) -> Columns:
@@ -167,33 +167,35 @@ def reasons(rows: ir.Table, shape: Shape, first_position: int, n_positions: int 
     """For each reason, the rows that it leaves out; a row counts for the first reason that applies."""
     shown = rows.kind == IMPRESSION if "kind" in rows.columns else ibis.literal(True)
     last = first_position + (LAST_POSITION + 1 if n_positions is None else n_positions) - 1
-    found = {"where": ~rows.wanted} if "wanted" in rows.columns else {}
-    found |= {name: rows[column].isnull() for name, column in ID_REASONS.items()}
-    found["bad_position"] = shown & (rows.position.isnull() | (rows.position < first_position).fill_null(False))
-    found["beyond"] = shown & (rows.position > last).fill_null(False)
+    conditions = {"where": ~rows.wanted} if "wanted" in rows.columns else {}
+    conditions |= {name: rows[column].isnull() for name, column in ID_REASONS.items()}
+    conditions["bad_position"] = shown & (rows.position.isnull() | (rows.position < first_position).fill_null(False))
+    conditions["beyond"] = shown & (rows.position > last).fill_null(False)
     if "click" in rows.columns:
-        found["bad_click"] = rows.click.isnull()
+        conditions["bad_click"] = rows.click.isnull()
     if "seen" in rows.columns:
-        found["bad_look"] = (rows.seen < 0).fill_null(False)
+        conditions["bad_look"] = (rows.seen < 0).fill_null(False)
     if shape.display:
-        found["bad_probability"] = shown & (rows.display < 0).fill_null(False)
+        conditions["bad_probability"] = shown & (rows.display < 0).fill_null(False)
     if shape.time:
-        found["bad_time"] = rows.time.isnull()
+        conditions["bad_time"] = rows.time.isnull()
     numbers = ["score"] * shape.score + [f"bias_{i}" for i, (_, is_level) in enumerate(shape.bias) if not is_level]
     if numbers:
-        found["bad_number"] = shown & ibis.or_(*(rows[name].isnull() for name in numbers))
-    return found
+        conditions["bad_number"] = shown & ibis.or_(*(rows[name].isnull() for name in numbers))
+    return conditions
 
 
 ID_REASONS = {"no_session": "session", "no_query": "query", "no_document": "document"}
 
 
 def usable_rows(
-    engine: Engine, rows: ir.Table, found: dict[str, Any], dropped: Dropped, name: str
+    engine: Engine, rows: ir.Table, conditions: dict[str, Any], dropped: Dropped, name: str
 ) -> tuple[ir.Table, int]:
     """Rows that no reason leaves out, with positions from 0, and the number of rows before."""
-    names = list(found)
-    reason = ibis.cases(*((condition, number) for number, (condition) in enumerate(found.values())), else_=len(names))
+    names = list(conditions)
+    reason = ibis.cases(
+        *((condition, number) for number, (condition) in enumerate(conditions.values())), else_=len(names)
+    )
     each, total = _count_each(engine, rows.select(reason=reason), len(names))
     lines = total + dropped.counts.get("unreadable", 0)
     if not lines:
@@ -206,7 +208,7 @@ def usable_rows(
     if "kind" in rows.columns and any(each):  # clicks are rare: all of them may be lost although most rows are good
         clicks, n_clicks = _count_each(engine, rows.filter(rows.kind == CLICK).select(reason=reason), len(names))
         dropped.refuse_if_most(names, n_clicks, "clicks", dict(zip(names, clicks, strict=True)))
-    bad = [found[key] for key, count in zip(names, each, strict=True) if count]
+    bad = [conditions[key] for key, count in zip(names, each, strict=True) if count]
     return (rows.filter(~ibis.or_(*bad)) if bad else rows), total
 
 

@@ -49,7 +49,7 @@ def look_at_features(
         "context": _context(engine, rows, others),
         "order": [] if shape.score else _orders(engine, rows, numbers),
     }
-    notes = [_note(kind, found) for kind, found in lists.items() if found]
+    notes = [_note(kind, names) for kind, names in lists.items() if names]
     return notes, {} if named else left_out
 
 

@@ -126,8 +126,8 @@ def propose(events: Any, *, features: Any = None, queries: Any = None, clicks: A
     ('search_id', 'page', ['member'])
     """
     with as_tables(events, features, queries, clicks) as tables:
-        found = proposal_of(tables, options)
-    return replace(found, source=str(events) if isinstance(events, str | Path) else "TABLE")
+        proposal = proposal_of(tables, options)
+    return replace(proposal, source=str(events) if isinstance(events, str | Path) else "TABLE")
 
 
 def proposal_of(tables: Tables, given: Mapping[str, Any], memory: str = "2GB", threads: int | None = None) -> Proposal:
@@ -146,7 +146,7 @@ def proposal_of(tables: Tables, given: Mapping[str, Any], memory: str = "2GB", t
 
 
 def _proposed(look: Look, tables: Tables, given: dict[str, Any]) -> Proposal:
-    found = Findings()
+    findings = Findings()
     if _is_ubi(look):
         return _ubi(look, tables, given)
     if not look.rows:
@@ -162,28 +162,28 @@ def _proposed(look: Look, tables: Tables, given: dict[str, Any]) -> Proposal:
     where = _where(form)
     facts = look.facts(scalars, where)
     for role in (role for role in missing if role not in sample.roles):
-        found.tell("not_found", role=role, found=", ".join(look.first))
+        findings.tell("not_found", role=role, found=", ".join(look.first))
     if tables.clicks is None and not find_clicks(sample):
-        found.tell("not_found", role="click", found=", ".join(look.first))
-    take_positions(sample, found)
+        findings.tell("not_found", role="click", found=", ".join(look.first))
+    take_positions(sample, findings)
     after = find_others(sample)
-    _say_after(sample, found, after, given)
-    sizes = _page_sizes(sample, found)
-    checks.check_keys(sample, found, facts)
-    checks.check_positions(sample, found)
-    checks.check_clicks(sample, found)
-    checks.check_times(sample, found)
-    cap = checks.check_users(look, sample, found, where)
-    find_features(sample, found, facts, given.get("feature"), apart=apart)
-    _check_pages(look, form, found)
+    _say_after(sample, findings, after, given)
+    sizes = _page_sizes(sample, findings)
+    checks.check_keys(sample, findings, facts)
+    checks.check_positions(sample, findings)
+    checks.check_clicks(sample, findings)
+    checks.check_times(sample, findings)
+    cap = checks.check_users(look, sample, findings, where)
+    find_features(sample, findings, facts, given.get("feature"), apart=apart)
+    _check_pages(look, form, findings)
     if apart:
-        _check_other_table(look, tables, sample, found)
-    options = _options(form, sample, found, sizes, cap, given, apart=apart)
-    roles = _roles(form, sample, found, options)
+        _check_other_table(look, tables, sample, findings)
+    options = _options(form, sample, findings, sizes, cap, given, apart=apart)
+    roles = _roles(form, sample, findings, options)
     others = {
         name: str(place) for name in ("features", "clicks", "queries") if (place := getattr(tables, name)) is not None
     }
-    return Proposal(look.name, roles, options, found.said, _one_page(sample, roles), others)
+    return Proposal(look.name, roles, options, findings.said, _one_page(sample, roles), others)
 
 
 def _refuse_unknown(look: Look, given: Mapping[str, Any]) -> None:
@@ -226,26 +226,26 @@ def _where(form: Form) -> str:
     return f"{sql_of(form.options['event'])} IN ({listed})"
 
 
-def _say_after(sample: Sample, found: Findings, after: Mapping[str, str], given: Mapping[str, Any]) -> None:
+def _say_after(sample: Sample, findings: Findings, after: Mapping[str, str], given: Mapping[str, Any]) -> None:
     asked = set(given.get("feature") or ())
     for name, reason in after.items():
         end = f"leave out --feature {name}" if name in asked else "left out; never a feature"
-        found.say(f"{name} is known only after the click ({reason}): {end}", ask=name in asked)
+        findings.say(f"{name} is known only after the click ({reason}): {end}", ask=name in asked)
     for name in sample.lists.get("grade", ()):
         if name in asked:
-            found.say(f"{name} is known only after the click: leave out --feature {name}, use --grade", ask=True)
+            findings.say(f"{name} is known only after the click: leave out --feature {name}, use --grade", ask=True)
     for name in sample.lists.get("bias", ()):
         if names.match("sponsored", name):
-            found.say(
+            findings.say(
                 f"{name} marks sponsored or pinned results, whose place says nothing about relevance: --bias {name}, "
                 f'or --where "not {name}" to leave them out'
             )
     score = sample.value("policy_score")
     if score is not None and score not in given.values():
-        found.say(f"{score} gives the order of production: --policy-score {score}, not a feature")
+        findings.say(f"{score} gives the order of production: --policy-score {score}, not a feature")
 
 
-def _page_sizes(sample: Sample, found: Findings) -> str | None:
+def _page_sizes(sample: Sample, findings: Findings) -> str | None:
     """Positions per page, of a column whose levels differ if they do; no page if positions go on."""
     number, position = sample.of("page"), sample.of("position")
     if number is None or position is None:
@@ -253,7 +253,7 @@ def _page_sizes(sample: Sample, found: Findings) -> str | None:
     session = codes_of([sample.columns[name] for name in sample.keys("session")])
     pages, sizes = number.numbers, position.numbers - position.numbers.min() + 1
     if _goes_on(session if len(session) else sample.page, pages, sizes):
-        found.say(f"positions go on from page to page of '{sample.value('page')}': it is left out")
+        findings.say(f"positions go on from page to page of '{sample.value('page')}': it is left out")
         sample.roles.pop("page")
         set_pages(sample)
         return None
@@ -283,30 +283,30 @@ def _goes_on(session: Any, pages: Any, places: Any) -> bool:
     return bool(turns.any()) and bool((places[1:] > places[:-1])[turns].mean() > 0.9)
 
 
-def _check_pages(look: Look, form: Form, found: Findings) -> None:
+def _check_pages(look: Look, form: Form, findings: Findings) -> None:
     if form.name != "pages":
         return
     document = form.options["document"]
     raw = look.first
     delimiters = {name: delimiter_of(raw[name]) for name in form.lists if name in raw}
-    checks.check_lists(look, document, form.lists, delimiters, found)
+    checks.check_lists(look, document, form.lists, delimiters, findings)
     for problem in form.problems:
-        found.say(problem)
+        findings.say(problem)
 
 
-def _check_other_table(look: Look, tables: Tables, sample: Sample, found: Findings) -> None:
+def _check_other_table(look: Look, tables: Tables, sample: Sample, findings: Findings) -> None:
     with open_look(tables.features, tables.features_table, tables.encoding) as other:
         wanted = sample.value("document") or ""
         key = wanted if wanted in other.first else next(iter(names.best("document", other.first, 2)), None)
         if key is not None:
             (values,) = other.sample(f"SELECT {sql_of(key)} FROM events").values()
-            checks.check_features_table(sample, values, look.name, other.name, found)
+            checks.check_features_table(sample, values, look.name, other.name, findings)
 
 
 def _options(
     form: Form,
     sample: Sample,
-    found: Findings,
+    findings: Findings,
     sizes: str | None,
     cap: str | None,
     given: dict[str, Any],
@@ -332,12 +332,12 @@ def _options(
     for name in ("shuffled", "bias", "context"):
         if sample.lists.get(name):
             options[name] = list(sample.lists[name])
-    if found.missing:
-        options["missing"] = list(dict.fromkeys(found.missing))
-    if found.categories:
-        options["category"] = found.categories
-    if found.features and not apart:
-        options["feature"] = found.features
+    if findings.missing:
+        options["missing"] = list(dict.fromkeys(findings.missing))
+    if findings.categories:
+        options["category"] = findings.categories
+    if findings.features and not apart:
+        options["feature"] = findings.features
     return options | given
 
 
@@ -345,7 +345,7 @@ def _weight(name: str) -> float:
     return OTHER if "cart" in names.words(name) or not names.says("purchase", name) else PURCHASE
 
 
-def _roles(form: Form, sample: Sample, found: Findings, options: Mapping[str, Any]) -> list[Role]:
+def _roles(form: Form, sample: Sample, findings: Findings, options: Mapping[str, Any]) -> list[Role]:
     """All roles in the order of the command."""
     told = {
         "impressions": "one row per shown document",
@@ -370,7 +370,7 @@ def _roles(form: Form, sample: Sample, found: Findings, options: Mapping[str, An
         roles += [Role(role, name, reason, COSTS[role]) for name, reason in lists.get(role, {}).items()]
     for name in options.get("feature", []):
         if name in sample.columns:
-            what = "category" if name in found.categories or sample.columns[name].kind == "text" else "number"
+            what = "category" if name in findings.categories or sample.columns[name].kind == "text" else "number"
             roles.append(
                 Role("feature", name, f"a {what} that differs between the documents of a page", COSTS["feature"])
             )

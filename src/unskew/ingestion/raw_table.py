@@ -59,8 +59,8 @@ def plain_values(engine: Engine, table: ir.Table, columns: Columns, name: str) -
         table = table.mutate(**{column: value})
     texts = {}
     for column in (entry for entry in columns.categories if entry in table.columns):
-        found: Any = table[column]
-        texts[column] = (found.cast("int64") if found.type().is_floating() else found).cast("string")
+        numbers: Any = table[column]
+        texts[column] = (numbers.cast("int64") if numbers.type().is_floating() else numbers).cast("string")
     return table.mutate(**texts) if texts else table
 
 
@@ -100,10 +100,10 @@ def _impressions(
     if document is None:
         raise ValueError(f"{name}: column '{columns.document}' holds no lists: leave out --form pages")
     asked = {*columns.named, *(columns.features or ())}
-    lists = {path: found for path in _list_paths(table, asked) if (found := _list_at(engine, table, path)) is not None}
+    lists = {path: each for path in _list_paths(table, asked) if (each := _list_at(engine, table, path)) is not None}
     size = document.length()
     there = table.filter((size > 0).fill_null(False))
-    counts = {f"l{i}": (found.length() == size).fill_null(False).mean() for i, found in enumerate(lists.values())}
+    counts = {f"l{i}": (each.length() == size).fill_null(False).mean() for i, each in enumerate(lists.values())}
     shares = one_row(engine, there, **counts).values()
     parallel = [path for path, share in zip(lists, shares, strict=True) if (share or 0) >= PARALLEL]
     wrong = ibis.or_(*((lists[path].length() != size).fill_null(True) for path in parallel))
@@ -142,13 +142,13 @@ def _scalars(table: ir.Table) -> list[str]:
 
 def _list_paths(table: ir.Table, asked: set[str]) -> list[str]:
     """Columns that may be lists: arrays, fields of arrays of objects, and text with a role."""
-    found = []
+    names = []
     for path in paths(table):
         value = _array_at(table, path)
         text = value is None and path in asked and value_at(table, path).type().is_string()
         if value is not None or text:
-            found.append(path)
-    return found
+            names.append(path)
+    return names
 
 
 def _array_at(table: ir.Table, path: str) -> Any:
@@ -181,9 +181,9 @@ def _field(entry: Any, inner: Sequence[str]) -> Any:
 
 def _list_at(engine: Engine, table: ir.Table, path: str) -> Any:
     """The list of a column: an array, or text that is split; None: it has one value per row."""
-    found = _array_at(table, path)
-    if found is not None:
-        return found
+    array = _array_at(table, path)
+    if array is not None:
+        return array
     text: Any = value_at(table, path)
     if not text.type().is_string():
         return None

@@ -269,12 +269,12 @@ def _schema(engine: Engine, patterns: ir.Table, shape: Shape, *, joint: bool) ->
     levels = {}
     for column, name in shape.levels.items():
         values = patterns.select(value=patterns[column]).unnest("value").distinct().limit(MAX_LEVELS + 1)
-        found = engine.arrow(values)["value"].to_pylist()
-        if len(found) > MAX_LEVELS:
+        names = engine.arrow(values)["value"].to_pylist()
+        if len(names) > MAX_LEVELS:
             raise ValueError(f"column '{name}' has more than {MAX_LEVELS:,} values: if it is an id, leave it out")
-        levels[column] = level_names([entry for entry in found if entry is not None], column == "intervention")
+        levels[column] = level_names([entry for entry in names if entry is not None], column == "intervention")
     unknown = [name for name in shape.shuffled if name not in levels.get("intervention", ())]
     if unknown:
-        found = ", ".join(levels["intervention"]) if shape.intervention else "none: pass the column with --intervention"
-        raise ValueError(f"--shuffled {unknown[0]}: there is no such intervention; --intervention has: {found}")
+        names = ", ".join(levels["intervention"]) if shape.intervention else "none: pass the column with --intervention"
+        raise ValueError(f"--shuffled {unknown[0]}: there is no such intervention; --intervention has: {names}")
     return Schema(shape, levels, joint)

@@ -46,13 +46,13 @@ def key_columns(names: Sequence[str], columns: Columns, name: str) -> dict[str, 
     if columns.features_document and columns.features_document not in names:
         raise ValueError(f"{name}: no column '{columns.features_document}'. Found: {', '.join(names)}")
     matches = {role: role_column(role, named.get(role), names) for role in KEYS}
-    found = {role: match for role, match in matches.items() if match is not None}
-    if "document" not in found:
+    keys = {role: match for role, match in matches.items() if match is not None}
+    if "document" not in keys:
         raise ValueError(
             f"{name}: no column '{columns.document}': the feature table needs the document, and the query if features "
             f"depend on it. Pass --features-document COLUMN. Found: {', '.join(names)}"
         )
-    return found
+    return keys
 
 
 def _check_events(tables: Tables, columns: Columns, name: str, names: Sequence[str]) -> None:

@@ -99,14 +99,14 @@ def settings(
 def read_columns(path: str | Path) -> Columns:
     """Names from a TOML file; its keys are the fields of `Columns`."""
     try:
-        found = read_toml(Path(path))
+        names = read_toml(Path(path))
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f'{path} does not exist: pass a TOML file with lines such as session = "sid"'
         ) from error
     except ValueError as error:
         raise ValueError(f"{path} is not a TOML file: {error}") from error
-    return build(Columns, found, str(path))
+    return build(Columns, names, str(path))
 
 
 def named_columns(base: Columns, names: Mapping[str, Any]) -> Columns:

@@ -175,8 +175,8 @@ def _extra(values: pa.ChunkedArray, levels: Sequence[str] | None) -> NDArray:
     if levels is None:
         return values.to_numpy().astype(np.float32)
     names = pa.array(levels, pa.large_string())
-    found = pc.index_in(values.cast(pa.large_string()), value_set=names, skip_nulls=True)
-    return found.to_numpy() if found.null_count else found.to_numpy().astype(np.int64)  # NaN: missing
+    numbers = pc.index_in(values.cast(pa.large_string()), value_set=names, skip_nulls=True)
+    return numbers.to_numpy() if numbers.null_count else numbers.to_numpy().astype(np.int64)  # NaN: missing
 
 
 def _microseconds(times: pa.ChunkedArray) -> Integers:
@@ -213,9 +213,9 @@ def _shown_above(rows: _Rows) -> NDArray[np.bool_]:
     """Entries whose document is also higher up in the same list."""
     key = rows.lists * (int(rows.documents.max(initial=0)) + 1) + rows.documents
     order = np.argsort(key, kind="stable")  # entries of a list come top first
-    found = np.zeros(len(key), dtype=bool)
-    found[order[1:]] = key[order[1:]] == key[order[:-1]]
-    return found
+    again = np.zeros(len(key), dtype=bool)
+    again[order[1:]] = key[order[1:]] == key[order[:-1]]
+    return again
 
 
 def _describe(documents: pa.Table, row: int) -> str:
@@ -271,9 +271,9 @@ def sizes_of(log: ClickLog) -> dict[str, int]:
     return {name: round(float(size)) for name, size in sizes.items()}
 
 
-def level_names(found: Sequence[Any], intervention: bool) -> list[str]:
+def level_names(levels: Sequence[Any], intervention: bool) -> list[str]:
     """Names of levels in order; for interventions, "none" comes first."""
-    names = sorted(str(name) for name in found)
+    names = sorted(str(name) for name in levels)
     if not intervention:
         return names
     return [NO_INTERVENTION, *(name for name in names if name != NO_INTERVENTION)]

@@ -34,9 +34,9 @@ class Form:
 
 def form_of(columns: Mapping[str, Values], given: Mapping[str, Any]) -> Form:
     """The form of a table, and its shown documents."""
-    found = _page_lists(columns, given)
-    if found is not None:
-        return _pages(columns, *found, given)
+    lists = _page_lists(columns, given)
+    if lists is not None:
+        return _pages(columns, *lists, given)
     event = _event_column(columns, given)
     if event is not None:
         return _events(dict(columns), event, given)
