@@ -207,7 +207,8 @@ def _read_events(
         taken += [] if page is None else [page]
     features = columns.features if set(no_features) < set(table.columns) else None
     about_documents = columns.form in ("impressions", "separate")  # text in events describes the event
-    sets, remarks = table, []
+    sets = table
+    remarks: list[str] = []
     if features is not None or about_documents:
         sets, features, remarks = split_sets(engine, table, columns.roles["document"], features, taken)
     names = feature_columns(features, sets, taken, name)

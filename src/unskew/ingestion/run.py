@@ -180,9 +180,10 @@ def report_of(opened: Opened, shown: ReadImpressions, n_rows: int, logs: Counted
     """The report, once all logs have been counted."""
     named = {"recorded": shown.shape.seen, "without_probability": shown.shape.display}
     unrecorded = dict.fromkeys(name for name, is_named in named.items() if not is_named)
+    totals: dict[str, Any] = {**logs.totals, **unrecorded}
     return Ingested(
         rows=n_rows,
-        **{**logs.totals, **unrecorded},
+        **totals,
         features=len(shown.shape.features),
         dropped=dropped.in_order(),
         examples=dropped.examples,

@@ -46,8 +46,8 @@ def as_tables(events: Any, features: Any, queries: Any, clicks: Any, **names: An
     from unskew.data.inputs import as_file  # takes longer than a small table takes to read
 
     with ExitStack() as files:
-        places = [files.enter_context(as_file(table)) for table in (events, features, queries)]
-        yield Tables(*places, clicks=files.enter_context(as_file(clicks)), **names)
+        tables = {"events": events, "features": features, "queries": queries, "clicks": clicks}
+        yield Tables(**{name: files.enter_context(as_file(table)) for name, table in tables.items()}, **names)
 
 
 @dataclass(frozen=True)

@@ -229,7 +229,7 @@ def _mark_clicks(form: Form, event: Values, others: Flags, events: Sequence[Any]
         shown: session and document of each shown document.
     """
     pairs: dict[str, set] = {}
-    for row in np.flatnonzero(others & (event.codes >= 0)):
+    for row in np.flatnonzero(others & (event.codes >= 0)).tolist():
         pairs.setdefault(str(event.levels[event.codes[row]]), set()).add(events[row])
     click = next((kind for kind in pairs if names.says("opened", kind)), None)
     if click is None:

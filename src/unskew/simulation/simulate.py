@@ -283,8 +283,8 @@ def _draw_block(world: World, block: int) -> _Part:
     else:
         clicks, seen = count_sessions(expected, plan.sessions, rng)
         counted = Counted(clicks=clicks, seen=seen, sessions=plan.sessions)
-    columns = {"versions": documents.astype(np.int32), "mask": mask, "interventions": plan.interventions}
-    columns |= {"clicks": counted.clicks, "sessions": counted.sessions}
+    columns: dict[str, NDArray] = {"versions": documents.astype(np.int32), "mask": mask}
+    columns |= {"clicks": counted.clicks, "sessions": counted.sessions, "interventions": plan.interventions}
     columns["policy_scores"] = np.where(mask, scores, 0.0).astype(np.float32)
     if world.record is not None:
         recorded = world.record.draw(counted, expected.attraction, mask, world.stream(RECORDING, block))
@@ -318,9 +318,10 @@ def assemble(world: World, parts: list[_Part]) -> Simulation:
     judged = world.judged
     columns, truth = gathered([part.columns for part in parts]), gathered([part.truth for part in parts])
     interventions = BiasColumn(columns.pop("interventions"), ("none", *world.interventions))
-    columns |= {name: compact_counts(columns[name]) for name in COUNTS if name in columns}
+    counts = {name: compact_counts(columns[name]) for name in COUNTS if name in columns}
+    of_lists: dict[str, Any] = columns | counts
     log = ClickLog(
-        **columns,
+        **of_lists,
         features=judged.features,
         document_queries=np.repeat(np.arange(judged.n_queries), judged.sizes),
         query_ids=judged.query_ids,
