@@ -192,7 +192,7 @@ def _is_seen(sample: Sample, name: str, values: Values) -> bool:
 
 
 def _is_probability(_: Sample, __: str, values: Values) -> bool:
-    return values.is_numeric and 0 < float(np.nanmin(values.numbers)) and float(np.nanmax(values.numbers)) <= 1
+    return values.is_numeric and float(np.nanmin(values.numbers)) > 0 and float(np.nanmax(values.numbers)) <= 1
 
 
 def _is_rank(sample: Sample, name: str, values: Values) -> bool:
