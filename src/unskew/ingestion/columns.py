@@ -14,7 +14,7 @@ from unskew.data.clicks.tables import ImpressionColumns
 from unskew.data.columns import column_called, plain_name
 from unskew.options import NOT_IN_FILES, near
 
-if TYPE_CHECKING:  # wrong names are refused before Ibis is imported
+if TYPE_CHECKING:  # wrong names are refused before an engine is imported
     import ibis.expr.datatypes as dt
     import ibis.expr.types as ir
 

@@ -1,4 +1,4 @@
-"""Names of columns, checked before Ibis is imported and a row is read: one error for all tables.
+"""Names of columns, checked before an engine is imported and a row is read: one error for all tables.
 
 The names are those that DuckDB reads from the first parquet or CSV file, without Ibis. Whatever only an engine can tell
 (other sources, nested JSON) is left to it: `complete` checks it then.
