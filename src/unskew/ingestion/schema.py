@@ -1,25 +1,28 @@
 """Names of columns, checked before an engine is imported and a row is read: one error for all tables.
 
-The names are those that DuckDB reads from the first parquet or CSV file, without Ibis. Whatever only an engine can tell
-(other sources, nested JSON) is left to it: `complete` checks it then.
+The names are those of a parquet file's footer or a CSV file's header. Whatever only an engine can tell (other sources,
+nested JSON, a header that is not plain) is left to it: `complete` checks it then.
 """
 
 from __future__ import annotations
 
+import csv
+import gzip
 import re
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from unskew.ingestion.columns import Columns, complete, role_column, ubi_names, unmatched
 from unskew.ingestion.settings import Tables
-from unskew.ingestion.sources import find_source
-from unskew.ingestion.table_profile import literal
+from unskew.ingestion.sources import Source, find_source
 
 KEYS = ["query", "document"]
+DELIMITERS = ",\t;|"
 UNNAMED = re.compile(r"column\d+")  # what DuckDB calls the columns of a CSV file without a header
 
 
@@ -46,13 +49,13 @@ def key_columns(names: Sequence[str], columns: Columns, name: str) -> dict[str, 
     if columns.features_document and columns.features_document not in names:
         raise ValueError(f"{name}: no column '{columns.features_document}'. Found: {', '.join(names)}")
     matches = {role: role_column(role, named.get(role), names) for role in KEYS}
-    keys = {role: match for role, match in matches.items() if match is not None}
-    if "document" not in keys:
+    found = {role: match for role, match in matches.items() if match is not None}
+    if "document" not in found:
         raise ValueError(
             f"{name}: no column '{columns.document}': the feature table needs the document, and the query if features "
             f"depend on it. Pass --features-document COLUMN. Found: {', '.join(names)}"
         )
-    return keys
+    return found
 
 
 def _check_events(tables: Tables, columns: Columns, name: str, names: Sequence[str]) -> None:
@@ -74,19 +77,24 @@ def _names(place: Any, encoding: str | None) -> tuple[str, list[str]] | None:
     if not isinstance(place, str | Path):
         return None
     source = find_source(place)
-    if source.kind not in ("parquet", "csv"):
+    reads = {"parquet": lambda: _parquet_names(source.files[0]), "csv": lambda: _header(source.files[0], encoding)}
+    names = reads[source.kind]() if source.kind in reads else None
+    if names is None or len({name.lower() for name in names}) < len(names):  # engines rename the second one
         return None
-    with duckdb.connect() as connection:
-        try:
-            encoded = "" if encoding is None or source.kind == "parquet" else f", encoding = {literal(encoding)}"
-            table = connection.sql(f"FROM read_{source.kind}({literal(source.files[0])}{encoded})")
-            schema = table.limit(0).to_arrow_table().schema
-        except duckdb.Error:
-            return None
-        names_are_found = not any(name.startswith('"') or UNNAMED.fullmatch(name) for name in table.columns)
-        if not names_are_found or "JSON" in map(str, table.types):
-            return None
-    return source.name, [name for field in schema for name in _paths(field.name, field.type)]
+    return source.name, [*names, *(name for name in _folders(source) if name not in names)]
+
+
+def _folders(source: Source) -> list[str]:
+    """Columns that an engine finds in the names of folders."""
+    return [part.partition("=")[0] for part in Path(source.files[0]).parts[:-1] if "=" in part]
+
+
+def _parquet_names(file: str) -> list[str] | None:
+    """Columns of a parquet file, nested ones with dots."""
+    stored = pq.read_metadata(file).schema
+    if any(stored.column(number).logical_type.type == "JSON" for number in range(len(stored))):
+        return None
+    return [name for field in pq.read_schema(file) for name in _paths(field.name, field.type)]
 
 
 def _paths(name: str, kind: pa.DataType) -> list[str]:
@@ -94,3 +102,19 @@ def _paths(name: str, kind: pa.DataType) -> list[str]:
     objects = kind.value_type if pa.types.is_list(kind) else kind
     fields = list(objects) if pa.types.is_struct(objects) else []
     return [name, *inner, *(path for field in fields for path in _paths(f"{name}.{field.name}", field.type))]
+
+
+def _header(file: str, encoding: str | None) -> list[str] | None:
+    """The header of a CSV file, if it is plain: words, one per value of the next line."""
+    opened = gzip.open if file.endswith(".gz") else open
+    try:
+        with opened(file, "rt", encoding=encoding or "utf-8-sig", newline="") as text:
+            first = text.readline()
+            delimiter = max(DELIMITERS, key=first.count)
+            text.seek(0)
+            rows = list(islice(csv.reader(text, delimiter=delimiter, strict=True), 2))
+    except (OSError, EOFError, ValueError, LookupError, csv.Error):
+        return None
+    names = rows[0] if len(rows) == 2 and len(rows[0]) == len(rows[1]) > 1 else []
+    plain = all(name[:1].isalpha() and name == name.strip() and not set(DELIMITERS) & set(name) for name in names)
+    return names if names and plain else None
